@@ -48,9 +48,9 @@ def main() -> int:
 async def serve(
     app: App, settings: Settings, stop: asyncio.Event, *, load: Callable[[], None] | None = None
 ) -> int:
-    """Until `stop`; returns the exit code. `load` brings what Telegram is spoken to with: aiogram."""
-    library = AiogramLoader(load, on_failed=stop.set)
-    service = TelegramService(app, load_bots(settings), settings=settings, library=library)
+    """Until `stop`; returns the exit code. `load` imports aiogram."""
+    loader = AiogramLoader(load, on_failed=stop.set)
+    service = TelegramService(app, load_bots(settings), settings=settings, loader=loader)
     server: web.AppRunner | None = None
     try:
         if service.has_webhooks:
@@ -66,7 +66,7 @@ async def serve(
         if server is not None:
             await server.cleanup()
         await service.close()
-    return EXIT_CANNOT_START if library.failed else 0
+    return EXIT_CANNOT_START if loader.failed else 0
 
 
 async def _listen(service: TelegramService, settings: Settings) -> web.AppRunner:

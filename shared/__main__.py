@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -31,10 +32,10 @@ MOST_TEST_WORKERS = 4
 NEEDS_CHECKOUT = ("demo", "replay", "test")
 """Verbs whose code is in `tests`, which only a checkout has."""
 EXTRAS = {
-    "voice": "set EVERTALK_TRANSCRIBE_FOLDER to the folder of a model for faster-whisper",
-    "traces": "set EVERTALK_OTLP_ENDPOINT to the address of a collector",
+    "voice": ("faster_whisper", "set EVERTALK_TRANSCRIBE_FOLDER to the folder of a model for faster-whisper"),
+    "traces": ("opentelemetry.sdk", "set EVERTALK_OTLP_ENDPOINT to the address of a collector"),
 }
-"""What not everybody needs: each has a lock file of its own, and a setting that uses it."""
+"""What not everybody needs: each has a lock file of its own, a package, and a setting that uses it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         return run(rest) if verb in _WITHOUT_SETTINGS else run(load_settings(), rest)
     except BadSettings as error:
         for problem in error.problems:
-            _tell(f"evertalk: {problem}")
+            _print_aside(f"evertalk: {problem}")
         return 2
 
 
@@ -84,14 +85,14 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
     """For deployments whose processes are started one by one; `up` does it by itself."""
 
     async def upgrade() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_say_why
+        from shared.adapters.postgres.db.migrate import migrate_or_explain
         from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
-            await migrate_or_say_why(settings.direct_url(database_url))
+            await migrate_or_explain(settings.direct_url(database_url))
         return 0
 
-    return _told(lambda: asyncio.run(upgrade()))
+    return _run_or_explain(lambda: asyncio.run(upgrade()))
 
 
 def _backup(settings: Settings, rest: Sequence[str]) -> int:
@@ -102,7 +103,7 @@ def _backup(settings: Settings, rest: Sequence[str]) -> int:
     if wish.shows:
         return show_backups(settings, print)
     if wish.verify is not None:
-        return _told(lambda: verify_backup(wish.verify, settings, print))
+        return _run_or_explain(lambda: verify_backup(wish.verify, settings, print))
 
     if wish.daily:
         os.nice(10)  # people who talk come first
@@ -112,31 +113,31 @@ def _backup(settings: Settings, rest: Sequence[str]) -> int:
             url = settings.direct_url(database_url)
             return await run_backup(wish, settings=settings, database_url=url, say=print)
 
-    return _told(lambda: asyncio.run(work()))
+    return _run_or_explain(lambda: asyncio.run(work()))
 
 
 def _restore(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.restore import read_restore_arguments, run_restore
 
     wish = read_restore_arguments(rest)
-    return _told(lambda: asyncio.run(run_restore(wish, settings=settings, say=print)))
+    return _run_or_explain(lambda: asyncio.run(run_restore(wish, settings=settings, say=print)))
 
 
 def _upgrade(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.upgrade import read_upgrade_arguments, run_upgrade
 
     wish = read_upgrade_arguments(rest)
-    return _told(lambda: asyncio.run(run_upgrade(wish, settings=settings, say=print)))
+    return _run_or_explain(lambda: asyncio.run(run_upgrade(wish, settings=settings, say=print)))
 
 
 def _service(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.service import ServiceHost, read_service_arguments, run_service
 
     wish = read_service_arguments(rest)
-    return _told(lambda: run_service(wish, settings=settings, say=print, machine=ServiceHost.detect()))
+    return _run_or_explain(lambda: run_service(wish, settings=settings, say=print, host=ServiceHost.detect()))
 
 
-def _told(work: Callable[[], int]) -> int:
+def _run_or_explain(work: Callable[[], int]) -> int:
     """What may fail for a reason that a person can do something about."""
     from shared.adapters.embedded import EmbeddedServerFailed
     from shared.core.values.errors import EvertalkError, StorageUnavailable
@@ -145,18 +146,18 @@ def _told(work: Callable[[], int]) -> int:
     try:
         return work()
     except (EvertalkError, EmbeddedServerFailed) as error:
-        _tell(f"evertalk: {error}")
+        _print_aside(f"evertalk: {error}")
         if error.advice not in for_people:
-            _tell(f"  {error.advice}")
+            _print_aside(f"  {error.advice}")
     except OSError as error:
-        _tell(f"evertalk: {error}")
+        _print_aside(f"evertalk: {error}")
     return 1
 
 
 def _database(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.database import read_database_arguments, run_database
 
-    return run_database(read_database_arguments(rest), say=print, tell=_tell)
+    return run_database(read_database_arguments(rest), say=print, tell=_print_aside)
 
 
 def _psql(settings: Settings, rest: Sequence[str]) -> int:
@@ -177,7 +178,7 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
                 subprocess.call, [str(program), *rest], env={**os.environ, **environment}
             )
 
-    return _told(lambda: asyncio.run(talk()))
+    return _run_or_explain(lambda: asyncio.run(talk()))
 
 
 def _pairing(settings: Settings, rest: Sequence[str]) -> int:
@@ -196,7 +197,7 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
         return sys.stdin.readline()
 
     wish = read_person_arguments(rest)
-    desk = PersonTerminal(say=_tell, ask=ask, write=sys.stdout.buffer.write)
+    desk = PersonTerminal(say=_print_aside, ask=ask, write=sys.stdout.buffer.write)
     return _with_database(settings, partial(run_person, wish, terminal=desk))
 
 
@@ -230,7 +231,7 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
 
     work = partial(
         run_site, wish, drafts=settings.data_dir / "drafts", terminal=Terminal(),
-        vault=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
+        encryption=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
     )  # fmt: skip
     return _with_database(settings, work)
 
@@ -246,14 +247,14 @@ def _settings(settings: Settings, rest: Sequence[str]) -> int:
         return getpass(f"{wish.name}, not shown: ") if sys.stdin.isatty() else sys.stdin.readline()
 
     return _with_database(
-        settings, partial(run_settings, wish, settings=settings, say=print, tell=_tell, ask=ask)
+        settings, partial(run_settings, wish, settings=settings, say=print, tell=_print_aside, ask=ask)
     )
 
 
 def _key(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.key import read_key_arguments, run_key
 
-    return _with_database(settings, partial(run_key, read_key_arguments(rest), say=print, tell=_tell))
+    return _with_database(settings, partial(run_key, read_key_arguments(rest), say=print, tell=_print_aside))
 
 
 def _alert(settings: Settings, rest: Sequence[str]) -> int:
@@ -275,27 +276,29 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
         return getpass("New password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
     url = partial(build_login_url, settings)
-    return _with_database(settings, partial(run_operator, wish, say=print, tell=_tell, ask=ask, url=url))
+    return _with_database(
+        settings, partial(run_operator, wish, say=print, tell=_print_aside, ask=ask, url=url)
+    )
 
 
 def _command(settings: Settings, rest: Sequence[str]) -> int:
     """In the running system: the worker and the screens have their part in it."""
-    from shared.adapters.embedded.servers import are_running, urls_of
+    from shared.adapters.embedded.servers import are_running, build_urls
     from shared.cli.command import CommandOutput, read_command_arguments, run_command
     from shared.core.values.errors import EvertalkError
 
     wish = read_command_arguments(rest)
     folder = settings.data_dir / "servers"
     if are_running(folder):
-        places = zip(("database_url", "redis_url"), urls_of(folder), strict=True)
+        places = zip(("database_url", "redis_url"), build_urls(folder), strict=True)
         missing: dict[str, Any] = {name: url for name, url in places if getattr(settings, name) is None}
         settings = load_settings(**missing)
     language = os.environ.get("LANG", "").partition(".")[0]
-    shell = CommandOutput(write_result=print, write_note=_tell, language=language)
+    shell = CommandOutput(write_result=print, write_note=_print_aside, language=language)
     try:
         return asyncio.run(run_command(wish, settings=settings, shell=shell))
     except (EvertalkError, ValueError) as error:
-        _tell(f"evertalk: {error}")
+        _print_aside(f"evertalk: {error}")
         return 1
 
 
@@ -305,11 +308,13 @@ def _eval(settings: Settings, rest: Sequence[str]) -> int:
 
     wish = read_eval_arguments(rest)
     configure_logs(settings.model_copy(update={"log_level": "error"}), process="eval")
-    terminal = EvalTerminal(say=print, tell=_tell, ask=input if sys.stdin.isatty() else None)
+    terminal = EvalTerminal(say=print, tell=_print_aside, ask=input if sys.stdin.isatty() else None)
     try:
-        return _told(lambda: asyncio.run(eval_with_servers(wish, settings=settings, terminal=terminal)))
+        return _run_or_explain(
+            lambda: asyncio.run(eval_with_servers(wish, settings=settings, terminal=terminal))
+        )
     except ValueError as error:
-        _tell(f"evertalk: {error}")
+        _print_aside(f"evertalk: {error}")
         return 1
 
 
@@ -317,21 +322,21 @@ def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> i
     """What needs an up-to-date database for a moment: `work(database_url=…)`."""
 
     async def do() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_say_why
+        from shared.adapters.postgres.db.migrate import migrate_or_explain
         from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
-            await migrate_or_say_why(database_url)
+            await migrate_or_explain(database_url)
             return await work(database_url=database_url)
 
     try:
-        return _told(lambda: asyncio.run(do()))
+        return _run_or_explain(lambda: asyncio.run(do()))
     except ValueError as error:
-        _tell(f"evertalk: {error}")
+        _print_aside(f"evertalk: {error}")
         return 1
 
 
-def _tell(line: str) -> None:
+def _print_aside(line: str) -> None:
     """Beside the result, which may be written to a file or read by a program."""
     print(line, file=sys.stderr)
 
@@ -385,15 +390,29 @@ def _audit(rest: Sequence[str]) -> int:
 
 
 def _install(rest: Sequence[str]) -> int:
-    """By now the launcher has installed whatever it knows by these names."""
+    """By now the launcher has installed whatever it knows by these names; a container has no launcher."""
     unknown = [name for name in rest if name not in EXTRAS]
     if unknown or not rest:
         others = "".join(f", not {name!r}" for name in unknown)
-        _tell(f"evertalk: `install` takes {' and '.join(EXTRAS)}{others}.")
+        _print_aside(f"evertalk: `install` takes {' and '.join(EXTRAS)}{others}.")
         return 2
+    missing = [name for name in rest if not _is_there(EXTRAS[name][0])]
     for name in rest:
-        print(f"{name} is installed: {EXTRAS[name]}.")
-    return 0
+        if name in missing:
+            _print_aside(
+                f"evertalk: {name} is not installed here. Run ./evertalk install {name} in a checkout, or in "
+                f"a container: pip install --no-deps --require-hashes -r requirements-{name}.lock"
+            )
+        else:
+            print(f"{name} is installed: {EXTRAS[name][1]}.")
+    return int(bool(missing))
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
 
 
 def _version(rest: Sequence[str]) -> int:

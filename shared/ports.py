@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from shared.core.values.messages import Block, Image, Message
-from shared.core.values.model import Prices as Prices
-from shared.core.values.model import SystemPart as SystemPart
-from shared.core.values.model import ToolSpec as ToolSpec
-from shared.core.values.model import Usage as Usage
+from shared.core.values.messages import SystemPart as SystemPart
+from shared.core.values.messages import ToolSpec as ToolSpec
+from shared.core.values.money import Prices as Prices
+from shared.core.values.money import Usage as Usage
 from shared.core.values.recordings import Recording, SpeechFormat
 
 StorageLimiter = Callable[[], AbstractAsyncContextManager[None]]

@@ -6,6 +6,7 @@ When a rule is in your way, change it here, with a reason, in the commit that ne
 from __future__ import annotations
 
 import ast
+import builtins
 import graphlib
 import re
 import sys
@@ -378,6 +379,83 @@ def test_no_class_name_stands_twice() -> None:
     _complain([f"{name} is at {', '.join(found)}" for name, found in places.items() if len(found) > 1])
 
 
+_DONE = re.compile(
+    r"(?:told|shown|heard|kept|said|seen|found|known|held|begun|taken|given|brought|sent|written|done|gone|left"
+    r"|(?!need|feed|seed|embed)[a-z]+ed)(?:_(?:by|of|to|in|on|from|up|at|since|until|through|the)\b.*)?"
+    r"|(?:where|which|what|who|whom|whose)_.*"
+)
+
+
+def _public_functions(made: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Those of a module and of its classes; what reads like an attribute may be called like one."""
+    for node in made.body:
+        if isinstance(node, ast.ClassDef):
+            yield from _public_functions(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            marks = {mark.id for mark in node.decorator_list if isinstance(mark, ast.Name)}
+            if not marks & {"property", "cached_property"}:
+                yield node
+
+
+def test_a_function_is_called_by_what_it_does() -> None:
+    """Begin with a verb: `mark_sent` says more than `told`, `find_sessions` more than `where_they_lead`."""
+    _complain([
+        f"{name}:{node.lineno} {node.name}"
+        for name, path in modules().items()
+        for node in _public_functions(ast.parse(path.read_text()))
+        if _DONE.fullmatch(node.name)
+    ])  # fmt: skip
+
+
+_RAISES = re.compile(r"\b[Rr]aises ([^.;\"]*)")
+_LISTED = re.compile(r"(?:`?[A-Z]\w+`?(?:,? and |,? or |, )?)+")
+_ERROR = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b")
+
+
+def test_every_error_that_a_docstring_names_exists() -> None:
+    """Errors are part of the interface: who reads of one can catch it."""
+    texts = {name: path.read_text() for name, path in modules().items()}
+    known = {name for text in texts.values() for name in re.findall(r"^ *class (\w+)", text, re.MULTILINE)}
+    known |= set(vars(builtins))
+    _complain([
+        f"{module}: {name}"
+        for module, text in texts.items()
+        for names in _RAISES.findall(text)
+        for listed in [_LISTED.match(names)]
+        for name in {*_ERROR.findall(names), *re.findall(r"[A-Z]\w+", listed[0] if listed else "")}
+        if name not in known and name.removesuffix("s") not in known
+    ])  # fmt: skip
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    """Who reads of one can open it."""
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | {"answer.md"}
+    _complain([
+        f"{module}: {name}"
+        for module, path in modules().items()
+        for name in re.findall(r"\b[a-z]+\.md\b", path.read_text())
+        if name not in pages
+    ])  # fmt: skip
+
+
+def test_the_story_of_a_room_names_what_is_there() -> None:
+    """A name in it is a module of the room, something in one, or a module elsewhere by its whole name."""
+    known = modules()
+    wrong = []
+    for room, path in known.items():
+        if path.name != "__init__.py":
+            continue
+        text = path.read_text()
+        for name in re.findall(r"`([a-z_]+(?:\.\w+)*)`", ast.get_docstring(ast.parse(text)) or ""):
+            module, _, inner = name.partition(".")
+            beside = known.get(f"{room}.{module}")
+            held = beside.read_text() if beside else text
+            last = inner.rpartition(".")[2] or ("" if beside else f"def {module}")
+            if name not in known and last not in held:
+                wrong.append(f"{room}: {name}")
+    _complain(wrong)
+
+
 def test_every_module_has_a_floor() -> None:
     _complain([f"{name} is on no floor" for name in modules() if _floor(name) is None])
 
@@ -406,7 +484,7 @@ def test_connections_are_opened_in_one_place() -> None:
 
 MAY_CONSTRUCT_STORES = {
     "shared.adapters.postgres": "stores that are made of others",
-    "shared.adapters.telemetry.heart": "beats in a thread of its own, over a pool of its own",
+    "shared.adapters.telemetry.heartbeat": "beats in a thread of its own, over a pool of its own",
     "shared.bootstrap": "the one place",
 }
 

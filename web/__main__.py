@@ -17,12 +17,21 @@ from aiohttp import web
 
 from shared.adapters.redis.counts import RedisCounts
 from shared.bootstrap.app import App
+from shared.bootstrap.foundation import WarmUp
 from shared.bootstrap.from_settings import resolve_server_urls
 from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
 from shared.config.settings import BadSettings, Settings, load_settings
-from web.app import begin_to_drain, make_parts, make_web_app, present, screens, start_parts, stop_parts
-from web.parts import ModelShown
+from web.app import (
+    count_screens,
+    list_present,
+    make_parts,
+    make_web_app,
+    start_draining,
+    start_parts,
+    stop_parts,
+)
+from web.parts import ModelInfo
 from web.server.http_server import Listener
 
 log = structlog.get_logger(__name__)
@@ -40,11 +49,15 @@ def main() -> int:
 
 
 async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
-    model = ModelShown(name=services.models.chat, offline=services.models.offline)
+    model = ModelInfo(name=services.models.chat, offline=services.models.offline)
     parts = make_parts(services, model=model)
-    parts.readiness.is_warm = lambda: services.warm_up.is_done
+
+    def warm_up() -> None:
+        parts.tasks.start(_warm_up(services.warm_up))
+
+    parts.readiness.warm_up = warm_up
     server = make_web_app(services, parts)
-    services.health.count_screens(partial(screens, server))
+    services.health.count_screens(partial(count_screens, server))
     runner = web.AppRunner(server, handle_signals=False, shutdown_timeout=5)
     await runner.setup()
     listener = Listener(runner, is_counted=parts.proxies.is_direct_and_unknown)
@@ -54,25 +67,28 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
         log.error("cannot_listen", host=settings.http_host, port=settings.http_port, reason=str(error))
         await runner.cleanup()
         return EXIT_CANNOT_START
-    services.promotion.on_promotion(parts.hub.begin_anew)
+    services.promotion.on_promotion(parts.hub.reset)
     counts = RedisCounts(resolve_server_urls(settings)[1])
     start_parts(parts, counts=counts)
-    # Beside whatever is served from now on: nobody is sent here before it is there.
-    parts.tasks.start(services.warm_up.run())
     parts.tasks.run_forever(services.alert_monitor.run_sweeps)
     parts.tasks.run_forever(services.alert_monitor.run_sends)
-    parts.tasks.run_forever(partial(services.push.run, partial(present, server)))
+    parts.tasks.run_forever(partial(services.push.run, partial(list_present, server)))
     for remark in services.models.remarks:
         log.warning("model_choice", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)
     await stop.wait()
     log.info("web_stopping", screens=parts.hub.screens)
-    begin_to_drain(parts)
+    start_draining(parts)
     await stop_parts(parts)
     await listener.stop_listening()
     await runner.cleanup()
     await counts.close()
     return 0
+
+
+async def _warm_up(warm_up: WarmUp) -> None:
+    if await warm_up.run():
+        log.info("web_warmed_up")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from shared.adapters.postgres.db.pool import storage_limiter
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
-from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks, CrashPoint
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
@@ -27,20 +26,19 @@ from shared.services.voice.speaking import SpeakingService
 from web import dashboard, routes
 from web.api import uploads
 from web.api.commands import RUNS, Runs
-from web.auth.api_key_auth import API, KEY_SECONDS, ApiKeyAuth, keys_at_the_door
+from web.auth.api_key_auth import API, KEY_SECONDS, ApiKeyAuth, check_api_key
 from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import Visitors
 from web.chat.socket_chat import chat
-from web.dashboard.access import DESK, guarded
-from web.parts import PARTS, Commanding, Handler, ModelShown, Parts, Talking
-from web.rest.calls import open_doors
+from web.dashboard.access import DESK, build_handler
+from web.parts import PARTS, CommandRunner, Handler, ModelInfo, Parts, TurnService
+from web.rest.calls import add_operations
 from web.routes import DESCRIPTION, FOR_VISITORS, scope_of
 from web.security import MAX_BODY_BYTES, guard
-from web.server.hub import Announcements, Hub
+from web.server.hub import Announcements, Hub, Replies
 from web.server.origins import Proxies
 from web.server.pages import Files
 from web.server.rate_limits import LOCAL, ClientLimits, Places, RateWindows, Tries
-from web.server.reply_broadcast import Replies
 from web.server.shared_rate_limits import CommonCounts, Counts
 
 if TYPE_CHECKING:
@@ -63,9 +61,9 @@ class Services(Protocol):
     @property
     def announcer(self) -> Announcements: ...
     @property
-    def sessions(self) -> Talking: ...
+    def sessions(self) -> TurnService: ...
     @property
-    def commands(self) -> Commanding: ...
+    def commands(self) -> CommandRunner: ...
     @property
     def handover_service(self) -> HandoverService | None: ...
     @property
@@ -90,7 +88,7 @@ class Services(Protocol):
 def make_parts(
     services: Services,
     *,
-    model: ModelShown,
+    model: ModelInfo,
     limits: ClientLimits | None = None,
 ) -> Parts:
     """`limits` for everybody replaces the usual ones, those of a person's own machine too."""
@@ -106,7 +104,7 @@ def make_parts(
     hub.on_due = replies.look_now
     return Parts(
         settings=settings,
-        conversation=services.sessions,
+        sessions=services.sessions,
         commands=services.commands,
         model=model,
         exporting=DataExporter(store=stores.export, clock=SystemClock()),
@@ -138,7 +136,7 @@ def make_parts(
 
 def make_web_app(services: Services, parts: Parts) -> web.Application:
     """The application; `start_parts` and `stop_parts` belong around its life."""
-    app = web.Application(middlewares=[guard, keys_at_the_door], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(middlewares=[guard, check_api_key], client_max_size=MAX_BODY_BYTES)
     app[PARTS] = parts
     app[RUNS] = Runs()
     app[API] = ApiKeyAuth(
@@ -149,7 +147,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     )
     app[DESCRIPTION] = []
     others: dict[tuple[str, str], Handler] = {}
-    open_doors(app, FOR_VISITORS, others)
+    add_operations(app, FOR_VISITORS, others)
     add = app.router
     add.add_get("/", routes.root)
     add.add_get("/ws", chat)
@@ -160,7 +158,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", routes.static_for_ever)
     add.add_get("/healthz", routes.healthz)
     add.add_get("/readyz", routes.readyz)
-    desk = dashboard.add_dashboard(
+    context = dashboard.add_dashboard(
         app,
         pool=services.pool,
         stores=services.stores,
@@ -169,25 +167,25 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         news=services.dashboard_announcer,
         announcer=services.announcer,
         handovers=services.handover_service,
-        inspecting=services.context_inspector,
-        work_desk=services.job_admin,
+        context_inspector=services.context_inspector,
+        job_admin=services.job_admin,
         playground=services.playground,
         breakers=services.list_breakers,
         demo=parts.model.offline,
     )
-    others |= {(one.method, one.path): guarded(one, desk) for one in dashboard.OPERATIONS}
-    app[DESK] = desk
+    others |= {(one.method, one.path): build_handler(one, context) for one in dashboard.OPERATIONS}
+    app[DESK] = context
     return app
 
 
-def screens(app: web.Application) -> dict[str, int]:
+def count_screens(app: web.Application) -> dict[str, int]:
     """Open ones, by kind."""
     return {"chat": app[PARTS].hub.screens, "desk": app[DESK].open_streams()}
 
 
-def present(app: web.Application) -> Present:
+def list_present(app: web.Application) -> Present:
     """Whose pages are open here."""
-    places = {seat.address_id for seat in app[PARTS].hub.seats()} - {0}
+    places = {subscriber.address_id for subscriber in app[PARTS].hub.list_subscribers()} - {0}
     return Present(operators=tuple(app[DESK].present_operators()), addresses=tuple(places))
 
 
@@ -200,7 +198,7 @@ def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:
     parts.replies.start()
 
 
-def begin_to_drain(parts: Parts) -> None:
+def start_draining(parts: Parts) -> None:
     """Nobody new is sent to us, and those who are here are told to come back."""
     parts.readiness.draining = True
     parts.replies.begin_to_close()
@@ -208,7 +206,7 @@ def begin_to_drain(parts: Parts) -> None:
 
 
 async def stop_parts(parts: Parts, *, drain_seconds: float = DRAIN_SECONDS) -> None:
-    begin_to_drain(parts)
+    start_draining(parts)
     await parts.replies.close(drain_seconds=drain_seconds)
-    await parts.conversation.release_unanswered()
+    await parts.sessions.release_unanswered()
     await parts.tasks.drain(2.0)

@@ -11,20 +11,18 @@ from aiohttp import web
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.core.commands.commands import Audience, Command, commands_for
-from shared.core.session.events import Accepted, ContextMeasured, Inbound
+from shared.core.session.turns import Accepted, ContextMeasured, Inbound
 from shared.locales import catalogue
 from shared.ports import StorageLimiter
-from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks, CrashPoint
 from shared.services.privacy.export import DataExporter
 from shared.services.turns.turn_dispatcher import SessionAnswerer
 from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import Site, Visitors
-from web.server.hub import Hub
+from web.server.hub import Hub, Replies
 from web.server.origins import Proxies
 from web.server.pages import Files
 from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
-from web.server.reply_broadcast import Replies
 
 if TYPE_CHECKING:
     from shared.services.admin.push_sender import PushSender
@@ -35,7 +33,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Progress = Callable[[str, int | None], Awaitable[None]]
 
 
-class Talking(SessionAnswerer, Protocol):
+class TurnService(SessionAnswerer, Protocol):
     """The one way in, as this channel uses it."""
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted: ...
@@ -60,7 +58,7 @@ class CommandOutcome(Protocol):
     def choices(self) -> Sequence[Any]: ...
 
 
-class Commanding(Protocol):
+class CommandRunner(Protocol):
     async def run(
         self,
         *,
@@ -80,7 +78,7 @@ def audience_of(word: str) -> Audience:
     return "personal" if word == "personal" else "public"
 
 
-def list_entry(command: Command, language: str = "", *, typed: bool = False) -> dict[str, Any]:
+def build_command_entry(command: Command, language: str = "", *, typed: bool = False) -> dict[str, Any]:
     """A command as lists show it; `typed` for programs, which give arguments by name."""
     entry: dict[str, Any] = {"name": command.name, "description": command.describe(language)}
     if command.args:
@@ -92,25 +90,26 @@ def list_entry(command: Command, language: str = "", *, typed: bool = False) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShown:
+class ModelInfo:
     name: str
     offline: bool
 
 
 @dataclass(slots=True)
 class Readiness:
-    """`draining` from the moment the process is asked to end; warm when a first answer waits for nothing."""
+    """`draining` from the moment the process is asked to end."""
 
     draining: bool = False
-    is_warm: Callable[[], bool] = lambda: True
+    warm_up: Callable[[], None] = lambda: None
+    """Loads, once, what answers need: called when somebody comes, who then reads and types for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     settings: Settings
-    conversation: Talking
-    commands: Commanding
-    model: ModelShown
+    sessions: TurnService
+    commands: CommandRunner
+    model: ModelInfo
     exporting: DataExporter
     stores: Stores
     visitors: Visitors
@@ -158,7 +157,7 @@ class Parts:
             speaks=self.speaking is not None,
         )
 
-    def wait_of_newcomer(self, request: web.Request) -> float:
+    def take_newcomer(self, request: web.Request) -> float:
         """0 when one more may begin who was never here, else the seconds until then."""
         most = self.limits_for(request).newcomers
         return self.address_windows.take(f"new {self.proxies.client_key(request)}", most)

@@ -16,11 +16,11 @@ from web.parts import PARTS
 from web.protocol import wire
 from web.rest.calls import Call
 from web.rest.kinds import to_json
-from web.rest.operation import Operation, Reply, Room
+from web.rest.operation import Operation, OperationRouter, Reply
 from web.security import cross_origin_headers
 from web.server.pages import ASK_AGAIN, FOR_EVER, File, serve
 
-description = Room("description")
+description = OperationRouter("description")
 DESCRIPTION: web.AppKey[list[str]] = web.AppKey("description", list)
 """Once it was asked for."""
 
@@ -38,18 +38,18 @@ async def describe(call: Call) -> Reply:
 
 
 FOR_VISITORS: tuple[Operation, ...] = (
-    *messages.room,
-    *rest.room,
-    *conversations.room,
-    *export.room,
-    *commands.room,
-    *memory.room,
+    *messages.router,
+    *rest.router,
+    *conversations.router,
+    *export.router,
+    *commands.router,
+    *memory.router,
     *description,
-    *event_stream_chat.room,
-    *recovery.room,
-    *desk.room,
-    *push.room,
-    *uploads.room,
+    *event_stream_chat.router,
+    *recovery.router,
+    *desk.router,
+    *push.router,
+    *uploads.router,
 )
 """And for programs; at an address that they share with operators these come first."""
 OPERATIONS: tuple[Operation, ...] = (*FOR_VISITORS, *dashboard.OPERATIONS)
@@ -107,21 +107,19 @@ async def healthz(request: web.Request) -> web.StreamResponse:
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
-    """Ready for people: Postgres is there, its schema is ours, what the model is asked with is loaded, and
-    we are not about to end.
-    """
+    """Ready for people: Postgres is there, its schema is ours, and we are not about to end."""
     parts = request.app[PARTS]
-    database, model = "ok", "ok" if parts.readiness.is_warm() else "loading"
+    database = "ok"
     if not parts.readiness.draining:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 database = "ok" if await parts.stores.readiness.is_migrated() else "not migrated"
         except (StorageUnavailable, TimeoutError):
             database = "unreachable"
-    ready = database == model == "ok" and not parts.readiness.draining
+    ready = database == "ok" and not parts.readiness.draining
     status = "draining" if parts.readiness.draining else "ready" if ready else "not ready"
     return web.json_response(
-        {"status": status, "database": database, "model": model},
+        {"status": status, "database": database},
         status=200 if ready else 503,
         headers={"Cache-Control": "no-store"},
     )

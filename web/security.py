@@ -107,14 +107,14 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     request[REQUEST_ID] = secrets.token_hex(8)
     connection = request.protocol
     if isinstance(connection, Connection):
-        connection.busy()
+        connection.mark_busy()
     try:
-        response = await _answered(request, handler)
+        response = await _respond(request, handler)
         if response.status >= 400 and not response.prepared:
-            response.headers.update(await _readable(request, response))
+            response.headers.update(await _readable_headers(request, response))
     finally:
         if isinstance(connection, Connection):
-            connection.idle()
+            connection.mark_idle()
     if not response.prepared:
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
@@ -124,7 +124,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
-async def _readable(request: web.Request, response: web.StreamResponse) -> Mapping[str, str]:
+async def _readable_headers(request: web.Request, response: web.StreamResponse) -> Mapping[str, str]:
     """A page that may use us may read why it was refused, too; without this its script hears nothing."""
     if not _by_token(request) or "Access-Control-Allow-Origin" in response.headers:
         return {}
@@ -134,7 +134,7 @@ async def _readable(request: web.Request, response: web.StreamResponse) -> Mappi
         return {}
 
 
-async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _respond(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         _refuse_foreign_names(request)
         _refuse_packed_bodies(request)
@@ -252,7 +252,7 @@ async def _refuse_foreign_writes(request: web.Request) -> None:
         own = parse_origin(origin)
         if own is not None and parts.proxies.is_same_origin(request, own):
             return
-    if _by_token(request) and (origin is None or await parts.visitors.admits(request)):
+    if _by_token(request) and (origin is None or await parts.visitors.is_page_allowed(request)):
         return
     raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
 
@@ -263,7 +263,7 @@ def _by_token(request: web.Request) -> bool:
 
 
 async def read_json(request: web.Request) -> dict[str, Any]:
-    """The body as a JSON object, within ten seconds; raises BadFrame, Refusal."""
+    """The body as a JSON object, within ten seconds; raises BadFrame, HttpRefusal."""
     if request.content_type != "application/json":
         raise HttpRefusal(415, "not_json", "The body must be JSON, with Content-Type: application/json.")
     async with asyncio.timeout(BODY_SECONDS):
@@ -273,7 +273,9 @@ async def read_json(request: web.Request) -> dict[str, Any]:
 
 async def cross_origin_headers(request: web.Request, *, site: str | None = None) -> dict[str, str]:
     """For the widget on an allowed page: bearer tokens only, never cookies."""
-    if "Origin" not in request.headers or not await request.app[PARTS].visitors.admits(request, site=site):
+    if "Origin" not in request.headers or not await request.app[PARTS].visitors.is_page_allowed(
+        request, site=site
+    ):
         return {"Vary": "Origin"}
     return {
         "Access-Control-Allow-Origin": request.headers["Origin"],

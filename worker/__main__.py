@@ -19,7 +19,7 @@ from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.process import CONFIGURATION_ERRORS, report_refusal
 from shared.config.settings import load_settings
 from shared.core.values.errors import EvertalkError
-from shared.runtime.gc_tuning import freeze_loaded_objects
+from shared.runtime import freeze_loaded_objects
 from worker.jobs import (
     index_knowledge,
     refresh_session_list,

@@ -17,7 +17,7 @@ from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, close_queue, open_qu
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import resolve_server_urls
 from shared.core.values.errors import LeaseLost, StorageUnavailable
-from shared.core.values.ttl_cache import forget_recent
+from shared.core.values.ttl_cache import clear_recent
 from shared.ports import DASHBOARD
 
 log = structlog.get_logger(__name__)
@@ -108,19 +108,21 @@ async def run_housekeeping(app: App) -> None:
                 indexed = now
                 await app.recall_indexer.sweep()
             if now >= untold:
-                untold = now if await app.stores.jobs.tell_whose() else now + HOUSEKEEPING_SECONDS
+                untold = now if await app.stores.jobs.backfill_contacts() else now + HOUSEKEEPING_SECONDS
             if now >= counted:
                 counted = now if await app.stores.hourly_stats.catch_up() else now + COUNT_SECONDS
             if now - owed > OWED_FLUSH_SECONDS:
                 owed = now
-                await app.stores.flushes.ask_for_owed()
+                await app.stores.flushes.request_owed_flushes()
             if now - freed > RESERVATION_SWEEP_SECONDS:
                 freed = now
                 await app.stores.jobs.sweep_reservations()
             if now - housekeeping > HOUSEKEEPING_SECONDS:
                 housekeeping = now
                 await app.stores.jobs.settle_pages()
-                await app.stores.consolidation.ask(timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR)
+                await app.stores.consolidation.request_due(
+                    timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR
+                )
                 await ensure_month_partitions(resolve_server_urls(app.settings)[0])
         except (StorageUnavailable, OSError) as error:
             log.warning("housekeeping_storage_unavailable", reason=str(error))
@@ -216,16 +218,16 @@ async def run_erasures(app: App) -> None:
 
 async def _append_erasure_log(app: App, number: int) -> int:
     """Beside the backups, so that a restored one is cleared again; where to go on."""
-    fresh, last = await app.stores.erasure_log.since(number)
+    fresh, last = await app.stores.erasure_log.list_since(number)
     if fresh:
         await asyncio.to_thread(app.erasure_file.add, fresh)
     return last
 
 
 async def watch_heartbeat(app: App) -> None:
-    """Each second; raises Fenced when this process was declared dead, so that it begins anew."""
-    while not app.heart.is_lost:
-        forget_recent(time.monotonic())
+    """Each second; raises LeaseLost when this process was declared dead, so that it begins anew."""
+    while not app.heartbeat.is_lost:
+        clear_recent(time.monotonic())
         await asyncio.sleep(1.0)
     raise LeaseLost(f"worker {app.worker_id}")
 

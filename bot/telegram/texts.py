@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.public_messages import advice_for_public
 from shared.core.commands.texts import bullets
 from shared.locales import Catalogue, catalogue
@@ -18,9 +19,9 @@ Plain: TypeAlias = str
 _SPECIAL_CHARS = re.compile(r"[!-'*-/:-@\[-`{-~]")
 _EXAMPLES = ("example_cooking", "example_tides", "example_customer")
 _USED = re.compile(r"\$(\d+\.\d\d) of \$(\d+\.\d\d) used")
-"""In the error's own words, which alone tell the figures."""
+"""In the error's own text, the only place with the figures."""
 _WITH_FIGURES = frozenset({"cap_reached", "hour_cap_reached", "context_budget_exceeded", "message_too_long"})
-"""Errors whose own English tells more than the catalogue's."""
+"""Errors whose own English text says more than the catalogue's."""
 
 
 def get_texts(tag: str) -> Catalogue:
@@ -28,16 +29,29 @@ def get_texts(tag: str) -> Catalogue:
     return catalogue("telegram", tag)
 
 
-def escape_markdown(words: str, *, most: int = 60) -> Markdown:
+def get_chat_texts(chat: ChatRow) -> Catalogue:
+    """In the language that the chat chose, or that its person's app speaks."""
+    return get_texts(get_chat_language(chat.settings))
+
+
+def get_command_texts(chat: ChatRow) -> Catalogue:
+    return catalogue("commands", get_chat_language(chat.settings))
+
+
+def get_chat_language(settings: Mapping[str, object]) -> str:
+    return str(settings.get("language") or settings.get("app_language") or "en")
+
+
+def escape_markdown(text: str, *, most: int = 60) -> Markdown:
     """Words of a person or a file's name, on one line, none of them read as Markdown."""
-    line = " ".join(words.split())
+    line = " ".join(text.split())
     short = line if len(line) <= most else line[: most - 1].rstrip() + "…"
     # Not backslashes: models write formulas as \[x\], and so the renderer reads them.
     return _SPECIAL_CHARS.sub(lambda mark: f"&#{ord(mark[0])};", short)
 
 
 def say_hello(texts: Catalogue, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
-    """The first words to somebody who may talk; `demo`: no real model answers."""
+    """The first message to somebody with access; `demo`: no real model answers."""
     hello = (
         texts.say("hello_name", name=escape_markdown(name, most=40)) if name.strip() else texts.say("hello")
     )
@@ -52,14 +66,14 @@ def say_hello(texts: Catalogue, *, name: str = "", demo: bool = False, public: b
     return "\n\n".join(lines)
 
 
-def say_hello_to_group(texts: Catalogue, *, username: str, hears_all: bool) -> Markdown:
-    """When the bot was added to a group; `hears_all`: privacy mode is off."""
+def say_hello_to_group(texts: Catalogue, *, username: str, reads_all_messages: bool) -> Markdown:
+    """When the bot was added to a group; `reads_all_messages`: privacy mode is off."""
     hello = texts.say("hello_group", username=escape_markdown(username))
-    return f"{hello} {explain_privacy(texts, hears_all=hears_all)}"
+    return f"{hello} {explain_privacy(texts, reads_all_messages=reads_all_messages)}"
 
 
-def explain_privacy(texts: Catalogue, *, hears_all: bool) -> Markdown:
-    return texts.say("group_hears_all" if hears_all else "group_hears_little")
+def explain_privacy(texts: Catalogue, *, reads_all_messages: bool) -> Markdown:
+    return texts.say("group_hears_all" if reads_all_messages else "group_hears_little")
 
 
 def list_commands(texts: Catalogue, commands: Sequence[tuple[str, str]], *, groups: str = "") -> Markdown:
@@ -83,8 +97,8 @@ def explain_unreadable(texts: Catalogue, kind: str) -> Markdown:
 
 def explain_failure(texts: Catalogue, *, code: str, advice: str, public: bool) -> Markdown:
     """Why there is no answer, in one line; `advice` is what the error itself says, in English."""
-    if public and (told := advice_for_public(code, texts.language)):
-        return told
+    if public and (text := advice_for_public(code, texts.language)):
+        return text
     key = f"notice_{code}"
     if texts.language == "en" and (code in _WITH_FIGURES or key not in texts):
         return advice

@@ -18,8 +18,8 @@ from shared.core.identity.oidc import (
     Attempt,
     NoEntry,
     ProviderAway,
+    ProviderIdentity,
     ProviderRefused,
-    Vouched,
     is_safe_address,
     name_of,
     role_of,
@@ -62,7 +62,7 @@ class OidcProvider:
 
     async def begin(self, attempt: Attempt, *, redirect_uri: str) -> str:
         """Where the browser goes."""
-        about = await self._discovered()
+        about = await self._load_discovery()
         wish = {
             "response_type": "code",
             "client_id": self._config.client_id,
@@ -76,9 +76,11 @@ class OidcProvider:
         address = str(about["authorization_endpoint"])
         return f"{address}{'&' if '?' in address else '?'}{urlencode(wish)}"
 
-    async def finish(self, attempt: Attempt, answer: Mapping[str, str], *, redirect_uri: str) -> Vouched:
+    async def finish(
+        self, attempt: Attempt, answer: Mapping[str, str], *, redirect_uri: str
+    ) -> ProviderIdentity:
         """What the browser brought back becomes somebody, once."""
-        about = await self._discovered()
+        about = await self._load_discovery()
         if not hmac.compare_digest(answer.get("state", "").encode(), attempt.state.encode()):
             raise ProviderRefused("state")
         if "iss" in answer and answer["iss"] != self._config.issuer:
@@ -90,10 +92,10 @@ class OidcProvider:
         redeemed = await self._redeem(about, answer["code"], attempt, redirect_uri)
         claims = await self._claims(about, redeemed["id_token"], attempt)
         if "groups" not in claims and is_safe_address(about.get("userinfo_endpoint")):
-            claims = await self._more_of(about, claims, redeemed.get("access_token")) | claims
-        return self._vouched(claims)
+            claims = await self._load_more_claims(about, claims, redeemed.get("access_token")) | claims
+        return self._parse_operator(claims)
 
-    async def _more_of(
+    async def _load_more_claims(
         self, about: Mapping[str, Any], claims: Mapping[str, Any], token: object
     ) -> dict[str, Any]:
         """Some providers keep groups out of the token; what they say elsewhere must be of the same person."""
@@ -111,13 +113,13 @@ class OidcProvider:
             raise ProviderRefused("user info of somebody else")
         return {name: said[name] for name in _ELSEWHERE if name in said}
 
-    def _vouched(self, claims: Mapping[str, Any]) -> Vouched:
+    def _parse_operator(self, claims: Mapping[str, Any]) -> ProviderIdentity:
         role = role_of(claims, self._config.groups)
         if role is None:
             raise NoEntry
         subject = claims["sub"]
         name = presentable_name(name_of(claims), fallback=subject)
-        return Vouched(issuer=self._config.issuer, subject=subject, name=name, role=role)
+        return ProviderIdentity(issuer=self._config.issuer, subject=subject, name=name, role=role)
 
     async def _redeem(
         self, about: Mapping[str, Any], code: str, attempt: Attempt, redirect_uri: str
@@ -185,16 +187,16 @@ class OidcProvider:
         kind = ALGORITHMS.get(str(header.get("alg")))
         if kind is None:
             raise ProviderRefused("algorithm")
-        found = self._known_key(header, kind)
+        found = self._find_key(header, kind)
         if found is None:
             async with self._asking:
                 await self._ask_for_keys(about)
-            found = self._known_key(header, kind)
+            found = self._find_key(header, kind)
         if found is None:
             raise ProviderRefused("unknown key")
         return found
 
-    def _known_key(self, header: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    def _find_key(self, header: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
         if self._clock() - self._keys_at > KEPT_SECONDS:
             return None
         named = header.get("kid")
@@ -216,7 +218,7 @@ class OidcProvider:
         self._keys = {str(key.get("kid", "")): key for key in signing}
         self._keys_at = self._clock()
 
-    async def _discovered(self) -> Mapping[str, Any]:
+    async def _load_discovery(self) -> Mapping[str, Any]:
         async with self._asking:
             if not self._about or self._clock() - self._about_at > KEPT_SECONDS:
                 self._about = await self._discover()
@@ -268,7 +270,7 @@ async def _ask(
                 headers={"Accept": "application/json", **(headers or {})},
             ) as answer,
         ):  # fmt: skip
-            body = await _capped(answer)
+            body = await _read_capped(answer)
             status = answer.status
         said = json.loads(body)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
@@ -278,7 +280,7 @@ async def _ask(
     return status, said
 
 
-async def _capped(answer: aiohttp.ClientResponse) -> bytes:
+async def _read_capped(answer: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
     async for piece in answer.content.iter_chunked(16_384):
         body += piece

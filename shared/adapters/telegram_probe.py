@@ -14,7 +14,7 @@ from pydantic import SecretStr
 LOOK_SECONDS = 8.0
 
 
-class TelegramSilent(Exception):
+class TelegramUnreachable(Exception):
     """Telegram cannot be reached, or what answers is not Telegram."""
 
 
@@ -23,7 +23,7 @@ class TokenRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BotSeen:
+class BotProbe:
     bot_id: int
     username: str
     name: str
@@ -32,7 +32,7 @@ class BotSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSeen:
+class WebhookProbe:
     host: str
     """Where updates are posted to; empty when the bot is polled. The whole address may be secret."""
     waiting: int
@@ -41,25 +41,25 @@ class WebhookSeen:
     last_error_at: datetime | None
 
 
-async def look_at_bot(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> BotSeen:
-    """Raises TelegramSilent and TokenRefused."""
-    told = await _ask(token, "getMe", api_url=api_url, seconds=seconds)
-    return BotSeen(
-        bot_id=int(told.get("id", 0)),
-        username=str(told.get("username", "")),
-        name=str(told.get("first_name", "")),
-        reads_all_group_messages=bool(told.get("can_read_all_group_messages")),
+async def probe_bot(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> BotProbe:
+    """Raises TelegramUnreachable and TokenRefused."""
+    result = await _ask(token, "getMe", api_url=api_url, seconds=seconds)
+    return BotProbe(
+        bot_id=int(result.get("id", 0)),
+        username=str(result.get("username", "")),
+        name=str(result.get("first_name", "")),
+        reads_all_group_messages=bool(result.get("can_read_all_group_messages")),
     )
 
 
-async def look_at_webhook(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> WebhookSeen:
-    """Raises TelegramSilent and TokenRefused."""
-    told = await _ask(token, "getWebhookInfo", api_url=api_url, seconds=seconds)
-    at = told.get("last_error_date")
-    return WebhookSeen(
-        host=urlsplit(str(told.get("url", ""))).hostname or "",
-        waiting=int(told.get("pending_update_count", 0)),
-        last_error=str(told.get("last_error_message", "")),
+async def probe_webhook(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> WebhookProbe:
+    """Raises TelegramUnreachable and TokenRefused."""
+    result = await _ask(token, "getWebhookInfo", api_url=api_url, seconds=seconds)
+    at = result.get("last_error_date")
+    return WebhookProbe(
+        host=urlsplit(str(result.get("url", ""))).hostname or "",
+        waiting=int(result.get("pending_update_count", 0)),
+        last_error=str(result.get("last_error_message", "")),
         last_error_at=datetime.fromtimestamp(at, UTC) if isinstance(at, int) else None,
     )
 
@@ -72,12 +72,12 @@ async def _ask(token: SecretStr, method: str, *, api_url: str, seconds: float) -
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session,
             session.get(f"{api_url}/bot{token.get_secret_value()}/{method}", allow_redirects=False) as answer,
         ):
-            status, told = answer.status, await answer.json(content_type=None)
+            status, body = answer.status, await answer.json(content_type=None)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise TelegramSilent(f"{where} did not answer ({type(error).__name__})") from None
-    if status in (401, 404) and isinstance(told, Mapping) and told.get("ok") is False:
+        raise TelegramUnreachable(f"{where} did not answer ({type(error).__name__})") from None
+    if status in (401, 404) and isinstance(body, Mapping) and body.get("ok") is False:
         raise TokenRefused("Telegram knows no bot with this token")
-    result = told.get("result") if isinstance(told, Mapping) else None
+    result = body.get("result") if isinstance(body, Mapping) else None
     if status != 200 or not isinstance(result, Mapping):
-        raise TelegramSilent(f"{where} answered {status}, but not as Telegram does")
+        raise TelegramUnreachable(f"{where} answered {status}, but not as Telegram does")
     return result

@@ -29,7 +29,7 @@ from shared.services.admin.push_sender import PushSender
 from shared.services.commands.command_service import CommandService
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer
-from shared.services.memory.recall_indexer import RecallIndexer
+from shared.services.memory.upkeep import RecallIndexer
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 from shared.services.privacy.retention import RetentionService

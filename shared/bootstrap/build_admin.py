@@ -18,12 +18,12 @@ from shared.bootstrap.from_settings import (
 )
 from shared.config.settings import Settings, resolve_secret_key
 from shared.ports import Clock
-from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.admin.alert_sender import AlertMonitor
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.playground import PLAYGROUND_TIMEOUTS, Playground
 from shared.services.admin.push_sender import PushSender
-from shared.services.compaction.one_shot_completion import OneShotCompletion
+from shared.services.compaction.silent_requests import OneShotCompletion
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer, KnowledgeStore
 
 
@@ -49,7 +49,7 @@ def build_push_sender(
     """What encrypts is loaded when somebody is told something."""
     channel = WebPush(
         store,
-        vault=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
+        encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
         subject=_push_subject(settings),
         services=settings.push_services,
     )
@@ -85,10 +85,10 @@ def build_knowledge_indexer(base: Foundation, store: KnowledgeStore) -> Knowledg
     """Hears of every change in the folders that are watched; one process reads what they say."""
     indexer = KnowledgeIndexer(
         store=store,
-        shelves=KnowledgeFiles(base.settings.data_dir / WORKSPACES_FOLDER),
+        files=KnowledgeFiles(base.settings.data_dir / WORKSPACES_FOLDER),
         agents=base.stores.agent_folders,
         unreadable=UnreadableKnowledge,
         watcher=base.workspaces,
     )
-    base.workspaces.tell(indexer.folder_changed)
+    base.workspaces.subscribe(indexer.folder_changed)
     return indexer

@@ -35,7 +35,7 @@ def build_commands(
         store=stores.jobs,
         pins=stores.pins,
         figures=stores.session_stats,
-        conversation=turns.sessions,
+        sessions=turns.sessions,
         requests=turns.requests,
         announcer=announcer,
         doorbell=base.doorbell,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from shared.adapters.files.pruners import load_pruners
-from shared.adapters.files.sandbox_client import opened_elsewhere
+from shared.adapters.files.sandbox_client import open_in_sandbox
 from shared.adapters.files.web_pages import FetchUrl
 from shared.bootstrap.foundation import CHANNELS, Foundation
-from shared.bootstrap.from_settings import build_away, build_handover_limits, micro_of
+from shared.bootstrap.from_settings import build_away, build_handover_limits, to_micro
 from shared.config.settings import load_policy_overrides
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.values.recordings import RecordingLimits
@@ -77,7 +77,7 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
         tracer=base.tracer,
     )
     sessions = _build_session_service(base, agent_loop)
-    base.health.tell_turns(sessions.list_active_sessions)
+    base.health.watch_turns(sessions.list_active_sessions)
     return TurnServices(requests=requests, toolbox=toolbox, pictures=pictures, sessions=sessions)
 
 
@@ -86,7 +86,7 @@ def build_hearing(base: Foundation) -> HearingService | None:
     settings, transcriber = base.settings, base.transcriber
     if transcriber is None:
         return None
-    micro = micro_of(settings.transcribe_per_minute_usd)
+    micro = to_micro(settings.transcribe_per_minute_usd)
     free = settings.transcribe_folder is not None and micro is None
     return HearingService(
         transcriber=transcriber,
@@ -112,7 +112,7 @@ def build_speaking(base: Foundation) -> SpeakingService | None:
         answers=base.stores.deliveries,
         spend=base.stores.turns,
         caps=base.caps,
-        micro_per_1000_chars=micro_of(base.settings.speech_per_1000_chars_usd),
+        micro_per_1000_chars=to_micro(base.settings.speech_per_1000_chars_usd),
         crash_point=base.crash_point,
     )
 
@@ -148,12 +148,12 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
         CalculatorTool(),
         FetchUrl(),
         ReminderTool(stores.reminders, base.clock, timezone=settings.timezone),
-        SendFileTool(partial(opened_elsewhere, "chart")),
+        SendFileTool(partial(open_in_sandbox, "chart")),
         *_build_picture_tool(base),
         *([handover] if settings.has_handover else ()),
         *more,
     ]
-    images = ToolImageService(stores.attachments, partial(opened_elsewhere, "picture"))
+    images = ToolImageService(stores.attachments, partial(open_in_sandbox, "picture"))
     delegate = DelegateTool(
         model=base.models,
         requests=requests,
@@ -178,11 +178,11 @@ def _build_picture_tool(base: Foundation) -> Sequence[Tool]:
     return (
         MakePictureTool(
             base.picture_maker,
-            partial(opened_elsewhere, "picture"),
+            partial(open_in_sandbox, "picture"),
             spend=base.stores.turns,
             ledger=base.stores.turns,
             caps=base.caps,
-            price_micro=micro_of(base.settings.picture_usd),
+            price_micro=to_micro(base.settings.picture_usd),
         ),
     )
 
@@ -194,7 +194,7 @@ def _build_session_service(base: Foundation, agent_loop: AgentLoop) -> SessionSe
         worker_id=base.worker_id,
         turns=stores.turns,
         edits=stores.edits,
-        heartbeat=base.heart,
+        heartbeat=base.heartbeat,
         agent_loop=agent_loop,
         counter=base.counter,
         doorbell=base.doorbell,

@@ -26,7 +26,7 @@ from shared.adapters.postgres.people.stored_settings import PostgresStoredSettin
 from shared.adapters.postgres.turns.counters import RunningSums
 from shared.bootstrap.stored_settings import build_stored_settings
 from shared.config.settings import BadSettings, Settings, resolve_secret_key
-from shared.runtime.crash_points import build_crash_point
+from shared.runtime import build_crash_point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
         second_factors=SecondFactors(
             pool,
             operators=operators,
-            vault=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
+            encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
             crash_point=build_crash_point(settings.crash_point),
         ),
         login_tries=LoginTries(pool),

@@ -16,14 +16,14 @@ import structlog
 from shared.adapters.files.workspace_files import WorkspaceFiles
 from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, list_servers
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.models.routing import Models, models_of
+from shared.adapters.models.routing import Models, open_configured_models
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.postgres.db.pool import longest_wait_of, open_pool, storage_limiter
+from shared.adapters.postgres.db.pool import measure_longest_wait, open_pool, storage_limiter
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
-from shared.adapters.telemetry.heart import Heart
-from shared.adapters.telemetry.otlp_traces import traces_to
+from shared.adapters.telemetry.heartbeat import HeartbeatThread
+from shared.adapters.telemetry.otlp_traces import open_traces
 from shared.bootstrap.from_settings import (
     WORKSPACES_FOLDER,
     build_caps,
@@ -41,9 +41,7 @@ from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import Reranker, StorageLimiter, TokenCounter
-from shared.runtime.crash_points import CrashPoint, build_crash_point
-from shared.runtime.tasks import BackgroundTasks
-from shared.runtime.tracing import Tracer
+from shared.runtime import BackgroundTasks, CrashPoint, Tracer, build_crash_point
 from shared.services.turns.database_promotion import PromotionWatcher
 from shared.supervision.liveness import touch_process_file
 from shared.supervision.process_handoff import clear_process_file, take_over_process
@@ -68,15 +66,21 @@ class WarmUp:
     def __init__(self, models: LoadableModels, counter: TokenCounter) -> None:
         self._models = models
         self._counter = counter
-        self.is_done = False
-        """Also when something cannot be loaded: whoever needs it says why, and waiting would not bring it."""
+        self._has_begun = False
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
+        """Whether this was the first call, and all is loaded; another returns at once.
+
+        What cannot be loaded stops nothing: whoever needs it says why.
+        """
+        if self._has_begun:
+            return False
+        self._has_begun = True
         # One after the other: two that load at once are no sooner done, and leave holes in memory.
         await asyncio.to_thread(self._counter.count_tokens, "warm")
         self._models.start_loading()
         await self._models.wait_until_loaded()
-        self.is_done = True
+        return True
 
 
 log = structlog.get_logger(__name__)
@@ -121,12 +125,12 @@ class Foundation:
     crash_point: CrashPoint
     tracer: Tracer
     worker_id: int
-    heart: Heart
+    heartbeat: HeartbeatThread
     health: Health
     """Told with each heartbeat."""
     promotion: PromotionWatcher
     background_tasks: BackgroundTasks
-    """How busy this loop is, for the heart to know; and whether another server is the primary."""
+    """How busy this loop is, for the heartbeat to tell; and whether another server is the primary."""
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
         """Which providers this process asks just now."""
@@ -138,9 +142,9 @@ class Foundation:
             await self.mcp_tools.close()
         with suppress(StorageUnavailable):
             await self.stores.turns.return_allowance()
-        await self.heart.stop()
+        await self.heartbeat.stop()
         await self.background_tasks.cancel()
-        if self.heart.is_lost:
+        if self.heartbeat.is_lost:
             clear_process_file(self.settings.process_file)
         else:
             await self.stores.workers.stop(self.worker_id)
@@ -161,8 +165,8 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     database_url, redis_url = resolve_server_urls(settings)
     counter = VocabularyCounter()
     crash_point = build_crash_point(settings.crash_point)
-    tracer = traces_to(settings.otlp_endpoint, service=f"evertalk-{role}")
-    models = models_of(settings, counter)
+    tracer = open_traces(settings.otlp_endpoint, service=f"evertalk-{role}")
+    models = open_configured_models(settings, counter)
     policy = build_policy(settings, demo=models.offline)
     models.trace(tracer)
     pool = await open_pool(database_url)
@@ -174,16 +178,16 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     services = tuple(one for one in (transcriber, speaker, picture_maker) if one is not None)
     health = build_health(settings, models, services)
     worker_id = await take_over_process(stores.workers, role, settings.process_file)
-    heart = Heart(
+    heartbeat = HeartbeatThread(
         partial(open_pool, database_url, size=1),
         worker_id,
         health=health,
-        waited=partial(longest_wait_of, pool),
+        waited=partial(measure_longest_wait, pool),
         beaten=partial(touch_process_file, settings.process_file),
     )
-    heart.start()
-    promotion, background_tasks = PromotionWatcher(heart, stores.workers), BackgroundTasks()
-    for loop in (heart.watch, promotion.watch):
+    heartbeat.start()
+    promotion, background_tasks = PromotionWatcher(heartbeat, stores.workers), BackgroundTasks()
+    for loop in (heartbeat.watch, promotion.watch):
         background_tasks.run_forever(loop)
     if await _has_waiting_work(stores, role):
         models.start_loading()
@@ -195,7 +199,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     workspaces = WorkspaceFiles(
         settings.data_dir / WORKSPACES_FOLDER, poll_seconds=settings.workspace_poll_seconds
     )
-    await workspaces.preload(filter(None, (await stores.agent_folders.folders()).values()))
+    await workspaces.preload(filter(None, (await stores.agent_folders.load_folders()).values()))
     return Foundation(
         settings=settings,
         role=role,
@@ -220,7 +224,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         crash_point=crash_point,
         tracer=tracer,
         worker_id=worker_id,
-        heart=heart,
+        heartbeat=heartbeat,
         health=health,
         promotion=promotion,
         background_tasks=background_tasks,
@@ -235,11 +239,11 @@ async def _has_waiting_work(stores: Stores, role: Role) -> bool:
 
 
 class HasBreakers(Protocol):
-    def states(self) -> Mapping[str, BreakerState]: ...
+    def list_states(self) -> Mapping[str, BreakerState]: ...
 
 
 def _states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
-    return {url: state for service in services for url, state in service.states().items()}
+    return {url: state for service in services for url, state in service.list_states().items()}
 
 
 def build_health(settings: Settings, models: Models, services: Sequence[HasBreakers] = ()) -> Health:
@@ -249,7 +253,7 @@ def build_health(settings: Settings, models: Models, services: Sequence[HasBreak
     return Health(
         partial(_states, (models, *services)),
         settings.data_dir,
-        narrowed=models.narrowed,
+        narrowed=models.list_narrowed_windows,
         failed_backup=failed,
         marks=marks,
     )

@@ -24,9 +24,9 @@ from shared.config.settings import (
     load_policy_overrides,
     open_secret,
 )
+from shared.core.context.agents import LOOK_AT_PICTURE, without_limits
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.recall_query import RECALL
-from shared.core.context.tools import LOOK_AT_PICTURE, without_limits
 from shared.core.identity.handover import HandoverLimits
 from shared.core.identity.working_hours import parse_working_hours
 from shared.core.session.overrides import deployment_policy
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from shared.adapters.media.local import LocalTranscriber
     from shared.adapters.media.speech import HttpSpeaker
     from shared.adapters.media.transcriptions import HttpTranscriber
-    from shared.adapters.models.reranker import OrderingServer
+    from shared.adapters.models.reranker import RerankServer
     from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 
 WORKSPACES_FOLDER = "workspaces"
@@ -98,17 +98,17 @@ def build_caps(settings: Settings) -> Caps:
         network = VISITORS_OF_A_NETWORK * settings.cap_visitor_per_day_usd
     hourly = settings.cap_total_per_day_usd * settings.cap_visitors_per_hour_percent / 100
     return Caps(
-        total=micro_of(settings.cap_total_per_day_usd),
-        person=micro_of(settings.cap_person_per_day_usd),
-        visitor=micro_of(settings.cap_visitor_per_day_usd if public else settings.cap_person_per_day_usd),
-        session=micro_of(settings.cap_session_usd),
-        network=micro_of(network) if public else None,
-        visitors_hour=micro_of(hourly) if public else None,
+        total=to_micro(settings.cap_total_per_day_usd),
+        person=to_micro(settings.cap_person_per_day_usd),
+        visitor=to_micro(settings.cap_visitor_per_day_usd if public else settings.cap_person_per_day_usd),
+        session=to_micro(settings.cap_session_usd),
+        network=to_micro(network) if public else None,
+        visitors_hour=to_micro(hourly) if public else None,
         timezone=settings.timezone,
     )
 
 
-def micro_of(dollars: Decimal | None) -> int | None:
+def to_micro(dollars: Decimal | None) -> int | None:
     """Whole micro-dollars of a setting."""
     return None if dollars is None else int(dollars * 1_000_000)
 
@@ -183,7 +183,7 @@ def build_speaker(settings: Settings) -> HttpSpeaker | None:
     )
 
 
-def build_reranker(settings: Settings) -> OrderingServer | None:
+def build_reranker(settings: Settings) -> RerankServer | None:
     """Loaded only where one is set up, and connects when it is asked first. With both, /rerank is asked."""
     if settings.rerank_url is not None:
         from shared.adapters.models.reranker import HttpReranker

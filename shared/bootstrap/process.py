@@ -17,7 +17,7 @@ from shared.bootstrap.foundation import Role
 from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.errors import EvertalkError
-from shared.runtime.gc_tuning import freeze_loaded_objects
+from shared.runtime import freeze_loaded_objects
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ async def _serve(settings: Settings, role: Role, work: ProcessMain) -> int:
     looking = asyncio.create_task(_stop_when_lost(app, stop))
     try:
         code = await work(app, stop)
-        return EXIT_REPLACED if app.heart.is_lost else code
+        return EXIT_REPLACED if app.heartbeat.is_lost else code
     finally:
         looking.cancel()
         await asyncio.wait([looking])
@@ -70,7 +70,7 @@ async def _serve(settings: Settings, role: Role, work: ProcessMain) -> int:
 
 
 async def _stop_when_lost(app: App, stop: asyncio.Event) -> None:
-    await app.heart.lost.wait()
+    await app.heartbeat.lost.wait()
     log.error("process_replaced", worker_id=app.worker_id)
     stop.set()
 

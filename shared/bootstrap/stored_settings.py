@@ -7,18 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from shared.adapters.encryption import Encryption
-from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool, open_pool
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.config.settings import Settings, resolve_secret_key
-from shared.runtime.crash_points import build_crash_point
+from shared.runtime import build_crash_point
 
 
 def build_stored_settings(pool: Pool, settings: Settings) -> PostgresStoredSettings:
     """Without a secret among them no key is made or asked for."""
     return PostgresStoredSettings(
         pool,
-        vault=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
+        encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
         crash_point=build_crash_point(settings.crash_point),
     )
 

@@ -67,7 +67,7 @@ from shared.adapters.postgres.turns.session_settings import PostgresSessionSetti
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.adapters.postgres.voice.speech import PostgresSpeech
-from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.runtime import CrashPoint, ignore_crash_point
 
 if TYPE_CHECKING:
     from shared.adapters.postgres.people.agents import PostgresAgents
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from shared.adapters.postgres.people.sites import PostgresSites
 
 
-class LateStore:
+class LazyStore:
     """Stands for a store of administration until it is asked for something. SQLAlchemy takes a second and 20
     MiB, which nobody pays who administers nothing; it is loaded beside the loop, so that nobody waits for it.
     """
@@ -174,8 +174,8 @@ def build_stores(
     """`timezone`: where a day of spending begins."""
     account_links = PostgresAccountLinks(pool, timezone=timezone)
 
-    def late(module: str, name: str) -> Any:
-        return LateStore(module, name, pool)
+    def make_lazy(module: str, name: str) -> Any:
+        return LazyStore(module, name, pool)
 
     return Stores(
         leases=PostgresLeases(pool),
@@ -209,17 +209,17 @@ def build_stores(
         evaluations=PostgresEvaluations(pool),
         account_links=account_links,
         agent_folders=PostgresAgentFolders(pool),
-        agents=late("agents", "PostgresAgents"),
-        api_key_admin=late("api_key_admin", "ApiKeyAdmin"),
+        agents=make_lazy("agents", "PostgresAgents"),
+        api_key_admin=make_lazy("api_key_admin", "ApiKeyAdmin"),
         api_keys=PostgresApiKeys(pool),
         api_sessions=PostgresApiSessions(pool),
         handovers=PostgresHandovers(pool),
         inbox=PostgresInbox(pool),
         identities=PostgresIdentities(pool, people=account_links),
-        operator_admin=late("operator_admin", "OperatorAdmin"),
+        operator_admin=make_lazy("operator_admin", "OperatorAdmin"),
         people_directory=PostgresPeopleDirectory(pool),
         push=PostgresPush(pool),
-        sites=late("sites", "PostgresSites"),
+        sites=make_lazy("sites", "PostgresSites"),
         tickets=PostgresTickets(pool),
         visitors=PostgresVisitors(pool),
         telegram_access=PostgresTelegramAccess(pool),

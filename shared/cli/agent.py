@@ -31,15 +31,15 @@ def read_agent_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="evertalk agent", description="Who answers, and how.")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     verbs.add_parser("list", help="show all agents and where they are used")
-    _named(verbs.add_parser("show", help="print an agent's settings as JSON"))
-    _named(verbs.add_parser("edit", help="open an agent's settings in your editor"))
-    _named(verbs.add_parser("create", help="create an agent; edit or import gives it settings"))
-    _named(verbs.add_parser("delete", help="delete an agent that is not in use"))
-    export = _named(verbs.add_parser("export", help="write an agent to a file, or to the screen"))
+    _add_name(verbs.add_parser("show", help="print an agent's settings as JSON"))
+    _add_name(verbs.add_parser("edit", help="open an agent's settings in your editor"))
+    _add_name(verbs.add_parser("create", help="create an agent; edit or import gives it settings"))
+    _add_name(verbs.add_parser("delete", help="delete an agent that is not in use"))
+    export = _add_name(verbs.add_parser("export", help="write an agent to a file, or to the screen"))
     export.add_argument("file", metavar="FILE", nargs="?", type=Path)
     brought = verbs.add_parser("import", help="make or replace an agent from such a file")
     brought.add_argument("file", metavar="FILE", type=Path)
-    assign = _named(verbs.add_parser("assign", help="give a site to an agent, or the talks of a bot"))
+    assign = _add_name(verbs.add_parser("assign", help="give a site to an agent, or the talks of a bot"))
     where = assign.add_mutually_exclusive_group(required=True)
     where.add_argument("--site", metavar="SITE", default="")
     where.add_argument("--bot", metavar="BOT", default="", help="its @name or number")
@@ -49,7 +49,7 @@ def read_agent_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _add_name(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("name", metavar="NAME")
     return parser
 
@@ -64,44 +64,44 @@ async def run_agent(
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
     async with open_stores(database_url) as stores:
-        desk = AgentEditor(
-            agents=stores.agents, sites=stores.sites, ground=defaults, say=terminal.say,
+        agents = AgentEditor(
+            agents=stores.agents, sites=stores.sites, defaults=defaults, say=terminal.say,
             drafts=EditorSession("agent", folder=editor, terminal=terminal),
         )  # fmt: skip
         match options.verb:
             case "list":
-                return await desk.list()
+                return await agents.list()
             case "import":
-                return await desk.import_file(options.file)
+                return await agents.import_file(options.file)
             case "create":
-                return await desk.create(options.name)
+                return await agents.create(options.name)
         row = await stores.agents.find(options.name)
         if row is None:
-            return await desk.report_unknown(options.name)
+            return await agents.report_unknown(options.name)
         match options.verb:
             case "show":
-                return desk.show(row)
+                return agents.show(row)
             case "export":
-                return desk.export(row, options.file)
+                return agents.export(row, options.file)
             case "edit":
-                return await desk.edit(row)
+                return await agents.edit(row)
             case "assign":
-                return await desk.assign(row, site=options.site, bot=options.bot, existing=options.existing)
+                return await agents.assign(row, site=options.site, bot=options.bot, existing=options.existing)
             case _:
-                return await desk.delete(row)
+                return await agents.delete(row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEditor:
     agents: PostgresAgents
     sites: PostgresSites
-    ground: AgentDefaults
+    defaults: AgentDefaults
     drafts: EditorSession
     say: Callable[[str], None]
 
     async def list(self) -> int:
         head = ("agent", "version", "talks", "sites", "bots", "model")
-        for line in format_columns([head, *map(_cells, await self.agents.all())], most=_AGENT_COLUMNS):
+        for line in format_columns([head, *map(_cells, await self.agents.list_all())], most=_AGENT_COLUMNS):
             self.say(line)
         return 0
 
@@ -143,7 +143,7 @@ class AgentEditor:
         """Made when there is no such agent, else replaced, unless it changed since the file was written."""
         try:
             name, version, config = _read_file(file)
-            remarks = check_config(config, self.ground)
+            remarks = check_config(config, self.defaults)
         except (BadAgentConfig, OSError, UnicodeDecodeError) as error:
             self.drafts.report_problems(f"{file} cannot be used; nothing was changed:", error)
             return 1
@@ -151,23 +151,27 @@ class AgentEditor:
         if row is None:
             if not await self.agents.create(name, config):
                 return self._overtaken(name)
-            return self._done(name, 1, remarks)
+            return self._report_done(name, 1, remarks)
         changed = await self.agents.change(name, config, seen=row.version if version is None else version)
         if changed is None:
             self.say(f"{name} is at version {row.version}, the file was made from version {version}.")
             self.say("Nothing was changed. Export it again, or take `version` out of the file to replace it.")
             return 1
-        return self._done(name, changed, remarks)
+        return self._report_done(name, changed, remarks)
 
     async def edit(self, row: AgentRow) -> int:
         async def store(config: Any, remarks: Sequence[str]) -> int:
             version = await self.agents.change(row.name, config, seen=row.version)
-            return self._overtaken(row.name) if version is None else self._done(row.name, version, remarks)
+            return (
+                self._overtaken(row.name)
+                if version is None
+                else self._report_done(row.name, version, remarks)
+            )
 
-        return await self.drafts.change(row.name, row.version, row.config, check=self._checked, store=store)
+        return await self.drafts.change(row.name, row.version, row.config, check=self._check, store=store)
 
-    def _checked(self, config: object) -> Sequence[str]:
-        return check_config(config, self.ground)
+    def _check(self, config: object) -> Sequence[str]:
+        return check_config(config, self.defaults)
 
     async def delete(self, row: AgentRow) -> int:
         if row.name == DEFAULT_AGENT:
@@ -183,7 +187,7 @@ class AgentEditor:
     async def assign(self, row: AgentRow, *, site: str, bot: str, existing: bool) -> int:
         if bot:
             return await self._assign_bot(row, bot, existing)
-        if not await self.sites.give(site, row.name):
+        if not await self.sites.assign_agent(site, row.name):
             self.say(f"There is no site {quote_name(site)}. ./evertalk site list shows them.")
             return 1
         self.say(f"New conversations on {site} are answered by {row.name}.")
@@ -194,7 +198,7 @@ class AgentEditor:
         return 0
 
     async def _assign_bot(self, row: AgentRow, bot: str, existing: bool) -> int:
-        bot_id = await self.agents.bot_id(bot)
+        bot_id = await self.agents.find_bot_id(bot)
         if bot_id is None:
             self.say(f"No bot {quote_name(bot)} is known. ./evertalk agent list shows those that are.")
             return 1
@@ -216,7 +220,7 @@ class AgentEditor:
             self.say("What the former agent has noted of people stays with it: notes belong to an agent.")
 
     async def report_unknown(self, name: str) -> int:
-        names = ", ".join(row.name for row in await self.agents.all())
+        names = ", ".join(row.name for row in await self.agents.list_all())
         self.say(f"There is no agent {quote_name(name)}. There are: {names}.")
         return 1
 
@@ -225,7 +229,7 @@ class AgentEditor:
         self.say(f"./evertalk agent show {name} prints theirs; edit it again from there.")
         return 1
 
-    def _done(self, name: str, version: int, remarks: Sequence[str]) -> int:
+    def _report_done(self, name: str, version: int, remarks: Sequence[str]) -> int:
         for remark in remarks:
             self.say(f"  note: {replace_unprintable(remark)}")
         self.say(f"{name} is at version {version}; it holds from each conversation's next message on.")

@@ -34,16 +34,16 @@ async def run_alert(
         return 1
     async with open_stores(database_url) as stores:
         store = stores.alerts
-        if not await store.somebody_sends():
+        if not await store.has_sender():
             say("Evertalk does not run, and only it sends: start it with ./evertalk up, then try again.")
             return 1
-        made = await store.test(targets, by="the command line")
-        results = await store.results(made)
+        made = await store.send_test(targets, by="the command line")
+        results = await store.list_results(made)
         for _ in range(max(1, round(wait_seconds / LOOK_SECONDS))):
             if all(state not in _OPEN for _, state, _ in results):
                 break
             await asyncio.sleep(LOOK_SECONDS)
-            results = await store.results(made)
+            results = await store.list_results(made)
     for target, state, error in results:
         say(_line(target, state, error))
     return 0 if all(state == "sent" for _, state, _ in results) else 1

@@ -18,10 +18,10 @@ from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.files.archive import (
     PART,
-    digest_of,
+    compute_digest,
+    finish_archive,
     open_archive,
     pack_folder,
-    settle,
     unpack,
     write_archive,
     write_private,
@@ -29,8 +29,8 @@ from shared.adapters.files.archive import (
 from shared.adapters.files.erasure_file import FILE as ERASURES
 from shared.adapters.files.erasure_file import ErasureFile
 from shared.adapters.mcp.tools import KNOWN_FILE
-from shared.adapters.postgres.db.connecting import connected
-from shared.adapters.postgres.operations.dump import DumpFailed, counts_of, dump, facts_of, read_through
+from shared.adapters.postgres.db.connecting import open_connection
+from shared.adapters.postgres.operations.dump import DumpFailed, dump, load_counts, load_facts, verify_dump
 from shared.bootstrap.foundation import FAILED_BACKUP_FILE
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER
 from shared.bootstrap.stores import open_stores
@@ -42,17 +42,17 @@ from shared.core.ops.backups import (
     BadBackup,
     Manifest,
     check_seal,
+    find_superfluous,
     is_due,
     key_id_of,
-    made_at,
     name_of,
     newest,
+    parse_made_at,
     read_manifest,
-    superfluous,
     write_manifest,
 )
 from shared.core.values.errors import EvertalkError
-from shared.runtime.crash_points import CrashPoint, build_crash_point
+from shared.runtime import CrashPoint, build_crash_point
 
 FOLDERS = (WORKSPACES_FOLDER, "drafts", "mcp.json", KNOWN_FILE)
 """What of the data folder belongs to a copy; servers are dumped, logs are not kept."""
@@ -128,18 +128,18 @@ async def make_backup(
 async def _make(
     settings: Settings, database_url: str, folder: Path, bench: Path, with_key: bool, crash_point: CrashPoint
 ) -> BackupResult:
-    version, revision, epoch = await facts_of(database_url)
+    version, revision, epoch = await load_facts(database_url)
     if revision is None:
         raise BackupFailed("there is nothing to back up yet", advice="Start it once: ./evertalk up")
     await _check_room(folder, database_url)
     erasures = ErasureFile(settings.backups / ERASURES)
     await copy_erasures(database_url, erasures)
-    erasures.let_go(now=datetime.now(UTC))
-    counts = await counts_of(database_url)
+    erasures.discard_old(now=datetime.now(UTC))
+    counts = await load_counts(database_url)
     parts = {DATABASE: bench / DATABASE, FILES: bench / FILES}
     await dump(database_url, parts[DATABASE])
     crash_point("backup_after_dump")
-    await read_through(parts[DATABASE], major=int(version.split(".", 1)[0]))
+    await verify_dump(parts[DATABASE], major=int(version.split(".", 1)[0]))
     _, left_out = await asyncio.to_thread(pack_folder, settings.data_dir, FOLDERS, parts[FILES])
     secret_key = resolve_secret_key(settings)
     if with_key and settings.secret_key is None:
@@ -148,21 +148,21 @@ async def _make(
     manifest = Manifest(
         made_at=datetime.now(UTC), evertalk=_version(), revision=revision, log_epoch=epoch, postgres=version,
         key_id=key_id_of(secret_key), counts=counts,
-        members={name: await asyncio.to_thread(digest_of, path) for name, path in parts.items()},
+        members={name: await asyncio.to_thread(compute_digest, path) for name, path in parts.items()},
     )  # fmt: skip
     target = _free_name(folder, manifest.made_at)
     partial = await asyncio.to_thread(write_archive, target, write_manifest(manifest, secret_key), parts)
     if await asyncio.to_thread(unpack, partial, None) != manifest:
         raise BadBackup("it does not read back as it was written")
     crash_point("backup_before_name")
-    settle(partial, target)
+    finish_archive(partial, target)
     return BackupResult(path=target, manifest=manifest, skipped=left_out)
 
 
 async def copy_erasures(database_url: str, file: ErasureFile) -> int:
     """The log of erasures beside the backups as new as the database's; how many lines were added."""
     async with open_stores(database_url, size=1) as stores:
-        logged = await stores.erasure_log.everything()
+        logged = await stores.erasure_log.list_all()
     return file.add(logged)
 
 
@@ -188,7 +188,7 @@ def format_counts(manifest: Manifest) -> str:
 
 def show_backups(settings: Settings, say: PrintLine) -> int:
     folder = settings.backups
-    names = sorted(name for name in _names(folder) if made_at(name) is not None)
+    names = sorted(name for name in _names(folder) if parse_made_at(name) is not None)
     if not names:
         say(f"There are no backups in {folder}.")
         return 1
@@ -222,8 +222,8 @@ def read_last_failure(settings: Settings) -> str | None:
 
 
 async def _check_room(folder: Path, database_url: str) -> None:
-    sizes = [path.stat().st_size for path in folder.iterdir() if made_at(path.name) is not None]
-    needed = 2 * (max(sizes) if sizes else await _size_of(database_url)) + _SPARE_BYTES
+    sizes = [path.stat().st_size for path in folder.iterdir() if parse_made_at(path.name) is not None]
+    needed = 2 * (max(sizes) if sizes else await _load_size(database_url)) + _SPARE_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise BackupFailed(
@@ -232,8 +232,8 @@ async def _check_room(folder: Path, database_url: str) -> None:
         )
 
 
-async def _size_of(database_url: str) -> int:
-    async with connected(database_url) as connection:
+async def _load_size(database_url: str) -> int:
+    async with open_connection(database_url) as connection:
         return int(await connection.fetchval("SELECT pg_database_size(current_database())", timeout=10))
 
 
@@ -252,7 +252,7 @@ def _work_folder(folder: Path) -> Iterator[Path]:
 def _rotate(folder: Path, just_made: str, keep: int) -> list[str]:
     if not keep:
         return []
-    gone = superfluous(_names(folder), keep=keep, just_made=just_made, now=datetime.now(UTC))
+    gone = find_superfluous(_names(folder), keep=keep, just_made=just_made, now=datetime.now(UTC))
     for name in gone:
         (folder / name).unlink(missing_ok=True)
     return gone

@@ -30,7 +30,7 @@ class CommandOutput:
 
 def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    names = ", ".join(command.name for command in _offered())
+    names = ", ".join(command.name for command in _list_offered())
     parser = argparse.ArgumentParser(
         prog="evertalk command",
         description="Run a command for a conversation.",
@@ -52,7 +52,7 @@ def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: CommandOutput) -> int:
     """0 when it worked, 1 when it did not, 2 when it cannot be asked like this."""
     command = command_named(wish.name)
-    if command is None or command not in _offered():
+    if command is None or command not in _list_offered():
         shell.write_note(f"There is no command {wish.name}; ./evertalk command --help names all.")
         return 2
     try:
@@ -72,7 +72,7 @@ async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Co
 
 
 async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOutput) -> int:
-    reached = await app.stores.api_sessions.reach(wish.session)
+    reached = await app.stores.api_sessions.find(wish.session)
     if reached is None:
         shell.write_note(f"No conversation has the id {wish.session}. The dashboard shows which has which.")
         return 1
@@ -80,7 +80,7 @@ async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOut
     async def progress(message: str, percent: int | None) -> None:
         shell.write_note(message if percent is None else f"{message} {percent} %")
 
-    await app.stores.people_directory.audited(f"command.{wish.name}", about=f"session:{wish.session}")
+    await app.stores.people_directory.record_audit(f"command.{wish.name}", about=f"session:{wish.session}")
     try:
         async with asyncio.timeout(RUN_SECONDS):
             result = await app.commands.run(
@@ -122,7 +122,7 @@ def _argument(command: Command, given: str) -> tuple[str, object]:
     return name, value
 
 
-def _offered() -> tuple[Command, ...]:
+def _list_offered() -> tuple[Command, ...]:
     return commands_for(channel="rest", audience="personal", operator=True, speaks=True)
 
 

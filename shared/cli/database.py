@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from shared.adapters.postgres.operations.roles import PREFIX, roles_sql
+from shared.adapters.postgres.operations.roles import PREFIX, render_roles_sql
 from shared.core.values.errors import BadInput
 
 
@@ -23,7 +23,7 @@ def read_database_arguments(rest: Sequence[str]) -> argparse.Namespace:
 def run_database(wish: argparse.Namespace, *, say: Callable[[str], None], tell: Callable[[str], None]) -> int:
     """SQL alone goes to `say`, words about it to `tell`."""
     try:
-        say(roles_sql(wish.prefix))
+        say(render_roles_sql(wish.prefix))
     except BadInput as error:
         tell(error.advice)
         return 2

@@ -17,7 +17,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.postgres.db.migrate import migrate_or_say_why
+from shared.adapters.postgres.db.migrate import migrate_or_explain
 from shared.adapters.postgres.people.api_sessions import EXTERNAL
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.from_settings import build_agent_defaults
@@ -138,14 +138,14 @@ def _dollars(text: str) -> Decimal:
 def load_talks(wish: argparse.Namespace) -> tuple[EvalTalk, ...]:
     """Raises BadTalk, OSError."""
     if wish.data is None:
-        return (_year(wish.messages).limited(messages=None, questions=wish.questions),)
+        return (_year(wish.messages).limit(messages=None, questions=wish.questions),)
     try:
         data = json.loads(wish.data.read_text("utf-8"))
     except ValueError as error:
         raise BadTalk(f"{wish.data} is no JSON ({error})") from error
     most = wish.questions or RECORDED_QUESTIONS
     return tuple(
-        talk.limited(messages=wish.messages, questions=most) for talk in read_talks(data)[: wish.talks]
+        talk.limit(messages=wish.messages, questions=most) for talk in read_talks(data)[: wish.talks]
     )
 
 
@@ -161,7 +161,7 @@ def _year(most: int | None) -> EvalTalk:
 async def eval_with_servers(wish: argparse.Namespace, *, settings: Settings, terminal: EvalTerminal) -> int:
     """With what is stored in the database, as `up` gives it to its processes."""
     async with open_servers(settings) as (database_url, redis_url):
-        await migrate_or_say_why(settings.direct_url(database_url))
+        await migrate_or_explain(settings.direct_url(database_url))
         async with open_stored_settings(database_url, settings) as store:
             found = await store.load()
         whole = load_with_stored(found.values, database_url=database_url, redis_url=redis_url)
@@ -210,13 +210,13 @@ class EvalRun:
         configs = {preset: self._config(row.config, preset) for preset in self._presets}
         card = await self.app.models.load_card(row.config.get("model") or self.app.models.chat)
         estimate = self._estimate(configs, card)
-        self._tell_price(estimate, card)
+        self._print_price(estimate, card)
         if self.wish.dry_run:
             return 0
         if (refusal := self._refusal(card)) is not None:
             self.terminal.tell(refusal)
             return 2
-        if not self._agreed(card):
+        if not self._ask_consent(card):
             return 1
         return await self._play_all(configs, card)
 
@@ -259,7 +259,7 @@ class EvalRun:
         )
         return budget_for(policy, card.window, card.max_output, roomy.budget.fixed)
 
-    def _tell_price(self, estimate: EvalEstimate, card: ModelCard) -> None:
+    def _print_price(self, estimate: EvalEstimate, card: ModelCard) -> None:
         said = sum(len(talk.messages) for talk in self.talks)
         asked = sum(len(talk.questions) for talk in self.talks)
         what = f"{said} messages and {asked} questions under {', '.join(self._presets)}, by {card.name}"
@@ -281,7 +281,7 @@ class EvalRun:
             return unknown if self.wish.cap else None
         return None if self.wish.cap else "Say how much it may cost: --cap DOLLARS, such as --cap 2"
 
-    def _agreed(self, card: ModelCard) -> bool:
+    def _ask_consent(self, card: ModelCard) -> bool:
         if self.wish.yes or card.offline:
             return True
         if self.terminal.ask is None:
@@ -313,7 +313,7 @@ class EvalRun:
             place = await self._open(preset, config, talk, left_micro=guard.left_micro)
             evaluation = self._evaluation(guard, f"{preset}, {talk.name}")
             found = await evaluation.play(place, talk, compactions=self.wish.compactions)
-            answers += await self._judged(place, found, guard)
+            answers += await self._judge_answers(place, found, guard)
             figures.append(await self.app.stores.evaluations.load_figures(place.session_id))
         return EvalRow(preset=preset, answers=tuple(answers), figures=total_figures(figures))
 
@@ -328,7 +328,7 @@ class EvalRun:
             progress=progress,
         )  # fmt: skip
 
-    async def _judged(
+    async def _judge_answers(
         self, place: EvaluationPlace, answers: Sequence[EvalAnswer], guard: SpendingGuard
     ) -> list[EvalAnswer]:
         if not self.wish.judge:

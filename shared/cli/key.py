@@ -42,7 +42,7 @@ async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell
             case "create":
                 return await _create(stores.api_key_admin, wish, say=say, tell=tell)
             case "list":
-                keys = await stores.api_key_admin.all()
+                keys = await stores.api_key_admin.list_all()
                 if not keys:
                     say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
                 for key in keys:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from shared.adapters.models.model_lists import find_local_servers
-from shared.adapters.models.routing import Models, models_of
+from shared.adapters.models.routing import Models, open_configured_models
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.bootstrap.from_settings import BUILT_IN_TOOLS, build_policy
 from shared.config.settings import Settings
-from shared.core.context.tools import WINDOW_SHARE, affordable
+from shared.core.context.agents import WINDOW_SHARE, pick_affordable
 from shared.core.values.money import are_old
-from shared.services.compaction.flush_requests import find_flush_way
+from shared.services.compaction.silent_requests import find_flush_way
 
 
 async def describe_models(settings: Settings) -> list[tuple[str, str]]:
     """Lines for people, each with its label. Raises ModelsFileBroken."""
-    models = models_of(settings, VocabularyCounter())
+    models = open_configured_models(settings, VocabularyCounter())
     remarks = [("", remark) for remark in models.remarks]
     remarks += [("", remark) for remark in await _price_remarks(models)]
     remarks += [("", remark) for remark in await _summary_remarks(models)]
@@ -59,7 +59,9 @@ async def _memory_remarks(models: Models, settings: Settings) -> list[str]:
     card, count = await models.load_card(models.chat), VocabularyCounter().count_tokens
     window = min(card.window, build_policy(settings).context_window)
     can = "tools" in card.capabilities or card.offline
-    offered = affordable(BUILT_IN_TOOLS, int(WINDOW_SHARE * window / card.token_factor), count) if can else ()
+    offered = (
+        pick_affordable(BUILT_IN_TOOLS, int(WINDOW_SHARE * window / card.token_factor), count) if can else ()
+    )
     way, _ = find_flush_way(
         card, window=window, ratio=card.token_factor, offered=offered, allowed=True, count=count
     )

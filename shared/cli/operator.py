@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool, open_pool
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators, WeakPassword
 from shared.adapters.postgres.people.second_factors import reset_factor
@@ -51,28 +50,28 @@ async def run_operator(
     `url` makes the address of a login of its token.
     """
     pool = await open_pool(database_url, size=2)
-    roster = build_stores(pool).operator_admin
+    admin = build_stores(pool).operator_admin
     try:
         match wish.verb:
             case "add":
-                invited = await roster.invite(wish.name, wish.role, by=AUDIT_ACTOR)
+                invited = await admin.invite(wish.name, wish.role, by=AUDIT_ACTOR)
                 tell(
                     f"{invited.name} is in as {wish.role}. This link logs them in once, within "
                     f"{INVITATION_HOURS} hours:"
                 )
                 say(url(invited.token))
             case "passwd":
-                return await _password(roster, build_operators(pool), wish.name, tell=tell, ask=ask)
+                return await _password(admin, build_operators(pool), wish.name, tell=tell, ask=ask)
             case "list":
-                operators = await roster.all()
+                operators = await admin.list_all()
                 if not operators:
                     say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
                 for operator in operators:
                     say("  ".join(_cells(operator)))
             case "totp":
-                return await _reset(pool, roster, wish.name, tell=tell)
+                return await _reset(pool, admin, wish.name, tell=tell)
             case _:
-                await roster.change(await roster.named(wish.name), by=AUDIT_ACTOR, locked=True)
+                await admin.change(await admin.find_by_name(wish.name), by=AUDIT_ACTOR, locked=True)
                 tell(
                     f"{wish.name} is locked out, and all their logins have ended. The page Operators unlocks."
                 )
@@ -85,13 +84,13 @@ async def run_operator(
 
 
 async def _password(
-    roster: OperatorAdmin, operators: Operators, name: str, *, tell: Say, ask: Callable[[], str]
+    admin: OperatorAdmin, operators: Operators, name: str, *, tell: Say, ask: Callable[[], str]
 ) -> int:
     try:
-        operator = await roster.with_password(await roster.named(name))
+        operator = await admin.find_password_user(await admin.find_by_name(name))
         await operators.set_password(operator, ask())
         await operators.record(
-            actor=AUDIT_ACTOR, action="password.set", about=f"operator:{await roster.named(name)}"
+            actor=AUDIT_ACTOR, action="password.set", about=f"operator:{await admin.find_by_name(name)}"
         )
     except WeakPassword as error:
         tell(str(error))
@@ -102,8 +101,8 @@ async def _password(
     return 0
 
 
-async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: Say) -> int:
-    operator = await roster.with_password(await roster.named(name))
+async def _reset(pool: Pool, admin: OperatorAdmin, name: str, *, tell: Say) -> int:
+    operator = await admin.find_password_user(await admin.find_by_name(name))
     if not await reset_factor(pool, operator, by=AUDIT_ACTOR):
         tell(f"{name} has no second factor; nothing was changed.")
         return 1

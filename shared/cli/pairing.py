@@ -51,8 +51,10 @@ async def run_pairing(
 
 
 async def _list(stores: Stores, say: Callable[[str], None]) -> int:
-    names = {bot.bot_id: f"@{bot.username}" for bot in await stores.telegram_bots.bots()}
-    rows = [_cells(row, names.get(row.bot_id, str(row.bot_id))) for row in await stores.telegram_access.all()]
+    names = {bot.bot_id: f"@{bot.username}" for bot in await stores.telegram_bots.list_bots()}
+    rows = [
+        _cells(row, names.get(row.bot_id, str(row.bot_id))) for row in await stores.telegram_access.list_all()
+    ]
     if not rows:
         say("Nobody has asked yet. Whoever writes to the bot gets a code, which you can approve here.")
         return 0
@@ -85,14 +87,14 @@ async def _decide(stores: Stores, code: str, allowed: bool, say: Callable[[str],
 
 async def _revoke(stores: Stores, chat_id: int, say: Callable[[str], None]) -> int:
     found = 0
-    for bot in await stores.telegram_bots.bots():
+    for bot in await stores.telegram_bots.list_bots():
         row = await stores.telegram_access.find(bot.bot_id, chat_id)
         if row is None or row.state == "refused":
             continue
         found += 1
         await stores.telegram_access.decide(bot.bot_id, chat_id, allowed=False, by=_BY, actor=_ACTOR)
         say(f"{format_person(row)}, number {chat_id}, can no longer write to @{bot.username}.")
-        if row.owner and not await stores.telegram_access.owners(bot.bot_id):
+        if row.owner and not await stores.telegram_access.list_owners(bot.bot_id):
             say(f"@{bot.username} has no owner now; ./evertalk pairing owner makes a link for a new one.")
     if not found:
         say(f"Nobody with the number {chat_id} can write to a bot; ./evertalk pairing list shows who can.")
@@ -103,13 +105,13 @@ async def _owner(stores: Stores, bots: Sequence[BotConfig], say: Callable[[str],
     if not bots:
         say("No bot is set up. ./evertalk setup asks for the token of one.")
         return 1
-    known = {bot.bot_id: bot for bot in await stores.telegram_bots.bots()}
+    known = {bot.bot_id: bot for bot in await stores.telegram_bots.list_bots()}
     for bot in bots:
         if bot.bot_id not in known:
             say(f"The bot of {bot.token_name} has not reached Telegram yet. Start it: ./evertalk up")
             continue
         state = known[bot.bot_id]
-        say(format_link(state, await stores.telegram_access.owner_code(bot.bot_id)))
+        say(format_link(state, await stores.telegram_access.issue_owner_code(bot.bot_id)))
         say("Open it in Telegram within an hour: whoever does so first owns the bot.")
     return 0 if all(bot.bot_id in known for bot in bots) else 1
 
@@ -136,7 +138,9 @@ async def _wait_for_enrolment(
     ends = loop.time() + seconds
     wanted = {bot.bot_id for bot in bots}
     while True:
-        states = {bot.bot_id: bot for bot in await _retry_storage(stores.telegram_bots.bots) if bot.username}
+        states = {
+            bot.bot_id: bot for bot in await _retry_storage(stores.telegram_bots.list_bots) if bot.username
+        }
         if (wanted <= states.keys() and not any(states[one].problem for one in wanted)) or loop.time() > ends:
             return states
         await asyncio.sleep(_LOOK_SECONDS)
@@ -152,9 +156,9 @@ async def _retry_storage(ask: Callable[[], Awaitable[list[BotState]]]) -> list[B
 async def _lines(stores: Stores, bot: BotState) -> list[str]:
     if bot.problem:
         return [f"@{bot.username}: {bot.problem}"]
-    if await stores.telegram_access.owners(bot.bot_id):
+    if await stores.telegram_access.list_owners(bot.bot_id):
         return [format_link(bot)]
-    code = await stores.telegram_access.owner_code(bot.bot_id)
+    code = await stores.telegram_access.issue_owner_code(bot.bot_id)
     return [format_link(bot, code), "(open it in Telegram: whoever does so first owns the bot)"]
 
 

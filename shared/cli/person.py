@@ -17,7 +17,7 @@ from shared.cli.pairing import strip_unprintable
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import ExportFormat
 from shared.core.values.errors import OnHold
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 
@@ -63,7 +63,7 @@ async def run_person(wish: argparse.Namespace, *, database_url: str, terminal: P
             return _list(await stores.people_directory.find(wish.search), terminal.say)
         if wish.verb in ("hold", "release"):
             return await _set_legal_hold(stores.people_directory, wish.id, wish.verb == "hold", terminal.say)
-        session_id = await stores.people_directory.session_of(wish.id)
+        session_id = await stores.people_directory.find_session(wish.id)
         if session_id is None:
             terminal.say(_describe_unknown(wish.id))
             return 1
@@ -92,7 +92,7 @@ def _number(number: int, one: str, many: str) -> str:
 async def _set_legal_hold(
     persons: PostgresPeopleDirectory, person: UUID, on: bool, say: Callable[[str], None]
 ) -> int:
-    changed = await persons.hold(person, on=on, by="command line")
+    changed = await persons.set_legal_hold(person, on=on, by="command line")
     if changed is None:
         say(_describe_unknown(person))
         return 1
@@ -110,34 +110,36 @@ def _describe_unknown(person: UUID) -> str:
     return f"Nobody has the id {person}; ./evertalk person list shows who has which."
 
 
-async def _export(stores: Stores, session_id: int, wish: argparse.Namespace, desk: PersonTerminal) -> int:
+async def _export(stores: Stores, session_id: int, wish: argparse.Namespace, terminal: PersonTerminal) -> int:
     exporting = DataExporter(store=stores.export, clock=SystemClock())
     kind: ExportFormat = "md" if wish.format == "md" else "json"
-    await stores.people_directory.audited("person.export", about=str(wish.id))
+    await stores.people_directory.record_audit("person.export", about=str(wish.id))
     async for piece in exporting.stream(session_id, kind):
-        desk.write(piece.encode())
+        terminal.write(piece.encode())
     return 0
 
 
-async def _erase(store: PostgresErasure, session_id: int, person: str, desk: PersonTerminal) -> int:
+async def _erase(store: PostgresErasure, session_id: int, person: str, terminal: PersonTerminal) -> int:
     forgetting = ErasureService(store=store, announcer=None, crash_point=ignore_crash_point)
     preview = await store.load_preview(session_id)
-    desk.say(f"This would be gone for good: {_amounts(preview.counts)}, and all else that holds their words.")
-    if (await asyncio.to_thread(desk.ask, "Type the id again to go on: ")).strip() != person:
-        desk.say("That is not the id. Nothing was erased.")
+    terminal.say(
+        f"This would be gone for good: {_amounts(preview.counts)}, and all else that holds their words."
+    )
+    if (await asyncio.to_thread(terminal.ask, "Type the id again to go on: ")).strip() != person:
+        terminal.say("That is not the id. Nothing was erased.")
         return 1
     try:
         report = await forgetting.erase_everything(session_id, "command line")
     except OnHold as error:
-        desk.say(error.advice)
+        terminal.say(error.advice)
         return 1
     if not report.finished:
-        desk.say(f"Erasure {report.erasure_id} has begun; a worker goes on with it.")
+        terminal.say(f"Erasure {report.erasure_id} has begun; a worker goes on with it.")
         return 0
-    desk.say(
+    terminal.say(
         f"Erased: {_amounts(report.counts)}. Erasure {report.erasure_id} is in the log, without content."
     )
-    desk.say(
+    terminal.say(
         "Backups made before today still contain it: read docs/data.md, Restore, before you restore one."
     )
     return 0

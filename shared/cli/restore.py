@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServerFailed, EmbeddedServers
 from shared.adapters.embedded.atomic_swap import begin_swap, finish_swap
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR
 from shared.adapters.embedded.errors import FolderInUse
@@ -19,17 +19,17 @@ from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.files.archive import open_archive, sync_folder, unpack, unpack_folder, write_private
 from shared.adapters.files.erasure_file import FILE as ERASURES
 from shared.adapters.files.erasure_file import ErasureFile
-from shared.adapters.postgres.db.migrate import known_revisions
-from shared.adapters.postgres.db.urls import place_of
-from shared.adapters.postgres.operations.dump import facts_of, is_empty
-from shared.adapters.postgres.operations.restore import Refilled, refill
+from shared.adapters.postgres.db.migrate import list_revisions
+from shared.adapters.postgres.db.urls import format_location
+from shared.adapters.postgres.operations.dump import is_empty, load_facts
+from shared.adapters.postgres.operations.restore import RestoredDump, restore_dump
 from shared.cli.backup import FOLDERS, PrintLine, copy_erasures, format_counts
 from shared.cli.servers import open_database
 from shared.config.settings import Settings, resolve_secret_key
 from shared.core.ops.backups import DATABASE, FILES, KEY, BadBackup, Manifest, check_seal, read_manifest
 from shared.core.privacy.erasures import Erased
 from shared.core.values.errors import EvertalkError
-from shared.runtime.crash_points import CrashPoint, build_crash_point, ignore_crash_point
+from shared.runtime import CrashPoint, build_crash_point, ignore_crash_point
 
 STAGE = "restore.new"
 _SPARE_BYTES = 128 * 1024**2
@@ -44,7 +44,7 @@ class CannotRestore(EvertalkError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
     manifest: Manifest
-    filled: Refilled
+    filled: RestoredDump
 
 
 def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -104,7 +104,7 @@ async def restore_external(
     check_backup(settings, path, foreign=foreign)
     if not await is_empty(url):
         raise CannotRestore(
-            f"the database at {place_of(url)} is not empty; nothing was changed",
+            f"the database at {format_location(url)} is not empty; nothing was changed",
             advice="Stop Evertalk, run ./evertalk backup (it brings the log of erasures up to date), make an "
             "empty database, point DATABASE_URL to it, and restore again. The old one stays as it is.",
         )
@@ -127,7 +127,7 @@ def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
             f"it was made by PostgreSQL {manifest.postgres}, and this is {POSTGRES_MAJOR}",
             advice="Update Evertalk first, then restore it.",
         )
-    if manifest.revision not in known_revisions():
+    if manifest.revision not in list_revisions():
         raise BadBackup(
             f"its schema {manifest.revision} is unknown here: a newer Evertalk ({manifest.evertalk}) made it",
             advice="Update Evertalk first, then restore it.",
@@ -197,7 +197,7 @@ async def _load_erasures(settings: Settings, erasures: Path | None, say: PrintLi
     if (settings.data_dir / "servers" / "pg" / "PG_VERSION").is_file():
         try:
             async with open_database(settings) as url:
-                if (await facts_of(url))[1] is not None:
+                if (await load_facts(url))[1] is not None:
                     await copy_erasures(url, file)
         except (EmbeddedServerFailed, EvertalkError, OSError) as error:
             first = str(error).splitlines()[0]
@@ -229,12 +229,14 @@ def build_servers(settings: Settings, stage: Path) -> EmbeddedServers:
     owner = (settings.data_dir / "servers").stat()
     if os.geteuid() == 0:
         os.chown(servers, owner.st_uid, owner.st_gid)
-    return EmbeddedServers(servers, wanted=Wanted(redis=False), account=settings.servers_account)
+    return EmbeddedServers(servers, wanted=EmbeddedChoice(redis=False), account=settings.servers_account)
 
 
 async def _fill(url: str, stage: Path, manifest: Manifest, logged: Sequence[Erased]) -> RestoreResult:
     about = f"{manifest.made_at:%Y%m%dT%H%M%S}Z"
-    return RestoreResult(manifest=manifest, filled=await refill(url, stage / DATABASE, logged, about=about))
+    return RestoreResult(
+        manifest=manifest, filled=await restore_dump(url, stage / DATABASE, logged, about=about)
+    )
 
 
 def _swap(data: Path, stage: Path, manifest: Manifest, crash_point: CrashPoint) -> Path | None:

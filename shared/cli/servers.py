@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from shared.adapters.embedded import EmbeddedServers, Wanted
-from shared.adapters.embedded.servers import are_running, urls_of
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
+from shared.adapters.embedded.servers import are_running, build_urls
 from shared.config.settings import Settings
 
 
@@ -14,13 +14,13 @@ from shared.config.settings import Settings
 async def open_servers(settings: Settings, *, redis: bool = True) -> AsyncIterator[tuple[str, str]]:
     """The addresses of PostgreSQL and Redis; without `redis` the latter may lead nowhere."""
     folder = settings.data_dir / "servers"
-    wanted = Wanted(postgres=settings.embedded_postgres, redis=redis and settings.embedded_redis)
+    wanted = EmbeddedChoice(postgres=settings.embedded_postgres, redis=redis and settings.embedded_redis)
     ours, started = ("", ""), None
     if wanted.postgres or wanted.redis:
         if not are_running(folder):
             started = EmbeddedServers(folder, wanted=wanted, account=settings.servers_account)
             await started.start()
-        ours = urls_of(folder)
+        ours = build_urls(folder)
     try:
         database, bell = settings.database_url, settings.redis_url
         yield (

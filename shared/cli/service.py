@@ -83,25 +83,25 @@ def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run_service(
-    wish: argparse.Namespace, *, settings: Settings, say: Callable[[str], None], machine: ServiceHost
+    wish: argparse.Namespace, *, settings: Settings, say: Callable[[str], None], host: ServiceHost
 ) -> int:
-    """The exit code; raises NoService, ValueError, OSError."""
+    """The exit code; raises ServiceUnavailable, ValueError, OSError."""
     if wish.verb == "install":
-        text = _text(settings, machine, wish.account)
+        text = _text(settings, host, wish.account)
         if wish.dry_run:
-            say(f"# {machine.file}")
+            say(f"# {host.file}")
             say(text.decode().rstrip())
             return 0
-        return _install(text, settings, machine, wish.account, say)
-    _check_keeper(machine)
+        return _install(text, settings, host, wish.account, say)
+    _check_keeper(host)
     if wish.verb == "status":
-        return machine.run(_status(machine))
+        return host.run(_status(host))
     if wish.verb == "logs":
-        return machine.follow(_logs(settings, machine, follow=wish.follow))
-    return _uninstall(machine, say)
+        return host.follow(_logs(settings, host, follow=wish.follow))
+    return _uninstall(host, say)
 
 
-def render_service(settings: Settings, machine: ServiceHost, account: str | None) -> Service:
+def render_service(settings: Settings, host: ServiceHost, account: str | None) -> Service:
     """The interpreter itself is started: no shell, and nothing is installed while the machine starts."""
     environment = {"PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(settings.data_dir)}
     if (named := os.environ.get(ENV_FILE_NAME)) is not None:
@@ -112,18 +112,18 @@ def render_service(settings: Settings, machine: ServiceHost, account: str | None
         folder=str(ROOT),
         writable=tuple(dict.fromkeys((str(settings.data_dir), str(settings.backups)))),
         environment=environment,
-        account=_account(settings, account) if machine.is_root else None,
+        account=_account(settings, account) if host.is_root else None,
         private_tmp=len(os.fsencode(longest)) <= LONGEST_SOCKET_BYTES,
     )
 
 
-def _text(settings: Settings, machine: ServiceHost, account: str | None) -> bytes:
-    if account is not None and not machine.is_root:
+def _text(settings: Settings, host: ServiceHost, account: str | None) -> bytes:
+    if account is not None and not host.is_root:
         raise ServiceUnavailable(
             "--account needs root", advice="Leave it out: your own service runs under your rights."
         )
-    service = render_service(settings, machine, account)
-    if machine.has_launchd:
+    service = render_service(settings, host, account)
+    if host.has_launchd:
         return launchd_plist(service, log=str(_launchd_log(settings)))
     return systemd_unit(service).encode()
 
@@ -143,32 +143,32 @@ def _account(settings: Settings, named: str | None) -> str:
 
 
 def _install(
-    text: bytes, settings: Settings, machine: ServiceHost, account: str | None, say: Callable[[str], None]
+    text: bytes, settings: Settings, host: ServiceHost, account: str | None, say: Callable[[str], None]
 ) -> int:
-    _check_keeper(machine)
+    _check_keeper(host)
     if not (ROOT / ".venv" / "bin" / "python").exists():
         raise ServiceUnavailable("there is no .venv yet", advice="Run ./evertalk version once: it installs.")
     for folder in (settings.data_dir, settings.backups):
         _make(folder, account)
-    if machine.is_root and _account(settings, account) == "root" and settings.embedded_postgres:
+    if host.is_root and _account(settings, account) == "root" and settings.embedded_postgres:
         # The service itself may write nothing of the system's.
         make_account(settings.servers_account)
-    if machine.has_launchd:
+    if host.has_launchd:
         _launchd_log(settings).parent.mkdir(parents=True, exist_ok=True)
-    machine.file.parent.mkdir(parents=True, exist_ok=True)
-    partial = machine.file.with_name(f".{machine.file.name}.part")
+    host.file.parent.mkdir(parents=True, exist_ok=True)
+    partial = host.file.with_name(f".{host.file.name}.part")
     partial.write_bytes(text)
     partial.chmod(0o644)
-    partial.rename(machine.file)
-    say(f"Written: {machine.file}")
-    for command in _start(machine):
-        if code := machine.run(command):
+    partial.rename(host.file)
+    say(f"Written: {host.file}")
+    for command in _start(host):
+        if code := host.run(command):
             say(f"{' '.join(command)} ended with {code}; ./evertalk service logs tells why.")
             return 1
     if account is not None and (env_file := default_env_file()) is not None and env_file.exists():
         say(f"{account} must be able to read {env_file}: chown {account} {env_file}")
     say("It runs, and begins with the machine. ./evertalk service status | logs | uninstall")
-    if not machine.has_launchd and not machine.is_root:
+    if not host.has_launchd and not host.is_root:
         say("So that it runs while you are not logged in: loginctl enable-linger")
     return 0
 
@@ -181,23 +181,23 @@ def _make(folder: Path, account: str | None) -> None:
             shutil.chown(folder, account)
 
 
-def _uninstall(machine: ServiceHost, say: Callable[[str], None]) -> int:
-    if not machine.file.exists():
-        say(f"Nothing is installed at {machine.file}.")
+def _uninstall(host: ServiceHost, say: Callable[[str], None]) -> int:
+    if not host.file.exists():
+        say(f"Nothing is installed at {host.file}.")
         return 1
-    for command in _stop(machine):
-        machine.run(command)
-    machine.file.unlink()
-    if not machine.has_launchd:
-        machine.run([*_systemctl(machine), "daemon-reload"])
-    say(f"Removed: {machine.file}. Data and settings are where they were.")
+    for command in _stop(host):
+        host.run(command)
+    host.file.unlink()
+    if not host.has_launchd:
+        host.run([*_systemctl(host), "daemon-reload"])
+    say(f"Removed: {host.file}. Data and settings are where they were.")
     return 0
 
 
-def _check_keeper(machine: ServiceHost) -> None:
-    if machine.has_launchd:
+def _check_keeper(host: ServiceHost) -> None:
+    if host.has_launchd:
         return
-    if not machine.platform.startswith("linux") or not (machine.root / "run/systemd/system").is_dir():
+    if not host.platform.startswith("linux") or not (host.root / "run/systemd/system").is_dir():
         raise ServiceUnavailable(
             "systemd does not run here, so there is nobody to keep a service",
             advice="In a container, let its own keeper run ./evertalk up; docker-compose.yml does. "
@@ -205,36 +205,36 @@ def _check_keeper(machine: ServiceHost) -> None:
         )
 
 
-def _systemctl(machine: ServiceHost) -> list[str]:
-    return ["systemctl", *([] if machine.is_root else ["--user"])]
+def _systemctl(host: ServiceHost) -> list[str]:
+    return ["systemctl", *([] if host.is_root else ["--user"])]
 
 
-def _start(machine: ServiceHost) -> list[list[str]]:
-    if machine.has_launchd:
-        return [["launchctl", "bootstrap", _domain(machine), str(machine.file)]]
+def _start(host: ServiceHost) -> list[list[str]]:
+    if host.has_launchd:
+        return [["launchctl", "bootstrap", _domain(host), str(host.file)]]
     return [
-        [*_systemctl(machine), "daemon-reload"],
-        [*_systemctl(machine), "enable", NAME],
-        [*_systemctl(machine), "restart", NAME],
+        [*_systemctl(host), "daemon-reload"],
+        [*_systemctl(host), "enable", NAME],
+        [*_systemctl(host), "restart", NAME],
     ]
 
 
-def _stop(machine: ServiceHost) -> list[list[str]]:
-    if machine.has_launchd:
-        return [["launchctl", "bootout", f"{_domain(machine)}/{LABEL}"]]
-    return [[*_systemctl(machine), "disable", "--now", NAME]]
+def _stop(host: ServiceHost) -> list[list[str]]:
+    if host.has_launchd:
+        return [["launchctl", "bootout", f"{_domain(host)}/{LABEL}"]]
+    return [[*_systemctl(host), "disable", "--now", NAME]]
 
 
-def _status(machine: ServiceHost) -> list[str]:
-    if machine.has_launchd:
-        return ["launchctl", "print", f"{_domain(machine)}/{LABEL}"]
-    return [*_systemctl(machine), "status", "--no-pager", "--lines=0", NAME]
+def _status(host: ServiceHost) -> list[str]:
+    if host.has_launchd:
+        return ["launchctl", "print", f"{_domain(host)}/{LABEL}"]
+    return [*_systemctl(host), "status", "--no-pager", "--lines=0", NAME]
 
 
-def _logs(settings: Settings, machine: ServiceHost, *, follow: bool) -> list[str]:
-    if machine.has_launchd:
+def _logs(settings: Settings, host: ServiceHost, *, follow: bool) -> list[str]:
+    if host.has_launchd:
         return ["tail", "-n", "200", *(["-F"] if follow else []), str(_launchd_log(settings))]
-    whose = [] if machine.is_root else ["--user"]
+    whose = [] if host.is_root else ["--user"]
     return [
         "journalctl",
         *whose,
@@ -245,8 +245,8 @@ def _logs(settings: Settings, machine: ServiceHost, *, follow: bool) -> list[str
     ]
 
 
-def _domain(machine: ServiceHost) -> str:
-    return "system" if machine.is_root else f"gui/{machine.uid}"
+def _domain(host: ServiceHost) -> str:
+    return "system" if host.is_root else f"gui/{host.uid}"
 
 
 def _launchd_log(settings: Settings) -> Path:

@@ -14,9 +14,15 @@ from pathlib import Path
 from dotenv import dotenv_values
 from pydantic import SecretStr
 
-from shared.adapters.models.model_lists import KNOWN, KeyRefused, ListSilent, find_local_servers, list_models
+from shared.adapters.models.model_lists import (
+    KNOWN,
+    KeyRefused,
+    ModelListUnavailable,
+    find_local_servers,
+    list_models,
+)
 from shared.adapters.models.openai_provider import OPENAI_URL
-from shared.adapters.telegram_probe import BotSeen, TelegramSilent, TokenRefused, look_at_bot
+from shared.adapters.telegram_probe import BotProbe, TelegramUnreachable, TokenRefused, probe_bot
 from shared.config.settings import (
     TELEGRAM_API_URL,
     BadSettings,
@@ -45,7 +51,7 @@ def run_setup(ask: Ask = input, ask_secret: Ask = getpass.getpass) -> int:
     if path is None:
         print("EVERTALK_ENV_FILE is empty: there is no file to write to.", file=sys.stderr)
         return 2
-    known = {name: value for name, value in _written(path).items() if value}
+    known = {name: value for name, value in _read_env_file(path).items() if value}
     print(f"Enter keeps what stands in [brackets]. Answers go to {path}, which only you can read.\n")
     try:
         answers = _questions(known, ask, ask_secret)
@@ -118,7 +124,7 @@ def _ask_for_provider(known: Mapping[str, str], ask: Ask, key: str) -> dict[str,
         return _use_anthropic(known, key)
     try:
         models = asyncio.run(list_models(url, key))
-    except ListSilent as error:
+    except ModelListUnavailable as error:
         print(f"  It could not be checked: {error}. It is kept; ./evertalk doctor looks again.")
         models = ()
     model = _ask_for_name(ask, known.get("EVERTALK_MODEL", ""), models)
@@ -179,17 +185,17 @@ def _bot_token(text: str, api_url: str) -> str:
     except ValueError as error:
         raise ValueError(f"It {error}.") from None
     try:
-        seen = asyncio.run(look_at_bot(token, api_url=api_url))
+        seen = asyncio.run(probe_bot(token, api_url=api_url))
     except TokenRefused as error:
         raise ValueError(f"No: {error}.") from None
-    except TelegramSilent as error:
+    except TelegramUnreachable as error:
         print(f"  It could not be checked: {error}. It is kept; ./evertalk doctor looks again.")
         return text
     print(f"  {_describe_bot(seen)}")
     return text
 
 
-def _describe_bot(seen: BotSeen) -> str:
+def _describe_bot(seen: BotProbe) -> str:
     groups = "reads everything" if seen.reads_all_group_messages else "reads only what is meant for it"
     return f"This is @{seen.username} ({seen.name}); in groups it {groups}."
 
@@ -272,11 +278,11 @@ def merge_settings(before: str, answers: Mapping[str, str]) -> str:
         name = match[1] if match else ""
         if name in answers:
             if name not in done and answers[name]:
-                lines.append(f"{name}={_quoted(answers[name])}")
+                lines.append(f"{name}={_quote(answers[name])}")
             done.add(name)
         else:
             lines.append(line)
-    lines += [f"{name}={_quoted(value)}" for name, value in answers.items() if value and name not in done]
+    lines += [f"{name}={_quote(value)}" for name, value in answers.items() if value and name not in done]
     return "\n".join(lines) + "\n"
 
 
@@ -289,12 +295,12 @@ def write_private(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _written(path: Path) -> dict[str, str | None]:
+def _read_env_file(path: Path) -> dict[str, str | None]:
     return dict(dotenv_values(path, interpolate=False)) if path.is_file() else {}

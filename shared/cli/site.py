@@ -20,11 +20,11 @@ from shared.config.bots import DEFAULT_AGENT
 from shared.config.sites import (
     AUDIENCES,
     BadSiteConfig,
-    SiteShown,
+    SiteView,
+    build_secret_context,
+    build_site_form,
     check_site,
-    secret_about,
-    site_from,
-    whole_of,
+    parse_site_form,
 )
 
 _COLUMNS = (14, 14, 8, 8, 8, 20)
@@ -79,17 +79,17 @@ async def run_site(
     database_url: str,
     drafts: Path,
     terminal: Terminal,
-    vault: Callable[[], Encryption],
+    encryption: Callable[[], Encryption],
     public_url: str | None = None,
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
     async with open_stores(database_url) as stores:
-        desk = SiteEditor(
+        editor = SiteEditor(
             sites=stores.sites, agents=stores.agents,
             drafts=EditorSession("site", folder=drafts, terminal=terminal), say=terminal.say,
-            vault=vault, public_url=public_url,
+            encryption=encryption, public_url=public_url,
         )  # fmt: skip
-        return await desk.run(wish)
+        return await editor.run(wish)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class SiteEditor:
     agents: PostgresAgents
     drafts: EditorSession
     say: Callable[[str], None]
-    vault: Callable[[], Encryption]
+    encryption: Callable[[], Encryption]
     public_url: str | None
 
     async def run(self, wish: argparse.Namespace) -> int:
@@ -112,7 +112,7 @@ class SiteEditor:
             return 1
         match wish.verb:
             case "show":
-                self.say(format_json(whole_of(site)))
+                self.say(format_json(build_site_form(site)))
                 return 0
             case "snippet":
                 return self._snippet(site.name)
@@ -120,7 +120,9 @@ class SiteEditor:
                 return await self._secret(site.name, wish.what, wish.id)
             case _:
                 given = _collect_flags(wish)
-                return await (self._change(site, {**whole_of(site), **given}) if given else self._edit(site))
+                return await (
+                    self._change(site, {**build_site_form(site), **given}) if given else self._edit(site)
+                )
 
     async def _list(self) -> int:
         rows = [
@@ -128,7 +130,7 @@ class SiteEditor:
                 site.name, site.agent, site.audience, str(site.config.get("verified", "off")),
                 str(site.visitors), " ".join(site.origins) or "–",
             )
-            for site in await self.sites.all()
+            for site in await self.sites.list_all()
         ]  # fmt: skip
         head = ("site", "agent", "audience", "verified", "visitors", "origins")
         for line in format_columns([head, *rows], most=_COLUMNS):
@@ -142,7 +144,7 @@ class SiteEditor:
             )
             return 1
         whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": [], **_collect_flags(wish)}
-        site = await self._checked(wish.name, whole, version=1)
+        site = await self._check(wish.name, whole, version=1)
         if site is None:
             return 1
         if not await self.sites.add(site):
@@ -150,35 +152,35 @@ class SiteEditor:
             return 1
         return self._snippet(site.name)
 
-    async def _edit(self, site: SiteShown) -> int:
+    async def _edit(self, site: SiteView) -> int:
         async def store(whole: Any, _: Sequence[str]) -> int:
             return await self._change(site, whole)
 
         return await self.drafts.change(
-            site.name, site.version, whole_of(site), check=check_site, store=store
+            site.name, site.version, build_site_form(site), check=check_site, store=store
         )
 
-    async def _change(self, site: SiteShown, whole: Mapping[str, Any]) -> int:
-        changed = await self._checked(site.name, whole, version=site.version)
+    async def _change(self, site: SiteView, whole: Mapping[str, Any]) -> int:
+        changed = await self._check(site.name, whole, version=site.version)
         if changed is None:
             return 1
         if await self.sites.change(changed) is None:
             self.say(f"Somebody else changed {site.name} meanwhile: nothing of yours was stored.")
             return 1
         self.say(f"{site.name} is changed. {_TAKES}")
-        if changed.config.get("verified", "off") != "off" and not await self.sites.secrets(site.name):
+        if changed.config.get("verified", "off") != "off" and not await self.sites.list_secrets(site.name):
             self.say(f"Nobody can sign in yet: ./evertalk site secret {site.name} add makes a secret.")
         return 0
 
-    async def _checked(self, name: str, whole: Mapping[str, Any], *, version: int) -> SiteShown | None:
+    async def _check(self, name: str, whole: Mapping[str, Any], *, version: int) -> SiteView | None:
         try:
             check_site(whole)
         except BadSiteConfig as error:
             self.drafts.report_problems("This cannot be used; nothing was changed:", error)
             return None
-        site = site_from(name, whole, version=version)
+        site = parse_site_form(name, whole, version=version)
         if await self.agents.find(site.agent) is None:
-            names = ", ".join(row.name for row in await self.agents.all())
+            names = ", ".join(row.name for row in await self.agents.list_all())
             self.say(f"There is no agent {quote_name(site.agent)}. There are: {names}. Nothing was changed.")
             return None
         return site
@@ -190,7 +192,7 @@ class SiteEditor:
 
     async def _secret(self, name: str, what: str, secret_id: str) -> int:
         if what == "list":
-            for found, at in await self.sites.secrets(name):
+            for found, at in await self.sites.list_secrets(name):
                 self.say(f"{found}  made {at:%Y-%m-%d %H:%M} UTC")
             return 0
         if what == "add":
@@ -205,7 +207,7 @@ class SiteEditor:
 
     async def _add_secret(self, name: str) -> int:
         secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
-        sealed = self.vault().seal(secret.encode(), about=secret_about(name, secret_id))
+        sealed = self.encryption().seal(secret.encode(), about=build_secret_context(name, secret_id))
         if not await self.sites.add_secret(name, secret_id, sealed):
             self.say(f"{name} has two secrets already; revoke one of them first:")
             self.say(f"./evertalk site secret {name} list shows them.")

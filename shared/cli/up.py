@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServerFailed, EmbeddedServers
 from shared.adapters.embedded.atomic_swap import finish_swap
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
-from shared.adapters.embedded.process_user import account_for, make_account
+from shared.adapters.embedded.process_user import find_account, make_account
 from shared.adapters.encryption import CannotUnseal
 from shared.cli.model_discovery import describe_models
 from shared.cli.pairing import describe_bots
@@ -118,7 +118,7 @@ class _Supervisor:
     async def _start_and_watch(self) -> None:
         database_url, redis_url = await self._start_servers()
         await migrate_with_backup(self._settings, self._settings.direct_url(database_url))
-        async with _stored_settings(database_url, self._settings) as store:
+        async with _open_stored_settings(database_url, self._settings) as store:
             try:
                 found = await store.load()
             except CannotUnseal as error:
@@ -161,7 +161,7 @@ class _Supervisor:
         while True:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             with contextlib.suppress(StorageUnavailable):
-                if (seen := await store.version()) == version:
+                if (seen := await store.load_version()) == version:
                     continue
                 version = seen
                 try:
@@ -206,7 +206,7 @@ class _Supervisor:
 
     async def _start_servers(self) -> tuple[str, str]:
         settings = self._settings
-        wanted = Wanted(postgres=settings.embedded_postgres, redis=settings.embedded_redis)
+        wanted = EmbeddedChoice(postgres=settings.embedded_postgres, redis=settings.embedded_redis)
         if wanted.postgres or wanted.redis:
             servers = EmbeddedServers(
                 settings.data_dir / "servers", wanted=wanted, account=settings.servers_account
@@ -313,11 +313,11 @@ class _Supervisor:
             return
         make_account(settings.servers_account)
         servers = folder / "servers"
-        account = account_for(servers if servers.exists() else folder, settings.servers_account)
+        account = find_account(servers if servers.exists() else folder, settings.servers_account)
         account.let_through(folder)
 
 
-def _stored_settings(
+def _open_stored_settings(
     database_url: str, settings: Settings
 ) -> AbstractAsyncContextManager[PostgresStoredSettings]:
     """Imported late, as whatever speaks with PostgreSQL."""
@@ -381,11 +381,11 @@ async def migrate_with_backup(settings: Settings, database_url: str) -> None:
     import asyncpg
     from sqlalchemy.exc import SQLAlchemyError
 
-    from shared.adapters.postgres.db.migrate import current_revision, migrate
+    from shared.adapters.postgres.db.migrate import load_current_revision, migrate
     from shared.adapters.postgres.db.readiness import SchemaUnknown, is_newer, refuse_unknown
 
     try:
-        before, head = await current_revision(database_url)
+        before, head = await load_current_revision(database_url)
         refuse_unknown(before)
         if is_newer(before, head):
             print_line(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from shared.adapters.embedded import EmbeddedServers, Wanted
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, find_binaries
 from shared.adapters.files.archive import unpack
-from shared.adapters.postgres.db.migrate import MigrationFailed, current_revision, migrate_or_say_why
+from shared.adapters.postgres.db.migrate import MigrationFailed, load_current_revision, migrate_or_explain
 from shared.adapters.postgres.db.readiness import is_newer, refuse_unknown
 from shared.adapters.postgres.operations.dump import restore
-from shared.adapters.postgres.operations.restore import broken_promises, carry_over
+from shared.adapters.postgres.operations.restore import find_violations, migrate_dump
 from shared.cli.backup import BackupResult, PrintLine, describe_backup, find_last_backup, make_backup
 from shared.cli.restore import build_servers, hold_data_folder, open_stage, swap_in
 from shared.cli.servers import open_database
@@ -48,14 +48,14 @@ def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_upgrade(
-    wish: argparse.Namespace, *, settings: Settings, say: PrintLine, migrate: Migrate = migrate_or_say_why
+    wish: argparse.Namespace, *, settings: Settings, say: PrintLine, migrate: Migrate = migrate_or_explain
 ) -> int:
     """The exit code; raises CannotUpgrade, BackupFailed, CannotRestore, EmbeddedServerFailed."""
     if settings.database_url is not None:
         url = settings.direct_url(settings.database_url.get_secret_value())
-        return await _in_place(settings, url, say, migrate)
+        return await _upgrade_in_place(settings, url, say, migrate)
     with hold_data_folder(settings.data_dir):
-        major = _major_of(settings.data_dir)
+        major = _read_major(settings.data_dir)
         if major is None:
             say(f"There are no data in {settings.data_dir} yet: ./evertalk up begins with the newest schema.")
             return 0
@@ -63,7 +63,7 @@ async def run_upgrade(
             return await _upgrade_postgres(settings, major, wish.old_postgres, say)
         async with open_database(settings) as url:
             try:
-                return await _in_place(settings, url, say, migrate)
+                return await _upgrade_in_place(settings, url, say, migrate)
             except _UpgradeFailed as half:
                 left = half
         # Only a migration that commits on its own way can bring us here.
@@ -71,8 +71,8 @@ async def run_upgrade(
         raise CannotUpgrade(f"{left}; the backup was put back", advice=_REPORT)
 
 
-async def _in_place(settings: Settings, url: str, say: PrintLine, migrate: Migrate) -> int:
-    before, head = await current_revision(url)
+async def _upgrade_in_place(settings: Settings, url: str, say: PrintLine, migrate: Migrate) -> int:
+    before, head = await load_current_revision(url)
     if before is None:
         say("The database is empty: ./evertalk up begins with the newest schema.")
         return 0
@@ -86,11 +86,11 @@ async def _in_place(settings: Settings, url: str, say: PrintLine, migrate: Migra
     try:
         await migrate(url)
     except MigrationFailed as error:
-        after, _ = await current_revision(url)
+        after, _ = await load_current_revision(url)
         if after != before:
             raise _UpgradeFailed(f"the schema stopped between {before} and {head}: {error}", made) from error
         raise CannotUpgrade(f"the schema stayed at {before}: {error}", advice=_REPORT) from error
-    return _report_end(f"Schema {before} → {head}.", await broken_promises(url), say)
+    return _report_end(f"Schema {before} → {head}.", await find_violations(url), say)
 
 
 async def _upgrade_postgres(settings: Settings, major: int, given: Path | None, say: PrintLine) -> int:
@@ -98,7 +98,7 @@ async def _upgrade_postgres(settings: Settings, major: int, given: Path | None, 
     binaries = _old_binaries(settings, major, given)
     async with EmbeddedServers(
         settings.data_dir / "servers",
-        wanted=Wanted(redis=False),
+        wanted=EmbeddedChoice(redis=False),
         binaries=binaries,
         account=settings.servers_account,
     ) as old:
@@ -108,7 +108,7 @@ async def _upgrade_postgres(settings: Settings, major: int, given: Path | None, 
     with open_stage(settings, made.path) as stage:
         before = unpack(made.path, stage).postgres
         async with build_servers(settings, stage) as servers:
-            broken = await carry_over(servers.database_url, stage / DATABASE)
+            broken = await migrate_dump(servers.database_url, stage / DATABASE)
         aside = swap_in(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
     say(f"What PostgreSQL {major} held lies in {aside}; delete it when all is well.")
     return _report_end(f"PostgreSQL {before} → {POSTGRES_MAJOR}, schema up to date.", broken, say)
@@ -130,7 +130,7 @@ def _report_end(line: str, broken: Sequence[str], say: PrintLine) -> int:
     return 1 if broken else 0
 
 
-def _major_of(data: Path) -> int | None:
+def _read_major(data: Path) -> int | None:
     try:
         return int((data / "servers" / "pg" / "PG_VERSION").read_text().strip())
     except FileNotFoundError:
@@ -148,7 +148,7 @@ def _old_binaries(settings: Settings, major: int, given: Path | None) -> Binarie
     raise CannotUpgrade(
         f"the data were made by PostgreSQL {major}, this is {POSTGRES_MAJOR}, and the programs of {major} "
         "are not here; nothing was changed",
-        advice=_how_to_get(settings, major),
+        advice=_describe_install(settings, major),
     )
 
 
@@ -173,7 +173,7 @@ def _is_postgres(program: Path, major: int) -> bool:
     return False
 
 
-def _how_to_get(settings: Settings, major: int) -> str:
+def _describe_install(settings: Settings, major: int) -> str:
     last = find_last_backup(settings, now=datetime.now(UTC))
     ways = (
         f"Install them (Debian: apt-get install postgresql-{major}) or fetch them: python3 -m pip install "

@@ -13,18 +13,24 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from shared.core.context.agents import EMPTY, Circumstances, Workspace, layers_for
+from shared.core.context.agents import (
+    EMPTY,
+    WINDOW_SHARE,
+    AllowedTools,
+    Circumstances,
+    Workspace,
+    layers_for,
+    pick_affordable,
+)
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import system_text
-from shared.core.context.tools import WINDOW_SHARE, AllowedTools, affordable
 from shared.core.session.budget import ContextBudget, budget_for, refuse_heavy_fixed
 from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.core.values.errors import EvertalkError
-from shared.core.values.messages import storable
-from shared.core.values.model import ToolSpec
-from shared.core.values.tokens import by_script, estimate_tools
+from shared.core.values.messages import ToolSpec, storable
+from shared.core.values.tokens import estimate_by_script, estimate_tools
 
 MOST_CHARS = 200_000
 """Of an agent's whole config as JSON."""
@@ -89,10 +95,10 @@ class AgentConfig(ConfigSection):
     helper_model: Name | None = None
     """Works for `delegate`; the agent's own where it is left out."""
     preset: Any = None
-    """Checked with `context` by `core/overrides.py`."""
+    """Checked with `context` by `core/session/overrides.py`."""
     context: Any = None
     pruning: Any = None
-    """Checked by `core/prune_rules.py`."""
+    """Checked by `core/session/prune_rules.py`."""
     audience: Literal["personal", "public"] | None = None
     tools: ToolChoice | None = None
     caps: AgentCaps | None = None
@@ -132,7 +138,7 @@ def read_config(text: str) -> Any:
     if len(text) > MOST_CHARS:
         raise BadAgentConfig([f"has {len(text):,} characters; {MOST_CHARS:,} is the most"])
     try:
-        return json.loads(text, object_pairs_hook=_no_doubles, parse_constant=_no_such_number)
+        return json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_number)
     except json.JSONDecodeError as error:
         raise BadAgentConfig(
             [f"line {error.lineno}, column {error.colno}: is not JSON: {error.msg.lower()}"]
@@ -144,11 +150,11 @@ def read_config(text: str) -> Any:
 def check_config(config: object, defaults: AgentDefaults) -> tuple[str, ...]:
     """What the operator may not have meant, each a sentence. Raises BadAgentConfig."""
     if not isinstance(config, Mapping):
-        raise BadAgentConfig([f"must be an object such as {{}}, not {_told(config)}"])
+        raise BadAgentConfig([f"must be an object such as {{}}, not {_quote(config)}"])
     problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config)]
     problems += _pruning_problems(config)
     problems += find_unknown_servers(config, defaults.servers)
-    own, numbers = _policy_of(config, defaults)
+    own, numbers = _build_policy(config, defaults)
     problems += numbers
     if own is not None:
         problems += _room_problems(config, own, defaults)
@@ -183,12 +189,12 @@ def describe_problem(
     told = allowed.format(**context) if allowed else detail["msg"].lower()
     if detail["type"] == "literal_error":
         near = _near(str(given), re.findall(r"'([^']*)'", str(context["expected"])))
-        return f"{where}: must be {context['expected']}, not {_told(given)}{near}"
+        return f"{where}: must be {context['expected']}, not {_quote(given)}{near}"
     if detail["type"] == "string_pattern_mismatch":
         return f"{where}: {patterns[context['pattern']]}"
     if detail["type"] in ("string_too_long", "too_long"):
         return f"{where}: {told}; this has {len(given):,}"
-    return f"{where}: {told}, not {_told(given)}"
+    return f"{where}: {told}, not {_quote(given)}"
 
 
 _ALLOWED = {
@@ -238,7 +244,7 @@ def _near(name: str, known: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _told(value: object) -> str:
+def _quote(value: object) -> str:
     told = json.dumps(value, ensure_ascii=False, default=repr)
     return told if len(told) <= 60 else told[:59] + "…"
 
@@ -263,9 +269,9 @@ def _folder_problems(config: Mapping[str, Any]) -> Iterator[str]:
         return
     path = PurePath(folder)
     if not path.is_absolute() and ".." in path.parts:
-        yield f"workspace: must be a name below workspaces, or an absolute path, not {_told(folder)}"
+        yield f"workspace: must be a name below workspaces, or an absolute path, not {_quote(folder)}"
     elif path == PurePath(path.anchor) or folder.strip() in (".", "~"):
-        yield f"workspace: must be a folder of its own, not {_told(folder)}"
+        yield f"workspace: must be a folder of its own, not {_quote(folder)}"
 
 
 def _pruning_problems(config: Mapping[str, Any]) -> Iterator[str]:
@@ -282,15 +288,15 @@ def find_unknown_servers(config: Mapping[str, Any], known: Collection[str] | Non
     for number, name in enumerate(AllowedTools.of(config.get("tools")).servers or ()):
         if name not in known:
             meant = _near(name, known) or ", so add it under MCP servers or take it out of this list"
-            yield f"tools.servers[{number}]: there is no server {_told(name)}{meant}"
+            yield f"tools.servers[{number}]: there is no server {_quote(name)}{meant}"
 
 
-def _policy_of(
-    config: Mapping[str, Any], ground: AgentDefaults
+def _build_policy(
+    config: Mapping[str, Any], defaults: AgentDefaults
 ) -> tuple[ContextPolicy | None, tuple[str, ...]]:
     try:
         own = agent_policy(
-            ground.policy, config, context_window=ground.context_window, given=ground.operator_policy
+            defaults.policy, config, context_window=defaults.context_window, given=defaults.operator_policy
         )
     except BadContextConfig as error:
         return None, tuple(map(_with_place, error.problems))
@@ -319,58 +325,60 @@ class EffectiveConfig:
 def resolve_effective_config(config: Mapping[str, Any], defaults: AgentDefaults) -> EffectiveConfig:
     """The numbers by which an agent's conversations are kept; raises BadAgentConfig."""
     check_config(config, defaults)
-    own, _ = _policy_of(config, defaults)
-    inherited, _ = _policy_of({**config, "context": None}, defaults)
+    own, _ = _build_policy(config, defaults)
+    inherited, _ = _build_policy({**config, "context": None}, defaults)
     assert own is not None, "it was checked"
-    prompt, offered = _prompt(config, defaults), _offered(config, own, defaults)
-    budget = budget_for(own, own.context_window, own.max_output, _fixed(prompt, offered))
+    prompt, offered = _prompt(config, defaults), _list_offered(config, own, defaults)
+    budget = budget_for(own, own.context_window, own.max_output, _count_fixed(prompt, offered))
     return EffectiveConfig(
         policy=own, inherited=inherited or own, budget=budget, tools=tuple(tool.name for tool in offered),
-        prompt=prompt, prompt_tokens=by_script(prompt),
+        prompt=prompt, prompt_tokens=estimate_by_script(prompt),
     )  # fmt: skip
 
 
-def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> Iterator[str]:
+def _room_problems(config: Mapping[str, Any], own: ContextPolicy, defaults: AgentDefaults) -> Iterator[str]:
     """System and tools must leave most of the limit to the conversation; the numbers are named."""
-    fixed = _fixed(_prompt(config, ground), _offered(config, own, ground))
+    fixed = _count_fixed(_prompt(config, defaults), _list_offered(config, own, defaults))
     try:
         refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
     except ContradictoryPolicy as error:
         yield f"context: {error}"
 
 
-def _prompt(config: Mapping[str, Any], ground: AgentDefaults) -> str:
+def _prompt(config: Mapping[str, Any], defaults: AgentDefaults) -> str:
     folder = config.get("workspace")
-    files = ground.load_workspace(folder) if isinstance(folder, str) else EMPTY
+    files = defaults.load_workspace(folder) if isinstance(folder, str) else EMPTY
     return system_text(layers_for(config, Circumstances(workspace=files, private=True, turn=1)))
 
 
-def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> tuple[ToolSpec, ...]:
+def _list_offered(
+    config: Mapping[str, Any], own: ContextPolicy, defaults: AgentDefaults
+) -> tuple[ToolSpec, ...]:
     """The tools that a window of this size is offered."""
     allowed = AllowedTools.of(config.get("tools"))
-    built_in = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
-    wanted = built_in if ground.offered is None else ground.offered
-    return affordable(wanted, int(WINDOW_SHARE * own.context_window), by_script)
+    built_in = (*(tool for tool in defaults.tools if allowed.has(tool.name)), *allowed.provider)
+    wanted = built_in if defaults.offered is None else defaults.offered
+    return pick_affordable(wanted, int(WINDOW_SHARE * own.context_window), estimate_by_script)
 
 
-def _fixed(prompt: str, offered: tuple[ToolSpec, ...]) -> int:
-    return by_script(prompt) + estimate_tools(offered, by_script)
+def _count_fixed(prompt: str, offered: tuple[ToolSpec, ...]) -> int:
+    return estimate_by_script(prompt) + estimate_tools(offered, estimate_by_script)
 
 
-def _remarks(config: Mapping[str, Any], ground: AgentDefaults) -> Iterator[str]:
+def _remarks(config: Mapping[str, Any], defaults: AgentDefaults) -> Iterator[str]:
     named = [("model", config.get("model")), ("summary_model", config.get("summary_model"))]
     named.append(("helper_model", config.get("helper_model")))
     named += [(f"models[{number}]", name) for number, name in enumerate(config.get("models") or ())]
     for where, name in named:
-        if name and ground.models and name not in ground.models:
-            yield f"{where}: nothing is known of a model {_told(name)}{_near(str(name), ground.models)}"
+        if name and defaults.models and name not in defaults.models:
+            yield f"{where}: nothing is known of a model {_quote(name)}{_near(str(name), defaults.models)}"
     if not AllowedTools.of(config.get("tools")).has(SAVE_MEMORY.name):
         yield "tools: without save_memory nothing new is remembered about people"
     if folder := config.get("workspace"):
-        yield from (f"workspace: {problem}" for problem in ground.load_workspace(str(folder)).problems)
+        yield from (f"workspace: {problem}" for problem in defaults.load_workspace(str(folder)).problems)
 
 
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -379,5 +387,5 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_such_number(word: str) -> Any:
+def _refuse_number(word: str) -> Any:
     raise BadAgentConfig([f"{word} is no number that JSON knows"])

@@ -66,7 +66,7 @@ def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> t
             bots.append(_bot(entry, settings, load_environment() if environ is None else environ))
         except ValueError as error:
             problems.append(_problem(settings, f"entry {number}: {error}"))
-    bots += _stored_bots(settings, problems)
+    bots += _load_stored_bots(settings, problems)
     problems += _doubles(settings, bots)
     if problems:
         raise BadSettings(tuple(problems))
@@ -76,12 +76,12 @@ def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> t
 def check_stored_bots(settings: Settings) -> None:
     """Those of EVERTALK_TELEGRAM_BOTS; raises BadSettings."""
     problems: list[SettingsProblem] = []
-    _stored_bots(settings, problems)
+    _load_stored_bots(settings, problems)
     if problems:
         raise BadSettings(tuple(problems))
 
 
-def _stored_bots(settings: Settings, problems: list[SettingsProblem]) -> list[BotConfig]:
+def _load_stored_bots(settings: Settings, problems: list[SettingsProblem]) -> list[BotConfig]:
     """Their tokens are those of EVERTALK_TELEGRAM_TOKENS alone."""
     bots, tokens = [], read_secrets(settings.telegram_tokens)
     for number, entry in enumerate(parse_json(settings.telegram_bots or "[]"), start=1):

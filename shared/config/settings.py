@@ -22,7 +22,7 @@ from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from shared.core.compaction.settings_conflicts import misfits
+from shared.core.context.settings_conflicts import misfits
 from shared.core.identity.oidc import is_safe_address, parse_groups
 from shared.core.identity.operators import Role
 from shared.core.identity.working_hours import parse_working_hours
@@ -317,7 +317,7 @@ class Settings(BaseSettings):
     @classmethod
     def _webhook_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            parts = urlsplit(_checked_url(url.get_secret_value(), schemes=("http", "https")))
+            parts = urlsplit(_check_url(url.get_secret_value(), schemes=("http", "https")))
             if parts.scheme == "http" and not is_this_machine(parts.hostname or ""):
                 raise ValueError("must begin with https://, unless it is on this machine (127.0.0.1)")
             if parts.username or parts.password:
@@ -335,7 +335,7 @@ class Settings(BaseSettings):
     @classmethod
     def _mail_server(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            parts = urlsplit(_checked_url(url.get_secret_value(), schemes=("smtp", "smtps")))
+            parts = urlsplit(_check_url(url.get_secret_value(), schemes=("smtp", "smtps")))
             if parts.path not in ("", "/") or parts.query or parts.fragment:
                 raise ValueError("is smtp://NAME:PASSWORD@HOST:PORT or smtps://…, with nothing behind")
         return url
@@ -343,20 +343,20 @@ class Settings(BaseSettings):
     @field_validator("push_services")
     @classmethod
     def _origins_of_push(cls, words: tuple[str, ...]) -> tuple[str, ...]:
-        checked = tuple(_checked_url(word.lower(), schemes=("http", "https")).rstrip("/") for word in words)
+        checked = tuple(_check_url(word.lower(), schemes=("http", "https")).rstrip("/") for word in words)
         if any(urlsplit(word).path or urlsplit(word).query or urlsplit(word).username for word in checked):
-            raise ValueError("is a list of https://HOST or https://HOST:PORT, with nothing behind")
+            raise ValueError("is a list of https://HOST[:PORT] or http://HOST[:PORT], with nothing behind")
         return checked
 
     @field_validator("alert_email_from")
     @classmethod
     def _sender_of_mail(cls, address: str) -> str:
-        return _checked_mail(address.strip()) if address.strip() else ""
+        return _check_mail(address.strip()) if address.strip() else ""
 
     @field_validator("alert_email_to")
     @classmethod
     def _receivers_of_mail(cls, words: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(_checked_mail, words)))
+        return tuple(dict.fromkeys(map(_check_mail, words)))
 
     @field_validator(
         "data_dir",
@@ -411,20 +411,20 @@ class Settings(BaseSettings):
     )
     @classmethod
     def _web_address(cls, url: str | None) -> str | None:
-        return None if url is None else _checked_url(url, schemes=("http", "https")).rstrip("/")
+        return None if url is None else _check_url(url, schemes=("http", "https")).rstrip("/")
 
     @field_validator("database_url", "direct_database_url")
     @classmethod
     def _postgres_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            _checked_hosts(url.get_secret_value())
+            _check_hosts(url.get_secret_value())
         return url
 
     @field_validator("redis_url")
     @classmethod
     def _redis_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            checked = _checked_url(
+            checked = _check_url(
                 url.get_secret_value(), schemes=("redis", "rediss", "unix"), host_needed=False
             )
             if unknown := parse_qs(urlsplit(checked).query).keys() - _REDIS_WORDS:
@@ -558,7 +558,7 @@ def _contradictions(settings: Settings) -> Iterator[SettingsProblem]:
             yield SettingsProblem(name=f"{PREFIX}OIDC_GROUPS", value="", reason=reason)
     if settings.telegram_mode != "webhook":
         return
-    if settings.telegram_webhook_secret is None and "EVERTALK_TELEGRAM_WEBHOOK_SECRET" not in _told_origins():
+    if settings.telegram_webhook_secret is None and "EVERTALK_TELEGRAM_WEBHOOK_SECRET" not in _list_sources():
         reason = "is needed in webhook mode: 32 random characters or more of A-Z, a-z, 0-9, _ and -"
         yield SettingsProblem(name=f"{PREFIX}TELEGRAM_WEBHOOK_SECRET", value="", reason=reason)
     if settings.public_url is None:
@@ -672,7 +672,7 @@ def find_setting_sources(
     env_file: Path | None = None,
 ) -> dict[str, SettingSource]:
     """Where each setting, by field, comes from just now."""
-    if told := _told_origins():
+    if told := _list_sources():
         return {field: told.get(name, "default") for field, name in list_setting_names().items()}
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
@@ -684,7 +684,7 @@ def find_setting_sources(
     }
 
 
-def _told_origins() -> dict[str, SettingSource]:
+def _list_sources() -> dict[str, SettingSource]:
     words = (word.partition("=") for word in os.environ.get(ORIGINS_NAME, "").split())
     known: dict[str, SettingSource] = {"file": "file", "stored": "stored"}
     return {name: known.get(origin, "environment") for name, _, origin in words}
@@ -763,13 +763,13 @@ def default_env_file() -> Path | None:
     return Path(__file__).resolve().parents[2] / ".env"
 
 
-def _checked_mail(address: str) -> str:
+def _check_mail(address: str) -> str:
     if not _MAIL.fullmatch(address):
         raise ValueError(f"{address!r} is not an address such as anna@example.org")
     return address
 
 
-def _checked_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True) -> str:
+def _check_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True) -> str:
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -782,13 +782,13 @@ def _checked_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True
     return url
 
 
-def _checked_hosts(url: str) -> None:
+def _check_hosts(url: str) -> None:
     """Several may stand there, each with a port: each is looked at as if it were the only one."""
     parts = urlsplit(url)
     before, at, hosts = parts.netloc.rpartition("@")
     for host in hosts.split(","):
         one = parts._replace(netloc=f"{before}{at}{host}").geturl() if hosts else url
-        _checked_url(one, schemes=("postgresql", "postgres"), host_needed=False)
+        _check_url(one, schemes=("postgresql", "postgres"), host_needed=False)
 
 
 def _problem(detail: Any) -> SettingsProblem:

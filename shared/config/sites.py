@@ -111,11 +111,12 @@ def _row_problems(whole: Mapping[str, Any]) -> list[str]:
         return [*problems, "origins: must be a list of at most 100"]
     wrong = [one for one in origins if not isinstance(one, str) or not _ORIGIN.fullmatch(one)]
     return problems + [
-        f"origins: {_shown(str(one))} is no origin such as https://shop.example.org" for one in wrong
+        f"origins: {_strip_unprintable(str(one))} is no origin such as https://shop.example.org"
+        for one in wrong
     ]
 
 
-def _shown(text: str) -> str:
+def _strip_unprintable(text: str) -> str:
     """What was typed, which must not steer a terminal."""
     return f"“{''.join(char for char in text if char.isprintable()).strip()[:60]}”"
 
@@ -170,7 +171,7 @@ def _link_problems(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteShown:
+class SiteView:
     """A site as its operator sees it."""
 
     name: str
@@ -182,22 +183,22 @@ class SiteShown:
     visitors: int = 0
 
 
-def whole_of(site: SiteShown) -> dict[str, Any]:
+def build_site_form(site: SiteView) -> dict[str, Any]:
     """As it is edited: what the row and its config say, in one object."""
     return {
         "agent": site.agent, "audience": site.audience, "origins": list(site.origins), **site.config,
     }  # fmt: skip
 
 
-def site_from(name: str, whole: Mapping[str, Any], *, version: int) -> SiteShown:
+def parse_site_form(name: str, whole: Mapping[str, Any], *, version: int) -> SiteView:
     """The other way round; `whole` has been checked."""
     config = {key: value for key, value in whole.items() if key not in ROW_FIELDS and value is not None}
-    return SiteShown(
+    return SiteView(
         name=name, agent=whole["agent"], audience=whole["audience"], origins=tuple(whole["origins"]),
         config=config, version=version,
     )  # fmt: skip
 
 
-def secret_about(site: str, secret_id: str) -> str:
+def build_secret_context(site: str, secret_id: str) -> str:
     """What a sealed secret is bound to."""
     return f"site-secret:{site}:{secret_id}"

@@ -17,7 +17,7 @@ from shared.adapters.embedded.atomic_swap import JOURNAL
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running
 from shared.adapters.files.pruners import check_pruners
-from shared.adapters.mcp.tools import Probed, list_servers, probe
+from shared.adapters.mcp.tools import ServerProbe, list_servers, probe_servers
 from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.models.provider import ANTHROPIC_URL
 from shared.cli.backup import find_last_backup, read_last_failure
@@ -137,12 +137,12 @@ async def check_mcp(settings: Settings, url: str = "") -> Sequence[Finding]:
     servers, problems = list_servers(settings)
     advice = "Correct it; docs/agents.md, MCP servers, has an example."
     findings = [Finding("warn", f"{path}: {problem}", advice) for problem in problems]
-    for probed in await asyncio.gather(*(probe(server) for server in servers)):
+    for probed in await asyncio.gather(*(probe_servers(server) for server in servers)):
         findings += _about_mcp(probed)
     return findings
 
 
-def _about_mcp(probed: Probed) -> Iterator[Finding]:
+def _about_mcp(probed: ServerProbe) -> Iterator[Finding]:
     if not probed.reached:
         what = f"the MCP server {probed.server} cannot be used: {probed.problem}"
         yield Finding("warn", what, "Start it by hand to see what it says, or take it out of the file.")

@@ -8,11 +8,11 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from shared.adapters.files.knowledge_files import shelf_of
+from shared.adapters.files.knowledge_files import build_shelf
 from shared.adapters.files.workspace_files import workspace_path
-from shared.adapters.postgres.dashboard.cost_queries import spent_today
-from shared.adapters.postgres.dashboard.models import narrowed_windows, no_summaries
-from shared.adapters.postgres.db.connecting import connected
+from shared.adapters.postgres.dashboard.cost_queries import load_spent_today
+from shared.adapters.postgres.dashboard.models import has_no_summaries, list_narrowed_windows
+from shared.adapters.postgres.db.connecting import open_connection
 from shared.adapters.postgres.people.visitors import SiteRow
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults, load_server_names
 from shared.bootstrap.stored_settings import open_stored_settings
@@ -38,7 +38,7 @@ UNION ALL SELECT a.name, 'bot @' || b.username FROM telegram_bots b
 async def check_reminders(settings: Settings, url: str) -> Sequence[Finding]:
     """Says nothing where every reminder comes in time."""
     async with open_stores(url, size=1) as stores:
-        late = await stores.reminders.overdue(_LATE_MINUTES)
+        late = await stores.reminders.count_overdue(_LATE_MINUTES)
     what = f"reminders that are due for more than {_LATE_MINUTES} minutes: {late}"
     advice = "Whoever serves their channel tells them: does the bot run, and the web? ./evertalk up"
     return [Finding("warn", what, advice)] if late else []
@@ -63,9 +63,9 @@ async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
         Finding(
             "warn", f"{provider} refuses {model} more than {window:,} tokens; it should take {most:,}", advice
         )
-        for provider, model, window, most in await narrowed_windows(url)
+        for provider, model, window, most in await list_narrowed_windows(url)
     ]
-    if await no_summaries(url):
+    if await has_no_summaries(url):
         what = "no model wrote the newest summaries: conversations go on with mechanical excerpts"
         advice = "The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another model."
         found.append(Finding("warn", what, advice))
@@ -73,7 +73,7 @@ async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_spending(settings: Settings, url: str) -> Sequence[Finding]:
-    used, warned = await spent_today(url, timezone=settings.timezone)
+    used, warned = await load_spent_today(url, timezone=settings.timezone)
     return [build_spending_finding(settings, used_micro=used, warned=warned)]
 
 
@@ -96,7 +96,7 @@ async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
     configs = await _configs(url)
     finding = check_agent_rows(settings, configs)
     public: dict[str, list[str]] = {}
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         for row in await connection.fetch(_PUBLIC_PLACES):
             public.setdefault(row["name"], []).append(row["place"])
     async with open_stored_settings(url, settings) as stored:
@@ -114,23 +114,23 @@ async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def _configs(url: str) -> Mapping[str, Mapping[str, Any]]:
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         rows = await connection.fetch("SELECT name, config::text FROM agents ORDER BY name")
     return {row["name"]: json.loads(row["config"]) for row in rows}
 
 
 def check_agent_rows(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
-    ground, problems = build_agent_defaults(settings), []
+    defaults, problems = build_agent_defaults(settings), []
     for name, config in configs.items():
         try:
             # Rules of pruning have a finding of their own.
-            check_config({key: value for key, value in config.items() if key != "pruning"}, ground)
+            check_config({key: value for key, value in config.items() if key != "pruning"}, defaults)
         except BadAgentConfig as error:
             problems += [f"agent {name}: {problem}" for problem in error.problems]
     if not problems:
         whose = "1 agent's" if len(configs) == 1 else f"{len(configs)} agents'"
         return Finding("ok", f"{whose} context settings can be used")
-    advice = f"Until they are corrected, these agents keep contexts as {ground.policy.name}."
+    advice = f"Until they are corrected, these agents keep contexts as {defaults.policy.name}."
     return list_together("warn", "agents have settings that cannot be used:", problems, advice)
 
 
@@ -138,16 +138,16 @@ def check_agent_remarks(
     settings: Settings, configs: Mapping[str, Mapping[str, Any]], public: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """Unknown models, folders, files and knowledge that cannot be used. `public`: where strangers are."""
-    ground = build_agent_defaults(settings)
+    defaults = build_agent_defaults(settings)
     for name, config in configs.items():
         with contextlib.suppress(BadAgentConfig):
-            yield from (f"agent {name}: {remark}" for remark in check_config(config, ground))
+            yield from (f"agent {name}: {remark}" for remark in check_config(config, defaults))
         folder = config.get("workspace")
         if not isinstance(folder, str) or not folder:
             continue
         path = workspace_path(settings.data_dir / WORKSPACES_FOLDER, folder)
-        yield from (f"agent {name}: {problem}" for problem in shelf_of(path / KNOWLEDGE_FOLDER).problems)
-        told = ground.load_workspace(folder)
+        yield from (f"agent {name}: {problem}" for problem in build_shelf(path / KNOWLEDGE_FOLDER).problems)
+        told = defaults.load_workspace(folder)
         if name in public and config.get("audience") != "public" and (told.text(PERSON) or told.text(MEMORY)):
             yield (
                 f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder tells of one "
@@ -176,7 +176,7 @@ def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Ite
 async def check_sites(settings: Settings, url: str) -> Sequence[Finding]:
     """Sites whose rows cannot be used let nobody in, and say so only in the log."""
     async with open_stores(url, size=1) as stores:
-        sites = await stores.visitors.sites()
+        sites = await stores.visitors.load_sites()
     problems = [
         f"site {name}: {problem}" for name, row in sorted(sites.items()) for problem in _find_problem(row)
     ]

@@ -81,7 +81,7 @@ async def read_deployment_rows(database_url: str) -> DeploymentRows:
         if not await pool.fetchval("SELECT to_regclass('operators') IS NOT NULL", timeout=_SECONDS):
             return NO_ROWS
         facts = json.loads(await pool.fetchval(_FACTS, timeout=_SECONDS))
-        return DeploymentRows(**facts, broken_record=await operators.broken_audit_link())
+        return DeploymentRows(**facts, broken_record=await operators.find_broken_audit_link())
     finally:
         await operators.close()
         await pool.close()

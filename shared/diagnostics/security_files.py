@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from shared.adapters.embedded.process_user import Account, account_for
-from shared.adapters.mcp.tools import configured_servers
+from shared.adapters.embedded.process_user import ProcessUser, find_account
+from shared.adapters.mcp.tools import load_servers
 from shared.cli.backup import find_last_backup
 from shared.config.settings import Settings, default_env_file, find_mcp_file
 from shared.core.tools.mcp import McpServer
@@ -82,13 +82,13 @@ def _root(folder: Path) -> Iterator[Finding]:
     )
 
 
-def _servers_account(settings: Settings) -> Account | None:
+def _servers_account(settings: Settings) -> ProcessUser | None:
     """Whose rights the servers have that root starts; None where they have our own, or none are ours."""
     if os.geteuid() != 0 or not (settings.embedded_postgres or settings.embedded_redis):
         return None
     servers = settings.data_dir / "servers"
     place = servers if servers.exists() else settings.data_dir
-    return account_for(place, settings.servers_account) if place.exists() else None
+    return find_account(place, settings.servers_account) if place.exists() else None
 
 
 def _can_traverse(settings: Settings) -> int:
@@ -127,7 +127,7 @@ def _backups(settings: Settings) -> Iterator[Finding]:
 
 
 def _tool_servers(path: Path) -> Iterator[Finding]:
-    servers, _ = configured_servers(path)
+    servers, _ = load_servers(path)
     for server in servers:
         yield from _server(server, path)
     literal = [name for name in _written_secrets(path) if name]

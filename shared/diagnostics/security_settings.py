@@ -9,7 +9,7 @@ from typing import Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from shared.config.settings import Settings, list_setting_names
-from shared.core.tools.web_address import is_house_name
+from shared.core.tools.web_address import is_local_name
 from shared.diagnostics.checks import Finding, Level, grave, risk, serious, slight
 
 HostLocation = Literal["here", "around", "away"]
@@ -44,7 +44,7 @@ def classify_host(host: str) -> HostLocation:
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
-        return "around" if is_house_name(name) else "away"
+        return "around" if is_local_name(name) else "away"
     if address.is_loopback:
         return "here"
     return "around" if address.is_private else "away"

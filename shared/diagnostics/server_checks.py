@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shared.adapters.postgres.dashboard.telegram import BotState
-from shared.adapters.postgres.db.connecting import connected
-from shared.adapters.postgres.db.migrate import current_revision
-from shared.adapters.postgres.db.pooler import between, lends_by_the_transaction
+from shared.adapters.postgres.db.connecting import open_connection
+from shared.adapters.postgres.db.migrate import load_current_revision
+from shared.adapters.postgres.db.pooler import has_transaction_pooling, probe_pooler
 from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, is_newer, refuse_unknown
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.redis.arq_queue import try_the_bell
+from shared.adapters.redis.arq_queue import probe_doorbell
 from shared.adapters.telegram_probe import (
-    BotSeen,
-    TelegramSilent,
+    BotProbe,
+    TelegramUnreachable,
     TokenRefused,
-    WebhookSeen,
-    look_at_bot,
-    look_at_webhook,
+    WebhookProbe,
+    probe_bot,
+    probe_webhook,
 )
 from shared.bootstrap.stores import open_stores
 from shared.config.bots import BotConfig, find_remarks, load_bots
@@ -41,7 +41,7 @@ SELECT role, (health -> 'same')::text AS told FROM workers
 
 
 async def check_redis(settings: Settings, url: str) -> Sequence[Finding]:
-    facts = await try_the_bell(url)
+    facts = await probe_doorbell(url)
     version = str(facts.get("valkey_version") or facts["redis_version"])
     what = f"{'Valkey' if 'valkey_version' in facts else 'Redis'} {version} answers"
     if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_REDIS:
@@ -52,7 +52,7 @@ async def check_redis(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_postgres(settings: Settings, url: str) -> Sequence[Finding]:
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         number = int(await connection.fetchval("show server_version_num"))
         version = await connection.fetchval("show server_version")
         encoding = await connection.fetchval("show server_encoding")
@@ -69,8 +69,8 @@ async def check_postgres(settings: Settings, url: str) -> Sequence[Finding]:
 
 async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
     """What it does not keep, and what has to go past it; nothing where none stands in between."""
-    async with connected(url) as connection:
-        found = await between(connection)
+    async with open_connection(url) as connection:
+        found = await probe_pooler(connection)
         timeout = await connection.fetchval("SELECT current_setting('statement_timeout')")
         role = await connection.fetchval("SELECT session_user")
     if not found.pooler:
@@ -83,7 +83,7 @@ async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
         what = "the pooler keeps no settings of ours: a statement may take for ever"
         findings.append(Finding("warn", what, f"As administrator: {_ROLE_SETTINGS.format(role=role)}"))
     try:
-        if await lends_by_the_transaction(settings.direct_url(url)):
+        if await has_transaction_pooling(settings.direct_url(url)):
             what = "backups and restores need a session, and the pooler lends one for a transaction"
             advice = "Set EVERTALK_DIRECT_DATABASE_URL to the address of PostgreSQL itself."
             findings.append(Finding("warn", what, advice))
@@ -93,7 +93,7 @@ async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_schema(settings: Settings, url: str) -> Sequence[Finding]:
-    found, newest = await current_revision(url)
+    found, newest = await load_current_revision(url)
     if found == newest:
         return [Finding("ok", f"schema is at revision {found}")]
     try:
@@ -108,10 +108,10 @@ async def check_schema(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
-    async with connected(settings.direct_url(url)) as connection:
+    async with open_connection(settings.direct_url(url)) as connection:
         if not await connection.fetchval("select to_regclass('sessions') is not null"):
             return [Finding("ok", "no conversations yet")]
-        if not (await between(connection)).pooler:
+        if not (await probe_pooler(connection)).pooler:
             # The role may have a limit for statements that people wait for.
             await connection.execute("SET statement_timeout = 0")
         broken = [str(line) for line in await check_invariants(connection)]
@@ -123,7 +123,7 @@ async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
 
 async def check_hosts(settings: Settings, url: str) -> Iterable[Finding]:
     """Says nothing where one host serves alone. Hosts tell of themselves with each heartbeat."""
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         rows = await connection.fetch(_LIVING)
     by_role: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
@@ -172,12 +172,12 @@ async def check_bots(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 async def _check_bot(bot: BotConfig, api_url: str) -> Sequence[Finding]:
     try:
-        seen = await look_at_bot(bot.token, api_url=api_url)
-        webhook = await look_at_webhook(bot.token, api_url=api_url)
+        seen = await probe_bot(bot.token, api_url=api_url)
+        webhook = await probe_webhook(bot.token, api_url=api_url)
     except TokenRefused as error:
         advice = "Copy it again from @BotFather; /revoke there makes a new one."
         return [Finding("fail", f"{bot.token_name}: {error}", advice)]
-    except TelegramSilent as error:
+    except TelegramUnreachable as error:
         advice = (
             "Check the network and EVERTALK_TELEGRAM_API_URL; meanwhile Telegram keeps what people write."
         )
@@ -186,7 +186,7 @@ async def _check_bot(bot: BotConfig, api_url: str) -> Sequence[Finding]:
     return [Finding("ok", what), *_check_webhook(bot, seen, webhook)]
 
 
-def _check_webhook(bot: BotConfig, seen: BotSeen, webhook: WebhookSeen) -> Iterator[Finding]:
+def _check_webhook(bot: BotConfig, seen: BotProbe, webhook: WebhookProbe) -> Iterator[Finding]:
     name = f"@{seen.username}"
     if bot.mode == "polling" and webhook.host:
         what = f"{name} is polled here, but Telegram posts its messages to {webhook.host}"
@@ -210,11 +210,11 @@ async def check_bots_in_service(settings: Settings, url: str) -> Sequence[Findin
     if not bots:
         return []
     async with open_stores(url, size=1) as stores:
-        known = {state.bot_id: state for state in await stores.telegram_bots.bots()}
-    return [finding for bot in bots for finding in _in_service(bot, known.get(bot.bot_id))]
+        known = {state.bot_id: state for state in await stores.telegram_bots.list_bots()}
+    return [finding for bot in bots for finding in _check_in_service(bot, known.get(bot.bot_id))]
 
 
-def _in_service(bot: BotConfig, state: BotState | None) -> Iterator[Finding]:
+def _check_in_service(bot: BotConfig, state: BotState | None) -> Iterator[Finding]:
     if state is None:
         yield Finding("ok", f"the bot of {bot.token_name} has not been started yet")
         return

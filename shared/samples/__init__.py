@@ -1,4 +1,4 @@
-"""Conversations that we wrote: the demo plays them into a person's own one, `eval` asks about them.
+"""Conversations that we wrote: the demo plays them into a person's own one, `evertalk eval` asks about them.
 
 Begin with `load_year`. The demo's model answers a sentence of a sample as the sample does.
 """

@@ -41,14 +41,14 @@ class BackupScheduler:
     async def run_if_due(self) -> None:
         """A backup when one is due; what went wrong is said, and nothing else stops for it."""
         try:
-            code, words = await self._made()
+            code, words = await self._make_backup()
         except (OSError, TimeoutError) as error:
             self._say(f"The daily backup failed: {str(error) or type(error).__name__}")
             return
         if code:
             self._say(f"The daily backup failed: {words[-600:] or f'exit code {code}'}")
 
-    async def _made(self) -> tuple[int, str]:
+    async def _make_backup(self) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
             *self._command, cwd=_ROOT, env=dict(self._environment), start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,

@@ -64,14 +64,14 @@ class ChildProcess:
         self.command = self.command or (sys.executable, "-m", self.name)
 
     async def run(self) -> None:
-        """Start, and start again with growing pauses; raises `ChildRefused` for a bad configuration."""
+        """Start, and start again with growing pauses; raises `ChildMisconfigured` for a bad configuration."""
         await stop_leftover(self._pid_file, (" ".join(self.command),), signal.SIGTERM)
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
             began = asyncio.get_running_loop().time()
             code = await self._live_once()
             if code == _CONFIGURATION_EXIT:
-                words = [line for line in self._last_lines if not _parsed(line)]
+                words = [line for line in self._last_lines if not _parse_line(line)]
                 raise ChildMisconfigured("\n".join(words) or f"{self.name} refuses its configuration")
             lived = asyncio.get_running_loop().time() - began
             pause_seconds = _FIRST_PAUSE_SECONDS if lived > _LONG_ENOUGH_SECONDS else pause_seconds
@@ -130,7 +130,7 @@ class ChildProcess:
     def _take(self, line: str) -> None:
         self._last_lines = [*self._last_lines[-9:], line]
         self._write(line)
-        event = _parsed(line)
+        event = _parse_line(line)
         if event.get("level") in _LOUD:
             self._say_once(f"{self.name}: {event['level']}: {event.get('event', line)}")
 
@@ -144,7 +144,7 @@ class ChildProcess:
     def _write(self, line: str) -> None:
         """A log that cannot be written must not end the process that it tells of."""
         try:
-            self._written(line)
+            self._print_line(line)
         except OSError as error:
             self._unwritten += 1
             if self._unwritten == 1:
@@ -152,7 +152,7 @@ class ChildProcess:
         else:
             self._unwritten = 0
 
-    def _written(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if self._log is None:
             self._log_file.parent.mkdir(mode=0o700, exist_ok=True)
             self._log_file.touch(mode=0o600)
@@ -176,7 +176,7 @@ def build_child_environment(given: Mapping[str, str]) -> dict[str, str]:
     return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
-def _parsed(line: str) -> Mapping[str, object]:
+def _parse_line(line: str) -> Mapping[str, object]:
     try:
         event = json.loads(line)
     except ValueError:

@@ -21,7 +21,7 @@ from tests.bench.whole import WholeTurns, app_with_instant_model
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import running_fake
 from web.app import make_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.hub import Hub
 
 LOG_TURNS = 80
@@ -38,7 +38,7 @@ async def measure(*, turns: int, blocks: int) -> dict[str, Any]:
         await fake.script([{"match": {"kind": "any"}, "times": -1, "action": SLOW}])
         app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
         parts.hub.start()
         stack.push_async_callback(parts.tasks.drain, 2.0)
         worker = environment_of(

@@ -122,11 +122,11 @@ async def _cursor_at(pool: asyncpg.Pool[asyncpg.Record], sort: str, row: int) ->
 
 
 def _listed(**how: Any) -> Read:
-    return lambda house: house.insights.sessions(SessionQuery(**how))
+    return lambda house: house.insights.load_sessions(SessionQuery(**how))
 
 
 def _far(sort: str) -> Read:
-    return lambda house: house.insights.sessions(SessionQuery(sort=sort, cursor=house.cursors[sort]))
+    return lambda house: house.insights.load_sessions(SessionQuery(sort=sort, cursor=house.cursors[sort]))
 
 
 def reads() -> Mapping[str, Read]:
@@ -138,33 +138,41 @@ def reads() -> Mapping[str, Read]:
         },
         "far_page": _far("-active"),
         **{f"far_page_by_{sort}": _far(sort) for column in SORTS for sort in (column, f"-{column}")},
-        "search_name": lambda house: house.insights.sessions(SessionQuery(search=house.person)),
-        "search_part_of_name": lambda house: house.insights.sessions(SessionQuery(search=house.person[-6:])),
+        "search_name": lambda house: house.insights.load_sessions(SessionQuery(search=house.person)),
+        "search_part_of_name": lambda house: house.insights.load_sessions(
+            SessionQuery(search=house.person[-6:])
+        ),
         "search_first_letters": _listed(search="zo"),
         "search_usual_name": _listed(search="maria"),
-        "search_id": lambda house: house.insights.sessions(SessionQuery(search=str(house.middle)[:8])),
+        "search_id": lambda house: house.insights.load_sessions(SessionQuery(search=str(house.middle)[:8])),
         "filter_channel": _listed(channel="telegram"),
         "filter_problem": _listed(state="problem"),
         "filter_near_limit": _listed(min_pct=90),
         "filter_filling": _listed(min_pct=70),
-        "notes": lambda house: MemoryInsights(house.pool).notes(NoteQuery()),
-        "notes_usual_word": lambda house: MemoryInsights(house.pool).notes(NoteQuery(search="coffee")),
-        "notes_rare_word": lambda house: MemoryInsights(house.pool).notes(NoteQuery(search=house.rare)),
-        "people": lambda house: PeopleInsights(house.pool).people(PeopleQuery()),
-        "people_usual_name": lambda house: PeopleInsights(house.pool).people(PeopleQuery(search="maria")),
-        "people_one": lambda house: PeopleInsights(house.pool).people(PeopleQuery(search=house.person)),
-        "session_page": lambda house: house.insights.session(house.middle),
-        "messages_page": lambda house: house.insights.messages(house.middle),
-        "long_session_messages": lambda house: house.insights.messages(house.longest),
-        "long_session_old_messages": lambda house: house.insights.messages(house.longest, before=(60, 1)),
-        "long_session_page": lambda house: house.insights.session(house.longest),
-        "long_session_summaries": lambda house: house.insights.compactions(house.longest),
-        "long_session_old_summaries": lambda house: house.insights.compactions(
+        "notes": lambda house: MemoryInsights(house.pool).load_notes(NoteQuery()),
+        "notes_usual_word": lambda house: MemoryInsights(house.pool).load_notes(NoteQuery(search="coffee")),
+        "notes_rare_word": lambda house: MemoryInsights(house.pool).load_notes(NoteQuery(search=house.rare)),
+        "people": lambda house: PeopleInsights(house.pool).load_people(PeopleQuery()),
+        "people_usual_name": lambda house: PeopleInsights(house.pool).load_people(
+            PeopleQuery(search="maria")
+        ),
+        "people_one": lambda house: PeopleInsights(house.pool).load_people(PeopleQuery(search=house.person)),
+        "session_page": lambda house: house.insights.load_session(house.middle),
+        "messages_page": lambda house: house.insights.load_messages(house.middle),
+        "long_session_messages": lambda house: house.insights.load_messages(house.longest),
+        "long_session_old_messages": lambda house: house.insights.load_messages(
+            house.longest, before=(60, 1)
+        ),
+        "long_session_page": lambda house: house.insights.load_session(house.longest),
+        "long_session_summaries": lambda house: house.insights.load_compactions(house.longest),
+        "long_session_old_summaries": lambda house: house.insights.load_compactions(
             house.longest, before=house.fold
         ),
-        "overview": lambda house: house.insights.overview(),
-        "long_session_calls": lambda house: house.insights.context_audit(house.longest),
-        "long_session_old_calls": lambda house: house.insights.context_audit(house.longest, before=(60, 1)),
+        "overview": lambda house: house.insights.load_overview(),
+        "long_session_calls": lambda house: house.insights.load_context_audit(house.longest),
+        "long_session_old_calls": lambda house: house.insights.load_context_audit(
+            house.longest, before=(60, 1)
+        ),
     }
 
 
@@ -172,7 +180,7 @@ async def rows_per_second(house: House, most: int) -> float:
     """Lines of the sheet, as they are sent; of a short one again and again, until there are as many."""
     began, lines = time.perf_counter(), 0
     while lines < most:
-        async with aclosing(house.insights.every_session(SessionQuery())) as sheet:
+        async with aclosing(house.insights.iterate_sessions(SessionQuery())) as sheet:
             async for rows in sheet:
                 lines += len([csv_line(session_cells(row)) for row in rows])
                 if lines >= most:
@@ -232,7 +240,7 @@ async def houses(folder: Path, *, sessions: int, entries: int) -> AsyncIterator[
             url = await _filled(servers.postgres, name, sessions=count, entries=log)
             opened.append(await house_of(url, sessions=count))
             # As a process that has been running for a while: the ledger of the day is counted once.
-            await opened[-1].insights.overview()
+            await opened[-1].insights.load_overview()
         yield opened[0], opened[1], round(time.monotonic() - began, 1)
     finally:
         for house in opened:

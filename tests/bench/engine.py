@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.models.wire import counted_body
+from shared.adapters.models.wire import build_counted_body
 from shared.bootstrap.app import App
 from shared.config.settings import Settings
 from shared.core.compaction.digest import digest
@@ -34,7 +34,7 @@ from tests.bench.rest import rss_mib
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
 from web.app import make_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 
 AIMS = {"digest_25k_ms": 50, "build_200k_cpu_ms": 20, "million_ratio": 1.1}
 REPEATS = 9
@@ -69,7 +69,7 @@ def measure_core(*, repeats: int = REPEATS) -> dict[str, Any]:
         model="bench", system=built.system, messages=built.messages, cache_at=built.cache_at,
         max_output_tokens=8_192,
     )  # fmt: skip
-    serialise = _median_ms(lambda: json.dumps(counted_body(request, _CARD, "bench")), repeats)
+    serialise = _median_ms(lambda: json.dumps(build_counted_body(request, _CARD, "bench")), repeats)
     return {
         "digest_25k_tokens": sum(entry.tokens for entry in portion),
         "digest_25k_ms": round(digested, 1),
@@ -88,7 +88,7 @@ async def measure_long(*, entries: int, turns: int, blocks: int) -> dict[str, An
 
 async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> dict[str, Any]:
     app = await app_with_instant_model(settings, answer=ANSWER)
-    parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+    parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
     parts.hub.start()
     try:
         short, long = WholeTurns(app, parts.hub), WholeTurns(app, parts.hub)

@@ -21,7 +21,7 @@ from tests.bench.provider import Provider, running_provider
 from tests.bench.turn import QUESTION
 from tests.bench.whole import WholeTurns
 from web.app import make_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.hub import Hub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ async def one(people: int, log_turns: int) -> dict[str, Any]:
         key: dict[str, Any] = {"anthropic_api_key": "sk-ant-bench", "anthropic_base_url": provider.url}
         app = await open_app(settings_of(servers, folder, **key), role="web")
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
         parts.hub.start()
         stack.push_async_callback(parts.tasks.drain, 2.0)
         beating = asyncio.create_task(_beat(app))

@@ -24,13 +24,12 @@ from typing import Any
 
 from shared.adapters.models.catalog import TABLE
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.models.wire import counted_body
-from shared.core.context.build_context import fading
+from shared.adapters.models.wire import build_counted_body
+from shared.core.context.build_context import count_fading
 from shared.core.session.presets import preset
 from shared.core.session.session import Entry, View
-from shared.core.values.messages import Author, Block, Text, Thinking, ToolResult, ToolUse
-from shared.core.values.model import ToolSpec
-from shared.core.values.tokens import estimate_blocks, learned_ratio, measure
+from shared.core.values.messages import Author, Block, Text, Thinking, ToolResult, ToolSpec, ToolUse
+from shared.core.values.tokens import estimate_blocks, measure, update_ratio
 from shared.ports import ModelRequest
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from tests.bench.meter_texts import KINDS, texts, texts_of
@@ -64,7 +63,7 @@ def vocabulary_truth(kind: str, *, factor: float, seed: int) -> Truth:
         return COUNTER.count_tokens(text) * factor * bias * noise
 
     def truth(request: ModelRequest) -> int:
-        body = counted_body(request, TABLE[MODEL], MODEL)
+        body = build_counted_body(request, TABLE[MODEL], MODEL)
         total = 7.0 + sum(570 * (place == 0) + 48 + of_text(json.dumps(tool))
                           for place, tool in enumerate(_bare(body.get("tools", ()))))  # fmt: skip
         for block in _bare(body.get("system", ())):
@@ -77,7 +76,7 @@ def vocabulary_truth(kind: str, *, factor: float, seed: int) -> Truth:
 
 
 def rule_truth(_kind: str, *, factor: float, seed: int) -> Truth:
-    return lambda request: prefix.count(counted_body(request, TABLE[MODEL], MODEL))
+    return lambda request: prefix.count(build_counted_body(request, TABLE[MODEL], MODEL))
 
 
 def _bare(blocks: Any) -> list[dict[str, Any]]:
@@ -137,9 +136,9 @@ class Talk:
         counted = self.truth(made.request)
         # What an answer adds to the input of the next call is what the provider calls its output.
         whole = self.truth(replace(made.request, messages=(*made.request.messages, answer.message)))
-        self.ratio = learned_ratio(made.ratio, counted, made.built.estimate)
+        self.ratio = update_ratio(made.ratio, counted, made.built.estimate)
         mine = [entry for entry in self.entries if entry.turn == self.turn]
-        fades = fading(mine, made.policy, COUNTER.count_tokens) + made.built.volatile
+        fades = count_fading(mine, made.policy, COUNTER.count_tokens) + made.built.volatile
         self.anchor = whole - round(self.ratio * fades)
         return shown, real
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.embedded.servers import urls_of
+from shared.adapters.embedded.servers import build_urls
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
 from shared.adapters.postgres.turns.turns import PostgresTurns
@@ -112,7 +112,7 @@ async def _looks(few: House, many: House, rounds: int) -> dict[str, Any]:
 
 async def _memory(folder: Path, processes: int) -> dict[str, Any]:
     """Of a web process on each of both, by turns."""
-    database, redis = urls_of(folder / "servers")
+    database, redis = build_urls(folder / "servers")
     sizes: dict[str, list[float]] = {"few": [], "many": []}
     for _ in range(processes):
         for name, found in sizes.items():

@@ -24,7 +24,7 @@ from tests.bench.quiet import keep_quiet
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import make_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 
 AIM_PERCENT = 5.0
 WARM_SECONDS = 3.0
@@ -81,7 +81,7 @@ async def _sampled(connection: asyncpg.Connection[asyncpg.Record], seconds: floa
 async def _talk(folder: Path, people: int, seconds: float) -> None:
     """One web process with so many people in it."""
     app = await app_with_instant_model(load_settings(data_dir=folder, **CAPS), answer=ANSWER)
-    parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+    parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
     parts.hub.start()
     until = time.monotonic() + seconds + WARM_SECONDS
     crowd = [WholeTurns(app, parts.hub) for _ in range(people)]

@@ -38,8 +38,10 @@ PIECES: tuple[Piece, ...] = (
             "commits",
             "statements",
             "redis_commands",
-            "rss_web_mib",
-            "rss_worker_mib",
+            "rss_web_at_rest_mib",
+            "rss_worker_at_rest_mib",
+            "rss_web_after_model_mib",
+            "rss_worker_after_model_mib",
         ),
         seconds=600,
         full=("--blocks", "77", "--minutes", "5"),
@@ -50,10 +52,6 @@ PIECES: tuple[Piece, ...] = (
             "floor_cpu_ms_per_turn",
             "wall_ms_per_turn",
             "floor_wall_ms_per_turn",
-            "rss_web_at_rest_mib",
-            "rss_worker_at_rest_mib",
-            "rss_web_after_model_mib",
-            "rss_worker_after_model_mib",
         ),
     ),
     Piece(
@@ -146,7 +144,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         module="starting",
-        figures=("bot_first_answer_s", "rss_bot_mib"),
+        figures=("bot_first_answer_s", "rss_bot_at_rest_mib", "rss_bot_after_answer_mib"),
         seconds=300,
         quick=("--blocks", "2"),
         told=(
@@ -154,8 +152,6 @@ PIECES: tuple[Piece, ...] = (
             "bot_start_to_import",
             "import_alone_s",
             "bot_warm_s",
-            "rss_bot_at_rest_mib",
-            "rss_bot_after_answer_mib",
         ),
     ),
     Piece(

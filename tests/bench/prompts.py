@@ -19,19 +19,19 @@ from shared.core.compaction.summary_prompts import (
     summary_request,
     warm_instruction,
 )
+from shared.core.context.agents import LOOK_AT_PICTURE, useful_tools
 from shared.core.context.prompts import (
     default_layers,
     describe_picture,
     flush_instruction,
     helper_prompt,
-    operator_words,
+    operator_text,
     reminder_entry,
     system_text,
 )
-from shared.core.context.tools import LOOK_AT_PICTURE, useful_tools
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.core.values.tokens import tool_text
 from shared.services.tools.handover import ASK_HUMAN
 
@@ -63,7 +63,7 @@ def prompts() -> Mapping[str, str]:
         "repair": repair_request(""),
         "subagent": helper_prompt(),
         "reminder": reminder_entry("", asked=now, due=now),
-        "operator": operator_words(""),
+        "operator": operator_text(""),
         "picture": describe_picture(),
     }
     forms = {f"summary, {form}": "\n".join(summary_request("", Ledger(), form=form, most_words=400))

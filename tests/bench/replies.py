@@ -24,7 +24,7 @@ from aiohttp import ClientSession, TCPConnector
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from anthropic.types import MessageParam
 
-from shared.adapters.postgres.db.urls import driver_url
+from shared.adapters.postgres.db.urls import build_driver_url
 from tests.bench.ground import environment_of, ground, run, share
 from tests.bench.provider import WORDS, running_provider
 from tests.bench.rate import DELTAS, Talker
@@ -118,7 +118,7 @@ async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
 async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: str) -> tuple[str, int]:
     """Its address and its process."""
     port = free_port()
-    more = {"STORING_DATABASE_URL": driver_url(database_url), "STORING_MODEL_URL": model_url}
+    more = {"STORING_DATABASE_URL": build_driver_url(database_url), "STORING_MODEL_URL": model_url}
     server = Program(
         "tests.bench.storing_socket", {"PATH": os.environ["PATH"], "STORING_PORT": str(port), **more}
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import ClientSession, DummyCookieJar
 
-from shared.adapters.embedded.servers import urls_of
+from shared.adapters.embedded.servers import build_urls
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import Settings
 from shared.supervision.child_process import ROOT
@@ -114,19 +114,13 @@ async def _memory(up: Up, folder: Path) -> dict[str, Any]:
     await asyncio.sleep(SETTLE_SECONDS)
     before = _rss(up)
     await _talk(up.url, ("Hello there", "I live in Lisbon and work as a nurse."))
-    await _flush(urls_of(folder / "servers")[0])
+    await _flush(build_urls(folder / "servers")[0])
     await asyncio.sleep(SETTLE_SECONDS)
     after = _rss(up)
     return {
-        **{f"rss_{name}_mib": _worse(before[name], after[name]) for name in before},
         **{f"rss_{name}_at_rest_mib": size for name, size in before.items()},
         **{f"rss_{name}_after_model_mib": size for name, size in after.items()},
     }
-
-
-def _worse(*sizes: float | None) -> float | None:
-    """A process that nobody has talked with is only half of the truth."""
-    return max(sizes) if all(sizes) else None  # type: ignore[type-var]
 
 
 def _rss(up: Up) -> dict[str, float | None]:

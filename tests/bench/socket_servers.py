@@ -15,11 +15,11 @@ from typing import Any
 from aiohttp import web
 
 from shared.config.settings import load_settings
-from shared.core.session.events import Delta, RunEnded, RunStarted
+from shared.core.session.turns import Delta, RunEnded, RunStarted
 from tests.bench.quiet import keep_quiet
 from tests.bench.whole import app_with_instant_model
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown, Parts
+from web.parts import ModelInfo, Parts
 from web.server import http_server
 from web.server.rate_limits import ClientLimits
 
@@ -82,13 +82,13 @@ class House:
         )
         self._turn += 1
         hub, turn, offset = self._parts.hub, self._turn, 0
-        hub.hear(session_id, RunStarted(turn=turn, attempt=1))
+        hub.handle_event(session_id, RunStarted(turn=turn, attempt=1))
         for _ in range(asked["count"]):
             text = stamped(asked["size"])
-            hub.hear(session_id, Delta(turn=turn, attempt=1, offset=offset, text=text))
+            hub.handle_event(session_id, Delta(turn=turn, attempt=1, offset=offset, text=text))
             offset += len(text)
             await asyncio.sleep(asked["every"])
-        hub.hear(session_id, RunEnded(turn=turn, state="stopped"))
+        hub.handle_event(session_id, RunEnded(turn=turn, state="stopped"))
         return web.json_response({})
 
 
@@ -115,7 +115,7 @@ async def _echo(stop: asyncio.Event) -> None:
 async def _house(given: argparse.Namespace, stop: asyncio.Event) -> None:
     settings = load_settings(database_url=given.database, redis_url=given.redis, data_dir=Path(given.folder))
     services = await app_with_instant_model(settings, answer="Hello.")
-    parts = make_parts(services, model=ModelShown(name="bench", offline=False), limits=WIDE)
+    parts = make_parts(services, model=ModelInfo(name="bench", offline=False), limits=WIDE)
     app = make_web_app(services, parts)
     app.router.add_post("/bench", House(parts, services.pool).deltas)
     start_parts(parts)

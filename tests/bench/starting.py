@@ -61,7 +61,6 @@ async def measure(*, blocks: int) -> dict[str, Any]:
         "bot_warm_s": round(statistics.median(each.warm for each in starts), 2),
         "bot_start_to_import": round(ratio(pairs), 2),
         "import_alone_s": round(statistics.median(alone for alone, _ in pairs), 2),
-        "rss_bot_mib": round(max(at_rest, after), 1),
         "rss_bot_at_rest_mib": round(at_rest, 1),
         "rss_bot_after_answer_mib": round(after, 1),
         "blocks": blocks,

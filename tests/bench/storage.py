@@ -13,7 +13,7 @@ import asyncpg
 from tests.bench.ground import ground, run, settings_of
 from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import make_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 
 SENTENCE = (
     "We met by the river near the old bridge and talked about sardines, weather and the late train home. "
@@ -45,7 +45,7 @@ _TEXT = "SELECT sum(octet_length(blocks->0->>'text'))::bigint FROM entries"
 async def measure(*, sessions: int, turns: int) -> dict[str, Any]:
     async with ground(durable=False) as (servers, folder):
         app = await app_with_instant_model(settings_of(servers, folder), answer=TEXT[:392])
-        parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
         parts.hub.start()
         try:
             before = await _sizes(app.pool)

@@ -24,7 +24,7 @@ from tests.bench.provider import WORDS, running_provider
 from tests.bench.turn import QUESTION, run_block
 from tests.bench.whole import WholeTurns
 from web.app import make_parts
-from web.parts import ModelShown, Parts
+from web.parts import ModelInfo, Parts
 from web.server.hub import Subscriber
 from web.server.send_queue import SendQueue
 
@@ -38,7 +38,7 @@ async def measure(*, streams: int, blocks: int) -> dict[str, Any]:
         key: dict[str, Any] = {"anthropic_api_key": "sk-ant-bench", "anthropic_base_url": provider.url}
         app = await open_app(settings_of(servers, folder, **key), role="web")
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
         parts.hub.start()
         stack.push_async_callback(parts.tasks.drain, 2.0)
         pool = await open_pool(servers.database_url, size=1)
@@ -84,7 +84,7 @@ async def _shown(app: App, parts: Parts) -> Callable[[], Awaitable[None]]:
     seat = Subscriber(SendQueue(_Line(), spawn=parts.tasks.start, abort=lambda: None), public=False)
     await parts.hub.join(whole.session_id, seat)
     seat.begin("{}", 0)
-    parts.hub.begun(whole.session_id, 0)
+    parts.hub.mark_welcomed(whole.session_id, 0)
 
     async def turn() -> None:
         await whole.turn(QUESTION)

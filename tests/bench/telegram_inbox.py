@@ -86,7 +86,7 @@ async def _posts(
 
     app = web.Application()
     app.router.add_post("/echo", echo)
-    handler = make_webhook_handler(inbox, secret_of=lambda _: SECRET, on_stored=lambda _: None)
+    handler = make_webhook_handler(inbox, find_secret=lambda _: SECRET, on_stored=lambda _: None)
     app.router.add_post(PATH, handler)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

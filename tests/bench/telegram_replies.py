@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.postgres.db.urls import driver_url
+from shared.adapters.postgres.db.urls import build_driver_url
 from tests.bench.rest import rss_mib
 from tests.kit.fakes.bot_api import Person, RunningBotApi, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
@@ -71,7 +71,9 @@ async def _house(
         "EVERTALK_CAP_TOTAL_PER_DAY_USD": "1000",
         "EVERTALK_CAP_VISITOR_PER_DAY_USD": "1000",
     }
-    async with telegram_house(api, database_url, redis_url, folder, worker=False, **more) as house:
+    async with telegram_house(
+        api, database_url, redis_url, folder, worker=False, program=Program, **more
+    ) as house:
         yield house
 
 
@@ -96,7 +98,7 @@ class Measured:
 async def _floors(
     api: RunningBotApi, model: RunningFake, database_url: str, chats: int
 ) -> AsyncIterator[tuple[Measured, ...]]:
-    more = {"ECHO_DATABASE_URL": driver_url(database_url), "ECHO_MODEL_URL": model.base_url}
+    more = {"ECHO_DATABASE_URL": build_driver_url(database_url), "ECHO_MODEL_URL": model.base_url}
     async with AsyncExitStack() as stack:
         floors = []
         for name, token, module, answer in (
@@ -137,7 +139,7 @@ async def _replies(house: TelegramHouse, bots: Sequence[Measured], rounds: int) 
 
 
 def _told(bots: Mapping[str, Measured], *, cpu_ms_per_turn: float) -> dict[str, Any]:
-    """`reply` is the whole answer; `first` the first of it that is seen."""
+    """`reply` is the whole answer; `min_seconds` the first of it that is seen."""
     bot = bots["bot"]
     told: dict[str, Any] = {"reply_ratio_10_to_1": round(bot.p50(bot.many) / bot.p50(bot.single), 2)}
     for chats, waits in ((1, "single"), (CHATS, "many")):

@@ -12,10 +12,10 @@ from unittest import mock
 
 import asyncpg
 
-from bot.telegram.inbound.inbox_reader import INBOX_POLL_SECONDS
+from bot.telegram.inbound.inbox import INBOX_POLL_SECONDS
 from bot.telegram.runtime.service import TelegramService
 from shared.adapters.postgres.db.pool import _read_json
-from shared.adapters.postgres.db.urls import driver_url
+from shared.adapters.postgres.db.urls import build_driver_url
 from shared.bootstrap.app import open_app
 from shared.config.bots import load_bots
 from shared.config.settings import load_settings
@@ -42,7 +42,7 @@ class Meter:
     """Statements as the driver sends them, and commits as transaction numbers that Postgres gave away.
 
     What the bot also asks at rest (heartbeat, lease, looks for work that is left) is not a turn's, nor is
-    what half of the turns do without: some comes by the clock, more seldom than anybody listens at rest.
+    what a quarter of the turns do without: some comes by the clock, more seldom than anybody listens at rest.
     """
 
     def __init__(self, onlooker: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -71,7 +71,7 @@ class Meter:
         """Statements and commits of so many turns since `begin`."""
         commits = await self._transactions() - self._began
         asked = Counter(self._sent)
-        by_clock = {text for text, times in asked.items() if text in self._at_rest or 2 * times <= turns}
+        by_clock = {text for text, times in asked.items() if text in self._at_rest or 4 * times <= 3 * turns}
         ticks = sum(asked[text] for text in by_clock if text.lstrip().startswith(_WRITES))
         return sum(asked.values()) - sum(asked[text] for text in by_clock), commits - ticks
 
@@ -85,7 +85,7 @@ class Meter:
 
 async def measure(database_url: str, redis_url: str, folder: Path, *, turns: int) -> dict[str, Any]:
     """Second turns, each in a chat of its own, so that none waits for the limits of its chat."""
-    onlooker = await asyncpg.connect(driver_url(database_url))
+    onlooker = await asyncpg.connect(build_driver_url(database_url))
     meter = Meter(onlooker)
     try:
         async with local_bot_api() as api, _bot(api, meter, database_url, redis_url, folder):
@@ -129,7 +129,7 @@ async def _bot(
     )
     # For as long as it works: the heart opens a connection of its own, sooner or later.
     with (
-        mock.patch("shared.bootstrap.foundation.models_of", return_value=InstantModel(ANSWER)),
+        mock.patch("shared.bootstrap.foundation.open_configured_models", return_value=InstantModel(ANSWER)),
         mock.patch("shared.adapters.postgres.db.pool._read_json", meter.listen),
     ):
         app = await open_app(settings, role="bot")

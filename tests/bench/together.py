@@ -17,14 +17,14 @@ from tests.bench.ground import ground, ratio, run, settings_of, share
 from tests.bench.turn import ANSWER, QUESTION, Turns
 from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import make_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 
 
 async def measure(*, people: int, turns: int, blocks: int) -> dict[str, Any]:
     async with ground() as (servers, folder), AsyncExitStack() as stack:
         app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
         parts.hub.start()
         stack.push_async_callback(parts.tasks.drain, 2.0)
         pool = await open_pool(servers.database_url, size=people)

@@ -21,15 +21,22 @@ from aiohttp import ClientSession, ClientWebSocketResponse, web
 
 from bot.telegram.runtime.service import TelegramService
 from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.db.leases import PostgresLeases
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
+from shared.adapters.postgres.memory.reminders import PostgresReminders
+from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
+from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.adapters.postgres.turns.samples import PostgresSamples
 from shared.bootstrap.app import open_app
 from shared.config.bots import load_bots
 from shared.config.settings import Settings
-from shared.core.session.backoff import MANUAL
+from shared.core.compaction.jobs import MANUAL
 from shared.core.session.turns import JobOrder
 from tests.bench.ground import ground, run, settings_of
 from tests.kit.fakes.bot_api import TOKEN, local_bot_api
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.http_server import Listener
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +46,33 @@ CHAT_SECONDS = 120.0
 LONG_TALK_TURNS = 40
 RUNS_A_JOB = "JobRunner.run"
 WALK = "Then we talked about the weather, the garden and the long way home along the river. " * 18
-_IN_THE_BACKGROUND = ("Hub._poll", "._beat", "._watch", "Heart.", "Health.", "_run_and_restart", "read_json")
+_IN_THE_BACKGROUND = (
+    "Hub._poll",
+    "._beat",
+    "._watch",
+    "HeartbeatThread.",
+    "Health.",
+    "_run_and_restart",
+    "read_json",
+)
+_EVERY_SECOND = tuple(
+    method.__qualname__
+    for method in (
+        PostgresHandovers.list_overdue,
+        PostgresHandovers.list_unnotified,
+        PostgresReminders.list_due,
+        PostgresSamples.list_due,
+        PostgresLeases.take,
+        PostgresTelegramAccess.list_unsent_decisions,
+        PostgresUncertainNotices.list_due,
+        PostgresDeliveries.list_unfinished,
+    )
+)
+"""Asked whether somebody writes or not; the pool runs a statement in a task of its own."""
+_PROVIDER = "shared/adapters/models/offline.py"
+"""What the offline model does to answer is what a provider does elsewhere."""
+_BEGINS = 8
+"""Bytes of code before a coroutine's first instruction of its own."""
 
 
 class Trip:
@@ -53,12 +86,25 @@ class Trip:
         self._kept: list[FrameType] = []
 
     def heard(self, frame: FrameType, event: str, _: Any) -> None:
-        """A coroutine that goes on is called again: only its beginning counts."""
-        name = _name(frame)
-        if event != "call" or name is None or id(frame) in self._seen:
+        """A coroutine that goes on is called again, and so are all that wait for it: only beginnings count,
+        and what was begun before the trip counts when it calls something.
+        """
+        if event != "call" or _name(frame) is None or frame.f_lasti > _BEGINS:
             return
-        callers = [caller for one in _callers(frame) if (caller := _name(one))]
+        product = [one for one in _callers(frame) if _name(one)]
+        callers = [str(_name(one)) for one in product]
         if self._within not in callers[-1] or any(word in callers[-1] for word in _IN_THE_BACKGROUND):
+            return
+        if any(caller.endswith(_EVERY_SECOND) for caller in callers):
+            return
+        if any(caller.startswith(_PROVIDER) for caller in callers[1:]):
+            return
+        for one in reversed(product[:2]):
+            self._count(one)
+
+    def _count(self, frame: FrameType) -> None:
+        name = _name(frame)
+        if name is None or id(frame) in self._seen:
             return
         self._seen.add(id(frame))
         self._kept.append(frame)
@@ -129,7 +175,7 @@ async def _web_message(settings: Settings) -> Trip:
 async def _web(settings: Settings) -> AsyncIterator[ClientWebSocketResponse]:
     """The socket of a visitor who has been welcomed by the web process."""
     services = await open_app(settings, role="web")
-    parts = make_parts(services, model=ModelShown(name="offline", offline=True))
+    parts = make_parts(services, model=ModelInfo(name="offline", offline=True))
     runner = web.AppRunner(make_web_app(services, parts), handle_signals=False, shutdown_timeout=1)
     await runner.setup()
     door = Listener(runner)

@@ -6,14 +6,13 @@ from itertools import count
 from typing import Any
 from unittest import mock
 
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.bootstrap.app import App, open_app
 from shared.config.settings import Settings
-from shared.core.session.events import Inbound
+from shared.core.session.turns import Inbound
 from shared.core.values.messages import Text
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, Usage
-from web.server.hub import Hub
-from web.server.reply_broadcast import SessionBroadcast
+from web.server.hub import Hub, SessionBroadcast
 
 _cids = count(1)
 
@@ -36,10 +35,10 @@ class InstantModel:
     async def wait_until_loaded(self) -> None:
         """It is all there."""
 
-    def states(self) -> dict[str, Any]:
+    def list_states(self) -> dict[str, Any]:
         return {}
 
-    def narrowed(self) -> tuple[()]:
+    def list_narrowed_windows(self) -> tuple[()]:
         return ()
 
     def fallbacks(self, _model: str) -> tuple[()]:
@@ -78,7 +77,7 @@ class InstantModel:
 
 async def app_with_instant_model(settings: Settings, *, answer: str) -> App:
     """The whole app as a web process builds it, but for its model."""
-    with mock.patch("shared.bootstrap.foundation.models_of", return_value=InstantModel(answer)):
+    with mock.patch("shared.bootstrap.foundation.open_configured_models", return_value=InstantModel(answer)):
         return await open_app(settings, role="web")
 
 
@@ -100,13 +99,13 @@ class WholeTurns:
         return self._session
 
     async def begin(self) -> None:
-        row = await self._visitors.create(new_token(), site="default")
+        row = await self._visitors.create(generate_token(), site="default")
         assert row is not None
         self._session, self._address = row.session_id, row.address_id
         await self.conversation.heartbeat()
 
     async def turn(self, text: str) -> None:
-        """What `web.chat.socket_chat` does for a message, and `web.server.reply_broadcast` after it."""
+        """What `web.chat.socket_chat` does for a message, and `web.server.hub` after it."""
         cid = f"bench-{next(_cids)}"
         inbound = Inbound(
             session_id=self._session,
@@ -116,5 +115,5 @@ class WholeTurns:
             cid=cid,
         )
         accepted = await self.conversation.accept_and_claim(inbound)
-        self._hub.durable(self._session, accepted.event_seq, "msg", {"mid": accepted.mid, "text": text})
+        self._hub.publish(self._session, accepted.event_seq, "msg", {"mid": accepted.mid, "text": text})
         await self.conversation.answer(self._session, SessionBroadcast(self._hub, self._session))

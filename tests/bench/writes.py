@@ -17,7 +17,7 @@ from tests.bench.ground import ground, run, settings_of
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
 from web.app import make_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -47,7 +47,7 @@ SELECT relname, n_tup_upd AS updates, n_tup_hot_upd AS hot FROM pg_stat_user_tab
 async def measure(*, sessions: int, turns: int) -> dict[str, Any]:
     async with ground(durable=False) as (servers, folder):
         app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
-        parts = make_parts(app, model=ModelShown(name="bench", offline=False))
+        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
         parts.hub.start()
         admin = await asyncpg.connect(servers.database_url)
         try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.async_api import Page as AsyncPage
 from playwright.sync_api import Page
 
 SCRIPT = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
+SCHEMES: tuple[Literal["dark", "light"], ...] = ("dark", "light")
 LOADED = "'axe' in window"
 FINDINGS = """async () => {
     const roots = [document, ...[...document.querySelectorAll("*")].flatMap((one) => one.shadowRoot ?? [])];
@@ -39,6 +41,15 @@ def find_faults(page: Page) -> list[str]:
     if not page.evaluate(LOADED):
         page.evaluate(read_axe())
     return list(page.evaluate(FINDINGS))
+
+
+async def look_in_both_schemes(page: AsyncPage) -> list[str]:
+    """What is wrong in light and in dark; then it is light again."""
+    found: list[str] = []
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
+        found += [f"{scheme}: {words}" for words in await look_for_faults(page)]
+    return found
 
 
 async def look_for_faults(page: AsyncPage) -> list[str]:

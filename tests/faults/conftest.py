@@ -12,7 +12,7 @@ from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.db.migrate import migrate
 from tests.faults.house import House
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
-from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.forks import Hatchery, hatchery
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.temp_folders import short_folder
 
@@ -42,10 +42,9 @@ def recovery(pytestconfig: pytest.Config) -> Iterator[Recovery]:
             terminal.write_line(line)
 
 
-@pytest.fixture(scope="session")
-async def hatchery() -> AsyncIterator[Hatchery]:
-    async with Hatchery() as running:
-        yield running
+@pytest.fixture(scope="session", name="hatchery")
+def running_hatchery() -> Hatchery:
+    return hatchery()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from shared.adapters.postgres.db.readiness import VERSIONS, newest_revision
+from shared.adapters.postgres.db.readiness import VERSIONS, find_newest_revision
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.processes import ROOT, Process
 
@@ -37,7 +37,7 @@ def former(folder: Path, *, migrations: int, history: Path = ROOT) -> Former:
     packed = _git(history, "archive", _newest_with(wanted.name, history))
     with tarfile.open(fileobj=BytesIO(packed)) as files:
         files.extractall(folder, filter="data")
-    return Former(folder=folder, revision=newest_revision(folder / VERSIONS.relative_to(ROOT)))
+    return Former(folder=folder, revision=find_newest_revision(folder / VERSIONS.relative_to(ROOT)))
 
 
 def _newest_with(newest: str, history: Path) -> str:

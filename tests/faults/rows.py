@@ -324,14 +324,15 @@ _HOSTS = (
     _row(
         54, "a standby that lags becomes the primary",
         "pg_basebackup, a replication connection that stops, the primary killed as with its machine,"
-        " pg_promote; a thousand promotions of a simulated standby",
+        " pg_promote; two hundred promotions of a simulated standby, by night a thousand",
         "no turn is stuck; clients reload; open browsers and the bot send lost acknowledged messages again,"
         " and they are answered again",
     ),
     _row(
         55, "one of two hosts has all the visitors, and more than it can carry",
-        "sixty people on one of two web processes that run a fifth of the time, each asking again as soon"
-        " as they are answered",
+        "one of two web processes stops for 1.5 s again and again, and is overloaded from 1.0 s on; at night"
+        " eighty people on one of two that run an eighth of the time,"
+        " each asking again as soon as they are answered",
         "no turn is taken from a slow process, and none is paid for twice; new turns go to the other"
         " process, so that nearly everybody waits no more than twice as long as with people on both hosts",
     ),

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from shared.adapters.embedded.process_user import Account
+from shared.adapters.embedded.process_user import ProcessUser
 
 _KEEPER = 'mount -t tmpfs -o "$1" none "$2" && echo made && exec cat'
 _FILLER = "something-else"
@@ -52,7 +52,7 @@ class SmallDisk:
 
 
 @contextlib.contextmanager
-def small_disk(at: Path, *, megabytes: int, account: Account) -> Iterator[SmallDisk]:
+def small_disk(at: Path, *, megabytes: int, account: ProcessUser) -> Iterator[SmallDisk]:
     """In memory, for the programs of this account. Raises NoSmallDisk."""
     account.folder(at)
     if os.geteuid() != 0:

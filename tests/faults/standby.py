@@ -14,11 +14,11 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.embedded.binaries import Binaries, reachable_binaries
+from shared.adapters.embedded.binaries import Binaries, make_reachable
 from shared.adapters.embedded.folders import socket_folder
-from shared.adapters.embedded.postgres import postgres_url
-from shared.adapters.embedded.process import spawn, stop, tail, until
-from shared.adapters.embedded.process_user import Account, account_for
+from shared.adapters.embedded.postgres import build_postgres_url
+from shared.adapters.embedded.process import spawn, stop, tail, wait_until
+from shared.adapters.embedded.process_user import ProcessUser, find_account
 from tests.kit.deployment.breakable_servers import Plant
 from tests.kit.deployment.person import PATIENCE_SECONDS
 
@@ -31,7 +31,7 @@ class Standby:
 
     plant: Plant
     folder: Path
-    account: Account
+    account: ProcessUser
     binaries: Binaries
     sockets: Path
     process: subprocess.Popen[bytes] | None = None
@@ -42,7 +42,7 @@ class Standby:
         return self.sockets / ".s.PGSQL.5432"
 
     def url(self, name: str) -> str:
-        return postgres_url(self.sockets, name)
+        return build_postgres_url(self.sockets, name)
 
     async def value(self, sql: str, database: str) -> Any:
         """As it is there."""
@@ -77,7 +77,7 @@ class Standby:
         primary.process.kill()
         for pid in self._senders:
             os.kill(pid, signal.SIGKILL)
-        assert await until(lambda: not primary.alive, timeout_seconds=PATIENCE_SECONDS)
+        assert await wait_until(lambda: not primary.alive, timeout_seconds=PATIENCE_SECONDS)
         connection = await asyncpg.connect(self.url("postgres"), timeout=PATIENCE_SECONDS)
         try:
             assert await connection.fetchval("SELECT pg_promote()", timeout=PATIENCE_SECONDS)
@@ -95,10 +95,10 @@ async def followed(plant: Plant) -> AsyncIterator[Standby]:
     folder = plant.folder / "standby"
     folder.mkdir()
     folder.chmod(0o711)
-    account = account_for(folder)
+    account = find_account(folder)
     standby = Standby(
         plant=plant, folder=folder, account=account, sockets=socket_folder(folder, account),
-        binaries=reachable_binaries(account, plant.folder / "servers"),
+        binaries=make_reachable(account, plant.folder / "servers"),
     )  # fmt: skip
     rules = folder / "pg_hba.conf"
     rules.write_text(TRUSTED)

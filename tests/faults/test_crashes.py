@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from shared.runtime.crash_points import POINTS
+from shared.runtime import CRASH_POINTS
 from tests.acceptance.operations.test_restore import POINTS as COPIES
 from tests.faults.conftest import TEMPLATE
 from tests.faults.scenes import Played, case_of_its_own, play
@@ -100,7 +100,7 @@ def test_every_crash_point_is_tried() -> None:
         *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
-    assert tried == set(POINTS)
+    assert tried == set(CRASH_POINTS)
 
 
 async def test_a_link_is_made_once_though_its_process_dies_before_saying_so(case: Case) -> None:

@@ -15,9 +15,9 @@ import asyncpg
 import pytest
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.embedded.binaries import reachable_binaries
-from shared.adapters.embedded.process_user import Account, account_for
-from shared.adapters.embedded.servers import Wanted
+from shared.adapters.embedded.binaries import make_reachable
+from shared.adapters.embedded.process_user import ProcessUser, find_account
+from shared.adapters.embedded.servers import EmbeddedChoice
 from shared.adapters.postgres.db.migrate import migrate
 from tests.faults.house import told
 from tests.faults.small_disk import NoSmallDisk, SmallDisk, small_disk
@@ -47,10 +47,10 @@ class Cramped:
 @pytest.fixture
 async def cramped(plant: Plant, tmp_path: Path) -> AsyncIterator[Cramped]:
     folder = plant.folder / "cramped"
-    servers = EmbeddedServers(folder / "servers", wanted=Wanted(redis=False))
+    servers = EmbeddedServers(folder / "servers", wanted=EmbeddedChoice(redis=False))
     await servers.start()
     await servers.stop()
-    account = account_for(folder / "servers")
+    account = find_account(folder / "servers")
     with contextlib.ExitStack() as mounted:
         try:
             disk = mounted.enter_context(
@@ -71,9 +71,9 @@ async def cramped(plant: Plant, tmp_path: Path) -> AsyncIterator[Cramped]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _log_goes_to(disk: SmallDisk, servers: Path, account: Account) -> None:
+def _log_goes_to(disk: SmallDisk, servers: Path, account: ProcessUser) -> None:
     cluster = servers / "pg"
-    programs = reachable_binaries(account, servers).postgres_bin
+    programs = make_reachable(account, servers).postgres_bin
     commands: tuple[Sequence[str | Path], ...] = (
         ["rm", "-r", cluster / "pg_wal"],
         ["mkdir", disk.folder / "archive_status", disk.folder / "summaries"],

@@ -48,7 +48,7 @@ async def test_a_notification_is_sent_once_at_most_though_the_web_process_dies(
                 await asyncio.sleep(0.2)
                 taken += await service.requests()
         assert [one["status"] for one in taken] == [201] * sent
-        assert {one["message"]["body"] for one in taken} == {"A visitor waits for a human."}
+        assert {one["message"]["body"] for one in taken} == {"A visitor is waiting for a human."}
         await case.until("SELECT succeeded_at IS NOT NULL FROM push_subscriptions")
         await person.command("human", "cancel")
         await person.answered()

@@ -17,7 +17,7 @@ from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
 from tests.faults.scenes import SCENE_SECONDS
 from tests.kit.deployment.breakable_servers import Plant, Recovery
-from tests.kit.deployment.chat_view import BRING
+from tests.kit.deployment.chat_view import RESEND
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.inner_faults import CLOCK_SHIFTS
 from tests.kit.deployment.processes import CRASHED, first_or_drawn, logged
@@ -220,7 +220,7 @@ async def an_answer_was_cut_off(telegram: Telegram, recovery: Recovery) -> None:
         assert told - lost <= TOLD_SECONDS
         await ada.say("And again briefly, please.")
         await telegram.rests()
-        await asyncio.gather(ada.person.tap(BRING), ada.person.tap(BRING))
+        await asyncio.gather(ada.person.tap(RESEND), ada.person.tap(RESEND))
         await ada.person.sees(_has_no_notice, within=SECONDS)
         await telegram.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
         await telegram.promises_hold()
@@ -466,7 +466,7 @@ async def _fallen_with_a_notice(telegram: Telegram, point: str, recovery: Recove
         await ada.say("Answer me briefly, will you?")
         if point == "telegram_after_press":
             await ada.person.sees(UNCERTAIN, within=SECONDS)
-            await ada.person.tap(BRING)
+            await ada.person.tap(RESEND)
         await bot.crashed()
         await ada.say("And again briefly, please.")
         await telegram.rests()
@@ -592,7 +592,7 @@ async def test_postgres_is_away_when_a_button_is_pressed(telegram: Telegram, pla
         await ada.person.sees(UNCERTAIN, within=SECONDS)
         await telegram.rests()
         await plant.crash_postgres()
-        await ada.person.tap(BRING)
+        await ada.person.tap(RESEND)
         await asyncio.sleep(1.0)
         assert (await ada.person.screen()).texts == [UNCERTAIN]
         await plant.start_postgres()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.mcp.tools import KNOWN_FILE, McpTools, configured_servers
+from shared.adapters.mcp.tools import KNOWN_FILE, McpTools, load_servers
 from shared.core.tools.mcp import OfferedTool
 from tests.faults.test_provider import provided_by
 from tests.kit.deployment.breakable_servers import Case
@@ -66,5 +66,5 @@ def _known_from_before(servers: Path, folder: Path) -> None:
         OfferedTool(name=name, description="Writes.", schema=schema, idempotent=name == "note_line")
         for name in ("write_line", "note_line")
     ]
-    found, _ = configured_servers(servers)
-    McpTools(found, known=folder / KNOWN_FILE)._listed("test", offered)
+    found, _ = load_servers(servers)
+    McpTools(found, known=folder / KNOWN_FILE)._record_tools("test", offered)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.postgres.db.migrate import current_revision, migrate
+from shared.adapters.postgres.db.migrate import load_current_revision, migrate
 from shared.adapters.postgres.db.readiness import VERSIONS
 from tests.faults.former import Former, NoHistory, former
 from tests.faults.test_provider import LONG, provided_by
@@ -146,7 +146,7 @@ async def _database(plant: Plant, revision: str) -> AsyncIterator[Case]:
     case = await plant.case(EMPTY)
     try:
         await migrate(case.database_url, revision=revision)
-        assert (await current_revision(case.database_url))[0] == revision
+        assert (await load_current_revision(case.database_url))[0] == revision
         yield case
     finally:
         await plant.drop(case.database)

@@ -22,7 +22,7 @@ from tests.kit.free_ports import free_port
 HOUR = 3600.0
 BLOCKED = lasting(10.0, 20.0)
 """Longer than the four seconds after which a lease lapses, and others have time to take over meanwhile."""
-SOON = {CONSTANTS: "shared.adapters.telemetry.heart.VOUCH_SECONDS=1"}
+SOON = {CONSTANTS: "shared.adapters.telemetry.heartbeat.VOUCH_SECONDS=1"}
 """Nobody has time to wait until a heart gives up a loop that stands still for half a minute."""
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
-from shared.adapters.telemetry.heart import BEAT_SECONDS, LOOK_SECONDS
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
+from shared.adapters.telemetry.heartbeat import BEAT_SECONDS, LOOK_SECONDS
 from shared.bootstrap.app import App, open_app
 from shared.config.settings import Settings, load_settings
-from shared.core.session.events import Accepted, Inbound, ReplyEvent, Stored
-from shared.core.values.messages import Block
-from shared.core.values.model import ToolSpec
+from shared.core.session.turns import Accepted, Inbound, ReplyEvent, Stored
+from shared.core.values.messages import Block, ToolSpec
 from shared.ports import Tool, ToolContext
 from tests.kit.midday import MIDDAY
 
@@ -95,7 +94,7 @@ _WAITING = """SELECT count(*) FROM pg_stat_activity
 
 
 async def visit(app: App) -> Visit:
-    row = await PostgresVisitors(app.pool).create(new_token(), site="default")
+    row = await PostgresVisitors(app.pool).create(generate_token(), site="default")
     assert row is not None
     return Visit(app=app, session_id=row.session_id, address_id=row.address_id)
 
@@ -142,7 +141,7 @@ async def health_told(app: App) -> None:
     """A beat that set out from now on has told what is so here."""
     until = time.monotonic() + BEAT_SECONDS + 2 * LOOK_SECONDS
     async with asyncio.timeout(30):
-        while app.heart.last_beat < until:
+        while app.heartbeat.last_beat < until:
             await asyncio.sleep(0.05)
 
 

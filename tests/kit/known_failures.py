@@ -20,9 +20,9 @@ from shared.core.session.session import Entry, View
 from shared.core.session.turns import Caps
 from shared.core.values.messages import Message, text_message, text_of
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
+from shared.services.compaction.silent_requests import UnableModels
 from shared.services.compaction.summarizer import Summariser, SummaryResult
-from shared.services.compaction.unable_models import UnableModels
 from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.app_driver import Visit
 from tests.kit.builders import budget, view, words
@@ -94,11 +94,12 @@ def patch(*texts: str, narrative: str = "They talk about a journey.", **more: An
 async def written(model: ScriptedModel, plan: CompactionPlan, *, focus: str | None = None) -> SummaryResult:
     """The summary of a plan, by the cheap model and, if need be, the main one."""
     summariser = Summariser(
-        model=model, counter=Words(), summary_model=CHEAP, chat_model=MAIN, fall_back=True,
-        crash_point=ignore_crash_point, unable=UnableModels(),
-    )  # fmt: skip
-    purse = SpendTracker(NoMoney(), session_id=7, job_id=1, caps=NO_CAPS)
-    return await summariser.write(plan, purse=purse, focus=focus, on_progress=_unheard)
+        model=model, counter=Words(), crash_point=ignore_crash_point, unable=UnableModels()
+    )
+    tracker = SpendTracker(NoMoney(), session_id=7, job_id=1, caps=NO_CAPS)
+    return await summariser.write(
+        plan, tracker=tracker, focus=focus, on_progress=_unheard, models=(CHEAP, MAIN)
+    )
 
 
 async def _unheard(_percent: int, _stage: str) -> None:

@@ -16,7 +16,7 @@ from shared.core.identity.handover import Moved, Reply
 from shared.core.values.files import Document
 from shared.core.values.messages import Text
 from shared.ports import Announcer
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.tools.handover import HandoverService
 
 
@@ -58,7 +58,7 @@ class AtTheDesk:
         """Without a word beside it."""
         uploads, found = PostgresUploads(self._pool), Document(name=name, text=words)
         kept = await uploads.keep(self._session_id, words.encode(), found, name=name, most_per_day=10_000)
-        (one,) = await uploads.of_message(self._session_id, [kept.id])
+        (one,) = await uploads.load_for_message(self._session_id, [kept.id])
         more = (Text(text=words, attachment_id=one.attachment_id),)
         return await self._desk.reply(
             self._session_id, operator_id=self._operator_id, cid=cid, text="", more=more, attached=(kept,)

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from shared.core.compaction.digest import digest
-from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_summary
+from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.session.session_state import FlushReport, JobClaim, NewLink, SessionState
+from shared.core.session.summary import render_summary
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StaleView
 from tests.kit.app_driver import Visit
@@ -63,7 +64,7 @@ class Rivals:
             self.job, cycle=seen.view.cycle, threshold="compaction", from_turn=plan.from_turn,
             through_turn=plan.through_turn,
         )  # fmt: skip
-        report = FlushReport(outcome="nothing", stray_text="", error="", model="", spent=())
+        report = FlushReport(outcome="nothing", model="")
         await store.end_flush(self.job, ticket, report, party_id=seen.party_id)
 
 

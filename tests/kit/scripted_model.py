@@ -8,17 +8,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from shared.core.compaction.plan import CompactionPlan
-from shared.core.compaction.transcript_lines import chunk_limit, oversized, portions, readable
+from shared.core.compaction.plan import CompactionPlan, chunk_limit, find_oversized, portions, readable
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
 from shared.core.session.turns import Caps
 from shared.core.values.messages import Text, text_of
-from shared.core.values.model import Prices
+from shared.core.values.money import Prices
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
-from shared.services.compaction.one_shot_completion import CompletionTimeouts
+from shared.services.compaction.silent_requests import CompletionTimeouts, UnableModels
 from shared.services.compaction.summarizer import Summariser, SummaryResult
-from shared.services.compaction.unable_models import UnableModels
 from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.builders import words
 
@@ -112,13 +110,10 @@ def replied(text: str, **more: Any) -> ModelReply:
     return replace(reply, **more)
 
 
-def summariser(model: ScriptedModel, *, fall_back: bool = True) -> Summariser:
+def summariser(model: ScriptedModel) -> Summariser:
     return Summariser(
         model=model,
         counter=Words(),
-        summary_model=CHEAP,
-        chat_model=MAIN,
-        fall_back=fall_back,
         crash_point=lambda _: None,
         unable=UnableModels(),
         bounds=CompletionTimeouts(silence_seconds=0.02),
@@ -126,7 +121,7 @@ def summariser(model: ScriptedModel, *, fall_back: bool = True) -> Summariser:
 
 
 def plan_of(entries: Sequence[Entry], *, window: int = 200_000, **more: Any) -> CompactionPlan:
-    named = oversized(entries, window)
+    named = find_oversized(entries, window)
     values: dict[str, Any] = {
         "from_turn": entries[0].turn,
         "through_turn": entries[-1].turn,
@@ -149,8 +144,8 @@ def plan_of(entries: Sequence[Entry], *, window: int = 200_000, **more: Any) -> 
 
 
 async def write(model: ScriptedModel, plan: CompactionPlan, **more: Any) -> SummaryResult:
-    fall_back = more.pop("fall_back", True)
-    purse = SpendTracker(
+    models = (CHEAP, MAIN) if more.pop("fall_back", True) else (CHEAP,)
+    tracker = SpendTracker(
         NoMoney(), session_id=1, job_id=1, caps=Caps(total=None, person=None, visitor=None, session=None)
     )
     told: list[tuple[int, str]] = more.pop("told", [])
@@ -158,8 +153,14 @@ async def write(model: ScriptedModel, plan: CompactionPlan, **more: Any) -> Summ
     async def hear(percent: int, stage: str) -> None:
         told.append((percent, stage))
 
-    values: dict[str, Any] = {"purse": purse, "focus": None, "on_progress": hear, **more}
-    by = values.pop("by", None) or summariser(model, fall_back=fall_back)
+    values: dict[str, Any] = {
+        "tracker": tracker,
+        "focus": None,
+        "on_progress": hear,
+        "models": models,
+        **more,
+    }
+    by = values.pop("by", None) or summariser(model)
     return await by.write(plan, **values)
 
 

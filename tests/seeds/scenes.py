@@ -18,7 +18,7 @@ from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.http_server import Listener
 
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
@@ -159,7 +159,7 @@ class Front:
 @asynccontextmanager
 async def in_front_of(guest: Visit) -> AsyncIterator[Front]:
     app = guest.app
-    parts = make_parts(app, model=ModelShown(name=app.models.chat, offline=False))
+    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=False))
     runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)

@@ -8,28 +8,26 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.catalog import ModelEntry, build_card
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.core.compaction.jobs import NEAR_LIMIT, next_job
-from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction, render_source
 from shared.core.compaction.summary_prompts import summary_request
-from shared.core.compaction.transcript_lines import render_source
-from shared.core.context.build_context import shown_entry
+from shared.core.context.build_context import render_entry
 from shared.core.context.prompts import SILENT
 from shared.core.identity.people import Joined
 from shared.core.session.budget import budget_for, pressure
-from shared.core.session.events import Organizing
 from shared.core.session.ledger import Ledger
 from shared.core.session.overrides import agent_policy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.pruning import plan_pruning
 from shared.core.session.session import Entry
+from shared.core.session.turns import Organizing
 from shared.core.values.messages import Image, text_of, tool_results
-from shared.core.values.model import Usage
-from shared.core.values.money import cost_micro
-from shared.core.values.tokens import by_script, chars_over_four, estimate_messages
+from shared.core.values.money import Usage, cost_micro
+from shared.core.values.tokens import chars_over_four, estimate_by_script, estimate_messages
 from tests.kit.app_driver import Visit, visit, working
 from tests.kit.builders import entry, exchanges, tool_turn, view, words
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -135,7 +133,7 @@ def tool_log(text: str, *, after: int) -> list[Entry]:
 
 def pruned(log: list[Entry], policy: ContextPolicy = SPEC) -> list[Entry]:
     forms = {decision.seq: decision.form for decision in plan_pruning(log, policy, cache_cold=False)}
-    return [shown_entry(replace(e, pruned=forms.get(e.seq)), None, policy, told=0) for e in log]
+    return [render_entry(replace(e, pruned=forms.get(e.seq)), None, policy, through=0) for e in log]
 
 
 def result_of(log: list[Entry]) -> str:
@@ -192,17 +190,17 @@ def test_the_estimate_is_what_the_threshold_looks_at() -> None:
 
 @seed("000", 295)
 def test_no_messages_take_no_tokens() -> None:
-    assert estimate_messages((), by_script) == 0
-    assert by_script("") == chars_over_four("") == 0
+    assert estimate_messages((), estimate_by_script) == 0
+    assert estimate_by_script("") == chars_over_four("") == 0
 
 
 @seed("000", 98, 112, 113, 296)
 def test_an_estimate_grows_with_what_is_said() -> None:
     """Corrected: the kind of text counts, too; characters by four is the last fallback, with a margin."""
-    once, ten = by_script(FILLER), by_script(FILLER * 10)
+    once, ten = estimate_by_script(FILLER), estimate_by_script(FILLER * 10)
     assert ten == pytest.approx(10 * once, rel=0.01)
     assert chars_over_four(FILLER) == pytest.approx(len(FILLER) / 4 * 1.25, abs=1)
-    assert by_script("привет " * 100) > by_script("hello! " * 100)
+    assert estimate_by_script("привет " * 100) > estimate_by_script("hello! " * 100)
 
 
 @seed("000", 54, 116, 264, 297, 298)
@@ -672,7 +670,7 @@ async def test_the_documents_own_cheap_model_can_be_chosen(house: House, provide
 
 @seed("000", 346, 347, 348)
 def test_a_summary_of_the_default_model_costs_less_than_half_a_cent() -> None:
-    prices = card_of(ModelEntry(name="claude-haiku-5-5")).prices
+    prices = build_card(ModelEntry(name="claude-haiku-5-5")).prices
     largest = Usage(input_tokens=10_000, output_tokens=1_000)
     cost = cost_micro(largest, prices)
     assert cost is not None

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from shared.adapters.models import token_counter
-from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.catalog import ModelEntry, build_card
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
@@ -21,11 +21,10 @@ from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.config.settings import load_settings
 from shared.core.compaction.jobs import next_job
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
-from shared.core.context.build_context import build_context
+from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import NOTES_TAG, RECALL_TAG, default_layers, system_text
-from shared.core.context.selection import select
 from shared.core.identity.people import Joined
-from shared.core.overflow.filler_trimming import hides_above, plan_hiding
+from shared.core.overflow.filler_trimming import hiding_threshold, plan_hiding
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.ledger import Ledger, LedgerItem
@@ -98,7 +97,7 @@ def test_a_window_that_leaves_no_input_is_refused(limit: int, leaves: int | None
 
 @seed("001", 45)
 def test_a_model_that_nobody_knows_has_a_window_of_8192() -> None:
-    card = card_of(ModelEntry(name="nobody-knows-it"))
+    card = build_card(ModelEntry(name="nobody-knows-it"))
     assert (card.window, card.window_known) == (8_192, False)
     assert budget_for(PANTHEON, card.window, card.max_output, 0).hard == 5_530
 
@@ -158,7 +157,7 @@ def test_a_summary_is_due_after_eight_turns_however_small(turns: int, due: bool)
 @seed("001", 49)
 @pytest.mark.parametrize(("tokens", "hides"), [(6_451, False), (6_452, True), (6_453, True)])
 def test_filler_is_left_out_from_nine_tenths_of_the_budget_on(tokens: int, hides: bool) -> None:
-    assert hides_above(PANTHEON, BUDGET) == 6_452
+    assert hiding_threshold(PANTHEON, BUDGET) == 6_452
     state = view(exchanges(9, tokens=300), hold_compaction=True)
     assert bool(plan_hiding(state, PANTHEON, budget=BUDGET, context_tokens=tokens)) is hides
 
@@ -459,7 +458,7 @@ def test_the_last_estimator_counts_a_quarter_of_the_characters_and_a_quarter_mor
     def exhausted(_: str) -> int:
         raise MemoryError
 
-    monkeypatch.setattr(token_counter, "by_script", exhausted)
+    monkeypatch.setattr(token_counter, "estimate_by_script", exhausted)
     broken = VocabularyCounter(Path("/nowhere/vocabulary.xz"))
     assert broken.count_tokens(text) == chars_over_four(text) == tokens
     assert broken.problem
@@ -589,7 +588,7 @@ async def test_hidden_words_come_back_when_a_question_asks_for_them(
         await guest.ask("What is the invoice number of the piano?")
         *_, last = (await newest(provider))["body"]["messages"][-1]["content"]
         assert last["text"].startswith(f"<{RECALL_TAG}>")
-        assert "[#1] person: The invoice number of the piano is PX-4471." in last["text"]
+        assert "#1 person: The invoice number of the piano is PX-4471." in last["text"]
 
 
 @seed("001", 19)

@@ -18,26 +18,24 @@ import structlog
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.compaction.jobs import next_job
-from shared.core.compaction.plan import CompactionPlan, plan_compaction
+from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_source
 from shared.core.compaction.summary_prompts import summary_request
-from shared.core.compaction.transcript_lines import render_source
-from shared.core.context.selection import select
+from shared.core.context.build_context import select
 from shared.core.session.budget import budget_for, pressure
-from shared.core.session.events import Organizing
 from shared.core.session.ledger import Ledger, Section
 from shared.core.session.overrides import agent_policy
 from shared.core.session.presets import preset
 from shared.core.session.prune_rules import prune_rules
 from shared.core.session.pruning import (
+    apply_decisions,
     apply_pruning,
     clear_first,
-    clearing_suffices,
+    is_clearing_enough,
     plan_pruning,
-    with_decisions,
 )
-from shared.core.session.rendering import render_summary
 from shared.core.session.session import Compaction, Entry, View
-from shared.core.session.summary_rules import form_of, sections_in
+from shared.core.session.summary import form_of, render_summary, sections_in
+from shared.core.session.turns import Organizing
 from shared.core.values.messages import Text, tool_results
 from shared.core.values.tokens import reply_tokens
 from tests.kit.app_driver import working
@@ -592,7 +590,7 @@ def test_results_are_trimmed_only_for_more_than_20000_tokens(tokens: int, pruned
 @seed("002", 234, 394, 414)
 def test_a_trimmed_result_says_that_it_was_trimmed() -> None:
     log = tool_log(30_000, 10_000, 10_000, 10_000, 10_000)
-    shown = with_decisions(log, plan_pruning(log, OPENCODE, cache_cold=True))
+    shown = apply_decisions(log, plan_pruning(log, OPENCODE, cache_cold=True))
     texts = [r.text for e in shown for r in tool_results(apply_pruning(e, OPENCODE))]
     assert texts[0] == "[output too long, was trimmed]"
     assert "was trimmed" not in "".join(texts[1:])
@@ -622,7 +620,7 @@ def test_a_plug_in_shortens_the_results_of_its_own_tool() -> None:
     own = replace(preset("spec008"), prune_rules=prune_rules({}, [first_words_of]))
     for name, begins in (("read_log", "read_log: aaa"), ("other", "aaa")):
         log = [*tool_turn(1, "a" * 9_000, seq=1, name=name), *exchanges(3, first=100)]
-        shown = with_decisions(log, plan_pruning(log, own, cache_cold=True))
+        shown = apply_decisions(log, plan_pruning(log, own, cache_cold=True))
         (text,) = (r.text for e in shown for r in tool_results(apply_pruning(e, own)))
         assert text.startswith(begins)
         assert len(text) < 9_000
@@ -705,7 +703,7 @@ def test_old_results_are_cleared_before_anything_is_summarised() -> None:
     assert clear_first(view(log), made, CLAUDE, made.compact_at) == ()
     decided = clear_first(view(log), made, CLAUDE, made.compact_at + 1)
     assert [decision.seq for decision in decided] == [12, 22, 32]
-    assert clearing_suffices(view(log), made, CLAUDE, made.compact_at + 1)
+    assert is_clearing_enough(view(log), made, CLAUDE, made.compact_at + 1)
     assert next_job(view(log), budget=made, policy=CLAUDE, context_tokens=made.compact_at + 1) is None
 
 
@@ -713,7 +711,7 @@ def test_old_results_are_cleared_before_anything_is_summarised() -> None:
 def test_a_cleared_result_leaves_its_call_and_the_words_around_it() -> None:
     log = tool_log(*[10_000] * 15)
     made = budget_for(CLAUDE, 200_000, 64_000, 1_000)
-    shown = with_decisions(log, clear_first(view(log), made, CLAUDE, made.compact_at + 1))
+    shown = apply_decisions(log, clear_first(view(log), made, CLAUDE, made.compact_at + 1))
     assert [(e.seq, e.author, e.turn) for e in shown] == [(e.seq, e.author, e.turn) for e in log]
     assert [e.blocks for e in shown] == [e.blocks for e in log]
 

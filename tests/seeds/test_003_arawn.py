@@ -18,7 +18,7 @@ from uuid import UUID
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from shared.adapters.models.catalog import card_of, read_entries
+from shared.adapters.models.catalog import build_card, read_entries
 from shared.cli.command import CommandOutput, run_command
 from shared.core.compaction.jobs import next_job
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
@@ -103,7 +103,7 @@ def test_a_models_limit_comes_from_the_operators_models_file(tmp_path: Path, nam
     path.write_text(
         json.dumps([{"name": "claude-sonnet", "window": 200_000}, {"name": "llama-70b", "window": 32_000}])
     )
-    card = next(card_of(entry) for entry in read_entries(path) if entry.name == name)
+    card = next(build_card(entry) for entry in read_entries(path) if entry.name == name)
     made = budget_for(ARAWN, card.window, card.max_output, 1_000)
     assert gauge(made, limit // 2).limit == limit
     assert gauge(made, limit // 2).percent == 50.0

@@ -17,16 +17,20 @@ from shared.adapters.files.workspace_files import WorkspaceFiles, read_workspace
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.config.settings import load_settings
 from shared.core.compaction.jobs import due_threshold
-from shared.core.compaction.plan import CompactionPlan, plan_compaction
-from shared.core.compaction.transcript_lines import oversized, portions, source_tokens
-from shared.core.context.build_context import build_context
+from shared.core.compaction.plan import (
+    CompactionPlan,
+    find_oversized,
+    plan_compaction,
+    portions,
+    source_tokens,
+)
+from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import default_layers
-from shared.core.context.selection import select
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.presets import preset
-from shared.core.session.rendering import render_summary
+from shared.core.session.summary import render_summary
 from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, repair, text_of
-from shared.core.values.tokens import by_script, estimate_blocks, estimate_messages
+from shared.core.values.tokens import estimate_blocks, estimate_by_script, estimate_messages
 from shared.ports import ModelRequest
 from tests.kit.app_driver import Visit
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view, words
@@ -415,8 +419,8 @@ async def test_files_that_have_not_changed_are_not_read_again(
 def test_the_estimate_of_a_history_is_the_sum_of_its_messages() -> None:
     log = exchanges(9)
     messages = [e.message for e in log]
-    parts = sum(estimate_blocks(e.blocks, by_script) for e in log)
-    assert estimate_messages(messages, by_script) == parts > 0
+    parts = sum(estimate_blocks(e.blocks, estimate_by_script) for e in log)
+    assert estimate_messages(messages, estimate_by_script) == parts > 0
 
 
 @seed("004", 232, 357)
@@ -560,7 +564,7 @@ async def test_a_merge_that_fails_is_done_by_code() -> None:
 async def test_a_message_that_is_too_large_to_be_read_is_named() -> None:
     giant = exchange(2, "Here is my novel about Tromsø: " + "word " * 5_000, "Thank you.")
     log = [*about_tea(1), *giant]
-    assert oversized(log, 8_192) == {giant[0].seq}
+    assert find_oversized(log, 8_192) == {giant[0].seq}
     model = ScriptedModel(say=of_portion, window=8_192)
     made = await write(model, plan_of(log, window=8_192))
     assert "word word word word word word word word" not in model.words[0]

@@ -1,3 +1,3 @@
 """REST for visitors and programs: messages, commands, files, exports, memory and recovery codes. The
-table of all operations is in `spec`. Begin with `messages`.
+table of all operations is in `web.routes`. Begin with `messages`.
 """

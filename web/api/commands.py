@@ -13,19 +13,19 @@ from aiohttp import web
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from shared.core.commands.arguments import typed_words
+from shared.core.commands.arguments import render_arguments
 from shared.core.commands.commands import Command
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
-from web.auth.api_key_auth import API, ONLY_IN_PERSON, known_as, reached_by_key, record
+from web.auth.api_key_auth import API, ONLY_IN_PERSON, build_known, find_by_key, record
 from web.auth.visitors import Known
 from web.chat.socket_session import COMMAND_SECONDS, UnknownCommand, result_payload
-from web.dashboard.access import DESK, signed_in
+from web.dashboard.access import DESK, find_signed_in
 from web.parts import PARTS, Parts, audience_of
 from web.protocol import wire
 from web.rest.arguments import Json, Shape
-from web.rest.calls import Call, nobody_known
-from web.rest.kinds import Cid, Error, IdempotencyKey, read_cid, told
-from web.rest.operation import Reply, Room
+from web.rest.calls import Call, unauthorized_error
+from web.rest.kinds import Cid, Error, IdempotencyKey, describe, read_cid
+from web.rest.operation import OperationRouter, Reply
 from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers, error_body
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 KEPT_SECONDS = 60.0
 """Who asked whether it was done just before it was finds it here still."""
 _RESERVED = ("session_id", "cid")
-room = Room("commands")
+router = OperationRouter("commands")
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -46,7 +46,7 @@ class CommandCall(TypedDict):
 
 CommandChoice = TypedDict("CommandChoice", {"label": str, "args": str})
 CommandResult = TypedDict("CommandResult", {
-    "command": str, "success": bool, "result": Annotated[str, told("Markdown for a person")],
+    "command": str, "success": bool, "result": Annotated[str, describe("Markdown for a person")],
     "error": str | None, "event_seq": int | None, "cid": NotRequired[str],
     "choices": NotRequired[list[CommandChoice]],
 })  # fmt: skip
@@ -80,12 +80,12 @@ class Run:
         self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.progress: dict[str, Any] | None = None
         """The newest; each is a full value."""
-        self._told = asyncio.Event()
+        self._updated = asyncio.Event()
 
-    async def tell(self, message: str, percent: int | None) -> None:
+    async def report_progress(self, message: str, percent: int | None) -> None:
         shown = {"command": self.name, "message": message}
         self.progress = shown if percent is None else {**shown, "percent": percent}
-        self._told.set()
+        self._updated.set()
 
     def end(self, outcome: dict[str, Any] | EvertalkError) -> None:
         if isinstance(outcome, EvertalkError):
@@ -93,16 +93,16 @@ class Run:
             self.outcome.exception()  # it is nobody's oversight when all listeners have gone
         else:
             self.outcome.set_result(outcome)
-        self._told.set()
+        self._updated.set()
 
-    async def news(self, seconds: float) -> bool:
+    async def wait_for_update(self, seconds: float) -> bool:
         """False when nothing happened in time."""
         try:
             async with asyncio.timeout(seconds):
-                await self._told.wait()
+                await self._updated.wait()
         except TimeoutError:
             return False
-        self._told.clear()
+        self._updated.clear()
         return True
 
 
@@ -116,14 +116,14 @@ class Runs:
 RUNS: web.AppKey[Runs] = web.AppKey("command_runs", Runs)
 
 
-@room.on(
+@router.on(
     "POST /commands/{name:[a-z][a-z0-9_]*}", CommandResult, visitor=True, scope="commands:run",
     role="operator", finds_caller=True, refusals=(404, 409, 503),
     events={"progress": Progress, "result": CommandResult, "error": Error},
 )  # fmt: skip
 async def run_command(
     call: Call,
-    name: Annotated[str, told("of a command, without the slash")],
+    name: Annotated[str, describe("of a command, without the slash")],
     *,
     body: Annotated[Json, Shape(CommandCall)],
     key: IdempotencyKey = None,
@@ -135,44 +135,44 @@ async def run_command(
     """
     request, parts = call.request, call.parts
     call.check_draining()
-    asker = await _asker(request, body.get("session_id"))
-    command = _offered(parts, name, asker)
+    asker = await _find_asker(request, body.get("session_id"))
+    command = _find_command(parts, name, asker)
     cid = read_cid(body.get("cid"), key)
     given = {key: value for key, value in body.items() if key not in _RESERVED}
-    words = wire.clean(typed_words(name, command.arguments, given))
+    words = wire.clean(render_arguments(name, command.arguments, given))
     Call(request=request, known=asker.known).check_rate("commands")
-    known_run = await _before(request, asker, name, cid)
+    known_run = await _find_repeat(request, asker, name, cid)
     if isinstance(known_run, dict):
-        return await _answered(request, Run(name), known_run)
+        return await _respond(request, Run(name), known_run)
     if known_run is None:
-        await _recorded(request, asker, name)
+        await _record(request, asker, name)
         known_run = _begin(call, asker, name, words, cid)
     if wants_events(request):
-        return await _streamed(request, known_run)
+        return await _stream(request, known_run)
     async with asyncio.timeout(COMMAND_SECONDS + 5):
         return await asyncio.shield(known_run.outcome)
 
 
-async def _asker(request: web.Request, session_id: Any) -> Asker:
+async def _find_asker(request: web.Request, session_id: Any) -> Asker:
     """A key's session is named by the request; a visitor has one; an operator may name any."""
     named = session_id if isinstance(session_id, str) else None
-    if (known := await reached_by_key(request, named)) is not None:
+    if (known := await find_by_key(request, named)) is not None:
         return Asker(known=known, key=True)
-    visitor = await request.app[PARTS].visitors.caller(request)
+    visitor = await request.app[PARTS].visitors.find_caller(request)
     own = None if visitor is None or not named else await request.app[PARTS].visitors.open(visitor, named)
     if own is not None:
         return Asker(known=own)
-    operator = None if "Authorization" in request.headers else await _operator(request)
+    operator = None if "Authorization" in request.headers else await _find_operator(request)
     if operator is not None:
-        return Asker(known=await _any_session(request, session_id), operator=operator)
+        return Asker(known=await _load_any_session(request, session_id), operator=operator)
     if visitor is not None:
         raise UnknownSession("not this visitor's session")
-    raise nobody_known("A visitor's token, a key or a login is needed.")
+    raise unauthorized_error("A visitor's token, a key or a login is needed.")
 
 
-async def _operator(request: web.Request) -> str | None:
-    who = await signed_in(request, request.app[DESK])
-    if who is not None and not who.may("operator"):
+async def _find_operator(request: web.Request) -> str | None:
+    who = await find_signed_in(request, request.app[DESK])
+    if who is not None and not who.has_role("operator"):
         raise HttpRefusal(403, "role_needed", f"This needs the role operator; you are {who.role}.")
     return who.name if who is not None else None
 
@@ -185,16 +185,16 @@ def _is_id(value: str) -> bool:
     return True
 
 
-async def _any_session(request: web.Request, session_id: Any) -> Known:
+async def _load_any_session(request: web.Request, session_id: Any) -> Known:
     if not isinstance(session_id, str) or not _is_id(session_id):
         raise UnknownSession("not an id", advice="Name the conversation by `session_id`.")
-    reached = await request.app[API].sessions.reach(UUID(session_id))
+    reached = await request.app[API].sessions.find(UUID(session_id))
     if reached is None:
         raise UnknownSession("no such session", advice="There is no such conversation.")
-    return await known_as(request, reached)
+    return await build_known(request, reached)
 
 
-def _offered(parts: Parts, name: str, asker: Asker) -> Command:
+def _find_command(parts: Parts, name: str, asker: Asker) -> Command:
     if name in ONLY_IN_PERSON and (asker.key or asker.operator is not None):
         raise HttpRefusal(403, "only_in_person", "Only the person whose conversation it is may do that.")
     for command in parts.commands_for(asker.audience, site=asker.known.site):
@@ -203,14 +203,14 @@ def _offered(parts: Parts, name: str, asker: Asker) -> Command:
     raise HttpRefusal(404, "unknown_command", UnknownCommand.advice)
 
 
-async def _before(
+async def _find_repeat(
     request: web.Request, asker: Asker, name: str, cid: str | None
 ) -> Run | dict[str, Any] | None:
     """The same request's run or result, when it came before."""
     if cid is None:
         return None
     session_id = asker.known.row.session_id
-    done = await request.app[API].sessions.command_done(session_id, cid)
+    done = await request.app[API].sessions.find_command_result(session_id, cid)
     # Looked at without a pause before a new one is put there.
     found = request.app[RUNS].by_cid.get((session_id, cid))
     command = found.name if found is not None else (done or {}).get("command", name)
@@ -219,7 +219,7 @@ async def _before(
     return found if found is not None else None if done is None else {"error": None, **done}
 
 
-async def _recorded(request: web.Request, asker: Asker, name: str) -> None:
+async def _record(request: web.Request, asker: Asker, name: str) -> None:
     about = f"session:{asker.known.row.session_public_id}"
     await record(request, "commands.run", about=about, command=name)
     if asker.operator is not None:
@@ -261,13 +261,13 @@ async def _run(
     async with asyncio.timeout(COMMAND_SECONDS):
         outcome = await parts.commands.run(
             session_id=session_id, address_id=asker.address_id, name=run.name, args=words, cid=cid,
-            progress=run.tell, audience=audience_of(_audience(asker)), language=tongue,
+            progress=run.report_progress, audience=audience_of(_audience(asker)), language=tongue,
         )  # fmt: skip
     if run.name == "retry" and outcome.success:
         parts.replies.answer(session_id)
     payload = result_payload(cid, outcome)
     if outcome.event_seq:
-        parts.hub.arrived(session_id, outcome.event_seq, "command.result", payload)
+        parts.hub.publish_locally(session_id, outcome.event_seq, "command.result", payload)
     return {"error": None, **payload, "event_seq": outcome.event_seq}
 
 
@@ -275,14 +275,14 @@ def _audience(asker: Asker) -> str:
     return "personal" if asker.operator is not None else asker.known.row.audience
 
 
-async def _answered(request: web.Request, run: Run, outcome: Mapping[str, Any]) -> Reply:
+async def _respond(request: web.Request, run: Run, outcome: Mapping[str, Any]) -> Reply:
     if not wants_events(request):
         return outcome
     run.end(dict(outcome))
-    return await _streamed(request, run)
+    return await _stream(request, run)
 
 
-async def _streamed(request: web.Request, run: Run) -> web.StreamResponse:
+async def _stream(request: web.Request, run: Run) -> web.StreamResponse:
     """`progress` …, then `result`, or `error` in the shape that errors have everywhere."""
     stream = EventStream(request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request))
     await stream.open()
@@ -290,7 +290,7 @@ async def _streamed(request: web.Request, run: Run) -> web.StreamResponse:
     loop = asyncio.get_running_loop()
     quiet_since, deadline = loop.time(), loop.time() + COMMAND_SECONDS + 5
     while not run.outcome.done() and not stream.gone and loop.time() < deadline:
-        await run.news(1.0)
+        await run.wait_for_update(1.0)
         if run.progress is not None and run.progress is not shown:
             shown, quiet_since = run.progress, loop.time()
             await stream.send("progress", shown)
@@ -298,11 +298,11 @@ async def _streamed(request: web.Request, run: Run) -> web.StreamResponse:
             quiet_since = loop.time()
             await stream.beat()
     if run.outcome.done():
-        await _tell_end(request, stream, run, shown)
+        await _send_end(request, stream, run, shown)
     return await stream.end()
 
 
-async def _tell_end(
+async def _send_end(
     request: web.Request, stream: EventStream, run: Run, shown: dict[str, Any] | None
 ) -> None:
     if run.progress is not None and run.progress is not shown:

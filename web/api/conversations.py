@@ -10,35 +10,35 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.core.session.events import TITLE_CHARS
+from shared.core.session.turns import TITLE_CHARS
 from web.api.messages import SessionId
 from web.rest.arguments import BadField
 from web.rest.calls import Call
-from web.rest.kinds import Limit, Success, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Limit, Success, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room("conversations", visitor=True, refusals=(404,))
+router = OperationRouter("conversations", visitor=True, refusals=(404,))
 Conversation = TypedDict("Conversation", {
     "session_id": UUID,
     "title": Annotated[
-        str, told("its name, else that of its summary, else words of its first question; empty for a new one")
+        str, describe("its name, else that of its summary, else of its first question; empty for a new one")
     ],
-    "named": Annotated[bool, told("its person has named it")], "last_active_at": datetime,
-    "unread": Annotated[bool, told("something was said there that nobody has seen yet")],
+    "named": Annotated[bool, describe("its person has named it")], "last_active_at": datetime,
+    "unread": Annotated[bool, describe("something was said there that nobody has seen yet")],
 })  # fmt: skip
 Conversations = TypedDict("Conversations", {"conversations": list[Conversation], "next": str | None})
 Begun = TypedDict("Begun", {"session_id": UUID})
 _NEXT = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 
 
-@room.on("GET /conversations", Conversations, rate="reads", scope="sessions:read")
+@router.on("GET /conversations", Conversations, rate="reads", scope="sessions:read")
 async def list_conversations(
     call: Call,
     *,
     limit: Limit = 30,
     before: Annotated[
-        str | None, told("`next` of the page before", json_schema_extra={"maxLength": 40})
+        str | None, describe("`next` of the page before", json_schema_extra={"maxLength": 40})
     ] = None,
 ) -> Reply:
     """The conversations of this visitor, the one that was last spoken in first."""
@@ -61,7 +61,7 @@ async def list_conversations(
     }  # fmt: skip
 
 
-@room.on("POST /conversations", Begun, status=201, rate="commands", refusals=(404, 409))
+@router.on("POST /conversations", Begun, status=201, rate="commands", refusals=(404, 409))
 async def begin_conversation(call: Call) -> Reply:
     """Begin another conversation; one in which nothing was said yet is given once more.
 
@@ -73,13 +73,15 @@ async def begin_conversation(call: Call) -> Reply:
     return {"session_id": await call.parts.stores.visitors.begin_conversation(call.person.row.address_id)}
 
 
-@room.on("PATCH /sessions/{id}", Success, rate="commands", strict=True, body="NewTitle", refusals=(404, 409))
+@router.on(
+    "PATCH /sessions/{id}", Success, rate="commands", strict=True, body="NewTitle", refusals=(404, 409)
+)
 async def name_conversation(
     call: Call,
     session: SessionId,
     *,
     title: Annotated[
-        str, told("empty: that of the summary or the first words again"), Field(max_length=TITLE_CHARS)
+        str, describe("empty: that of the summary or the first words again"), Field(max_length=TITLE_CHARS)
     ],
 ) -> Reply:
     """Give a conversation a name."""

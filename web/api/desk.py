@@ -9,40 +9,40 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.core.identity.identity_claims import clean_name
-from shared.core.values.user_agent import browser_words
+from shared.core.values.user_agent import browser_name
 from web.rest.calls import Call
-from web.rest.kinds import DONE, Success, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import DONE, Success, describe
+from web.rest.operation import OperationRouter, Reply
 
-room = Room("conversations", visitor=True, rate="commands")
+router = OperationRouter("conversations", visitor=True, rate="commands")
 PAGE_CHARS = 500
 LANGUAGE_CHARS = 35
-Rated = TypedDict("Rated", {"rating": Annotated[int, told("the first that was given counts")]})
+Rated = TypedDict("Rated", {"rating": Annotated[int, describe("the first that was given counts")]})
 
 
-@room.on("PUT /contact", Success)
+@router.on("PUT /contact", Success)
 async def note_contact(
-    call: Call, *, page: Annotated[str, told("the address that the visitor sees", max_length=4_000)]
+    call: Call, *, page: Annotated[str, describe("the address that the visitor sees", max_length=4_000)]
 ) -> Reply:
     """While an operator is asked for: which page the visitor is on. Query and fragment are not stored."""
     said = {
         "page": _plain(page),
-        "browser": browser_words(call.request.headers.get("User-Agent", "")),
+        "browser": browser_name(call.request.headers.get("User-Agent", "")),
         "language": clean_name(call.language, LANGUAGE_CHARS),
     }
-    await call.parts.stores.inbox.note_contact(call.person.row.address_id, said)
+    await call.parts.stores.inbox.record_contact(call.person.row.address_id, said)
     return DONE
 
 
-@room.on("POST /ratings", Rated, missing="There is nothing to rate here.", refusals=(404,))
+@router.on("POST /ratings", Rated, missing="There is nothing to rate here.", refusals=(404,))
 async def rate(
     call: Call,
     *,
-    handover: Annotated[int, told("`rate` of the event that ended it", ge=1, lt=2**63)],
+    handover: Annotated[int, describe("`rate` of the event that ended it", ge=1, lt=2**63)],
     rating: Annotated[int, Field(ge=1, le=5)],
 ) -> Reply:
     """Rate the help of an operator, once it is resolved."""
-    stored = await call.parts.stores.inbox.rate(call.session_id, handover, rating)
+    stored = await call.parts.stores.inbox.record_rating(call.session_id, handover, rating)
     return None if stored is None else {"rating": stored}
 
 

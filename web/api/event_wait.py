@@ -1,4 +1,4 @@
-"""A place in a session's room for one request that waits for something to happen there."""
+"""Subscribes one request to a session, until something happens there."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from web.server.hub import Subscriber
 from web.server.send_queue import SendQueue
 
 WAITING = 64
-"""Frames that may wait here; behind them the outbox drops pieces of answers first, as for any slow reader."""
+"""Frames that may wait here; behind them deltas are dropped first, as for any slow reader."""
 
 
 class EventWaiter:
-    """The end of an outbox where frames are taken, not sent."""
+    """The end of a send queue where frames are taken, not sent."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[str | None] = asyncio.Queue(WAITING)
@@ -42,7 +42,7 @@ class EventWaiter:
         while not self._heard.empty():
             self._heard.get_nowait()
 
-    async def next(self, seconds: float) -> dict[str, Any] | None:
+    async def next_frame(self, seconds: float) -> dict[str, Any] | None:
         """None when nothing came in time, or nothing more will come."""
         if self.closed:
             return None
@@ -59,34 +59,34 @@ class EventWaiter:
 
 
 class EventSubscription:
-    """`async with Listening(…) as ear`: everything after the session's newest event, in order."""
+    """`async with EventSubscription(…) as events`: everything after the session's newest event, in order."""
 
     def __init__(self, parts: Parts, known: Known) -> None:
         self._parts = parts
         self._session_id = known.row.session_id
-        self._ear = EventWaiter()
-        outbox = SendQueue(self._ear, spawn=parts.tasks.start, abort=self._ear.abort)
-        self._seat = Subscriber(
-            outbox, public=known.audience == "public", address_id=known.row.address_id,
+        self._waiter = EventWaiter()
+        send_queue = SendQueue(self._waiter, spawn=parts.tasks.start, abort=self._waiter.abort)
+        self._subscriber = Subscriber(
+            send_queue, public=known.audience == "public", address_id=known.row.address_id,
             admitted_by=known.admitted_by,
         )  # fmt: skip
 
     async def __aenter__(self) -> EventWaiter:
         hub = self._parts.hub
-        await hub.join(self._session_id, self._seat)
+        await hub.join(self._session_id, self._subscriber)
         try:
-            head = await self._parts.stores.events.head(self._session_id)
+            head = await self._parts.stores.events.load_head(self._session_id)
             number = 0 if head is None else head.event_seq
         except BaseException:
             await self._leave()
             raise
-        self._seat.begin(json.dumps({"t": "begun"}), number)
-        hub.begun(self._session_id, number)
-        return self._ear
+        self._subscriber.begin(json.dumps({"t": "begun"}), number)
+        hub.mark_welcomed(self._session_id, number)
+        return self._waiter
 
     async def __aexit__(self, *_: object) -> None:
         await self._leave()
 
     async def _leave(self) -> None:
-        self._ear.stop_listening()
-        await asyncio.shield(self._parts.hub.leave(self._session_id, self._seat))
+        self._waiter.stop_listening()
+        await asyncio.shield(self._parts.hub.leave(self._session_id, self._subscriber))

@@ -9,16 +9,16 @@ from web.rest.arguments import In
 from web.rest.calls import Call
 from web.rest.files import send_file
 from web.rest.kinds import choice
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
 from web.server.http_server import HEADERS
 
-room = Room("conversations")
+router = OperationRouter("conversations")
 _FORMATS: dict[str, ExportFormat] = {"md": "md", "markdown": "md", "json": "json"}
 Format = Annotated[str, In("query", "format"), choice("Markdown without it", *_FORMATS)]
 
 
-@room.on(
+@router.on(
     "GET /export", visitor=True, scope="sessions:read", rate="exports", refusals=(404,), media="*/*",
     head=False,
 )  # fmt: skip

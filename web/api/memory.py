@@ -8,20 +8,20 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.core.context.memory import as_new, note_from, search_stems
+from shared.core.context.memory import note_from, search_stems, to_new_note
 from shared.core.context.notes import KeptNote, NoteResult, NoteSource
-from shared.core.session.events import iso
+from shared.core.session.turns import iso
 from web.auth.api_key_auth import KEY, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call
-from web.rest.kinds import Cut, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Cut, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room("memory", visitor=True, rate="commands", refusals=(404, 409, 410))
+router = OperationRouter("memory", visitor=True, rate="commands", refusals=(404, 409, 410))
 SHOWN_AT_MOST = 200
 NOTE = "/memory/{id:n[0-9a-f]{8}}"
-NoteId = Annotated[str, told("the short id of a note", json_schema_extra={"pattern": "^n[0-9a-f]{8}$"})]
+NoteId = Annotated[str, describe("the short id of a note", json_schema_extra={"pattern": "^n[0-9a-f]{8}$"})]
 Note = TypedDict("Note", {
     "id": str, "text": str, "kind": str, "subject": str, "importance": int, "authority": str,
     "observed_at": datetime, "event_date": str | None, "from_turn": int | None,
@@ -36,81 +36,82 @@ NoteChange = TypedDict("NoteChange", {
 })  # fmt: skip
 
 
-@room.on("GET /memory", Notes, scope="memory:read", refusals=(404,))
+@router.on("GET /memory", Notes, scope="memory:read", refusals=(404,))
 async def list_notes(
     call: Call, *, q: Annotated[str, Cut(300, "words to look for", change=str.strip)] = ""
 ) -> Reply:
     """What is remembered of the person, the newest first, or found by words."""
-    _check_told(call)
+    _check_audience(call)
     notes = call.parts.stores.notes
     whose, stems = await notes.load_owner(call.session_id), search_stems(q) if q else []
     found = await notes.find(whose, stems, limit=SHOWN_AT_MOST)
-    return {"notes": list(map(_shown, found.notes)), "total": found.total}
+    return {"notes": list(map(_note_payload, found.notes)), "total": found.total}
 
 
-@room.on(f"PUT {NOTE}", ChangedNote, scope="memory:write")
+@router.on(f"PUT {NOTE}", ChangedNote, scope="memory:write")
 async def change_note(call: Call, short_id: NoteId, *, body: Annotated[Json, Shape(NoteChange)]) -> Reply:
     """Correct a note; the newer one has an id of its own."""
-    source = await _by_person(call, short_id)
+    source = await _load_source(call, short_id)
     old = await call.parts.stores.notes.find_note(short_id, source)
     if old is None or old.state == "put_away":
         raise _unknown()
-    note = note_from(body, like=as_new(old))
-    return _answered(call, await call.parts.stores.notes.change(short_id, note, source))
+    note = note_from(body, like=to_new_note(old))
+    return _build_reply(call, await call.parts.stores.notes.change(short_id, note, source))
 
 
-@room.on(f"DELETE {NOTE}", ForgottenNote, scope="memory:write")
+@router.on(f"DELETE {NOTE}", ForgottenNote, scope="memory:write")
 async def put_note_away(call: Call, short_id: NoteId) -> Reply:
     """Put a note out of sight; for a while it can come back."""
-    return _answered(call, await call.parts.stores.notes.archive(short_id, await _by_person(call, short_id)))
-
-
-@room.on(f"POST {NOTE}/restore", ChangedNote, scope="memory:write")
-async def restore_note(call: Call, short_id: NoteId) -> Reply:
-    """Bring a note back that was put away."""
-    return _answered(
-        call, await call.parts.stores.notes.bring_back(short_id, await _by_person(call, short_id))
+    return _build_reply(
+        call, await call.parts.stores.notes.archive(short_id, await _load_source(call, short_id))
     )
 
 
-def _check_told(call: Call) -> None:
+@router.on(f"POST {NOTE}/restore", ChangedNote, scope="memory:write")
+async def restore_note(call: Call, short_id: NoteId) -> Reply:
+    """Bring a note back that was put away."""
+    source = await _load_source(call, short_id)
+    return _build_reply(call, await call.parts.stores.notes.restore(short_id, source))
+
+
+def _check_audience(call: Call) -> None:
     """On public pages nobody is told of a memory, as with commands that are not offered; a scope tells."""
     if call.person.audience == "public" and KEY not in call.request:
         raise HttpRefusal(404, "not_found", "Not found.")
 
 
-async def _by_person(call: Call, short_id: str) -> NoteSource:
-    _check_told(call)
+async def _load_source(call: Call, short_id: str) -> NoteSource:
+    _check_audience(call)
     about = f"session:{call.person.row.session_public_id}"
     await record(call.request, "memory.write", about=about, note=short_id)
     whose = await call.parts.stores.notes.load_owner(call.session_id)
     return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
 
 
-def _answered(call: Call, result: NoteResult) -> Reply:
+def _build_reply(call: Call, result: NoteResult) -> Reply:
     match result.outcome:
         case "unknown":
             raise _unknown()
         case "gone":
             raise HttpRefusal(410, "gone", "This note was erased and cannot come back.")
         case "replaced":
-            newer = {} if result.note is None else {"note": _shown(result.note)}
+            newer = {} if result.note is None else {"note": _note_payload(result.note)}
             raise HttpRefusal(409, "replaced", "There are newer words for this note.", **newer)
         case _:
             pass
     if result.event_seq is not None and result.payload is not None:
-        call.parts.hub.durable(call.session_id, result.event_seq, "memory", result.payload)
+        call.parts.hub.publish(call.session_id, result.event_seq, "memory", result.payload)
     note = result.note
     if result.outcome == "forgotten":
         return {"undo_until": note.undo_until if note else None}
-    return {"note": None if note is None else _shown(note)}
+    return {"note": None if note is None else _note_payload(note)}
 
 
 def _unknown() -> HttpRefusal:
     return HttpRefusal(404, "unknown_note", "There is no such note.")
 
 
-def _shown(note: KeptNote) -> dict[str, Any]:
+def _note_payload(note: KeptNote) -> dict[str, Any]:
     return {
         "id": note.short_id,
         "text": note.text,

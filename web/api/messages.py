@@ -16,17 +16,17 @@ from typing_extensions import TypedDict
 from shared.adapters.postgres.turns.history import HistoryPage
 from shared.core.identity.identity_claims import clean_name
 from shared.core.memory.search import HITS_PER_PAGE, QUERY_CHARS, SearchKey
-from shared.core.session.events import Accepted as Stored
+from shared.core.session.turns import Accepted as Stored
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.locales import catalogue
 from web.api.event_wait import EventSubscription, EventWaiter
 from web.auth.api_key_auth import API, KEY, NOWHERE, record
 from web.auth.visitors import Known
-from web.chat.message_intake import accept, check_messages, edit, inbound_of, tell_edited
+from web.chat.message_intake import accept_message, announce_edit, build_inbound, check_messages, store_edit
 from web.parts import PARTS
 from web.protocol import wire
 from web.rest.arguments import BadField, In
-from web.rest.calls import Call, json_reply, nobody_known
+from web.rest.calls import Call, json_reply, unauthorized_error
 from web.rest.kinds import (
     Accepted,
     Cid,
@@ -37,17 +37,17 @@ from web.rest.kinds import (
     Mid,
     Moment,
     NamedMid,
+    describe,
     read_cid,
-    told,
 )
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 
-room = Room("conversations", visitor=True, scope="sessions:read", rate="reads", refusals=(404,))
+router = OperationRouter("conversations", visitor=True, scope="sessions:read", rate="reads", refusals=(404,))
 STREAM_SECONDS = 600.0
 ID_CHARS = 200
-SessionId = Annotated[str, told("the public id of a conversation", json_schema_extra={"format": "uuid"})]
+SessionId = Annotated[str, describe("the public id of a conversation", json_schema_extra={"format": "uuid"})]
 ShortText = Annotated[str | None, Field(max_length=64)]
 OpenedSession = TypedDict("OpenedSession", {"session_id": UUID, "site": str, "created": bool})
 
@@ -79,7 +79,7 @@ Former = TypedDict("Former", {"versions": list[Version]})
 Found = TypedDict("Found", {"hits": list[FoundMessage], "next": str | None})
 
 
-@room.on(
+@router.on(
     "POST /sessions", answers={200: OpenedSession, 201: OpenedSession}, visitor=False, scope="messages:write",
     strict=True, finds_caller=True, rate="", body="NewSession",
 )  # fmt: skip
@@ -88,12 +88,12 @@ async def open_session(
     *,
     external_id: Annotated[
         str,
-        told("your id of the person; sent again, it opens the same conversation"),
+        describe("your id of the person; sent again, it opens the same conversation"),
         Field(max_length=ID_CHARS, pattern=r"\S", json_schema_extra={"minLength": 1}),
     ],
-    site: Annotated[ShortText, told("whose texts and agent hold; else the key's, else `default`")] = None,
-    agent: Annotated[ShortText, told("who answers, of a new conversation")] = None,
-    name: Annotated[str | None, told("what the person is called", max_length=ID_CHARS)] = None,
+    site: Annotated[ShortText, describe("whose texts and agent hold; else the key's, else `default`")] = None,
+    agent: Annotated[ShortText, describe("who answers, of a new conversation")] = None,
+    name: Annotated[str | None, describe("what the person is called", max_length=ID_CHARS)] = None,
 ) -> Reply:
     """Open the conversation of somebody whom your program knows.
 
@@ -101,7 +101,8 @@ async def open_session(
     """
     key = call.request.get(KEY)
     if key is None:
-        raise nobody_known("This needs a key with the scope messages:write.", code="key_needed")
+        raise unauthorized_error("This needs a key with the scope messages:write.", code="key_needed")
+    call.parts.readiness.warm_up()
     place = site or key.site or "default"
     if key.site not in (None, place):
         raise HttpRefusal(403, "not_within_limits", "This key opens conversations on its own site only.")
@@ -115,7 +116,7 @@ async def open_session(
     return await json_reply(call.request, shown, status=201 if opened.created else 200)
 
 
-@room.on(
+@router.on(
     "POST /sessions/{id}/messages", answers={200: Answered, 202: Accepted}, rate="",
     scope="messages:write", strict=True, refusals=(404, 409, 413, 422, 503), body="NewMessage",
     events={"accepted": Accepted, "delta": Delta, "message": Event, "done": Done},
@@ -126,7 +127,7 @@ async def write_message(
     *,
     text: Annotated[
         str | None,
-        told("beside files it may be missing"),
+        describe("beside files it may be missing"),
         Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS}),
     ] = None,
     cid: Cid | None = None,
@@ -141,7 +142,7 @@ async def write_message(
             },
         ),
     ] = None,
-    wait: Annotated[int, In("query"), Digits(0, 60), told("seconds to wait for the answer")] = 0,
+    wait: Annotated[int, In("query"), Digits(0, 60), describe("seconds to wait for the answer")] = 0,
     key: IdempotencyKey = None,
 ) -> Reply:
     """Write a message; the answer may be waited for.
@@ -158,26 +159,26 @@ async def write_message(
     address = None if KEY in request else parts.proxies.client_key(request)
     limits = parts.limits_for(request)
     await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text or ""))
-    inbound = await inbound_of(parts, known, text=text or "", cid=cid, files=files)
+    inbound = await build_inbound(parts, known, text=text or "", cid=cid, files=files)
     await record(request, "messages.write", about=f"session:{known.row.session_public_id}")
     streamed = wants_events(request)
     if not streamed and not wait:
-        return await json_reply(request, _accepted(await accept(parts, inbound)), status=202)
+        return await json_reply(request, _accepted(await accept_message(parts, inbound)), status=202)
     place = f"rest:{call.session_id}"
     if not parts.session_places.take(place, parts.limits_for(request).sockets_per_session):
         raise wire.RateLimited(retry_after_seconds=15.0, what="requests that wait")
     try:
-        async with EventSubscription(parts, known) as ear:
-            accepted = await accept(parts, inbound)
-            following = Following(ear, accepted, known)
+        async with EventSubscription(parts, known) as events:
+            accepted = await accept_message(parts, inbound)
+            following = Following(events, accepted, known)
             if streamed:
-                return await _streamed(request, following)
-            return await _waited(request, following, float(wait))
+                return await _stream(request, following)
+            return await _wait_for_answer(request, following, float(wait))
     finally:
         parts.session_places.leave(place)
 
 
-@room.on(
+@router.on(
     "POST /sessions/{id}/messages/{mid}/edit", Accepted, status=202, rate="", scope="messages:write",
     strict=True, refusals=(404, 409, 413, 422, 503), missing="There is no such message in this conversation.",
 )  # fmt: skip
@@ -206,31 +207,31 @@ async def edit_message(
     limits = parts.limits_for(request)
     await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text))
     await record(request, "messages.edit", about=f"session:{known.row.session_public_id}")
-    accepted, shown = await edit(parts, known, seq=mid, text=text, cid=cid)
-    tell_edited(parts, accepted, shown)
+    accepted, shown = await store_edit(parts, known, seq=mid, text=text, cid=cid)
+    announce_edit(parts, accepted, shown)
     return _accepted(accepted)
 
 
-@room.on(
+@router.on(
     "GET /sessions/{id}/messages/{mid}", SaidBefore, missing="There is no such message in this conversation."
 )
 async def show_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     """One message whole. Lists and events show the beginning of a long one, and its length as `chars`."""
-    return await call.parts.stores.history.message(call.session_id, mid)
+    return await call.parts.stores.history.load_message(call.session_id, mid)
 
 
-@room.on(
+@router.on(
     "GET /sessions/{id}/messages/{mid}/former",
     Former,
     missing="There is no such message in this conversation.",
 )
 async def list_former(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     """What a message said before it was edited, each time with its answers, oldest first."""
-    versions = await call.parts.stores.history.former(call.session_id, mid)
+    versions = await call.parts.stores.history.list_versions(call.session_id, mid)
     return None if versions is None else {"versions": versions}
 
 
-@room.on(
+@router.on(
     "POST /sessions/{id}/messages/{mid}/speech", scope="messages:write", rate="commands",
     refusals=(404, 422, 429, 503), media="audio/mpeg", missing="This message cannot be read aloud here.",
 )  # fmt: skip
@@ -241,7 +242,7 @@ async def speak_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     offered = parts.commands_for(known.audience, site=known.site)
     if parts.speaking is None or all(command.name != "voice" for command in offered):
         return None
-    turn = await parts.stores.speech.answered_turn(call.session_id, mid)
+    turn = await parts.stores.speech.find_answered_turn(call.session_id, mid)
     if turn is None:
         return None
     texts = catalogue("commands", call.language)
@@ -250,56 +251,56 @@ async def speak_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     return web.Response(body=body, headers=headers)
 
 
-@room.on("GET /sessions/{id}/messages", Messages)
+@router.on("GET /sessions/{id}/messages", Messages)
 async def list_messages(
     call: Call,
     session: SessionId,
     *,
     limit: Limit = 50,
-    before: Annotated[int | None, Digits(1), told("as the page after it says")] = None,
+    before: Annotated[int | None, Digits(1), describe("as the page after it says")] = None,
 ) -> Reply:
     """The newest messages, oldest first.
 
     `before` of an answer is where the page before it ends; null when there is none.
     """
-    rows = await call.parts.stores.events.messages_before(call.session_id, before, limit=limit)
+    rows = await call.parts.stores.events.list_messages_before(call.session_id, before, limit=limit)
     earlier = rows[0].event_seq if len(rows) == limit else None
-    return {"messages": [_shown(call.person, row) for row in rows], "before": earlier}
+    return {"messages": [_message_payload(call.person, row) for row in rows], "before": earlier}
 
 
-@room.on("GET /sessions/{id}/events", Events)
+@router.on("GET /sessions/{id}/events", Events)
 async def list_events(
     call: Call,
     session: SessionId,
     *,
     limit: Limit = 100,
-    after: Annotated[int, Digits(), told("the number of the last event that you know")] = 0,
+    after: Annotated[int, Digits(), describe("the number of the last event that you know")] = 0,
 ) -> Reply:
     """What happened after a number, for those who ask again and again.
 
     Numbers have no gaps. When `log_epoch` grows, a backup was restored: begin again at 0.
     """
     events = call.parts.stores.events
-    head = await events.head(call.session_id)
-    rows = await events.after(call.session_id, after, limit=limit)
+    head = await events.load_head(call.session_id)
+    rows = await events.list_after(call.session_id, after, limit=limit)
     return {
-        "events": [_shown(call.person, row) for row in rows],
+        "events": [_message_payload(call.person, row) for row in rows],
         "next": rows[-1].event_seq if rows else after,
         "head": head.event_seq if head else 0,
         "log_epoch": head.log_epoch if head else 0,
     }
 
 
-@room.on("GET /sessions/{id}/history", History)
+@router.on("GET /sessions/{id}/history", History)
 async def show_history(
     call: Call,
     session: SessionId,
     *,
     limit: Limit = 50,
-    before: Annotated[int | None, Digits(1), told("the newest events with a lower number")] = None,
-    after: Annotated[int | None, Digits(), told("the oldest events with a higher number")] = None,
-    since: Annotated[Moment, told("the first events since a moment such as 2026-11-03T00:00:00Z")] = None,
-    around: Annotated[Mid, told("the events from a message on, by its `mid`")] = None,
+    before: Annotated[int | None, Digits(1), describe("the newest events with a lower number")] = None,
+    after: Annotated[int | None, Digits(), describe("the oldest events with a higher number")] = None,
+    since: Annotated[Moment, describe("the first events since a moment such as 2026-11-03T00:00:00Z")] = None,
+    around: Annotated[Mid, describe("the events from a message on, by its `mid`")] = None,
 ) -> Reply:
     """What a screen shows: messages, results of commands, summaries in force, oldest first.
 
@@ -312,28 +313,28 @@ async def show_history(
     summaries = call.person.audience != "public"
     page: HistoryPage | None
     if after is not None:
-        page = await history.after(of, after, limit=limit, summaries=summaries)
+        page = await history.list_after(of, after, limit=limit, summaries=summaries)
     elif since is not None:
-        page = await history.since(of, since, limit=limit, summaries=summaries)
+        page = await history.list_since(of, since, limit=limit, summaries=summaries)
     elif around is not None:
-        page = await history.around(of, around, limit=limit, summaries=summaries)
+        page = await history.list_around(of, around, limit=limit, summaries=summaries)
     else:
-        page = await history.before(of, before, limit=limit, summaries=summaries)
+        page = await history.list_before(of, before, limit=limit, summaries=summaries)
     if page is None:
         raise HttpRefusal(404, "unknown_message", "There is no such message in this conversation.")
-    shown = [_shown(call.person, row) for row in page.events]
+    shown = [_message_payload(call.person, row) for row in page.events]
     return {"events": shown, "before": page.before, "after": page.after}
 
 
-@room.on("GET /sessions/{id}/search", Found)
+@router.on("GET /sessions/{id}/search", Found)
 async def search_messages(
     call: Call,
     session: SessionId,
     *,
     limit: Limit = HITS_PER_PAGE,
-    q: Annotated[str, told("the words", max_length=QUERY_CHARS, pattern=r"\S")],
+    q: Annotated[str, describe("the words", max_length=QUERY_CHARS, pattern=r"\S")],
     before: Annotated[
-        str | None, told("`next` of the page before", json_schema_extra={"maxLength": 60})
+        str | None, describe("`next` of the page before", json_schema_extra={"maxLength": 60})
     ] = None,
 ) -> Reply:
     """Messages that say all of these words, newest first, summarised ones too.
@@ -353,8 +354,8 @@ async def search_messages(
 class Following:
     """One accepted message until its turn has ended."""
 
-    def __init__(self, ear: EventWaiter, accepted: Stored, known: Known) -> None:
-        self._ear = ear
+    def __init__(self, events: EventWaiter, accepted: Stored, known: Known) -> None:
+        self._events = events
         self.known = known
         self.accepted = accepted
         self.state = "waiting"
@@ -362,11 +363,11 @@ class Following:
 
     @property
     def over(self) -> bool:
-        return self.state == "done" or self._ear.closed
+        return self.state == "done" or self._events.closed
 
     async def next(self, seconds: float) -> dict[str, Any] | None:
         """The next frame about this turn: a piece of its answer, or a message; None when nothing came."""
-        frame = await self._ear.next(seconds)
+        frame = await self._events.next_frame(seconds)
         if frame is None or frame.get("turn") != self.accepted.turn:
             return None
         if frame["t"] == "msg" and frame.get("role") != "person":
@@ -376,7 +377,7 @@ class Following:
         return frame if frame["t"] == "delta" else None
 
 
-async def _waited(request: web.Request, following: Following, seconds: float) -> web.StreamResponse:
+async def _wait_for_answer(request: web.Request, following: Following, seconds: float) -> web.StreamResponse:
     answer = await _known_answer(request, following)
     deadline = asyncio.get_running_loop().time() + seconds
     while not following.over and (left := deadline - asyncio.get_running_loop().time()) > 0:
@@ -390,7 +391,7 @@ async def _waited(request: web.Request, following: Following, seconds: float) ->
     return await json_reply(request, {**shown, "answer": answer})
 
 
-async def _streamed(request: web.Request, following: Following) -> web.StreamResponse:
+async def _stream(request: web.Request, following: Following) -> web.StreamResponse:
     """The reader may hang up: the turn is not theirs to end."""
     stream = EventStream(request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request))
     answer = await _known_answer(request, following)
@@ -418,14 +419,14 @@ async def _known_answer(request: web.Request, following: Following) -> dict[str,
     accepted = following.accepted
     if not accepted.repeated:
         return None
-    number = await request.app[API].sessions.answer_of(
+    number = await request.app[API].sessions.find_answer(
         accepted.session_id, accepted.turn, after=accepted.event_seq
     )
     if number is None:
         return None
-    rows = await request.app[PARTS].stores.events.after(accepted.session_id, number - 1, limit=1)
+    rows = await request.app[PARTS].stores.events.list_after(accepted.session_id, number - 1, limit=1)
     following.state = "done"
-    return dict(_shown(following.known, rows[0])) if rows else None
+    return dict(_message_payload(following.known, rows[0])) if rows else None
 
 
 def _accepted(accepted: Stored) -> dict[str, Any]:
@@ -433,6 +434,6 @@ def _accepted(accepted: Stored) -> dict[str, Any]:
     return {**shown, "dup": True} if accepted.repeated else shown
 
 
-def _shown(known: Known, row: Any) -> Mapping[str, Any]:
+def _message_payload(known: Known, row: Any) -> Mapping[str, Any]:
     frame = wire.durable(row.event_seq, row.kind, row.payload)
     return wire.for_public(frame) if known.audience == "public" else frame

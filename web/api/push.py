@@ -6,43 +6,43 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from shared.core.identity.push import read_target
-from web.rest.calls import Call, nobody_known
-from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, told
-from web.rest.operation import Reply, Room
+from shared.core.identity.push import parse_target
+from web.rest.calls import Call, unauthorized_error
+from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, describe
+from web.rest.operation import OperationRouter, Reply
 
-room = Room("conversations", visitor=True, rate="commands")
-PushKey = TypedDict("PushKey", {"key": Annotated[str, told("the `applicationServerKey`, in base64url")]})
+router = OperationRouter("conversations", visitor=True, rate="commands")
+PushKey = TypedDict("PushKey", {"key": Annotated[str, describe("the `applicationServerKey`, in base64url")]})
 
 
-@room.on("GET /push-key", PushKey, visitor=False, anyone=True, rate="", refusals=(503,))
+@router.on("GET /push-key", PushKey, visitor=False, anyone=True, rate="", refusals=(503,))
 async def show_push_key(call: Call) -> Reply:
     """What a browser subscribes with, so that its push service takes notifications from here only."""
     return {"key": await call.parts.push.public_key()}
 
 
-@room.on("PUT /push", Success, body="NewVisitorPush", refusals=(404,))
+@router.on("PUT /push", Success, body="NewVisitorPush", refusals=(404,))
 async def notify_visitor(
     call: Call,
     *,
     endpoint: Endpoint,
     p256dh: BrowserKey,
     auth: BrowserKey,
-    renews: Annotated[bool, told("only go on with what this visitor has asked for, else 404")] = False,
+    renews: Annotated[bool, describe("only go on with what this visitor has asked for, else 404")] = False,
 ) -> Reply:
     """Notify this browser of answers while the visitor has no page open.
 
     It ends with the visitor's token, with `POST /push/end`, and 30 days after it was last asked for.
     """
     services, token = call.parts.settings.push_services, _token(call)
-    browser = read_target(endpoint, p256dh, auth, language=call.language[:35], services=services)
+    browser = parse_target(endpoint, p256dh, auth, language=call.language[:35], services=services)
     done = await call.parts.stores.push.subscribe_visitor(browser, visitor_hash=token, renews=renews)
     if done is None and not renews:
-        raise nobody_known()
+        raise unauthorized_error()
     return None if done is None else DONE
 
 
-@room.on("POST /push/end", Success, body="EndedPush")
+@router.on("POST /push/end", Success, body="EndedPush")
 async def end_visitors_push(call: Call, *, endpoint: Endpoint) -> Reply:
     """Notify this browser of nothing any more."""
     await call.parts.stores.push.unsubscribe(endpoint, visitor_hash=_token(call))
@@ -52,5 +52,5 @@ async def end_visitors_push(call: Call, *, endpoint: Endpoint) -> Reply:
 def _token(call: Call) -> bytes:
     admitted_by = call.person.admitted_by
     if not isinstance(admitted_by, bytes):
-        raise nobody_known("A visitor's token is needed.")
+        raise unauthorized_error("A visitor's token is needed.")
     return admitted_by

@@ -16,11 +16,11 @@ from web.parts import PARTS
 from web.protocol import wire
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call, json_reply
-from web.rest.kinds import Cut, SiteName, to_json, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Cut, SiteName, describe, to_json
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
 
-room = Room("stream")
+router = OperationRouter("stream")
 _SHOWN = "public, max-age=300"
 _REFUSALS = 120
 """Pages noted in a minute at most: an address can be made up."""
@@ -39,15 +39,15 @@ Site = TypedDict("Site", {
 RecoveryCode = TypedDict("RecoveryCode", {"code": str})
 Recovery = TypedDict("Recovery", {
     "code": str, "site": NotRequired[SiteName],
-    "page": NotRequired[Annotated[bool, told("for our own page: its cookie instead of a token")]],
+    "page": NotRequired[Annotated[bool, describe("for our own page: its cookie instead of a token")]],
 })  # fmt: skip
 Recovered = TypedDict("Recovered", {"token": str | None})
 
 
-@room.on("GET /sites/{name}", Site, anyone=True, refusals=(403, 404))
+@router.on("GET /sites/{name}", Site, anyone=True, refusals=(403, 404))
 async def describe_site(
     call: Call,
-    name: Annotated[str, told("of a site", json_schema_extra={"pattern": wire.SITE_PATTERN})],
+    name: Annotated[str, describe("of a site", json_schema_extra={"pattern": wire.SITE_PATTERN})],
     *,
     locale: Annotated[str, Cut(64, "the reader's language")] = "",
 ) -> Reply:
@@ -60,7 +60,7 @@ async def describe_site(
     if found is None:
         raise HttpRefusal(404, "not_found", "There is no such site.")
     origin = request.headers.get("Origin")
-    if origin is not None and not await visitors.admits(request, site=name):
+    if origin is not None and not await visitors.is_page_allowed(request, site=name):
         if not call.parts.address_windows.take("refused origins", _REFUSALS):
             with suppress(StorageUnavailable):
                 await visitors.note_refused(name, origin)
@@ -71,7 +71,7 @@ async def describe_site(
     return web.json_response(text=to_json(build_public_config(found.config, locale)), headers=headers)
 
 
-@room.on("POST /recovery-code", RecoveryCode, visitor=True, rate="commands", refusals=(409,))
+@router.on("POST /recovery-code", RecoveryCode, visitor=True, rate="commands", refusals=(409,))
 async def make_recovery_code(call: Call) -> Reply:
     """A code that opens this conversation in another browser.
 
@@ -84,14 +84,14 @@ async def make_recovery_code(call: Call) -> Reply:
     return {"code": code}
 
 
-@room.on("POST /recover", Recovered, anyone=True, refusals=(404,))
+@router.on("POST /recover", Recovered, anyone=True, refusals=(404,))
 async def recover(call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Reply:
     """Exchange a code for a visitor's token."""
     request, parts = call.request, call.parts
     code, name, page = body.get("code"), body.get("site", "default"), body.get("page", False)
     if not isinstance(code, str) or not isinstance(name, str) or not isinstance(page, bool):
         raise wire.BadFrame("`code` and `site` are texts, `page` is true or false")
-    if page and not parts.visitors.from_our_page(request):
+    if page and not parts.visitors.is_own_page(request):
         raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
     tries = _check_tries(request, code)
     site, wanted = (name, code) if await _is_open(request, name) else ("", "")
@@ -99,7 +99,7 @@ async def recover(call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Repl
     if found is None:
         raise HttpRefusal(404, "unknown_code", "This code opens nothing. Please look for a mistake in it.")
     for key in tries:
-        parts.recovery_tries.passed(key)
+        parts.recovery_tries.mark_passed(key)
     if not page:
         return {"token": found[1]}
     response = await json_reply(request, {"token": None})
@@ -113,7 +113,7 @@ async def _is_open(request: web.Request, name: str) -> bool:
     known = (await visitors.sites()).get(name)
     if known is None or known.config.verified == "required":
         return False
-    return "Origin" not in request.headers or await visitors.admits(request, site=name)
+    return "Origin" not in request.headers or await visitors.is_page_allowed(request, site=name)
 
 
 def _check_tries(request: web.Request, code: str) -> tuple[str, str]:

@@ -12,16 +12,16 @@ from shared.adapters.postgres.people.api_keys import ApiKey
 from shared.core.commands import commands
 from web.auth.api_key_auth import KEY, ONLY_IN_PERSON
 from web.auth.visitors import Site
-from web.parts import Parts, list_entry
+from web.parts import Parts, build_command_entry
 from web.rest.arguments import BadField
 from web.rest.calls import Call
-from web.rest.kinds import Limit, Thing, read_mid, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Limit, Thing, describe, read_mid
+from web.rest.operation import OperationRouter, Reply
 
-room = Room("conversations")
+router = OperationRouter("conversations")
 Command = TypedDict("Command", {
     "name": str, "description": str, "arguments": Thing, "required": list[str],
-    "args": NotRequired[Annotated[str, told("as a person types them")]],
+    "args": NotRequired[Annotated[str, describe("as a person types them")]],
 })  # fmt: skip
 Commands = TypedDict("Commands", {"commands": list[Command]})
 Said = TypedDict("Said", {"role": str, "text": str, "at": datetime})
@@ -33,16 +33,16 @@ Original = TypedDict("Original", {"mid": str, "role": str, "text": str, "at": da
 Originals = TypedDict("Originals", {"messages": list[Original], "before": NotRequired[str | None]})
 
 
-@room.on("GET /commands", Commands, group="commands", anyone=True, visitor=True, scope="commands:run")
+@router.on("GET /commands", Commands, group="commands", anyone=True, visitor=True, scope="commands:run")
 async def list_commands(call: Call) -> Reply:
     """Which commands there are, and their arguments."""
     parts, request = call.parts, call.request
-    known = None if KEY in request else await parts.visitors.caller(request)
+    known = None if KEY in request else await parts.visitors.find_caller(request)
     if known is not None:
         offered = parts.commands_for(known.audience, site=known.site)
     else:
         offered = await _for_anyone(parts, request.get(KEY))
-    return {"commands": [list_entry(command, call.language, typed=True) for command in offered]}
+    return {"commands": [build_command_entry(command, call.language, typed=True) for command in offered]}
 
 
 async def _for_anyone(parts: Parts, key: ApiKey | None) -> tuple[commands.Command, ...]:
@@ -56,7 +56,7 @@ async def _for_anyone(parts: Parts, key: ApiKey | None) -> tuple[commands.Comman
     return tuple(one for one in offered if key is None or one.name not in ONLY_IN_PERSON)
 
 
-@room.on(
+@router.on(
     "GET /archived", Archived, visitor=True, scope="sessions:read", rate="commands", refusals=(404,),
     missing="There is nothing here.",
 )  # fmt: skip
@@ -64,7 +64,7 @@ async def list_archived(call: Call) -> Reply:
     """Earlier conversations that went on elsewhere after a /link."""
     if call.person.audience == "public":
         return None
-    found = await call.parts.stores.account_links.archived(call.session_id)
+    found = await call.parts.stores.account_links.list_archived(call.session_id)
     return {
         "sessions": [
             {
@@ -80,16 +80,16 @@ async def list_archived(call: Call) -> Reply:
     }
 
 
-@room.on(
+@router.on(
     "GET /compactions/{id}/messages", Originals, visitor=True, scope="sessions:read", rate="reads",
     refusals=(404,), missing="There is no such summary in this conversation.",
 )  # fmt: skip
 async def list_originals(
     call: Call,
-    summary: Annotated[UUID, told("the public id of a summary")],
+    summary: Annotated[UUID, describe("the public id of a summary")],
     *,
     limit: Limit = 200,
-    before: Annotated[str, told("as the page after it says", json_schema_extra={"maxLength": 30})] = "",
+    before: Annotated[str, describe("as the page after it says", json_schema_extra={"maxLength": 30})] = "",
 ) -> Reply:
     """The messages that a summary stands for.
 
@@ -101,7 +101,7 @@ async def list_originals(
         seq = read_mid(before) if "before" in call.request.query else None
     except ValueError as error:
         raise BadField(f"`before` is {error}.") from None
-    found = await call.parts.stores.events.hidden_messages(
+    found = await call.parts.stores.events.list_hidden_messages(
         call.session_id, summary, limit=limit, before_seq=seq
     )
     return None if found is None else {"messages": found.messages, "before": found.before}

@@ -13,9 +13,14 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.files.file_reading import read_file
-from shared.adapters.files.sandbox_client import Openings, SenderMustWait
-from shared.adapters.postgres.turns.uploads import Kept, PostgresUploads, TooMuchKept, UnknownFile
-from shared.core.context.untrusted_text import file_words
+from shared.adapters.files.sandbox_client import SandboxClient, SenderThrottled
+from shared.adapters.postgres.turns.uploads import (
+    PostgresUploads,
+    StoredUpload,
+    UnknownFile,
+    UploadLimitReached,
+)
+from shared.core.context.untrusted_text import file_text
 from shared.core.values.files import (
     MOST_BYTES,
     MOST_FILE_CHARS,
@@ -38,7 +43,7 @@ from shared.core.values.recordings import (
     audio_mime,
     guess_language,
     header_seconds,
-    heard_text,
+    transcript_text,
 )
 from shared.services.voice.hearing import HearingService
 from web.auth.api_key_auth import KEY, record
@@ -47,13 +52,13 @@ from web.protocol.wire import RateLimited
 from web.rest.calls import Call
 from web.rest.files import MOST_AT_ONCE, Attachment, FileName
 from web.rest.kinds import FileId
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
 from web.server.rate_limits import Amounts, ClientLimits, Places, RateWindows
 
 log = structlog.get_logger(__name__)
 
-room = Room("files")
+router = OperationRouter("files")
 IDLE_SECONDS = 15.0
 BODY_SECONDS = 120.0
 RECEIVED_AT_ONCE = 8
@@ -72,7 +77,7 @@ _REASONS = {
 
 
 class StoredMessages(Protocol):
-    async def stored_message(self, session_id: int, dedupe_key: str) -> bool: ...
+    async def has_message(self, session_id: int, dedupe_key: str) -> bool: ...
 
 
 class Uploads:
@@ -94,7 +99,7 @@ class Uploads:
         self._hearing = hearing
         self._idle_seconds = idle_seconds
         self._body_seconds = body_seconds
-        self._openings = Openings()
+        self._openings = SandboxClient()
         self._places = Places()
         self._asked = RateWindows(WINDOW_SECONDS)
         self._shown = RateWindows(WINDOW_SECONDS)
@@ -105,7 +110,7 @@ class Uploads:
         """That hold over all processes; bytes and places are counted by each alone."""
         return {"uploads": self._asked, "files": self._shown}
 
-    def offered(self, site: Site, audience: str) -> dict[str, Any] | None:
+    def describe_limits(self, site: Site, audience: str) -> dict[str, Any] | None:
         """For a welcome; None where this site takes no files."""
         said = site.config.uploads
         if not (audience == "personal" if said is None else said):
@@ -124,19 +129,19 @@ class Uploads:
         """Files that are on their way to us."""
         return self._places.open("")
 
-    async def hear(self, request: web.Request, known: Known, attached: Attached) -> str:
+    async def transcribe(self, request: web.Request, known: Known, attached: Attached) -> str:
         """What is said in a recording that was taken; empty for other files. Raises as `HearingService`."""
         if self._hearing is None or attached.mime not in AUDIO_MIMES:
             return ""
         session_id = known.row.session_id
-        [kept] = await self.store.of_message(session_id, [attached.id])
-        served = await self.store.served(attached.id, session_id=session_id)
+        [kept] = await self.store.load_for_message(session_id, [attached.id])
+        served = await self.store.load_for_session(attached.id, session_id=session_id)
         body = b"" if served is None else served.body
         spoken = Recording(body=body, mime=attached.mime, seconds=header_seconds(body, attached.mime))
         language = guess_language(request.headers.get("Accept-Language", ""))
         return await self._hearing.hear(session_id, kept.attachment_id, spoken, language=language)
 
-    async def of_message(
+    async def load_for_message(
         self,
         session_id: int,
         ids: Sequence[str],
@@ -154,35 +159,39 @@ class Uploads:
         if not ids:
             return text, (), ()
         try:
-            kept = await self.store.of_message(session_id, list(dict.fromkeys(ids)))
+            kept = await self.store.load_for_message(session_id, list(dict.fromkeys(ids)))
         except UnknownFile:
-            if await self._messages.stored_message(session_id, dedupe_key):
+            if await self._messages.has_message(session_id, dedupe_key):
                 stand_in = Text(text="…")  # never stored: beside files, words may be missing
                 return text, (stand_in,), ()
             raise
-        return _with_heard(text, kept), _blocks(kept, most_chars), tuple(one.attached for one in kept)
+        return (
+            _add_transcripts(text, kept),
+            _build_blocks(kept, most_chars),
+            tuple(one.attached for one in kept),
+        )
 
-    async def take(
+    async def receive(
         self, request: web.Request, session_id: int, name: str, limits: ClientLimits, address: str
     ) -> Attached:
-        """Raises Refusal, RateLimited, StorageUnavailable, TimeoutError."""
+        """Raises HttpRefusal, RateLimited, StorageUnavailable, TimeoutError."""
         self._check_rate(str(session_id), address, limits)
-        async with self._place(str(session_id), address, limits):
-            content = await self._received(request, address)
-            if (attached := await self.store.known(session_id, content, name=name)) is not None:
+        async with self._reserve_slot(str(session_id), address, limits):
+            content = await self._read_body(request, address)
+            if (attached := await self.store.find_by_content(session_id, content, name=name)) is not None:
                 return attached
-            found = await self._read(content, name, address, limits)
+            found = await self._read_content(content, name, address, limits)
             try:
                 return await self.store.keep(
                     session_id, content, found, name=name, most_per_day=limits.upload_bytes_per_day
                 )
-            except TooMuchKept as error:
+            except UploadLimitReached as error:
                 raise HttpRefusal(429, error.code, error.advice) from error
 
-    async def give(self, known: Known, public_id: str, limits: ClientLimits) -> Served | None:
+    async def load(self, known: Known, public_id: str, limits: ClientLimits) -> Served | None:
         if wait := self._shown.take(str(known.row.session_id), limits.files_shown):
             raise RateLimited(retry_after_seconds=wait, what="files")
-        return await self.store.served(public_id, session_id=known.row.session_id)
+        return await self.store.load_for_session(public_id, session_id=known.row.session_id)
 
     def _check_rate(self, session: str, address: str, limits: ClientLimits) -> None:
         wait = self._asked.take(f"s{session}", limits.uploads)
@@ -192,7 +201,7 @@ class Uploads:
             raise RateLimited(retry_after_seconds=wait, what="files")
 
     @asynccontextmanager
-    async def _place(self, session: str, address: str, limits: ClientLimits) -> AsyncIterator[None]:
+    async def _reserve_slot(self, session: str, address: str, limits: ClientLimits) -> AsyncIterator[None]:
         wanted = (
             (f"s{session}", limits.uploads_at_once),
             (f"a{address}", limits.uploads_at_once),
@@ -211,7 +220,7 @@ class Uploads:
             for key in taken:
                 self._places.leave(key)
 
-    async def _received(self, request: web.Request, address: str) -> bytes:
+    async def _read_body(self, request: web.Request, address: str) -> bytes:
         """Counted as it comes: what a client says of the size may only refuse, never allow."""
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise HttpRefusal(415, "bad_encoding", "The file must come as it is, not packed.")
@@ -237,7 +246,7 @@ class Uploads:
             413, "file_too_large", f"{self.most_bytes // 2**20} MB are the most.", most=self.most_bytes
         )
 
-    async def _read(
+    async def _read_content(
         self, content: bytes, name: str, address: str, limits: ClientLimits
     ) -> Picture | Document | Recording:
         """A text at once, a recording not at all; all else where few are opened at once, and one of each
@@ -251,25 +260,25 @@ class Uploads:
         opened = partial(self._openings.open, sender=address, most_seconds=limits.opening_seconds)
         try:
             found = await read_file(content, name, opened=opened)
-        except SenderMustWait as error:
+        except SenderThrottled as error:
             raise RateLimited(retry_after_seconds=error.retry_after_seconds, what="files") from error
         if isinstance(found, NotRead):
             raise HttpRefusal(422, found.reason, _REASONS[found.reason])
         return found
 
 
-def _with_heard(text: str, kept: Sequence[Kept]) -> str:
+def _add_transcripts(text: str, kept: Sequence[StoredUpload]) -> str:
     """Screens that know what was heard say it themselves."""
     for one in kept:
         if one.attached.mime in AUDIO_MIMES:
             if not one.words:
                 raise UnknownFile("a recording that nobody has listened to")
-            heard = heard_text(one.words)
+            heard = transcript_text(one.words)
             text = text if heard in text else "\n\n".join(filter(None, (text, heard)))
     return text
 
 
-def _blocks(kept: Sequence[Kept], room: int) -> tuple[Block, ...]:
+def _build_blocks(kept: Sequence[StoredUpload], budget: int) -> tuple[Block, ...]:
     """Pictures as they are; of all texts together as much as one message may hold."""
     blocks: list[Block] = []
     for one in kept:
@@ -280,13 +289,13 @@ def _blocks(kept: Sequence[Kept], room: int) -> tuple[Block, ...]:
         if one.attached.mime in AUDIO_MIMES:
             blocks.append(Text(text=RECORDING_NOTE, attachment_id=one.attachment_id))
             continue
-        part = words[:room] + ("\n(The rest of this file was left out.)" if len(words) > room else "")
-        blocks.append(Text(text=file_words(one.attached.name, part), attachment_id=one.attachment_id))
-        room = max(0, room - len(words))
+        part = words[:budget] + ("\n(The rest of this file was left out.)" if len(words) > budget else "")
+        blocks.append(Text(text=file_text(one.attached.name, part), attachment_id=one.attachment_id))
+        budget = max(0, budget - len(words))
     return tuple(blocks)
 
 
-@room.on(
+@router.on(
     "POST /uploads", Attachment, visitor=True, scope="messages:write", takes="application/octet-stream",
     refusals=(404, 422),
 )  # fmt: skip
@@ -302,30 +311,30 @@ async def upload(
     """
     request, parts, known = call.request, call.parts, call.person
     # A page of one site has no business with the visitors of another.
-    if "Origin" in request.headers and not await parts.visitors.admits(request, site=known.row.site):
+    if "Origin" in request.headers and not await parts.visitors.is_page_allowed(request, site=known.row.site):
         raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
     about = f"session:{known.row.session_public_id}"
     # A program sends for many people: each of them has the room that a browser's address has.
     address = about if KEY in request else parts.proxies.client_key(request)
-    if parts.uploads.offered(known.site, known.audience) is None:
+    if parts.uploads.describe_limits(known.site, known.audience) is None:
         raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
     await record(request, "files.send", about=about)
     name = clean_name(unquote(file_name, errors="replace"))
-    attached = await parts.uploads.take(
+    attached = await parts.uploads.receive(
         request, known.row.session_id, name, parts.limits_for(request), address
     )
     log.info("file_taken", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
-    heard = await parts.uploads.hear(request, known, attached)
-    return {**attached.shown(), "heard": heard} if heard else attached.shown()
+    heard = await parts.uploads.transcribe(request, known, attached)
+    return {**attached.to_payload(), "heard": heard} if heard else attached.to_payload()
 
 
-@room.on(
+@router.on(
     "GET /attachments/{id}", visitor=True, scope="sessions:read", refusals=(404,), media="*/*",
     missing="There is no such file in this conversation.",
 )  # fmt: skip
 async def download(call: Call, file: FileId) -> Reply:
     """A file of the conversation."""
-    found = await call.parts.uploads.give(call.person, file, call.parts.limits_for(call.request))
+    found = await call.parts.uploads.load(call.person, file, call.parts.limits_for(call.request))
     if found is None:
         return None
     headers = {**found.headers(), **await cross_origin_headers(call.request)}

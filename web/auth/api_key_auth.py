@@ -11,7 +11,7 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys
-from shared.adapters.postgres.people.api_sessions import PostgresApiSessions, Reached
+from shared.adapters.postgres.people.api_sessions import ApiSession, PostgresApiSessions
 from shared.adapters.postgres.people.visitors import VisitorRow
 from shared.core.identity.api_keys import TOKEN_MARK, Scope
 from shared.core.values.errors import UnknownSession
@@ -48,21 +48,21 @@ RECORDED: web.RequestKey[bool] = web.RequestKey("recorded", bool)
 
 
 @web.middleware
-async def keys_at_the_door(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def check_api_key(request: web.Request, handler: Handler) -> web.StreamResponse:
     """A request without a key of ours is somebody else's business."""
     token = _token(request)
     if token is None or request.match_info.http_exception is not None:
         return await handler(request)
-    door = request.app[API]
-    key = await door.keys.find(token)
+    auth = request.app[API]
+    key = await auth.keys.find(token)
     if key is None:
         raise HttpRefusal(
             401, "unknown_key", "This key is not known here, was revoked, or has expired.", headers=_BEARER
         )
-    if wait := door.windows.take(str(key.id), door.requests_per_minute):
+    if wait := auth.windows.take(str(key.id), auth.requests_per_minute):
         raise RateLimited(retry_after_seconds=wait, what="requests")
     resource = request.match_info.route.resource
-    scope = door.scope_of(request.method, resource.canonical if resource else "")
+    scope = auth.scope_of(request.method, resource.canonical if resource else "")
     if scope is None:
         raise HttpRefusal(403, "not_for_keys", "No key opens this address.")
     if scope != "anyone" and scope not in key.scopes:
@@ -87,7 +87,7 @@ async def record(request: web.Request, action: str, *, about: str, **detail: Any
         request[RECORDED] = True
 
 
-async def reached_by_key(request: web.Request, public_id: str | None) -> Known | None:
+async def find_by_key(request: web.Request, public_id: str | None) -> Known | None:
     """The session that a key names, as if its person asked; None without a key. Raises UnknownSession."""
     key = request.get(KEY)
     if key is None:
@@ -96,13 +96,13 @@ async def reached_by_key(request: web.Request, public_id: str | None) -> Known |
         session = UUID(public_id or "")
     except ValueError:
         raise UnknownSession("not an id", advice=NAME_THE_SESSION) from None
-    reached = await request.app[API].sessions.reach(session, site=key.site, agent_id=key.agent_id)
+    reached = await request.app[API].sessions.find(session, site=key.site, agent_id=key.agent_id)
     if reached is None:
         raise UnknownSession("not within the key's limits", advice=NAME_THE_SESSION)
-    return await known_as(request, reached)
+    return await build_known(request, reached)
 
 
-async def known_as(request: web.Request, reached: Reached) -> Known:
+async def build_known(request: web.Request, reached: ApiSession) -> Known:
     """On an operator's public site a key gets what the site's visitors get."""
     row = VisitorRow(
         site=reached.site,

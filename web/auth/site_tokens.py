@@ -50,7 +50,7 @@ def read_identity(token: str, *, site: str, secrets: Iterable[bytes], now: float
     """Raises BadIdentity, IdentityExpired; never says which of the many reasons it was."""
     if len(token) > MOST_CHARS or not token.isascii():
         raise BadIdentity("too large")
-    claims = _signed(token, secrets)
+    claims = _verify(token, secrets)
     found = identity_of(claims, site=site, now=time.time() if now is None else now)
     if found == "expired":
         raise IdentityExpired("expired", place=Identity(site=site, subject=claims["sub"]).place)
@@ -59,7 +59,7 @@ def read_identity(token: str, *, site: str, secrets: Iterable[bytes], now: float
     return found
 
 
-def _signed(token: str, secrets: Iterable[bytes]) -> dict[str, Any]:
+def _verify(token: str, secrets: Iterable[bytes]) -> dict[str, Any]:
     """The claims under a good signature. PyJWT is imported late: only who has signed-in people pays."""
     import jwt
 

@@ -15,12 +15,12 @@ from web.server.hub import Hub, Subscriber
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 15.0
+CHECK_SECONDS = 15.0
 """Gone twice in a row is gone: in between, a screen may have signed in as somebody else."""
 
 
 class Tokens(Protocol):
-    async def ended(
+    async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]: ...
 
@@ -28,7 +28,7 @@ class Tokens(Protocol):
 class TokenRevocation:
     """One statement for all screens of the process; Redis may be away, Postgres knows who was let in."""
 
-    def __init__(self, hub: Hub, tokens: Tokens, *, every: float = LOOK_SECONDS) -> None:
+    def __init__(self, hub: Hub, tokens: Tokens, *, every: float = CHECK_SECONDS) -> None:
         self._hub = hub
         self._tokens = tokens
         self._every = every
@@ -37,30 +37,44 @@ class TokenRevocation:
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(self._every)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Whoever was found without a living token in the look before, too, is sent away."""
-        seats = [
-            seat for seat in self._hub.seats() if seat.admitted_by is not None and not seat.outbox.closing
+        subscribers = [
+            subscriber
+            for subscriber in self._hub.list_subscribers()
+            if subscriber.admitted_by is not None and not subscriber.send_queue.closing
         ]
-        if not seats:
+        if not subscribers:
             self._doubted = frozenset()
             return
         try:
-            hashes, keys = await self._tokens.ended(
-                {seat.admitted_by for seat in seats if isinstance(seat.admitted_by, bytes)},
-                {seat.admitted_by for seat in seats if isinstance(seat.admitted_by, int)},
+            hashes, keys = await self._tokens.find_ended(
+                {
+                    subscriber.admitted_by
+                    for subscriber in subscribers
+                    if isinstance(subscriber.admitted_by, bytes)
+                },
+                {
+                    subscriber.admitted_by
+                    for subscriber in subscribers
+                    if isinstance(subscriber.admitted_by, int)
+                },
             )
         except StorageUnavailable:
             return
-        without = frozenset(seat for seat in seats if seat.admitted_by in hashes or seat.admitted_by in keys)
-        for seat in without & self._doubted:
-            _send_away(seat)
+        without = frozenset(
+            subscriber
+            for subscriber in subscribers
+            if subscriber.admitted_by in hashes or subscriber.admitted_by in keys
+        )
+        for subscriber in without & self._doubted:
+            _disconnect(subscriber)
         self._doubted = without - self._doubted
 
 
-def _send_away(seat: Subscriber) -> None:
-    log.info("screen_sent_away", address_id=seat.address_id)
-    seat.outbox.put(wire.encode(wire.error(UnknownToken("ended"), public=seat.public)))
-    seat.outbox.close(wire.CLOSE_TOKEN, "unknown token")
+def _disconnect(subscriber: Subscriber) -> None:
+    log.info("screen_sent_away", address_id=subscriber.address_id)
+    subscriber.send_queue.put(wire.encode(wire.error(UnknownToken("ended"), public=subscriber.public)))
+    subscriber.send_queue.close(wire.CLOSE_TOKEN, "unknown token")

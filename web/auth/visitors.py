@@ -14,9 +14,15 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.encryption import CannotUnseal, Encryption
-from shared.adapters.postgres.people.visitors import SiteRow, VisitorRow, new_token, token_hash
+from shared.adapters.postgres.people.visitors import SiteRow, VisitorRow, generate_token, hash_token
 from shared.config.settings import Settings, resolve_secret_key
-from shared.config.sites import BadSiteConfig, SiteConfig, build_public_config, read_site_config, secret_about
+from shared.config.sites import (
+    BadSiteConfig,
+    SiteConfig,
+    build_public_config,
+    build_secret_context,
+    read_site_config,
+)
 from shared.core.identity.identity_claims import Identity
 from shared.core.values.errors import BadInput
 from web.auth.site_tokens import BadIdentity, IdentityExpired, IdentityRequired, StillAnswering, read_identity
@@ -59,12 +65,12 @@ class NobodyYet(Exception):
 
 
 class VisitorStore(Protocol):
-    async def sites(self) -> Mapping[str, SiteRow]: ...
+    async def load_sites(self) -> Mapping[str, SiteRow]: ...
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None: ...
     async def create(
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
     ) -> VisitorRow | None: ...
-    async def conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None: ...
+    async def find_conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None: ...
     async def revoke(self, token: str) -> None: ...
     async def note_refused(self, site: str, origin: str) -> None: ...
 
@@ -113,7 +119,7 @@ class Known:
     network: str | None = None
     """Where they come from, as a hash; whoever signs out again still comes from there."""
 
-    def shown_site(self, language: str) -> dict[str, Any]:
+    def build_site_config(self, language: str) -> dict[str, Any]:
         return build_public_config(self.site.config, language or self.locale)
 
 
@@ -134,14 +140,14 @@ class Visitors:
         self._clock = clock
         self._sites: Mapping[str, Site] = {}
         self._sites_read = float("-inf")
-        self._vault: Encryption | None = None
+        self._encryption: Encryption | None = None
         self._key: bytes | None = None
 
     async def sites(self) -> Mapping[str, Site]:
         """At most ten seconds old."""
         now = time.monotonic()
         if now - self._sites_read > SITES_SECONDS:
-            read = [self._site(row) for row in (await self._store.sites()).values()]
+            read = [self._site(row) for row in (await self._store.load_sites()).values()]
             self._sites = {site.name: site for site in read if site is not None}
             self._sites_read = now
         return self._sites
@@ -164,21 +170,21 @@ class Visitors:
         )  # fmt: skip
 
     def _secret(self, row: SiteRow, name: str) -> bytes | None:
-        if self._vault is None:
-            self._vault = Encryption(resolve_secret_key(self._settings))
+        if self._encryption is None:
+            self._encryption = Encryption(resolve_secret_key(self._settings))
         try:
-            return self._vault.open(row.secrets[name], about=secret_about(row.name, name))
+            return self._encryption.open(row.secrets[name], about=build_secret_context(row.name, name))
         except CannotUnseal as error:
             log.error("site_secret_unreadable", site=row.name, id=name, reason=str(error))
             return None
 
-    async def admits(self, request: web.Request, *, site: str | None = None) -> bool:
+    async def is_page_allowed(self, request: web.Request, *, site: str | None = None) -> bool:
         """Whether the page that asks may use us; without a site, whether it may use any."""
         said = request.headers.get("Origin", "null")
         origin = parse_origin(said)
         if origin is None and said != "null":
             return False
-        if origin is not None and self._is_admitted_anywhere(request, origin):
+        if origin is not None and self._is_origin_allowed(request, origin):
             return True
         asked = [one for one in (await self.sites()).values() if site in (None, one.name)]
         if origin is None:
@@ -190,7 +196,7 @@ class Visitors:
         if len(origin) <= MOST_ORIGIN_CHARS and parse_origin(origin) is not None:
             await self._store.note_refused(site, origin)
 
-    def _is_admitted_anywhere(self, request: web.Request, origin: Origin) -> bool:
+    def _is_origin_allowed(self, request: web.Request, origin: Origin) -> bool:
         if self._proxies.is_same_origin(request, origin):
             return True
         return any(origin_matches(origin, pattern) for pattern in self._settings.allowed_origins)
@@ -219,30 +225,30 @@ class Visitors:
             wanted = UUID(session) if session else None
         except ValueError:
             return None
-        row = await self._store.conversation(known.row.address_id, wanted)
+        row = await self._store.find_conversation(known.row.address_id, wanted)
         return None if row is None else replace(known, row=row)
 
     async def _greet(
         self, request: web.Request, hello: wire.Hello, *, network: str | None, wait: Callable[[], float]
     ) -> Known:
         site = (await self.sites()).get(hello.site)
-        if site is None or not await self.admits(request, site=hello.site):
+        if site is None or not await self.is_page_allowed(request, site=hello.site):
             raise UnknownSite(hello.site)
-        cookie = self.cookie(request, hello.site) if self.from_our_page(request) else None
+        cookie = self.read_cookie(request, hello.site) if self.is_own_page(request) else None
         if hello.identity is not None:
             key = hello.token if hello.token is not None else cookie
             return await self._greet_signed(site, hello.identity, key=key, tz=hello.tz)
         if hello.token is not None:
-            row = await self._by_token(hello.token, hello.site, network=network)
-            return self._known(site, row, key=hello.token)
+            row = await self._load_by_token(hello.token, hello.site, network=network)
+            return self._build_known(site, row, key=hello.token)
         if site.config.verified == "required" and cookie is None:
             raise IdentityRequired
-        token = cookie or new_token()
+        token = cookie or generate_token()
         is_known = cookie is not None and await self._store.find(cookie, network=network) is not None
         if not (hello.begin or is_known or site.config.verified == "required"):
             raise NobodyYet(site, self._audience(site.audience))
         row = await self._find_or_create(token, site, hello.tz, network=network, wait=wait)
-        return self._known(site, row, key=token, token=None if cookie else token)
+        return self._build_known(site, row, key=token, token=None if cookie else token)
 
     async def _greet_signed(self, site: Site, signed: str, *, key: str | None, tz: str) -> Known:
         """A signature outlives no hour, a screen that comes back may be older: its own token still tells.
@@ -255,13 +261,13 @@ class Visitors:
             row = await self._store.find(key) if key is not None and wire.is_token(key) else None
             if row is None or not row.identified or row.place != expired.place:
                 raise
-            return self._known(site, row, key=key or "")
-        return await self._signed_in(site, identity, key=key, tz=tz)
+            return self._build_known(site, row, key=key or "")
+        return await self._sign_in(site, identity, key=key, tz=tz)
 
     async def identify(self, known: Known, signed: str) -> Known:
         """Who is here has signed in; raises BadIdentity, StillAnswering, StorageUnavailable."""
         site = (await self.sites()).get(known.site.name, known.site)
-        signed_in = await self._signed_in(site, self._read(site, signed), key=known.key, tz="")
+        signed_in = await self._sign_in(site, self._read(site, signed), key=known.key, tz="")
         return replace(await self.open(signed_in, "") or signed_in, network=known.network)
 
     async def sign_out(self, known: Known) -> Known:
@@ -272,41 +278,41 @@ class Visitors:
         site = (await self.sites()).get(known.site.name, known.site)
         if site.config.verified == "required":
             raise IdentityRequired
-        token = new_token()
+        token = generate_token()
         row = await self._find_or_create(token, site, "", network=known.network)
-        return replace(self._known(site, row, key=token, token=token), network=known.network)
+        return replace(self._build_known(site, row, key=token, token=token), network=known.network)
 
     def _read(self, site: Site, signed: str) -> Identity:
         if site.config.verified == "off":
             raise BadIdentity("this site has no signed-in people")
         return read_identity(signed, site=site.name, secrets=site.secrets, now=self._clock())
 
-    async def _signed_in(self, site: Site, identity: Identity, *, key: str | None, tz: str) -> Known:
+    async def _sign_in(self, site: Site, identity: Identity, *, key: str | None, tz: str) -> Known:
         former = key if key is not None and wire.is_token(key) else None
         done = await self._identities.identify(
             site=site.name, place=identity.place, name=identity.name, timezone=_zone(tz), former=former,
             contact=identity.contact,
         )  # fmt: skip
         if done == "later" and former is not None:
-            return await self._as_they_are(site, identity, former, tz)
+            return await self._keep_former(site, identity, former, tz)
         if done == "busy":
             raise StillAnswering
         if isinstance(done, str):
             raise UnknownSite(site.name)
         row, token = done
-        known = self._known(site, row, key=token, token=token)
+        known = self._build_known(site, row, key=token, token=token)
         return replace(known, locale=identity.locale, moved=former is not None)
 
-    async def _as_they_are(self, site: Site, identity: Identity, former: str, tz: str) -> Known:
+    async def _keep_former(self, site: Site, identity: Identity, former: str, tz: str) -> Known:
         """Nobody is kept out: they go on as who they are, and are signed in when they come back.
 
         Where nobody may be anonymous, their anonymous conversation stays behind.
         """
         if site.config.verified == "required":
-            return await self._signed_in(site, identity, key=None, tz=tz)
-        return self._known(site, await self._by_token(former, site.name), key=former)
+            return await self._sign_in(site, identity, key=None, tz=tz)
+        return self._build_known(site, await self._load_by_token(former, site.name), key=former)
 
-    async def caller(self, request: web.Request, *, site: str | None = None) -> Known | None:
+    async def find_caller(self, request: web.Request, *, site: str | None = None) -> Known | None:
         """The visitor of a REST call: a bearer token, else the page's cookie.
 
         One browser may be a visitor of several sites: then the page says as whose it asks. The dashboard
@@ -318,32 +324,32 @@ class Visitors:
         if kind:
             # Whoever says by what they come is not let in by another thing.
             bearer = kind.lower() == "bearer" and wire.is_token(token.strip())
-            return await self._bearer(token.strip(), self._network_of(request)) if bearer else None
+            return await self._find_by_bearer(token.strip(), self._network_of(request)) if bearer else None
         if DESK_HEADER in request.headers:
             return None
         named = site or request.headers.get(SITE_HEADER)
         found = [
             known
             for name in (await self.sites() if named is None else (named,))
-            if (cookie := self.cookie(request, name))
-            and (known := await self._bearer(cookie, self._network_of(request))) is not None
+            if (cookie := self.read_cookie(request, name))
+            and (known := await self._find_by_bearer(cookie, self._network_of(request))) is not None
         ]
         return found[0] if len(found) == 1 else None
 
-    async def known(self, row: VisitorRow) -> Known:
+    async def load_known(self, row: VisitorRow) -> Known:
         """A visitor who was let in before; raises UnknownToken, IdentityRequired."""
         site = (await self.sites()).get(row.site)
         if site is None:
             raise UnknownToken
-        return self._known(site, row, key="")
+        return self._build_known(site, row, key="")
 
-    async def _bearer(self, token: str, network: str | None) -> Known | None:
+    async def _find_by_bearer(self, token: str, network: str | None) -> Known | None:
         row = await self._store.find(token, network=network)
         site = (await self.sites()).get(row.site) if row is not None else None
         if row is None or site is None:
             return None
         try:
-            return self._known(site, row, key=token)
+            return self._build_known(site, row, key=token)
         except UnknownToken:
             return None
 
@@ -352,7 +358,7 @@ class Visitors:
         name = COOKIE if site == "default" else f"{COOKIE}_{site}"
         return f"__Host-{name}" if self._proxies.scheme(request) == "https" else name
 
-    def cookie(self, request: web.Request, site: str) -> str | None:
+    def read_cookie(self, request: web.Request, site: str) -> str | None:
         token = request.cookies.get(self.cookie_name(request, site), "")
         return token if len(token) >= 40 and wire.is_token(token) else None
 
@@ -362,7 +368,7 @@ class Visitors:
         """One year from now, the same token as before; its row is made when somebody says hello."""
         response.set_cookie(
             self.cookie_name(request, site),
-            token or self.cookie(request, site) or new_token(),
+            token or self.read_cookie(request, site) or generate_token(),
             max_age=YEAR_SECONDS,
             path="/",
             httponly=True,
@@ -370,7 +376,7 @@ class Visitors:
             samesite="Lax",
         )
 
-    def from_our_page(self, request: web.Request) -> bool:
+    def is_own_page(self, request: web.Request) -> bool:
         origin: Origin | None = parse_origin(request.headers.get("Origin", ""))
         return origin is not None and self._proxies.is_same_origin(request, origin)
 
@@ -383,7 +389,7 @@ class Visitors:
             self._key = resolve_secret_key(self._settings)
         return hmac.digest(self._key, b"evertalk.network.1 " + network.encode(), "sha256").hex()[:32]
 
-    async def _by_token(self, token: str, site: str, *, network: str | None = None) -> VisitorRow:
+    async def _load_by_token(self, token: str, site: str, *, network: str | None = None) -> VisitorRow:
         row = await self._store.find(token, network=network) if wire.is_token(token) else None
         if row is None or row.site != site:
             raise UnknownToken
@@ -409,14 +415,14 @@ class Visitors:
             raise UnknownSite(site.name)
         return row
 
-    def _known(self, site: Site, row: VisitorRow, *, key: str, token: str | None = None) -> Known:
+    def _build_known(self, site: Site, row: VisitorRow, *, key: str, token: str | None = None) -> Known:
         if site.config.verified == "required" and not row.identified:
             raise IdentityRequired
         if site.config.verified == "off" and row.identified:
             raise UnknownToken
         return Known(
             row=row, audience=self._audience(row.audience), site=site, token=token, key=key,
-            admitted_by=token_hash(key) if key else None,
+            admitted_by=hash_token(key) if key else None,
         )  # fmt: skip
 
     def _audience(self, said: str) -> Literal["public", "personal"]:

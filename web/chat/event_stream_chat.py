@@ -15,17 +15,17 @@ from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.people.tickets import TICKET_SECONDS, Admitted
+from shared.adapters.postgres.people.tickets import TICKET_SECONDS, TicketHolder
 from shared.core.values.errors import StorageUnavailable
 from web.auth.visitors import Known, UnknownToken
 from web.chat.handshake import Handshake, TooManySockets
-from web.chat.socket_session import STEP_SECONDS, Closed, SignedAnew, SocketSession
+from web.chat.socket_session import STEP_SECONDS, Closed, IdentityChanged, SocketSession
 from web.parts import Parts
 from web.protocol import wire
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call
-from web.rest.kinds import SiteName, Thing, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import SiteName, Thing, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
 from web.server.http_server import HEADERS, Connection
 from web.server.rate_limits import ClientLimits
@@ -33,8 +33,10 @@ from web.server.send_queue import SendQueue
 
 log = structlog.get_logger(__name__)
 
-room = Room("stream")
-TicketWord = Annotated[str, told("as `POST /api/v1/stream` gave it", json_schema_extra={"maxLength": 200})]
+router = OperationRouter("stream")
+TicketWord = Annotated[
+    str, describe("as `POST /api/v1/stream` gave it", json_schema_extra={"maxLength": 200})
+]
 COMMENT_SECONDS = 15.0
 MAX_FRAMES = 32
 """In one request."""
@@ -43,7 +45,7 @@ Hello = TypedDict("Hello", {
     "t": Literal["hello"], "v": Literal[1], "site": SiteName,
     "last_seq": Annotated[int, Field(ge=0, le=2**53)],
     "token": NotRequired[Annotated[str, Field(max_length=256)]],
-    "identity": NotRequired[Annotated[str, told("what the site signed of who this is")]],
+    "identity": NotRequired[Annotated[str, describe("what the site signed of who this is")]],
     "locale": NotRequired[str], "tz": NotRequired[str], "session": NotRequired[str],
 })  # fmt: skip
 Ticket = TypedDict("Ticket", {
@@ -51,9 +53,9 @@ Ticket = TypedDict("Ticket", {
 })  # fmt: skip
 Frames = TypedDict("Frames", {
     "site": SiteName, "frames": Annotated[list[Thing], Field(min_length=1, max_length=MAX_FRAMES)],
-    "stream": NotRequired[Annotated[str, told("which event stream is this screen's")]],
+    "stream": NotRequired[Annotated[str, describe("which event stream is this screen's")]],
     "locale": NotRequired[str],
-    "session": NotRequired[Annotated[str, told("which conversation, of several")]],
+    "session": NotRequired[Annotated[str, describe("which conversation, of several")]],
 })  # fmt: skip
 Close = TypedDict("Close", {"code": int, "reason": str})
 FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Thing], "close": NotRequired[Close]})
@@ -61,7 +63,7 @@ _NAME = re.compile(r"[a-z0-9]{16,64}")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-@room.on("POST /stream", Ticket, anyone=True, refusals=(401, 409))
+@router.on("POST /stream", Ticket, anyone=True, refusals=(401, 409))
 async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
     """Say hello, where no WebSocket gets through.
 
@@ -70,6 +72,7 @@ async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
     # The address of an event stream is written into logs, so no token may be in it.
     request, parts = call.request, call.parts
     call.check_draining()
+    parts.readiness.warm_up()
     limits = parts.limits_for(request)
     if wait := parts.stream_windows.take(parts.proxies.client_key(request), limits.sockets_per_address):
         raise wire.RateLimited(retry_after_seconds=wait, what="streams")
@@ -83,9 +86,9 @@ async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
     try:
         async with asyncio.timeout(STEP_SECONDS):
             begun = replace(hello, begin=True)
-            known = await parts.visitors.greet(request, begun, wait=lambda: parts.wait_of_newcomer(request))
+            known = await parts.visitors.greet(request, begun, wait=lambda: parts.take_newcomer(request))
             if known.moved:
-                parts.hub.moved()
+                parts.hub.handle_move()
             if isinstance(known.admitted_by, bytes):
                 wishes["admitted_by"] = known.admitted_by.hex()
             ticket = await parts.stores.tickets.issue(known.row, wishes)
@@ -96,7 +99,7 @@ async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
 
 
 # Without HEAD: it would use up the ticket.
-@room.on("GET /stream", anyone=True, refusals=(401,), media="text/event-stream", head=False)
+@router.on("GET /stream", anyone=True, refusals=(401,), media="text/event-stream", head=False)
 async def open_stream(
     call: Call,
     *,
@@ -108,11 +111,11 @@ async def open_stream(
     """
     request, parts = call.request, call.parts
     call.check_draining()
-    if "Origin" in request.headers and not await parts.visitors.admits(request):
+    if "Origin" in request.headers and not await parts.visitors.is_page_allowed(request):
         raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
-    admitted = await _redeemed(parts, ticket)
+    admitted = await _redeem(parts, ticket)
     admitted_by = bytes.fromhex(str(admitted.wishes.get("admitted_by", "")))
-    known = replace(await parts.visitors.known(admitted.row), admitted_by=admitted_by or None)
+    known = replace(await parts.visitors.load_known(admitted.row), admitted_by=admitted_by or None)
     response = web.StreamResponse(
         headers={
             **HEADERS,
@@ -127,7 +130,7 @@ async def open_stream(
     return response
 
 
-@room.on("POST /stream/send", FramesAnswered, visitor=True, finds_caller=True)
+@router.on("POST /stream/send", FramesAnswered, visitor=True, finds_caller=True)
 async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Reply:
     """What a WebSocket would be sent: one to 32 frames.
 
@@ -138,18 +141,18 @@ async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Re
     frames = body.get("frames")
     if not isinstance(frames, list) or not 0 < len(frames) <= MAX_FRAMES:
         raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
-    known = await _sender(request, parts, body.get("site"))
-    known = await parts.visitors.open(known, _word(body, "session", wire.WORDS)) or known
-    said = _Said(parts, known.row.session_id, _word(body, "stream", _NAME))
+    known = await _find_sender(request, parts, body.get("site"))
+    known = await parts.visitors.open(known, _read_word(body, "session", wire.WORDS)) or known
+    said = _ReplyFrames(parts, known.row.session_id, _read_word(body, "stream", _NAME))
     limits = parts.limits_for(request)
     talk = SocketSession(
         parts, known, limits=limits, address=parts.proxies.client_key(request),
-        language=_word(body, "locale", wire.WORDS), send=said,
+        language=_read_word(body, "locale", wire.WORDS), send=said,
         take_frame=lambda: parts.frame_windows.take(str(known.row.session_id), limits.frames),
     )  # fmt: skip
-    closed = await _heard(talk, frames)
+    closed = await _receive_frames(talk, frames)
     if talk.signed_out:
-        parts.hub.left(known.row.session_id, known.row.address_id)
+        parts.hub.publish_sign_out(known.row.session_id, known.row.address_id)
     answer: dict[str, Any] = {"frames": said.close()}
     if closed is not None:
         answer["frames"] += closed.frames(public=known.audience == "public")
@@ -157,7 +160,7 @@ async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Re
     return answer
 
 
-class _Said:
+class _ReplyFrames:
     """Frames for the one who asks: in the answer while it is open, on their stream afterwards."""
 
     def __init__(self, parts: Parts, session_id: int, name: str) -> None:
@@ -170,7 +173,7 @@ class _Said:
         if self._frames is not None:
             self._frames.append(frame)
         elif self._name:
-            self._parts.hub.tell(self._session_id, frame, to=self._name)
+            self._parts.hub.send_to(self._session_id, frame, to=self._name)
 
     def close(self) -> list[Mapping[str, Any]]:
         frames, self._frames = self._frames or [], None
@@ -183,7 +186,7 @@ class _Stream:
         request: web.Request,
         response: web.StreamResponse,
         parts: Parts,
-        admitted: Admitted,
+        admitted: TicketHolder,
         known: Known,
     ) -> None:
         self._request = request
@@ -191,20 +194,20 @@ class _Stream:
         self._limits: ClientLimits = parts.limits_for(request)
         self._address = parts.proxies.client_key(request)
         self._known = known
-        self._hello = _hello(admitted, request.headers.get("Last-Event-ID", ""))
+        self._hello = _build_hello(admitted, request.headers.get("Last-Event-ID", ""))
         self._name = str(admitted.wishes.get("name", ""))
-        self._outbox = SendQueue(EventLine(response), spawn=parts.tasks.start, abort=self._abort)
+        self._send_queue = SendQueue(EventSink(response), spawn=parts.tasks.start, abort=self._abort)
 
     async def run(self) -> None:
         if not self._parts.address_places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._until_closed(once=True)
             return
-        place = Handshake(self._parts, self._known, self._outbox, name=self._name)
+        place = Handshake(self._parts, self._known, self._send_queue, name=self._name)
         connection = self._request.protocol
         try:
             if isinstance(connection, Connection):
-                connection.on_lost = lambda: self._outbox.cut()
+                connection.on_lost = lambda: self._send_queue.cut()
             await place.take(self._hello, self._limits)
             await self._until_closed()
         except Closed as closed:
@@ -218,34 +221,34 @@ class _Stream:
 
     async def _until_closed(self, *, once: bool = False) -> None:
         """Proxies cut off what is silent, and a browser's script hears no comments: so both are said."""
-        while not self._outbox.is_closed:
+        while not self._send_queue.is_closed:
             try:
                 async with asyncio.timeout(COMMENT_SECONDS):
-                    await self._outbox.closed()
+                    await self._send_queue.wait_closed()
             except TimeoutError:
                 if once:
                     self._abort()
                     return
-                self._outbox.put(STILL_HERE, passing=True)
+                self._send_queue.put(STILL_HERE, droppable=True)
 
     def _end(self, closed: Closed) -> None:
         for frame in closed.frames(public=self._known.audience == "public"):
-            self._outbox.put(wire.encode(frame))
-        self._outbox.close(closed.code, closed.reason)
+            self._send_queue.put(wire.encode(frame))
+        self._send_queue.close(closed.code, closed.reason)
 
     def _abort(self) -> None:
         if self._request.transport is not None:
             self._request.transport.abort()
 
 
-class EventLine:
-    """The part of an event stream's response that an outbox needs."""
+class EventSink:
+    """The part of an event stream's response that a send queue needs."""
 
     def __init__(self, response: web.StreamResponse) -> None:
         self._response = response
 
     async def send_str(self, data: str) -> None:
-        await self._response.write(event(data).encode())
+        await self._response.write(encode_event(data).encode())
 
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
         """A stream has no close code of its own, so the last event says it."""
@@ -255,7 +258,7 @@ class EventLine:
         return True
 
 
-def event(data: str) -> str:
+def encode_event(data: str) -> str:
     """One frame as a server-sent event: what has a place in the conversation has its number as id."""
     if data == STILL_HERE:
         return f": still here\ndata: {data}\n\n"
@@ -264,19 +267,19 @@ def event(data: str) -> str:
     return f"id: {number}\ndata: {data}\n\n" if isinstance(number, int) else f"data: {data}\n\n"
 
 
-async def _heard(talk: SocketSession, frames: list[Any]) -> Closed | None:
+async def _receive_frames(talk: SocketSession, frames: list[Any]) -> Closed | None:
     try:
         for frame in frames:
-            await talk.hear(frame if isinstance(frame, dict) else {})
+            await talk.receive(frame if isinstance(frame, dict) else {})
     except Closed as closed:
         return closed
-    except SignedAnew:
+    except IdentityChanged:
         # The stream belongs to whoever this was; its screen says hello again, as whom it is now.
         return Closed(wire.CLOSE_RESTART, "signed again")
     return None
 
 
-async def _redeemed(parts: Parts, ticket: str) -> Admitted:
+async def _redeem(parts: Parts, ticket: str) -> TicketHolder:
     admitted = None
     if wire.is_token(ticket):
         try:
@@ -289,12 +292,12 @@ async def _redeemed(parts: Parts, ticket: str) -> Admitted:
     return admitted
 
 
-async def _sender(request: web.Request, parts: Parts, site: Any) -> Known:
+async def _find_sender(request: web.Request, parts: Parts, site: Any) -> Known:
     if not isinstance(site, str) or not wire.is_site(site):
         raise wire.BadFrame("`site` is missing or malformed")
     try:
         async with asyncio.timeout(STEP_SECONDS):
-            known = await parts.visitors.caller(request, site=site)
+            known = await parts.visitors.find_caller(request, site=site)
     except TimeoutError:
         raise StorageUnavailable("finding the visitor took too long") from None
     if known is None or known.row.site != site:
@@ -302,7 +305,7 @@ async def _sender(request: web.Request, parts: Parts, site: Any) -> Known:
     return known
 
 
-def _hello(admitted: Admitted, last_event_id: str) -> wire.Hello:
+def _build_hello(admitted: TicketHolder, last_event_id: str) -> wire.Hello:
     wishes = admitted.wishes
     seen = int(last_event_id) if _NUMBER.fullmatch(last_event_id) else int(wishes.get("last_seq", 0))
     return wire.Hello(
@@ -314,6 +317,6 @@ def _hello(admitted: Admitted, last_event_id: str) -> wire.Hello:
     )
 
 
-def _word(body: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+def _read_word(body: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
     value = body.get(name)
     return value if isinstance(value, str) and pattern.fullmatch(value) else ""

@@ -11,8 +11,8 @@ import structlog
 from shared.config.sites import build_public_config
 from shared.core.values.errors import BadInput, StorageUnavailable
 from web.auth.visitors import Known, NobodyYet, Site, UnknownToken, describe
-from web.chat.socket_session import STEP_SECONDS, Closed, away
-from web.parts import Parts, list_entry
+from web.chat.socket_session import STEP_SECONDS, Closed, build_retry_close
+from web.parts import Parts, build_command_entry
 from web.protocol import wire
 from web.server.hub import Subscriber
 from web.server.rate_limits import ClientLimits
@@ -35,12 +35,12 @@ class TooManySockets(BadInput):
 class Handshake:
     """One screen's place in its session; `leave` after every `take`, even one that failed."""
 
-    def __init__(self, parts: Parts, known: Known, outbox: SendQueue, *, name: str = "") -> None:
+    def __init__(self, parts: Parts, known: Known, send_queue: SendQueue, *, name: str = "") -> None:
         self._parts = parts
         self._known = known
         self._public = known.audience == "public"
-        self._seat: Subscriber | None = None
-        self._outbox = outbox
+        self._subscriber: Subscriber | None = None
+        self._send_queue = send_queue
         self._name = name
 
     async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
@@ -48,39 +48,39 @@ class Handshake:
         row = self._known.row
         if not self._parts.session_places.take(str(row.session_id), limits.sockets_per_session):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
-        seat = self._seat = Subscriber(
-            self._outbox, public=self._public, address_id=row.address_id, name=self._name,
+        subscriber = self._subscriber = Subscriber(
+            self._send_queue, public=self._public, address_id=row.address_id, name=self._name,
             admitted_by=self._known.admitted_by,
         )  # fmt: skip
-        await self._parts.hub.join(row.session_id, seat)
-        await self._welcome(seat, hello)
+        await self._parts.hub.join(row.session_id, subscriber)
+        await self._welcome(subscriber, hello)
 
     async def leave(self) -> None:
-        if self._seat is not None:
+        if self._subscriber is not None:
             session_id = self._known.row.session_id
             self._parts.session_places.leave(str(session_id))
-            await asyncio.shield(self._parts.hub.leave(session_id, self._seat))
+            await asyncio.shield(self._parts.hub.leave(session_id, self._subscriber))
 
-    async def _welcome(self, seat: Subscriber, hello: wire.Hello) -> None:
-        """The seat is taken before the head is read: what happens in between is held back, not lost."""
+    async def _welcome(self, subscriber: Subscriber, hello: wire.Hello) -> None:
+        """The subscriber joins before the head is read: what happens in between is held back, not lost."""
         parts, known = self._parts, self._known
         session_id = known.row.session_id
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                head = await parts.stores.events.head(session_id)
+                head = await parts.stores.events.load_head(session_id)
                 if head is None:
                     raise Closed(wire.CLOSE_TOKEN, "unknown session", error=UnknownToken())
                 seen = hello.last_seq if hello.session in ("", str(known.row.session_public_id)) else 0
                 resumed, events = await self._backlog(session_id, seen, head.event_seq)
-                state = dict(await parts.stores.events.running(session_id))
-                read = await parts.stores.events.read_up_to(known.row.address_id)
+                state = dict(await parts.stores.events.load_running(session_id))
+                read = await parts.stores.events.load_read_mark(known.row.address_id)
                 measured = None
                 pinned: tuple[str, ...] = ()
                 if known.audience == "personal":
-                    measured = await parts.conversation.measure_context(session_id)
-                    pinned = await parts.stores.events.pinned(session_id)
+                    measured = await parts.sessions.measure_context(session_id)
+                    pinned = await parts.stores.events.list_pinned(session_id)
         except (StorageUnavailable, TimeoutError) as error:
-            raise away(error) from None
+            raise build_retry_close(error) from None
         public = self._public
         frame = wire.welcome(
             session=str(known.row.session_public_id),
@@ -88,17 +88,17 @@ class Handshake:
             log_epoch=head.log_epoch,
             head=head.event_seq,
             resumed=resumed,
-            events=_for_public(events) if public else events,
-            **_offers(parts, known.site, known.audience, hello.locale),
+            events=_strip_hidden(events) if public else events,
+            **_build_offers(parts, known.site, known.audience, hello.locale),
             pinned=pinned,
             ctx=None if measured is None else wire.ctx(measured),
             state=self._state(session_id, state, public=public),
             read=read,
-            site=known.shown_site(hello.locale),
+            site=known.build_site_config(hello.locale),
             identified=known.row.place[-12:] if known.row.identified else "",
         )
-        seat.begin(wire.encode(frame), head.event_seq)
-        parts.hub.begun(session_id, head.event_seq)
+        subscriber.begin(wire.encode(frame), head.event_seq)
+        parts.hub.mark_welcomed(session_id, head.event_seq)
         log.debug("visitor_greeted", **describe(known), resumed=resumed)
 
     async def _backlog(
@@ -106,10 +106,10 @@ class Handshake:
     ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
         """What this screen missed, or, when that is too much or impossible, the newest messages."""
         if 0 < last_seq <= head and head - last_seq <= BACKLOG:
-            rows = await self._parts.stores.events.after(session_id, last_seq, limit=BACKLOG)
+            rows = await self._parts.stores.events.list_after(session_id, last_seq, limit=BACKLOG)
             resumed = True
         else:
-            rows = await self._parts.stores.events.newest(session_id, messages=HISTORY, limit=BACKLOG)
+            rows = await self._parts.stores.events.list_newest(session_id, messages=HISTORY, limit=BACKLOG)
             resumed = False
         shown = [row for row in rows if row.event_seq <= head]
         return resumed, [wire.durable(row.event_seq, row.kind, row.payload) for row in shown]
@@ -126,24 +126,24 @@ class Handshake:
         return {name: value for name, value in stored.items() if value is not None}
 
 
-def welcome_nobody(parts: Parts, nobody: NobodyYet, locale: str) -> wire.Frame:
+def build_newcomer_welcome(parts: Parts, nobody: NobodyYet, locale: str) -> wire.Frame:
     """What somebody sees who was never here: all that could be done, and no conversation yet."""
     return wire.welcome(
         session="", token=None, log_epoch=None, head=0, resumed=False, events=(), pinned=(), ctx=None,
         state={}, site=build_public_config(nobody.site.config, locale),
-        **_offers(parts, nobody.site, nobody.audience, locale),
+        **_build_offers(parts, nobody.site, nobody.audience, locale),
     )  # fmt: skip
 
 
-def _offers(parts: Parts, site: Site, audience: str, locale: str) -> dict[str, Any]:
+def _build_offers(parts: Parts, site: Site, audience: str, locale: str) -> dict[str, Any]:
     return {
         "audience": audience,
-        "commands": [list_entry(one, locale) for one in parts.commands_for(audience, site=site)],
+        "commands": [build_command_entry(one, locale) for one in parts.commands_for(audience, site=site)],
         "model": {"name": "" if audience == "public" else parts.model.name, "offline": parts.model.offline},
-        "files": parts.uploads.offered(site, audience),
+        "files": parts.uploads.describe_limits(site, audience),
     }
 
 
-def _for_public(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _strip_hidden(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """A welcome need not name what its visitor may not see."""
     return [shown for event in events if (shown := wire.for_public(event))["t"] != "hidden"]

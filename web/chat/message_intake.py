@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.session.events import Accepted, Inbound, iso
+from shared.core.session.turns import Accepted, Inbound, iso
 from shared.core.values.errors import BadInput, StorageUnavailable
 from web.auth.visitors import Known
 from web.parts import Parts
@@ -43,17 +43,17 @@ async def check_messages(
     wait = parts.session_windows.take(str(session_id), limits.messages, weight)
     if address is not None:
         wait = wait or parts.address_windows.take(address, limits.messages, weight)
-    if wait and not await parts.stores.events.stored_message(session_id, dedupe_key(cid)):
+    if wait and not await parts.stores.events.has_message(session_id, dedupe_key(cid)):
         raise wire.RateLimited(retry_after_seconds=wait)
 
 
-async def inbound_of(parts: Parts, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
+async def build_inbound(parts: Parts, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
     """What a visitor or a program says, with its files; raises UnreadableMessage, UnknownFile."""
     session_id, key = known.row.session_id, dedupe_key(cid)
     words = wire.clean(text) if text.strip() or not files else ""
     try:
         async with asyncio.timeout(ACCEPT_SECONDS):
-            words, more, attached = await parts.uploads.of_message(
+            words, more, attached = await parts.uploads.load_for_message(
                 session_id, files, dedupe_key=key, text=words
             )
     except TimeoutError:
@@ -69,14 +69,14 @@ async def inbound_of(parts: Parts, known: Known, *, text: str, cid: str, files: 
     )
 
 
-async def store(parts: Parts, inbound: Inbound) -> Accepted:
+async def store_message(parts: Parts, inbound: Inbound) -> Accepted:
     """Raises CidUsed, and StorageUnavailable for whatever nobody expected while storage was not well.
 
-    `tell` comes next.
+    `announce_message` comes next.
     """
     try:
         async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
-            accepted = await parts.conversation.accept_and_claim(inbound)
+            accepted = await parts.sessions.accept_and_claim(inbound)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
                 raise CidUsed(inbound.cid or "")
     except TimeoutError:
@@ -84,24 +84,24 @@ async def store(parts: Parts, inbound: Inbound) -> Accepted:
     return accepted
 
 
-def tell(parts: Parts, inbound: Inbound, accepted: Accepted) -> None:
+def announce_message(parts: Parts, inbound: Inbound, accepted: Accepted) -> None:
     """Every screen shows it, and the answer begins."""
     if not accepted.repeated:
-        parts.hub.durable(inbound.session_id, accepted.event_seq, "msg", message_payload(inbound, accepted))
+        parts.hub.publish(inbound.session_id, accepted.event_seq, "msg", message_payload(inbound, accepted))
     parts.replies.answer(inbound.session_id)
 
 
-async def accept(parts: Parts, inbound: Inbound) -> Accepted:
+async def accept_message(parts: Parts, inbound: Inbound) -> Accepted:
     """Raises CidUsed."""
-    accepted = await store(parts, inbound)
-    tell(parts, inbound, accepted)
+    accepted = await store_message(parts, inbound)
+    announce_message(parts, inbound, accepted)
     return accepted
 
 
-async def edit(
+async def store_edit(
     parts: Parts, known: Known, *, seq: int, text: str, cid: str
 ) -> tuple[Accepted, Mapping[str, Any]]:
-    """Other words for the last question; `tell_edited` comes next.
+    """Other words for the last question; `announce_edit` comes next.
 
     Raises CannotEdit, CidUsed, UnknownMessage.
     """
@@ -111,7 +111,7 @@ async def edit(
     )  # fmt: skip
     try:
         async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
-            accepted, shown = await parts.conversation.edit(inbound, seq=seq)
+            accepted, shown = await parts.sessions.edit(inbound, seq=seq)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
                 raise CidUsed(cid)
     except TimeoutError:
@@ -119,16 +119,16 @@ async def edit(
     return accepted, shown
 
 
-def tell_edited(parts: Parts, accepted: Accepted, shown: Mapping[str, Any]) -> None:
-    """As `tell`."""
+def announce_edit(parts: Parts, accepted: Accepted, shown: Mapping[str, Any]) -> None:
+    """As `announce_message`."""
     if not accepted.repeated:
-        parts.hub.durable(accepted.session_id, accepted.event_seq, "msg", shown)
+        parts.hub.publish(accepted.session_id, accepted.event_seq, "msg", shown)
     parts.replies.answer(accepted.session_id)
 
 
 async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:
     """What had its id before must not swallow another message unheard; an erased one is no longer known."""
-    rows = await parts.stores.events.after(inbound.session_id, accepted.event_seq - 1, limit=1)
+    rows = await parts.stores.events.list_after(inbound.session_id, accepted.event_seq - 1, limit=1)
     stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None
     return bool(stored) and stored != inbound.text
 
@@ -144,5 +144,5 @@ def message_payload(inbound: Inbound, accepted: Accepted) -> dict[str, Any]:
         "turn": accepted.turn,
     }
     if inbound.attached:
-        payload["attachments"] = [one.shown() for one in inbound.attached]
+        payload["attachments"] = [one.to_payload() for one in inbound.attached]
     return payload

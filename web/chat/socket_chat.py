@@ -11,8 +11,8 @@ from aiohttp import WSMsgType, web
 
 from shared.core.values.errors import EvertalkError, UnreadableMessage
 from web.auth.visitors import Known, NobodyYet
-from web.chat.handshake import Handshake, TooManySockets, welcome_nobody
-from web.chat.socket_session import STEP_SECONDS, Closed, SignedAnew, SocketSession, let_in
+from web.chat.handshake import Handshake, TooManySockets, build_newcomer_welcome
+from web.chat.socket_session import STEP_SECONDS, Closed, IdentityChanged, SocketSession, admit
 from web.parts import PARTS, Parts
 from web.protocol import wire
 from web.security import HttpRefusal
@@ -29,7 +29,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
     parts = request.app[PARTS]
     if parts.readiness.draining:
         raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")
-    if not await parts.visitors.admits(request):
+    if not await parts.visitors.is_page_allowed(request):
         raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
     socket = web.WebSocketResponse(
         timeout=5.0,
@@ -41,6 +41,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
     if not socket.can_prepare(request):
         raise HttpRefusal(426, "upgrade_needed", "This address speaks WebSocket only.")
     await socket.prepare(request)
+    parts.readiness.warm_up()
     await _Chat(request, socket, parts).run()
     return socket
 
@@ -52,7 +53,7 @@ class _Chat:
         self._parts = parts
         self._limits: ClientLimits = parts.limits_for(request)
         self._address = parts.proxies.client_key(request)
-        self._outbox = SendQueue(socket, spawn=parts.tasks.start, abort=self._abort)
+        self._send_queue = SendQueue(socket, spawn=parts.tasks.start, abort=self._abort)
         self._public = False
 
     async def run(self) -> None:
@@ -73,15 +74,15 @@ class _Chat:
         parts, request = self._parts, self._request
 
         def greet(hello: wire.Hello) -> Coroutine[Any, Any, Known]:
-            return parts.visitors.greet(request, hello, wait=lambda: parts.wait_of_newcomer(request))
+            return parts.visitors.greet(request, hello, wait=lambda: parts.take_newcomer(request))
 
         first: str | None = None
         known: Known | None
         try:
-            known = await let_in(parts, greet(hello))
+            known = await admit(parts, greet(hello))
         except NobodyYet as nobody:
             first = await self._wait_for_somebody(nobody, hello)
-            known = await let_in(parts, greet(replace(hello, begin=True))) if first else None
+            known = await admit(parts, greet(replace(hello, begin=True))) if first else None
         while known is not None:
             known = await self._stay(known, hello, first)
             first = None
@@ -89,11 +90,11 @@ class _Chat:
     async def _wait_for_somebody(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
         """The first frame that a conversation is needed for; None when they only had a look."""
         self._public = nobody.audience == "public"
-        self._send(welcome_nobody(self._parts, nobody, hello.locale))
+        self._send(build_newcomer_welcome(self._parts, nobody, hello.locale))
         take_frame = Window(self._limits.frames, self._limits.frames_seconds).take
-        with self._parts.hub.looking(self._outbox):
+        with self._parts.hub.track_unjoined(self._send_queue):
             async for message in self._socket:
-                if self._outbox.closing or message.type is not WSMsgType.TEXT:
+                if self._send_queue.closing or message.type is not WSMsgType.TEXT:
                     return None
                 try:
                     frame = wire.read_frame(message.data)
@@ -111,22 +112,22 @@ class _Chat:
     async def _stay(self, known: Known, hello: wire.Hello, first: str | None) -> Known | None:
         """Until the socket closes, or somebody signs in or out: then as whom it goes on."""
         self._public = known.audience == "public"
-        talk = SocketSession(
+        session = SocketSession(
             self._parts, known, limits=self._limits, address=self._address, language=hello.locale,
             take_frame=Window(self._limits.frames, self._limits.frames_seconds).take, send=self._send,
         )  # fmt: skip
-        place = Handshake(self._parts, known, self._outbox)
+        handshake = Handshake(self._parts, known, self._send_queue)
         try:
-            await place.take(hello, self._limits)
+            await handshake.take(hello, self._limits)
             if first is not None:
-                await talk.hear(first)
-            await self._listen(talk)
-        except SignedAnew as anew:
+                await session.receive(first)
+            await self._listen(session)
+        except IdentityChanged as anew:
             return anew.known
         finally:
-            await place.leave()
-            if talk.signed_out:
-                self._parts.hub.left(known.row.session_id, known.row.address_id)
+            await handshake.leave()
+            if session.signed_out:
+                self._parts.hub.publish_sign_out(known.row.session_id, known.row.address_id)
         return None
 
     async def _hello(self) -> wire.Hello:
@@ -146,17 +147,17 @@ class _Chat:
             raise Closed(wire.CLOSE_BAD_HELLO, "bad hello", error=failure)
         return frame
 
-    async def _listen(self, talk: SocketSession) -> None:
+    async def _listen(self, session: SocketSession) -> None:
         async for message in self._socket:
-            if self._outbox.closing:
+            if self._send_queue.closing:
                 return
             if message.type is WSMsgType.BINARY:
                 failure = UnreadableMessage("a binary frame")
                 raise Closed(wire.CLOSE_BINARY, "text frames only", error=failure)
             if message.type is not WSMsgType.TEXT:
                 return
-            await talk.hear(message.data)
-            if self._outbox.crowded:
+            await session.receive(message.data)
+            if self._send_queue.crowded:
                 # Frames that came together are read without a pause: their replies must get away in between.
                 await asyncio.sleep(0)
 
@@ -165,18 +166,18 @@ class _Chat:
     def _end(self, closed: Closed) -> None:
         for frame in closed.frames(public=self._public):
             self._send(frame)
-        self._outbox.close(closed.code, closed.reason)
+        self._send_queue.close(closed.code, closed.reason)
 
     async def _wait_for_close(self) -> None:
-        """The outbox closes the socket; until then it belongs to this handler."""
+        """The send queue closes the socket; until then it belongs to this handler."""
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                await self._outbox.closed()
+                await self._send_queue.wait_closed()
         except TimeoutError:
             self._abort()
 
     def _send(self, frame: Mapping[str, Any]) -> None:
-        self._outbox.put(wire.encode(frame))
+        self._send_queue.put(wire.encode(frame))
 
     def _abort(self) -> None:
         if self._request.transport is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from shared.core.commands.arguments import typed_words
+from shared.core.commands.arguments import render_arguments
 from shared.core.commands.commands import nearest_commands
 from shared.core.commands.texts import did_you_mean
 from shared.core.values.errors import (
@@ -24,7 +24,14 @@ from shared.locales import catalogue
 from shared.services.commands.feedback import FEEDBACK_CHARS
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import Known, UnknownSite, UnknownToken
-from web.chat.message_intake import check_messages, edit, inbound_of, store, tell, tell_edited
+from web.chat.message_intake import (
+    announce_edit,
+    announce_message,
+    build_inbound,
+    check_messages,
+    store_edit,
+    store_message,
+)
 from web.parts import Parts, audience_of
 from web.protocol import wire
 from web.server.rate_limits import ClientLimits
@@ -79,13 +86,13 @@ def _is_away(error: EvertalkError) -> bool:
     return isinstance(error, StorageUnavailable)
 
 
-def away(error: Exception) -> Closed:
+def build_retry_close(error: Exception) -> Closed:
     """Without a cid and with a close: the browser sends again by itself, under the same id."""
     log.warning("storage_away", reason=str(error))
     return Closed(wire.CLOSE_SLOW, "try again", error=StorageUnavailable())
 
 
-class SignedAnew(Exception):
+class IdentityChanged(Exception):
     """The same line goes on as somebody else."""
 
     def __init__(self, known: Known) -> None:
@@ -93,7 +100,7 @@ class SignedAnew(Exception):
         self.known = known
 
 
-async def let_in(parts: Parts, deciding: Awaitable[Known]) -> Known:
+async def admit(parts: Parts, deciding: Awaitable[Known]) -> Known:
     """Who this is, once that is decided; raises Closed."""
     try:
         async with asyncio.timeout(STEP_SECONDS):
@@ -109,9 +116,9 @@ async def let_in(parts: Parts, deciding: Awaitable[Known]) -> Known:
     except wire.RateLimited as error:
         raise Closed(wire.CLOSE_RATE, "too many newcomers", error=error) from None
     except (StorageUnavailable, TimeoutError) as error:
-        raise away(error) from None
+        raise build_retry_close(error) from None
     if known.moved:
-        parts.hub.moved()
+        parts.hub.handle_move()
     return known
 
 
@@ -141,8 +148,8 @@ class SocketSession:
         self.signed_out = False
         """Other screens of the place are to be told, once this one has left."""
 
-    async def hear(self, data: str | Mapping[str, Any]) -> None:
-        """One frame, as text or as its object; raises Closed when this was the last, SignedAnew."""
+    async def receive(self, data: str | Mapping[str, Any]) -> None:
+        """One frame, as text or as its object; raises Closed when this was the last, IdentityChanged."""
         if _bytes(data) > wire.MAX_FRAME_BYTES:
             raise Closed(
                 wire.CLOSE_TOO_BIG, f"{wire.MAX_FRAME_BYTES // 1024} KiB are the most", error=FrameTooLarge()
@@ -156,7 +163,7 @@ class SocketSession:
             cid = getattr(frame, "cid", None)
             await self._handle(frame)
         except (StorageUnavailable, TimeoutError) as error:
-            raise away(error) from None
+            raise build_retry_close(error) from None
         except SessionMoved:
             # Without a word about the message: the browser sends it again where it is welcomed next.
             raise Closed(wire.CLOSE_RESTART, "moved") from None
@@ -190,7 +197,7 @@ class SocketSession:
             case wire.Identify(identity=identity):
                 await self._identify(identity)
             case wire.Typing():
-                self._parts.hub.typing(str(self._known.row.session_public_id))
+                self._parts.hub.publish_typing(str(self._known.row.session_public_id))
             case wire.Ping(n=n):
                 self._send(wire.pong(n))
             case wire.Hello():
@@ -203,7 +210,7 @@ class SocketSession:
             visitors.sign_out(self._known) if identity is None else visitors.identify(self._known, identity)
         )
         self.signed_out = identity is None and self._known.row.identified
-        raise SignedAnew(await let_in(self._parts, anew))
+        raise IdentityChanged(await admit(self._parts, anew))
 
     async def _message(self, frame: wire.Msg | wire.Edit) -> None:
         """Its writer learns the number of it before all screens are shown it."""
@@ -213,19 +220,19 @@ class SocketSession:
             parts, self._limits, known, cid=frame.cid, address=self._address, chars=len(frame.text)
         )
         if isinstance(frame, wire.Edit):
-            accepted, shown = await edit(parts, known, seq=frame.seq, text=frame.text, cid=frame.cid)
+            accepted, shown = await store_edit(parts, known, seq=frame.seq, text=frame.text, cid=frame.cid)
             self._send(wire.ack(frame.cid, accepted))
-            tell_edited(parts, accepted, shown)
+            announce_edit(parts, accepted, shown)
             return
-        inbound = await inbound_of(parts, known, text=frame.text, cid=frame.cid, files=frame.attachments)
-        accepted = await store(parts, inbound)
+        inbound = await build_inbound(parts, known, text=frame.text, cid=frame.cid, files=frame.attachments)
+        accepted = await store_message(parts, inbound)
         self._send(wire.ack(frame.cid, accepted))
-        tell(parts, inbound, accepted)
+        announce_message(parts, inbound, accepted)
 
     async def _stop(self, frame: wire.Stop) -> None:
         session_id = self._known.row.session_id
         async with asyncio.timeout(STEP_SECONDS):
-            stopping = await self._parts.conversation.stop(session_id)
+            stopping = await self._parts.sessions.stop(session_id)
         draft = self._parts.hub.draft(session_id)
         if not stopping and draft is None and frame.mid and frame.mid.startswith("t"):
             # Nothing runs: this screen missed the end, and must not go on waiting for it.
@@ -249,10 +256,10 @@ class SocketSession:
         self._parts.crash_point("after_feedback")
         if judged is None:
             raise UnknownMessage(frame.mid)
-        self._send(wire.judged(frame.cid, judged.mid, repeated=judged.repeated))
+        self._send(wire.feedback_ack(frame.cid, judged.mid, repeated=judged.repeated))
         if judged.event_seq is not None:
             event = {"mid": judged.mid, "turn": judged.turn, "value": judged.value, "cid": frame.cid}
-            self._parts.hub.durable(session_id, judged.event_seq, "feedback", event)
+            self._parts.hub.publish(session_id, judged.event_seq, "feedback", event)
 
     async def _read(self, event_seq: int) -> None:
         row = self._known.row
@@ -260,7 +267,7 @@ class SocketSession:
             number = await self._parts.stores.events.mark_read(row.address_id, row.session_id, event_seq)
         self._parts.crash_point("after_read")
         if number is not None:
-            self._parts.hub.read(row.session_id, row.address_id, number)
+            self._parts.hub.publish_read(row.session_id, row.address_id, number)
 
     async def _resync(self, turn: int) -> None:
         """From here where the whole text is known, else from the process that writes it."""
@@ -270,10 +277,10 @@ class SocketSession:
             self._send(wire.stream(turn=turn, attempt=draft.attempt, text=draft.text))
             return
         async with asyncio.timeout(STEP_SECONDS):
-            state = await self._parts.stores.events.running(session_id)
+            state = await self._parts.stores.events.load_running(session_id)
         if state.get("run", {}).get("turn") != turn:
             raise UnknownMessage(f"t{turn}")
-        self._parts.hub.ask_for(session_id, turn)
+        self._parts.hub.request_stream(session_id, turn)
 
     def _command(self, cid: str, name: str, args: str | Mapping[str, Any]) -> None:
         """In the background: a summary takes a while, and messages must get through meanwhile."""
@@ -284,7 +291,7 @@ class SocketSession:
             raise UnknownCommand(name, advice=did_you_mean(nearest, catalogue("commands", self._language)))
         for value in () if isinstance(args, str) else args.values():
             wire.clean(value if isinstance(value, str) else "")
-        words = args if isinstance(args, str) else typed_words(name, offered[name].arguments, args)
+        words = args if isinstance(args, str) else render_arguments(name, offered[name].arguments, args)
         wire.clean(words)
         self._parts.tasks.start(self._run_command(cid, name, words))
 
@@ -312,7 +319,9 @@ class SocketSession:
         frame = result_payload(cid, outcome)
         if outcome.event_seq:
             # The service has told the other processes already.
-            self._parts.hub.arrived(self._known.row.session_id, outcome.event_seq, "command.result", frame)
+            self._parts.hub.publish_locally(
+                self._known.row.session_id, outcome.event_seq, "command.result", frame
+            )
         else:
             self._send({"t": "command.result", **frame})
 

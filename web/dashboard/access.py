@@ -27,7 +27,7 @@ from shared.services.admin.playground import Playground
 from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.tools.handover import HandoverService
 from web.dashboard.requests import FORM_BYTES, read_json
-from web.parts import Commanding
+from web.parts import CommandRunner
 from web.rest.arguments import BadField, read_arguments
 from web.rest.kinds import to_json
 from web.rest.operation import Operation
@@ -66,15 +66,15 @@ class DashboardContext:
     stores: Stores
     admin: DashboardStores
     settings: Settings
-    commands: Commanding | None
+    commands: CommandRunner | None
     proxies: Proxies
     handovers: HandoverService | None = None
     announcer: ErasureAnnouncer | None = None
     """Tells screens that something new is stored; None where nobody listens."""
     provider: OidcProvider | None = None
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None
-    inspecting: ContextInspector | None = None
-    work: JobAdmin | None = None
+    context_inspector: ContextInspector | None = None
+    job_admin: JobAdmin | None = None
     playground: Playground | None = None
     live: Live | None = None
     scrape: Scrape | None = None
@@ -106,7 +106,7 @@ class AuthedRequest:
     """One request that was let in; `who` is None only where anyone may come."""
 
     request: web.Request
-    desk: DashboardContext
+    context: DashboardContext
     who: SignedIn | None
 
     @property
@@ -117,7 +117,7 @@ class AuthedRequest:
     @property
     def token(self) -> str:
         """Of this login."""
-        return self.request.cookies.get(cookie_name(self.request, self.desk.settings), "")
+        return self.request.cookies.get(cookie_name(self.request, self.context.settings), "")
 
     @property
     def refresh(self) -> bool:
@@ -125,29 +125,29 @@ class AuthedRequest:
 
     async def record(self, action: str, about: str = "", **detail: Any) -> None:
         """What cannot be put on record is not done: raises StorageUnavailable."""
-        await self.desk.admin.operators.record(
+        await self.context.admin.operators.record(
             actor=self.operator.name, action=action, about=about, detail=detail or None
         )
 
     async def record_reading(self, what: str, about: str = "") -> None:
         """A screen that refreshes itself is told once in a while: a header alone must hide no reading."""
-        operators = self.desk.admin.operators
+        operators = self.context.admin.operators
         record = operators.record_once if self.refresh else operators.record
         await record(actor=self.operator.name, action=f"read.{what}", about=about)
 
 
-def guarded(
-    operation: Operation, desk: DashboardContext
+def build_handler(
+    operation: Operation, context: DashboardContext
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The only way in: own origin for what changes something, then the role, then the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            response = await _let_in(operation, desk, request)
+            response = await _dispatch(operation, context, request)
         except HttpRefusal as refusal:
             response = refusal_response(request, refusal)
         except (BadQuery, BadField, EvertalkError, BadSettings, TimeoutError) as error:
-            response = refusal_response(request, await _refusal_of(request, error))
+            response = refusal_response(request, await _build_refusal(request, error))
         except web.HTTPException as error:
             for name, value in HEADERS.items():
                 error.headers.setdefault(name, value)
@@ -159,7 +159,7 @@ def guarded(
     return handle
 
 
-async def _refusal_of(request: web.Request, error: Exception) -> HttpRefusal:
+async def _build_refusal(request: web.Request, error: Exception) -> HttpRefusal:
     """What a typed error is to a caller: its status, its code and its advice."""
     match error:
         case BadField(place="body"):
@@ -179,34 +179,36 @@ async def _refusal_of(request: web.Request, error: Exception) -> HttpRefusal:
     return HttpRefusal(503, "no_secret_key", "EVERTALK_SECRET_KEY cannot be read: nothing was made.")
 
 
-async def _let_in(operation: Operation, desk: DashboardContext, request: web.Request) -> web.StreamResponse:
-    if request.method not in SAFE_METHODS and not from_own_origin(request, desk.settings):
+async def _dispatch(
+    operation: Operation, context: DashboardContext, request: web.Request
+) -> web.StreamResponse:
+    if request.method not in SAFE_METHODS and not is_own_origin(request, context.settings):
         raise HttpRefusal(403, "foreign_origin", "This request came from another page.")
     if any("\x00" in value for value in request.query.values()):
         raise BadQuery("it holds a NUL character")
-    who, role = await signed_in(request, desk), operation.role
+    who, role = await find_signed_in(request, context), operation.role
     if operation.scraper:
-        check_scraper(request, desk)
+        check_scraper(request, context)
     elif not operation.anyone:
         if who is None:
-            return login_needed(request)
-        if role is None or not who.may(role):
+            return require_login(request)
+        if role is None or not who.has_role(role):
             raise HttpRefusal(403, "role_needed", f"This needs the role {role}; you are {who.role}.")
 
     async def read_body(needed: bool) -> Mapping[str, Any]:
         return await read_json(request, most=operation.most_bytes, needed=needed)
 
     given = await read_arguments(operation, request, read_body=read_body, without_empty=True)
-    reply = await operation.handler(AuthedRequest(request=request, desk=desk, who=who), **given)
+    reply = await operation.handler(AuthedRequest(request=request, context=context, who=who), **given)
     if reply is None:
         raise HttpRefusal(404, "not_found", operation.missing)
     if isinstance(reply, web.StreamResponse):
         return reply
-    return answer(reply, status=min(operation.answers))
+    return json_response(reply, status=min(operation.answers))
 
 
 @contextmanager
-def conflicts() -> Iterator[None]:
+def raise_conflicts() -> Iterator[None]:
     """What the story refuses is 409 here."""
     try:
         yield
@@ -214,13 +216,13 @@ def conflicts() -> Iterator[None]:
         raise HttpRefusal(409, error.code, error.advice) from error
 
 
-async def signed_in(request: web.Request, desk: DashboardContext) -> SignedIn | None:
-    token = request.cookies.get(cookie_name(request, desk.settings), "")
+async def find_signed_in(request: web.Request, context: DashboardContext) -> SignedIn | None:
+    token = request.cookies.get(cookie_name(request, context.settings), "")
     refreshing = POLL_HEADER in request.headers or request.path == LIVE
-    return await desk.admin.operators.signed_in(token, present=not refreshing) if token else None
+    return await context.admin.operators.authenticate(token, present=not refreshing) if token else None
 
 
-def login_needed(request: web.Request) -> web.StreamResponse:
+def require_login(request: web.Request) -> web.StreamResponse:
     if request.path.startswith("/api/"):
         raise HttpRefusal(401, "login_needed", "Please log in again.")
     return web.Response(
@@ -228,9 +230,9 @@ def login_needed(request: web.Request) -> web.StreamResponse:
     )
 
 
-def check_scraper(request: web.Request, desk: DashboardContext) -> None:
+def check_scraper(request: web.Request, context: DashboardContext) -> None:
     """With a token configured only its bearer; else only a direct caller on this machine."""
-    token = desk.settings.metrics_token
+    token = context.settings.metrics_token
     if token is not None:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         if secrets.compare_digest(given, token.get_secret_value().encode()):
@@ -238,12 +240,12 @@ def check_scraper(request: web.Request, desk: DashboardContext) -> None:
         raise HttpRefusal(
             401, "token_needed", "Metrics need their token.", headers={"WWW-Authenticate": "Bearer"}
         )
-    if not desk.proxies.is_local(request):
+    if not context.proxies.is_local(request):
         message = "Set EVERTALK_METRICS_TOKEN to read metrics from elsewhere, or where there is a public URL."
         raise HttpRefusal(403, "local_only", message)
 
 
-def from_own_origin(request: web.Request, settings: Settings) -> bool:
+def is_own_origin(request: web.Request, settings: Settings) -> bool:
     """Browsers say so by `Sec-Fetch-Site`; over plain http, and older ones, only by Origin."""
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
@@ -294,13 +296,13 @@ def refusal_response(request: web.Request, refusal: HttpRefusal) -> web.Response
         return web.Response(status=refusal.status, text=refusal.message, headers=refusal.headers)
     request_id = request.get(REQUEST_ID) or secrets.token_hex(8)
     body: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "request_id": request_id}
-    return answer(
+    return json_response(
         body | ({"details": refusal.details} if refusal.details else {}),
         status=refusal.status, headers=refusal.headers,
     )  # fmt: skip
 
 
-def answer(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(
         status=status, text=to_json(body), content_type="application/json", headers=dict(headers or {})
     )

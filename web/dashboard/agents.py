@@ -21,23 +21,23 @@ from shared.config.agents import (
     resolve_effective_config,
 )
 from shared.core.compaction.summary_diff import compare_lines
-from shared.core.session.events import iso
 from shared.core.session.presets import PRESETS
+from shared.core.session.turns import iso
 from shared.core.values.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError
 from shared.services.admin.playground import Said
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import NewName, Seen, stale, version_of
-from web.rest.kinds import Thing, told
-from web.rest.operation import Reply, Room
+from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
+from web.rest.kinds import Thing, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 if TYPE_CHECKING:
     from shared.adapters.postgres.people.agents import AgentRow
 
-room = Room()
+router = OperationRouter()
 _HIDDEN = frozenset({"name", "prune_rules"})
 """Fields of a policy that are no numbers of their own."""
-Name = Annotated[str, told("of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
+Name = Annotated[str, describe("of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
 Version = Annotated[int, Field(ge=1, lt=2**63, description="of its config")]
 
 Agents = TypedDict("Agents", {"agents": list[Thing]})
@@ -48,11 +48,11 @@ AgentVersions = TypedDict("AgentVersions", {"versions": list[AgentVersionMade]})
 ConfigLine = TypedDict("ConfigLine", {"change": Literal["same", "added", "removed"], "text": str})
 AgentVersion = TypedDict("AgentVersion", {
     "version": int, "config": Thing,
-    "lines": Annotated[list[ConfigLine], told("what has changed since, as JSON line by line")],
+    "lines": Annotated[list[ConfigLine], describe("what has changed since, as JSON line by line")],
 })  # fmt: skip
 SiteName = Annotated[str, Field(min_length=1, max_length=40)]
 SiteGiven = TypedDict("SiteGiven", {
-    "site": str, "moved": Annotated[int, told("conversations that were there already")],
+    "site": str, "moved": Annotated[int, describe("conversations that were there already")],
 })  # fmt: skip
 Utterance = TypedDict("Utterance", {
     "role": Literal["user", "assistant"],
@@ -61,7 +61,7 @@ Utterance = TypedDict("Utterance", {
 Talk = Annotated[list[Utterance], Field(min_length=1, max_length=200)]
 PlaygroundReply = TypedDict("PlaygroundReply", {
     "text": str, "model": str, "tools": list[Thing], "context_tokens": int,
-    "cost_micro": Annotated[int | None, told("null where the price is not known")],
+    "cost_micro": Annotated[int | None, describe("null where the price is not known")],
 })  # fmt: skip
 Agent = TypedDict("Agent", {
     "name": str, "config": Thing, "version": int, "sessions": int, "problems": list[str],
@@ -72,36 +72,38 @@ AgentJudged = TypedDict("AgentJudged", {
 })  # fmt: skip
 
 
-@room.on("GET /agents", Agents, role="viewer")
-async def list_agents(visit: AuthedRequest) -> Reply:
+@router.on("GET /agents", Agents, role="viewer")
+async def list_agents(authed: AuthedRequest) -> Reply:
     """Who answers, and where."""
-    return {"agents": [_listed(row, visit) for row in await visit.desk.stores.agents.all()]}
+    return {"agents": [_listed(row, authed) for row in await authed.context.stores.agents.list_all()]}
 
 
-@room.on(
+@router.on(
     "POST /agents", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,)
 )  # fmt: skip
-async def make_agent(visit: AuthedRequest, *, name: NewName) -> Reply:
+async def make_agent(authed: AuthedRequest, *, name: NewName) -> Reply:
     """Make an agent, with the deployment's settings."""
-    if not await visit.desk.stores.agents.create(name, {}, by=visit.operator.name):
+    if not await authed.context.stores.agents.create(name, {}, by=authed.operator.name):
         raise HttpRefusal(409, "name_taken", "There is an agent of that name already.")
     return {"name": name}
 
 
-@room.on("GET /agents/{name}", Agent, role="viewer")
-async def agent(visit: AuthedRequest, name: Name) -> Reply:
+@router.on("GET /agents/{name}", Agent, role="viewer")
+async def agent(authed: AuthedRequest, name: Name) -> Reply:
     """An agent, and the numbers it comes to."""
-    row = await find_agent(visit, name)
-    ground = await _ground(visit, row.config)
+    row = await find_agent(authed, name)
+    ground = await _ground(authed, row.config)
     judged = await asyncio.to_thread(_judged, row.config, ground)
     known = {tool.name: (tool, "") for tool in ground.tools}
-    if visit.desk.playground is not None:
-        known = {**visit.desk.playground.list_tools(), **known}
+    if authed.context.playground is not None:
+        known = {**authed.context.playground.list_tools(), **known}
     tools = [
         {"name": name, "description": tool.description, "server": server}
         for name, (tool, server) in known.items()
     ]
-    others = [site.name for site in await visit.desk.stores.sites.all() if site.name not in row.sites]
+    others = [
+        site.name for site in await authed.context.stores.sites.list_all() if site.name not in row.sites
+    ]
     more = {
         "models": sorted(ground.models), "tools": tools, "servers": sorted(ground.servers or ()),
         "other_sites": others,
@@ -109,40 +111,43 @@ async def agent(visit: AuthedRequest, name: Name) -> Reply:
     return {**_whole(row), **judged, **more}
 
 
-@room.on(
+@router.on(
     "POST /agents/{name}/check", AgentJudged, role="admin", body="AgentSettings", strict=True,
     refusals=(404, 413, 503),
 )  # fmt: skip
-async def check_agent(visit: AuthedRequest, name: Name, *, config: Thing) -> Reply:
+async def check_agent(authed: AuthedRequest, name: Name, *, config: Thing) -> Reply:
     """What would be wrong with a config, and its numbers."""
-    await find_agent(visit, name)
+    await find_agent(authed, name)
     _check_size(config)
-    return await asyncio.to_thread(_judged, config, await _ground(visit, config))
+    return await asyncio.to_thread(_judged, config, await _ground(authed, config))
 
 
-@room.on(
+@router.on(
     "PUT /agents/{name}", Agent, role="admin", body="AgentSettings", strict=True,
     refusals=(404, 409, 413, 422, 428, 503),
 )  # fmt: skip
-async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_match: Seen = "") -> Reply:
+async def change_agent(authed: AuthedRequest, name: Name, *, config: Thing, if_match: Seen = "") -> Reply:
     """Change an agent; it holds from each next message on."""
-    row, seen = await find_agent(visit, name), version_of(if_match)
+    row, seen = await find_agent(authed, name), parse_version(if_match)
     _check_size(config)
-    judged = await asyncio.to_thread(_judged, config, await _ground(visit, config))
+    judged = await asyncio.to_thread(_judged, config, await _ground(authed, config))
     _refuse_bad(judged)
-    if await visit.desk.stores.agents.change(row.name, config, seen=seen, by=visit.operator.name) is None:
-        raise stale(yours=config, theirs=_whole(await find_agent(visit, name)))
-    return {**_whole(await find_agent(visit, name)), **judged}
+    if (
+        await authed.context.stores.agents.change(row.name, config, seen=seen, by=authed.operator.name)
+        is None
+    ):
+        raise build_stale_refusal(yours=config, theirs=_whole(await find_agent(authed, name)))
+    return {**_whole(await find_agent(authed, name)), **judged}
 
 
-@room.on(
+@router.on(
     "POST /agents/{name}/sites", SiteGiven, role="admin", body="SiteForAgent", strict=True, refusals=(404,),
     missing="There is no such site.",
 )  # fmt: skip
-async def give_site(visit: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False) -> Reply:
+async def give_site(authed: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False) -> Reply:
     """Let an agent answer a site's new conversations; with `existing` those that are there already, too."""
-    row, by, stores = await find_agent(visit, name), visit.operator.name, visit.desk.stores
-    if not await stores.sites.give(site, row.name, by=by):
+    row, by, stores = await find_agent(authed, name), authed.operator.name, authed.context.stores
+    if not await stores.sites.assign_agent(site, row.name, by=by):
         return None
     moved = 0
     if existing:
@@ -150,20 +155,20 @@ async def give_site(visit: AuthedRequest, name: Name, *, site: SiteName, existin
     return {"site": site, "moved": moved}
 
 
-@room.on(
+@router.on(
     "POST /agents/{name}/try", PlaygroundReply, role="admin", body="PlaygroundTalk", strict=True,
     refusals=(404, 409, 413, 422, 503),
 )  # fmt: skip
-async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
+async def try_agent(authed: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
     """Talk with a draft: nothing is stored but the cost, and no tool that touches anything is carried out."""
-    row = await find_agent(visit, name)
+    row = await find_agent(authed, name)
     _check_size(config)
-    if (playground := visit.desk.playground) is None:
+    if (playground := authed.context.playground) is None:
         raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
-    _refuse_bad(await asyncio.to_thread(_judged, config, await _ground(visit, config)))
+    _refuse_bad(await asyncio.to_thread(_judged, config, await _ground(authed, config)))
     if messages[-1]["role"] != "user":
         raise HttpRefusal(422, "bad_input", "The last message is the person's.")
-    await visit.record("agent.tried", name)
+    await authed.record("agent.tried", name)
     try:
         answer = await playground.answer(row.id, config, [Said(**message) for message in messages])
     except CapReached as error:
@@ -178,21 +183,21 @@ async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages
     }  # fmt: skip
 
 
-@room.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
-async def agent_versions(visit: AuthedRequest, name: Name) -> Reply:
+@router.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
+async def agent_versions(authed: AuthedRequest, name: Name) -> Reply:
     """What an agent was before, the newest first; none before the first change."""
-    found = await visit.desk.stores.agents.versions((await find_agent(visit, name)).id)
+    found = await authed.context.stores.agents.list_versions((await find_agent(authed, name)).id)
     return {"versions": [{"version": version, "by": by, "at": iso(at)} for version, by, at in found]}
 
 
-@room.on(
+@router.on(
     "GET /agents/{name}/versions/{version}", AgentVersion, role="viewer",
     missing="There is no such thing here.",
 )  # fmt: skip
-async def agent_version(visit: AuthedRequest, name: Name, version: Version) -> Reply:
+async def agent_version(authed: AuthedRequest, name: Name, version: Version) -> Reply:
     """One version, and what has changed since. To return to it, change the agent to its config."""
-    row = await find_agent(visit, name)
-    config = await visit.desk.stores.agents.version(row.id, version)
+    row = await find_agent(authed, name)
+    config = await authed.context.stores.agents.load_version(row.id, version)
     if config is None:
         return None
     lines = await asyncio.to_thread(_changes, config, row.config)
@@ -213,9 +218,9 @@ def _refuse_bad(judged: Mapping[str, Any]) -> None:
         raise HttpRefusal(422, "bad_agent_config", words, problems=judged["problems"])
 
 
-async def find_agent(visit: AuthedRequest, name: str) -> AgentRow:
+async def find_agent(authed: AuthedRequest, name: str) -> AgentRow:
     """Raises HttpRefusal."""
-    row = await visit.desk.stores.agents.find(name)
+    row = await authed.context.stores.agents.find(name)
     if row is None:
         raise HttpRefusal(404, "not_found", "There is no such agent.")
     return row
@@ -226,16 +231,16 @@ def _check_size(config: Mapping[str, Any]) -> None:
         raise HttpRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
 
 
-async def _ground(visit: AuthedRequest, config: Mapping[str, Any]) -> AgentDefaults:
-    desk = visit.desk
+async def _ground(authed: AuthedRequest, config: Mapping[str, Any]) -> AgentDefaults:
+    context = authed.context
     try:
-        ground = await asyncio.to_thread(build_agent_defaults, desk.settings)
+        ground = await asyncio.to_thread(build_agent_defaults, context.settings)
     except EvertalkError as error:
         raise HttpRefusal(503, error.code, error.advice) from None
     return dataclasses.replace(
         ground,
-        servers=await load_server_names(desk.admin.stored_settings, desk.settings),
-        offered=None if desk.playground is None else desk.playground.list_offered(config),
+        servers=await load_server_names(context.admin.stored_settings, context.settings),
+        offered=None if context.playground is None else context.playground.list_offered(config),
     )
 
 
@@ -277,8 +282,8 @@ def _whole(row: AgentRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _listed(row: AgentRow, visit: AuthedRequest) -> dict[str, Any]:
-    config, settings = row.config, visit.desk.settings
+def _listed(row: AgentRow, authed: AuthedRequest) -> dict[str, Any]:
+    config, settings = row.config, authed.context.settings
     return {
         "name": row.name, "version": row.version, "sessions": row.sessions, "sites": list(row.sites),
         "bots": list(row.bots), "called": config.get("name"), "persona": bool(config.get("persona")),

@@ -13,12 +13,12 @@ from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS, advice_of, facts
 from shared.core.ops.alerts import Alert as StoredAlert
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import with_total
-from web.rest.kinds import DONE, Counted, Cursor, Limit, Success, Thing, Total, told
-from web.rest.operation import Reply, Room
+from web.dashboard.requests import add_total
+from web.rest.kinds import DONE, Counted, Cursor, Limit, Success, Thing, Total, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 
 Send = TypedDict("Send", {
     "target": str, "phase": Literal["opened", "ended"],
@@ -35,32 +35,33 @@ Target = TypedDict("Target", {
 })  # fmt: skip
 Alerts = TypedDict("Alerts", {
     "open": list[Alert], "past": list[Alert], "next": str | None, "unseen": int, "targets": list[Target],
-    "total": NotRequired[Annotated[Total | None, told("of the past ones")]],
+    "total": NotRequired[Annotated[Total | None, describe("of the past ones")]],
 })  # fmt: skip
 AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})
 
 
-@room.on("GET /alerts", Alerts, role="viewer")
+@router.on("GET /alerts", Alerts, role="viewer")
 async def list_alerts(
-    visit: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, total: Counted = False
+    authed: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, total: Counted = False
 ) -> Reply:
     """What needs an operator, what did, and whether it reached everybody it should."""
-    settings = visit.desk.settings
-    read = visit.desk.admin.alerts
-    found = read.page(settings.alert_targets, cursor=cursor, limit=limit)
-    page = dict(await with_total(found, total and read.count_past()))
+    settings = authed.context.settings
+    read = authed.context.admin.alerts
+    found = read.load_page(settings.alert_targets, cursor=cursor, limit=limit)
+    page = dict(await add_total(found, total and read.count_past()))
     for one in (*page["open"], *page["past"]):
         one |= _words(one)
         for send in one["sends"]:
             send["advice"] = advice_of(send["error"])
     for target in page["targets"]:
         target |= {"name": _name(target["target"], settings), "advice": advice_of(target["error"] or "")}
-    return page | {"can_test": visit.operator.may("admin"), "can_see": visit.operator.may("operator")}
+    who = authed.operator
+    return page | {"can_test": who.has_role("admin"), "can_see": who.has_role("operator")}
 
 
-async def newest_open(visit: AuthedRequest) -> list[dict[str, Any]]:
+async def newest_open(authed: AuthedRequest) -> list[dict[str, Any]]:
     """For the overview: what is wrong, since when."""
-    found = await visit.desk.admin.alerts.newest_open()
+    found = await authed.context.admin.alerts.list_newest_open()
     return [
         {"text": words["title"], "facts": words["facts"], "at": one["opened_at"]}
         | {name: one[name] for name in ("kind", "detail")}
@@ -69,26 +70,26 @@ async def newest_open(visit: AuthedRequest) -> list[dict[str, Any]]:
     ]
 
 
-@room.on("POST /alerts/test", AlertTested, role="admin", refusals=(409,))
-async def test_alerts(visit: AuthedRequest) -> Reply:
+@router.on("POST /alerts/test", AlertTested, role="admin", refusals=(409,))
+async def test_alerts(authed: AuthedRequest) -> Reply:
     """Send a test to everybody whom alerts go to."""
-    targets = visit.desk.settings.alert_targets
+    targets = authed.context.settings.alert_targets
     if not targets:
         advice = "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL."
         raise HttpRefusal(409, "no_targets", advice)
-    made = await visit.desk.stores.alerts.test(targets, by=visit.operator.name)
-    await visit.record("alert.test", f"alert:{made}", targets=len(targets))
+    made = await authed.context.stores.alerts.send_test(targets, by=authed.operator.name)
+    await authed.record("alert.test", f"alert:{made}", targets=len(targets))
     return {"id": made, "targets": targets}
 
 
-@room.on(
+@router.on(
     "POST /alerts/{id}/seen", Success, role="operator", refusals=(404,), missing="There is no such alert."
 )
-async def see_alert(visit: AuthedRequest, alert: Annotated[UUID, told("the id of an alert")]) -> Reply:
+async def see_alert(authed: AuthedRequest, alert: Annotated[UUID, describe("the id of an alert")]) -> Reply:
     """Say that an alert was seen: it is counted no more."""
-    changed = await visit.desk.stores.alerts.seen(alert, by=visit.operator.name)
+    changed = await authed.context.stores.alerts.mark_seen(alert, by=authed.operator.name)
     if changed:
-        await visit.record("alert.seen", f"alert:{alert}")
+        await authed.record("alert.seen", f"alert:{alert}")
     return None if changed is None else DONE
 
 

@@ -16,10 +16,10 @@ from typing_extensions import TypedDict
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.postgres.dashboard.read_models import SessionQuery
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS, STATES
-from shared.adapters.telemetry.health import told_reason
-from web.dashboard.access import AuthedRequest, conflicts
+from shared.adapters.telemetry.health import redact_reason
+from web.dashboard.access import AuthedRequest, raise_conflicts
 from web.dashboard.alerts import newest_open
-from web.dashboard.requests import with_total
+from web.dashboard.requests import add_total
 from web.rest.kinds import (
     Before,
     Counted,
@@ -33,12 +33,12 @@ from web.rest.kinds import (
     Thing,
     Total,
     choice,
-    told,
+    describe,
 )
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 COMMAND_SECONDS = 200.0
 
 
@@ -53,11 +53,11 @@ def _place(digits: int) -> Any:
     return BeforeValidator(read, json_schema_input_type=str)
 
 
-_AS_SAID = told("as the page after it says", json_schema_extra={"maxLength": 40})
+_AS_SAID = describe("as the page after it says", json_schema_extra={"maxLength": 40})
 Place = Annotated[tuple[int, int] | None, _place(9), _AS_SAID]
 LongPlace = Annotated[tuple[int, int] | None, _place(18), _AS_SAID]
-SessionId = Annotated[UUID, told("the public id of a conversation")]
-SummaryId = Annotated[UUID, told("the public id of a summary")]
+SessionId = Annotated[UUID, describe("the public id of a conversation")]
+SummaryId = Annotated[UUID, describe("the public id of a summary")]
 
 Me = TypedDict("Me", {
     "name": str, "display_name": str, "picture": str, "role": str, "has_password": bool, "by_provider": bool,
@@ -92,11 +92,11 @@ Compactions = TypedDict("Compactions", {
 ContextAudit = TypedDict("ContextAudit", {"calls": list[Thing], "before": str | None})
 
 
-@room.on("GET /me", Me, role="viewer")
-async def me(visit: AuthedRequest) -> Reply:
+@router.on("GET /me", Me, role="viewer")
+async def me(authed: AuthedRequest) -> Reply:
     """Who is logged in."""
-    who = visit.operator
-    acts, hands_over = who.may("operator"), visit.desk.handovers is not None
+    who = authed.operator
+    acts, hands_over = who.has_role("operator"), authed.context.handovers is not None
     return {
         "name": who.name,
         "display_name": who.display_name,
@@ -104,39 +104,39 @@ async def me(visit: AuthedRequest) -> Reply:
         "role": who.role,
         "has_password": who.has_password,
         "by_provider": who.by_provider,
-        "can_run_commands": acts and visit.desk.commands is not None,
-        "can_take": acts and hands_over and visit.desk.settings.has_handover,
+        "can_run_commands": acts and authed.context.commands is not None,
+        "can_take": acts and hands_over and authed.context.settings.has_handover,
         "has_handovers": hands_over,
-        "can_inspect": visit.desk.inspecting is not None,
+        "can_inspect": authed.context.context_inspector is not None,
     }
 
 
-@room.on("GET /overview", Overview, role="viewer")
-async def overview(visit: AuthedRequest) -> Reply:
+@router.on("GET /overview", Overview, role="viewer")
+async def overview(authed: AuthedRequest) -> Reply:
     """Spend of today, and what needs an eye."""
-    settings = visit.desk.settings
-    page = await visit.desk.admin.overview.overview()
-    own = _own_breakers(visit)
+    settings = authed.context.settings
+    page = await authed.context.admin.overview.load_overview()
+    own = _own_breakers(authed)
     for provider in page["providers"]:
         provider["reasons"] = [_in_full(one, own.get(provider["host"])) for one in provider["reasons"]]
     caps = {
         "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
-        "alerts": await newest_open(visit),
-        "demo": visit.desk.demo,
+        "alerts": await newest_open(authed),
+        "demo": authed.context.demo,
     }
     return page | caps
 
 
-def _own_breakers(visit: AuthedRequest) -> dict[str, BreakerState]:
+def _own_breakers(authed: AuthedRequest) -> dict[str, BreakerState]:
     """By host: a provider's own words, which are stored nowhere."""
-    breakers = visit.desk.breakers
+    breakers = authed.context.breakers
     found = {} if breakers is None else breakers()
     return {urlsplit(url).hostname or "provider": state for url, state in found.items()}
 
 
 def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str, Any]:
     """What this process told of itself, in all the words that it heard."""
-    if state is None or one["role"] != "web" or one["reason"] != told_reason(state):
+    if state is None or one["role"] != "web" or one["reason"] != redact_reason(state):
         return one
     return {**one, "reason": state.reason}
 
@@ -147,9 +147,9 @@ Filters = TypedDict("Filters", {
     "state": Annotated[str, choice("what is going on", *STATES)],
     "agent": Annotated[str, Cut(200, "its name")],
     "site": Annotated[str, Cut(200, "of the widget")],
-    "min_pct": Annotated[float, told("how full at least", ge=0, allow_inf_nan=False)],
-    "from": Annotated[Since, told("active since")],
-    "to": Annotated[Since, told("active before")],
+    "min_pct": Annotated[float, describe("how full at least", ge=0, allow_inf_nan=False)],
+    "from": Annotated[Since, describe("active since")],
+    "to": Annotated[Since, describe("active before")],
     "sort": Annotated[
         str, choice("a minus is for the largest first", *SORTS, *(f"-{column}" for column in SORTS))
     ],
@@ -166,9 +166,9 @@ def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> Ses
     )  # fmt: skip
 
 
-@room.on("GET /sessions", Sessions, role="viewer")
+@router.on("GET /sessions", Sessions, role="viewer")
 async def list_sessions(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     cursor: Cursor = "",
     limit: Limit = 50,
@@ -176,110 +176,110 @@ async def list_sessions(
     **filters: Unpack[Filters],
 ) -> Reply:
     """Conversations, by any order."""
-    read, query = visit.desk.admin.overview, session_query(filters, cursor=cursor, limit=limit)
-    return await with_total(read.sessions(query), total and read.count_sessions(query))
+    read, query = authed.context.admin.overview, session_query(filters, cursor=cursor, limit=limit)
+    return await add_total(read.load_sessions(query), total and read.count_sessions(query))
 
 
-@room.on("GET /sessions/{id}", Session, role="viewer")
-async def session(visit: AuthedRequest, session: SessionId) -> Reply:
+@router.on("GET /sessions/{id}", Session, role="viewer")
+async def session(authed: AuthedRequest, session: SessionId) -> Reply:
     """One conversation: facts, contents of its window, spend."""
-    found = await visit.desk.admin.overview.session(session)
+    found = await authed.context.admin.overview.load_session(session)
     if found is None:
         return None
     if (held := found["handover"]) is not None:
-        held["mine"] = held.pop("operator_id") == visit.operator.operator_id
-    return await _read(visit, "session", found)
+        held["mine"] = held.pop("operator_id") == authed.operator.operator_id
+    return await _read(authed, "session", found)
 
 
-@room.on("GET /sessions/{id}/compactions", Compactions, role="viewer")
+@router.on("GET /sessions/{id}/compactions", Compactions, role="viewer")
 async def list_compactions(
-    visit: AuthedRequest, session: SessionId, *, before: Before = None, limit: Limit = 50
+    authed: AuthedRequest, session: SessionId, *, before: Before = None, limit: Limit = 50
 ) -> Reply:
     """Summaries, newest first, and whether each can be undone."""
-    found = await visit.desk.admin.overview.compactions(session, before=before, limit=limit)
-    return await _read(visit, "compactions", found)
+    found = await authed.context.admin.overview.load_compactions(session, before=before, limit=limit)
+    return await _read(authed, "compactions", found)
 
 
-@room.on("GET /sessions/{id}/context", ContextAudit, role="viewer")
+@router.on("GET /sessions/{id}/context", ContextAudit, role="viewer")
 async def context_audit(
-    visit: AuthedRequest, session: SessionId, *, before: LongPlace = None, limit: Limit = 50
+    authed: AuthedRequest, session: SessionId, *, before: LongPlace = None, limit: Limit = 50
 ) -> Reply:
     """What each call of the model was given."""
-    return await visit.desk.admin.overview.context_audit(session, before=before, limit=limit)
+    return await authed.context.admin.overview.load_context_audit(session, before=before, limit=limit)
 
 
-@room.on("GET /sessions/{id}/messages", Lines, role="viewer")
+@router.on("GET /sessions/{id}/messages", Lines, role="viewer")
 async def list_lines(
-    visit: AuthedRequest, session: SessionId, *, before: Place = None, limit: Limit = 100
+    authed: AuthedRequest, session: SessionId, *, before: Place = None, limit: Limit = 100
 ) -> Reply:
     """Operators get all entries, by turn and step."""
-    found = await visit.desk.admin.overview.messages(session, before=before, limit=limit)
-    who = visit.operator
+    found = await authed.context.admin.overview.load_messages(session, before=before, limit=limit)
+    who = authed.operator
     for note in found["private_notes"] if found else ():
         own = note.pop("operator_id") == who.operator_id
-        note["can_remove"] = who.may("admin") or (own and who.may("operator"))
-    return await _read(visit, "messages", found)
+        note["can_remove"] = who.has_role("admin") or (own and who.has_role("operator"))
+    return await _read(authed, "messages", found)
 
 
-@room.on("GET /compactions/{id}/messages", Lines, role="viewer")
+@router.on("GET /compactions/{id}/messages", Lines, role="viewer")
 async def list_original_lines(
-    visit: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
+    authed: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
 ) -> Reply:
     """Operators get all entries, by turn and step."""
-    found = await visit.desk.admin.overview.originals(summary, before=before, limit=limit)
-    return await _read(visit, "originals", found)
+    found = await authed.context.admin.overview.load_originals(summary, before=before, limit=limit)
+    return await _read(authed, "originals", found)
 
 
-@room.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
-async def attachment(visit: AuthedRequest, file: FileId) -> Reply:
+@router.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
+async def attachment(authed: AuthedRequest, file: FileId) -> Reply:
     """A person's file, for those who may read what the person wrote."""
-    found = await visit.desk.stores.uploads.served_to_operators(file)
+    found = await authed.context.stores.uploads.load_for_operator(file)
     if found is None:
         return None
-    await visit.record_reading("attachment", file)
+    await authed.record_reading("attachment", file)
     return web.Response(body=found.body, headers=found.headers())
 
 
-async def _read(visit: AuthedRequest, what: str, found: Thing | None) -> Reply:
+async def _read(authed: AuthedRequest, what: str, found: Thing | None) -> Reply:
     if found is not None:
-        await visit.record_reading(what, visit.request.match_info["id"])
+        await authed.record_reading(what, authed.request.match_info["id"])
     return found
 
 
-@room.on("POST /compactions/{id}/undo", Success, role="operator")
-async def undo_compaction(visit: AuthedRequest, summary: SummaryId) -> Reply:
+@router.on("POST /compactions/{id}/undo", Success, role="operator")
+async def undo_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
     """Take a summary back."""
-    return await _change(visit, summary, command="undo", allowed="can_undo", reason="undo_reason")
+    return await _change(authed, summary, command="undo", allowed="can_undo", reason="undo_reason")
 
 
-@room.on("POST /compactions/{id}/restore", Success, role="operator")
-async def restore_compaction(visit: AuthedRequest, summary: SummaryId) -> Reply:
+@router.on("POST /compactions/{id}/restore", Success, role="operator")
+async def restore_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
     """Put a summary in force again."""
-    return await _change(visit, summary, command="restore", allowed="can_restore", reason="restore_reason")
+    return await _change(authed, summary, command="restore", allowed="can_restore", reason="restore_reason")
 
 
-async def _change(visit: AuthedRequest, link: UUID, *, command: str, allowed: str, reason: str) -> Reply:
+async def _change(authed: AuthedRequest, link: UUID, *, command: str, allowed: str, reason: str) -> Reply:
     """The page's own view of what is possible is checked first: the command acts on the newest link only."""
-    found = await visit.desk.admin.overview.compaction(link)
+    found = await authed.context.admin.overview.load_compaction(link)
     if found is None:
         return None
     session_id, verdict = found
-    if visit.desk.commands is not None and not verdict.get(allowed):
+    if authed.context.commands is not None and not verdict.get(allowed):
         words = str(verdict.get(reason) or "This is not possible any more.")
         raise HttpRefusal(409, f"cannot_{command}", words)
     return await run_command(
-        visit, session_id, command, action=f"compaction.{command}", about=f"compaction:{link}"
+        authed, session_id, command, action=f"compaction.{command}", about=f"compaction:{link}"
     )
 
 
 async def run_command(
-    visit: AuthedRequest, session_id: int, name: str, args: str = "", *, action: str, about: str
+    authed: AuthedRequest, session_id: int, name: str, args: str = "", *, action: str, about: str
 ) -> Reply:
-    commands = visit.desk.commands
+    commands = authed.context.commands
     if commands is None:
         raise HttpRefusal(503, "not_available", "Commands cannot be run from here just now.")
-    await visit.record(action, about)
-    with conflicts():
+    await authed.record(action, about)
+    with raise_conflicts():
         async with asyncio.timeout(COMMAND_SECONDS):
             outcome = await commands.run(
                 session_id=session_id, address_id=None, name=name, args=args, cid=None, progress=None

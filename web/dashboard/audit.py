@@ -11,24 +11,24 @@ from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.audit_queries import AuditInsights, AuditQuery
 from web.dashboard.access import HEADERS, AuthedRequest
-from web.dashboard.requests import with_total
+from web.dashboard.requests import add_total
 from web.rest.files import send_csv
-from web.rest.kinds import Counted, Cut, Digits, Limit, Since, Thing, Total, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Counted, Cut, Digits, Limit, Since, Thing, Total, describe
+from web.rest.operation import OperationRouter, Reply
 
-room = Room()
+router = OperationRouter()
 COLUMNS = ("id", "at", "operator", "action", "about", "detail")
 Asked = TypedDict("Asked", {
     "operator": Annotated[str, Cut(200, "who did it")],
     "action": Annotated[str, Cut(200, "a whole one, or a family such as `read`")],
     "about": Annotated[str, Cut(200, "what it was done to")],
-    "from": Annotated[Since, told("since")],
-    "to": Annotated[Since, told("before")],
-    "before": Annotated[int, Digits(1, 2**62), told("a page's `before`")], "limit": Limit,
+    "from": Annotated[Since, describe("since")],
+    "to": Annotated[Since, describe("before")],
+    "before": Annotated[int, Digits(1, 2**62), describe("a page's `before`")], "limit": Limit,
 }, total=False)  # fmt: skip
 Entry = TypedDict("Entry", {
     "id": int, "at": datetime, "actor": str, "action": str, "about": str, "detail": Thing,
-    "person": Annotated[Thing | None, told("whom it is about, by their name now")],
+    "person": Annotated[Thing | None, describe("whom it is about, by their name now")],
 })  # fmt: skip
 AuditEntries = TypedDict("AuditEntries", {
     "entries": list[Entry], "before": int | None, "actors": list[str], "actions": list[str],
@@ -40,29 +40,29 @@ AuditChain = TypedDict("AuditChain", {
 })  # fmt: skip
 
 
-@room.on("GET /audit", AuditEntries, role="admin")
-async def list_audit(visit: AuthedRequest, *, total: Counted = False, **asked: Unpack[Asked]) -> Reply:
+@router.on("GET /audit", AuditEntries, role="admin")
+async def list_audit(authed: AuthedRequest, *, total: Counted = False, **asked: Unpack[Asked]) -> Reply:
     """Who read and changed what, the newest first."""
-    read, query = visit.desk.admin.audit, _query(asked)
-    return await with_total(read.page(query), total and read.count(query))
+    read, query = authed.context.admin.audit, _query(asked)
+    return await add_total(read.load_page(query), total and read.count(query))
 
 
-@room.on("GET /audit/chain", AuditChain, role="admin")
-async def check_audit(visit: AuthedRequest) -> Reply:
+@router.on("GET /audit/chain", AuditChain, role="admin")
+async def check_audit(authed: AuthedRequest) -> Reply:
     """Whether the log is whole."""
-    return await visit.desk.admin.audit.chain()
+    return await authed.context.admin.audit.check_chain()
 
 
-@room.on("GET /audit/csv", role="admin", media="text/csv")
-async def export_audit(visit: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
+@router.on("GET /audit/csv", role="admin", media="text/csv")
+async def export_audit(authed: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
     """The filtered log as a file."""
-    await visit.record("audit.exported")
-    rows = _rows(visit.desk.admin.audit, _query(asked))
-    return await send_csv(visit.request, rows, name="evertalk-audit", columns=COLUMNS, headers=HEADERS)
+    await authed.record("audit.exported")
+    rows = _rows(authed.context.admin.audit, _query(asked))
+    return await send_csv(authed.request, rows, name="evertalk-audit", columns=COLUMNS, headers=HEADERS)
 
 
 async def _rows(insights: AuditInsights, query: AuditQuery) -> AsyncIterator[tuple[object, ...]]:
-    async for entry in insights.entries(query):
+    async for entry in insights.iterate_entries(query):
         detail = json.dumps(entry["detail"], ensure_ascii=False) if entry["detail"] else ""
         yield entry["id"], entry["at"], entry["actor"], entry["action"], entry["about"], detail
 

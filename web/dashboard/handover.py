@@ -32,18 +32,19 @@ from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
 from web.parts import PARTS, Parts
 from web.rest.files import MOST_AT_ONCE, Attachment, FileName
-from web.rest.kinds import DONE, Accepted, FileId, Id, Moment, Success, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import DONE, Accepted, FileId, Id, Moment, Success, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 RETRY_SECONDS = 2
 FILE_CHARS = 4_000
 """Of the texts in an operator's files, for the assistant that goes on later."""
 _NO_SESSION = "There is no such conversation."
 
 Which = Annotated[
-    Literal["waiting", "human", "resolved"] | None, told("all that are open without it; `resolved` lately")
+    Literal["waiting", "human", "resolved"] | None,
+    describe("all that are open without it; `resolved` lately"),
 ]
 Action = Literal["take", "return", "resolve", "assign", "snooze", "label"]
 Cid = Annotated[
@@ -58,7 +59,7 @@ PrivateNote = TypedDict("PrivateNote", {"id": UUID})
 _SAID = ("page", "browser", "language", "timezone", "email")
 Contact = TypedDict("Contact", {
     "page": str, "browser": str, "language": str, "timezone": str, "email": str,
-    "attributes": Annotated[dict[str, str], told("what the site says of a person who is signed in")],
+    "attributes": Annotated[dict[str, str], describe("what the site says of a person who is signed in")],
 })  # fmt: skip
 Handovers = TypedDict("Handovers", {"enabled": bool, "handovers": list[Listed]})
 HandoverMoved = TypedDict("HandoverMoved", {
@@ -67,67 +68,67 @@ HandoverMoved = TypedDict("HandoverMoved", {
 })  # fmt: skip
 
 
-@room.on("GET /handovers", Handovers, role="viewer")
-async def list_handovers(visit: AuthedRequest, *, state: Which = None) -> Reply:
+@router.on("GET /handovers", Handovers, role="viewer")
+async def list_handovers(authed: AuthedRequest, *, state: Which = None) -> Reply:
     """Conversations that a human was asked for, or has; the longest first."""
-    found = await _desk(visit).list_handovers(state)
-    await visit.record_reading("handovers")
-    return {"enabled": visit.desk.settings.has_handover, "handovers": found}
+    found = await _handovers(authed).list_handovers(state)
+    await authed.record_reading("handovers")
+    return {"enabled": authed.context.settings.has_handover, "handovers": found}
 
 
-@room.on(
+@router.on(
     "POST /sessions/{id}/handover", HandoverMoved, role="operator", body="HandoverMove", missing=_NO_SESSION
 )  # fmt: skip
 async def move_handover(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     session: SessionId,
     *,
     action: Action,
     version: Annotated[
-        int, told("of the handover, as it was seen: for `assign`, `snooze`, `label`", ge=0)
+        int, describe("of the handover, as it was seen: for `assign`, `snooze`, `label`", ge=0)
     ] = 0,
-    operator: Annotated[str, told("whose it becomes", max_length=200)] = "",
-    until: Annotated[Moment, told("without it, a snooze ends")] = None,
-    labels: Annotated[list[str] | None, told("all that it has from now on", max_length=50)] = None,
+    operator: Annotated[str, describe("whose it becomes", max_length=200)] = "",
+    until: Annotated[Moment, describe("without it, a snooze ends")] = None,
+    labels: Annotated[list[str] | None, describe("all that it has from now on", max_length=50)] = None,
 ) -> Reply:
     """Take a conversation, assign it, snooze or label it, resolve it, or give it back to the assistant.
 
     What is so already stays so. An admin may also return, resolve and snooze what another operator has.
     """
-    desk, who = _desk(visit), visit.operator
-    if (session_id := await desk.find_session(session)) is None:
+    service, who = _handovers(authed), authed.operator
+    if (session_id := await service.find_session(session)) is None:
         return None
-    if action == "take" and not visit.desk.settings.has_handover:
+    if action == "take" and not authed.context.settings.has_handover:
         words = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
         raise HttpRefusal(409, "handover_off", words)
-    mine: Any = {"operator_id": who.operator_id, "any_ones": who.may("admin")}
+    mine: Any = {"operator_id": who.operator_id, "any_ones": who.has_role("admin")}
     with _refusing():
         match action:
             case "take":
-                moved = await desk.take_over(session_id, operator_id=who.operator_id, name=who.name)
+                moved = await service.take_over(session_id, operator_id=who.operator_id, name=who.name)
             case "return" | "resolve":
-                moved = await desk.release(session_id, **mine, resolved=action == "resolve")
+                moved = await service.release(session_id, **mine, resolved=action == "resolve")
             case "assign":
                 assigned = Assignment(operator=operator)
-                moved = await desk.change(session_id, assigned, version=version, **mine)
+                moved = await service.change(session_id, assigned, version=version, **mine)
             case "snooze":
-                moved = await desk.change(session_id, Snooze(until=until), version=version, **mine)
+                moved = await service.change(session_id, Snooze(until=until), version=version, **mine)
             case _:
                 labelled = Labels(labels=clean_labels(labels or ()))
-                moved = await desk.change(session_id, labelled, version=version, **mine)
+                moved = await service.change(session_id, labelled, version=version, **mine)
     told: dict[str, Any] = {"state": moved.state, "changed": moved.event_seq > 0}
     return {**told, "name": moved.name} if moved.name else told
 
 
-@room.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)
+@router.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)
 async def reply(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     session: SessionId,
     *,
     cid: Cid,
     text: Annotated[str, Field(json_schema_extra={"maxLength": 8_000})],
     files: Annotated[
-        list[FileId] | None, told("of uploads for this conversation", max_length=MOST_AT_ONCE)
+        list[FileId] | None, describe("of uploads for this conversation", max_length=MOST_AT_ONCE)
     ] = None,
 ) -> Reply:
     """Write to the person, in a conversation that was taken; without words, if there are files.
@@ -136,141 +137,143 @@ async def reply(
     """
     if not cid.isprintable():
         raise HttpRefusal(400, "bad_input", "`cid` is of characters that can be printed.")
-    desk = _desk(visit)
-    if (session_id := await desk.find_session(session)) is None:
+    service = _handovers(authed)
+    if (session_id := await service.find_session(session)) is None:
         return None
     with _refusing():
-        more, attached = await _files(visit, session_id, files or (), cid)
-        stored = await desk.reply(
-            session_id, operator_id=visit.operator.operator_id, cid=cid, text=text, more=more,
+        more, attached = await _files(authed, session_id, files or (), cid)
+        stored = await service.reply(
+            session_id, operator_id=authed.operator.operator_id, cid=cid, text=text, more=more,
             attached=attached,
         )  # fmt: skip
     told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
     return {**told, "dup": True} if stored.repeated else told
 
 
-@room.on(
+@router.on(
     "POST /sessions/{id}/uploads", Attachment, role="operator", takes="application/octet-stream",
     refusals=(404, 409, 413, 422, 429), missing=_NO_SESSION,
 )  # fmt: skip
-async def upload_for_person(visit: AuthedRequest, session: SessionId, *, file_name: FileName = "") -> Reply:
+async def upload_for_person(authed: AuthedRequest, session: SessionId, *, file_name: FileName = "") -> Reply:
     """Keep a file that a reply is to bring, in a conversation that was taken."""
-    desk, parts, request = _desk(visit), _parts(visit), visit.request
-    if (session_id := await desk.find_session(session)) is None:
+    service, parts, request = _handovers(authed), _parts(authed), authed.request
+    if (session_id := await service.find_session(session)) is None:
         return None
     with _refusing():
-        await desk.check_taken(session_id, operator_id=visit.operator.operator_id)
+        await service.check_taken(session_id, operator_id=authed.operator.operator_id)
     name = clean_name(unquote(file_name, errors="replace"))
-    address = visit.desk.address(request)
-    kept = await parts.uploads.take(request, session_id, name, parts.limits_for(request), address)
-    return kept.shown()
+    address = authed.context.address(request)
+    kept = await parts.uploads.receive(request, session_id, name, parts.limits_for(request), address)
+    return kept.to_payload()
 
 
 async def _files(
-    visit: AuthedRequest, session_id: int, files: Sequence[str], cid: str
+    authed: AuthedRequest, session_id: int, files: Sequence[str], cid: str
 ) -> tuple[tuple[Block, ...], tuple[Attached, ...]]:
     if not files:
         return (), ()
-    _, more, attached = await _parts(visit).uploads.of_message(
+    _, more, attached = await _parts(authed).uploads.load_for_message(
         session_id, files, dedupe_key=f"operator:{cid}", most_chars=FILE_CHARS
     )
     return more, attached
 
 
-def _parts(visit: AuthedRequest) -> Parts:
-    parts = visit.request.app.get(PARTS)
+def _parts(authed: AuthedRequest) -> Parts:
+    parts = authed.request.app.get(PARTS)
     if parts is None:
         raise HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
     return parts
 
 
-@room.on("GET /desk", Desk, role="viewer")
-async def desk_choices(visit: AuthedRequest) -> Reply:
+@router.on("GET /desk", Desk, role="viewer")
+async def desk_choices(authed: AuthedRequest) -> Reply:
     """What operators choose from in the inbox: whom to assign to, labels in use, canned replies."""
-    inbox = visit.desk.stores.inbox
+    inbox = authed.context.stores.inbox
     return {
         "assignees": await inbox.find_assignees(),
-        "labels": await inbox.known_labels(),
+        "labels": await inbox.list_labels(),
         "canned": await inbox.list_canned(),
     }
 
 
-@room.on("GET /sessions/{id}/contact", Contact, role="viewer", missing=_NO_SESSION)
-async def show_contact(visit: AuthedRequest, session: SessionId) -> Reply:
+@router.on("GET /sessions/{id}/contact", Contact, role="viewer", missing=_NO_SESSION)
+async def show_contact(authed: AuthedRequest, session: SessionId) -> Reply:
     """Who writes, as far as their page and their site say."""
-    found = await visit.desk.stores.inbox.find_contact(session)
+    found = await authed.context.stores.inbox.find_contact(session)
     if found is None:
         return None
-    await visit.record_reading("contact", str(session))
+    await authed.record_reading("contact", str(session))
     return {**{name: found.get(name) or "" for name in _SAID}, "attributes": found.get("attributes") or {}}
 
 
-@room.on("PUT /canned-replies/{name}", CannedReply, role="operator")
+@router.on("PUT /canned-replies/{name}", CannedReply, role="operator")
 async def save_canned(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     name: Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")],
     *,
     body: Words,
-    version: Annotated[int, told("as it was seen; 0 makes a new one", ge=0)] = 0,
+    version: Annotated[int, describe("as it was seen; 0 makes a new one", ge=0)] = 0,
 ) -> Reply:
     """Write a canned reply; `{{name}}`, `{{operator}}` and `{{site}}` are filled in when it is used."""
     with _refusing():
-        saved = await visit.desk.stores.inbox.save_canned(name, body, version=version, by=visit.operator.name)
-    await visit.record("canned_reply.saved", name)
+        saved = await authed.context.stores.inbox.save_canned(
+            name, body, version=version, by=authed.operator.name
+        )
+    await authed.record("canned_reply.saved", name)
     return asdict(saved)
 
 
-@room.on("DELETE /canned-replies/{name}", Success, role="operator")
-async def delete_canned(visit: AuthedRequest, name: str) -> Reply:
+@router.on("DELETE /canned-replies/{name}", Success, role="operator")
+async def delete_canned(authed: AuthedRequest, name: str) -> Reply:
     """Delete a canned reply."""
-    await visit.desk.stores.inbox.delete_canned(name)
-    await visit.record("canned_reply.deleted", name)
+    await authed.context.stores.inbox.delete_canned(name)
+    await authed.record("canned_reply.deleted", name)
     return DONE
 
 
-@room.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
-async def add_private_note(visit: AuthedRequest, session: SessionId, *, cid: Cid, text: Words) -> Reply:
+@router.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
+async def add_private_note(authed: AuthedRequest, session: SessionId, *, cid: Cid, text: Words) -> Reply:
     """Write beside a conversation what only operators read; the same `cid` again is the same note."""
-    note = await visit.desk.stores.inbox.add_note(
-        session, operator_id=visit.operator.operator_id, cid=cid, body=text
+    note = await authed.context.stores.inbox.add_note(
+        session, operator_id=authed.operator.operator_id, cid=cid, body=text
     )
     if note is None:
         return None
-    await visit.record("private_note.saved", str(session))
+    await authed.record("private_note.saved", str(session))
     return {"id": note}
 
 
-@room.on(
+@router.on(
     "DELETE /sessions/{id}/private-notes/{note}", Success, role="operator",
     missing="There is no such note.",
 )  # fmt: skip
-async def delete_private_note(visit: AuthedRequest, session: SessionId, note: Id) -> Reply:
+async def delete_private_note(authed: AuthedRequest, session: SessionId, note: Id) -> Reply:
     """Delete a note of one's own; an admin deletes any."""
-    who = visit.operator
-    gone = await visit.desk.stores.inbox.delete_note(
-        session, note, operator_id=who.operator_id, any_ones=who.may("admin")
+    who = authed.operator
+    gone = await authed.context.stores.inbox.delete_note(
+        session, note, operator_id=who.operator_id, any_ones=who.has_role("admin")
     )
     if not gone:
         return None
-    await visit.record("private_note.deleted", str(session))
+    await authed.record("private_note.deleted", str(session))
     return DONE
 
 
-@room.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)
-async def say_typing(visit: AuthedRequest, session: SessionId) -> Reply:
+@router.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)
+async def say_typing(authed: AuthedRequest, session: SessionId) -> Reply:
     """Show the person for some seconds that a reply is being written, in a conversation that was taken."""
-    desk = _desk(visit)
-    if (session_id := await desk.find_session(session)) is None:
+    service = _handovers(authed)
+    if (session_id := await service.find_session(session)) is None:
         return None
     with _refusing():
-        await desk.say_typing(session_id, operator_id=visit.operator.operator_id)
+        await service.say_typing(session_id, operator_id=authed.operator.operator_id)
     return DONE
 
 
-def _desk(visit: AuthedRequest) -> HandoverService:
-    if visit.desk.handovers is None:
+def _handovers(authed: AuthedRequest) -> HandoverService:
+    if authed.context.handovers is None:
         raise HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
-    return visit.desk.handovers
+    return authed.context.handovers
 
 
 @contextmanager

@@ -13,16 +13,16 @@ from aiohttp import web
 from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD, TYPING
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks
 from web.dashboard.access import HEADERS, AuthedRequest
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 from web.security import REQUEST_ID, HttpRefusal
 from web.server.event_stream import EventStream
 from web.server.http_server import Connection
 
 log = structlog.get_logger(__name__)
 
-room = Room()
+router = OperationRouter()
 TOPICS = tuple(LIVE_TOPICS)
 COMMENT_SECONDS = 15.0
 """Proxies cut off what is silent."""
@@ -55,10 +55,10 @@ class StreamConnection(Protocol):
 class Follower:
     """One open stream: what changed since it was last written to."""
 
-    __slots__ = ("_line", "_stirred", "changed", "check", "closed", "operator_id", "progress", "typing")
+    __slots__ = ("_connection", "_wake", "changed", "check", "closed", "operator_id", "progress", "typing")
 
-    def __init__(self, line: StreamConnection | None, operator_id: int) -> None:
-        self._line = line
+    def __init__(self, connection: StreamConnection | None, operator_id: int) -> None:
+        self._connection = connection
         self.operator_id = operator_id
         self.changed: set[str] = set()
         self.progress: dict[int, Mapping[str, Any]] = {}
@@ -67,25 +67,25 @@ class Follower:
         """Conversations in which a person is writing just now."""
         self.check = False
         self.closed = ""
-        self._stirred = asyncio.Event()
+        self._wake = asyncio.Event()
 
     @property
     def gone(self) -> bool:
-        return self._line is None or self._line.is_closing()
+        return self._connection is None or self._connection.is_closing()
 
-    def tell(self, topics: set[str]) -> None:
+    def add_topics(self, topics: set[str]) -> None:
         self.changed |= topics
-        self._stirred.set()
+        self._wake.set()
 
-    def tell_progress(self, told: Mapping[str, Any]) -> None:
+    def add_progress(self, told: Mapping[str, Any]) -> None:
         self.progress[told["job"]] = told
-        self._stirred.set()
+        self._wake.set()
 
-    def tell_typing(self, session: str) -> None:
+    def add_typing(self, session: str) -> None:
         self.typing.add(session)
-        self._stirred.set()
+        self._wake.set()
 
-    def taken(self) -> list[tuple[str, Mapping[str, Any]]]:
+    def take_events(self) -> list[tuple[str, Mapping[str, Any]]]:
         """What is to be written now, each with its name."""
         told = [(PROGRESS, one) for one in self.progress.values()]
         told += [("typing", {"session": one}) for one in sorted(self.typing)]
@@ -93,22 +93,22 @@ class Follower:
         self.progress, self.changed, self.typing = {}, set(), set()
         return told
 
-    def look_at_login(self) -> None:
+    def request_login_check(self) -> None:
         self.check = True
-        self._stirred.set()
+        self._wake.set()
 
     def close(self, why: str) -> None:
         self.closed = why
-        self._stirred.set()
+        self._wake.set()
 
-    async def stirred(self, seconds: float) -> bool:
+    async def wait_for_change(self, seconds: float) -> bool:
         """False when nothing happened for so long."""
         try:
             async with asyncio.timeout(seconds):
-                await self._stirred.wait()
+                await self._wake.wait()
         except TimeoutError:
             return False
-        self._stirred.clear()
+        self._wake.clear()
         return True
 
 
@@ -127,7 +127,7 @@ class Live:
         self._look_seconds = look_seconds
         self._followers: set[Follower] = set()
         self._tasks: BackgroundTasks | None = None
-        self._look_now = asyncio.Event()
+        self._poll_now = asyncio.Event()
         self._seen: Mapping[str, str] = {}
 
     @property
@@ -149,7 +149,7 @@ class Live:
         self._followers.add(follower)
         if self._tasks is None:
             self._tasks = BackgroundTasks()
-            self._tasks.run_forever(self._look)
+            self._tasks.run_forever(self._poll)
             if self._news is not None:
                 self._tasks.run_forever(self._listen)
         return True
@@ -167,13 +167,13 @@ class Live:
         if self._tasks is not None:
             await self._tasks.cancel()
 
-    async def signed_out(self) -> None:
+    async def announce_sign_out(self) -> None:
         """Somebody's login ended: every process looks at those of its streams."""
-        self._look_at_logins()
+        self._request_login_checks()
         if self._news is not None:
             await self._news.announce(DASHBOARD, SIGNED_OUT)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while True:
             try:
                 seen = await self._pulse()
@@ -181,81 +181,81 @@ class Live:
                 log.info("live_waits_for_storage", reason=str(error))
             else:
                 if self._seen:
-                    self._tell({topic for topic, mark in seen.items() if mark != self._seen.get(topic)})
+                    self._add_topics({topic for topic, mark in seen.items() if mark != self._seen.get(topic)})
                 self._seen = seen
-            await self._until_the_next_look()
+            await self._wait_for_poll()
 
-    async def _until_the_next_look(self) -> None:
+    async def _wait_for_poll(self) -> None:
         try:
             async with asyncio.timeout(self._look_seconds):
-                await self._look_now.wait()
+                await self._poll_now.wait()
         except TimeoutError:
             return
-        self._look_now.clear()
+        self._poll_now.clear()
 
     async def _listen(self) -> None:
         assert self._news is not None
         await self._news.subscribe((DASHBOARD,))
         async for where, message in self._news.listen():
             if where == DASHBOARD and message.get("t") == PROGRESS:
-                self._tell_progress(message)
+                self._add_progress(message)
                 continue
             if where == DASHBOARD and message.get("t") == TYPING["t"]:
                 for follower in self._followers:
-                    follower.tell_typing(str(message.get("session"))[:MOST_STAGE_CHARS])
+                    follower.add_typing(str(message.get("session"))[:MOST_STAGE_CHARS])
                 continue
             if where == DASHBOARD and message.get("t") == SIGNED_OUT["t"]:
-                self._look_at_logins()
+                self._request_login_checks()
             elif where == DASHBOARD and isinstance(named := message.get("topics"), list):
-                self._tell({topic for topic in TOPICS if topic in named})
-            self._look_now.set()
+                self._add_topics({topic for topic in TOPICS if topic in named})
+            self._poll_now.set()
 
-    def _tell_progress(self, message: Mapping[str, Any]) -> None:
+    def _add_progress(self, message: Mapping[str, Any]) -> None:
         job, percent, stage = (message.get(name) for name in ("job", "percent", "stage"))
         if type(job) is int and type(percent) is int and isinstance(stage, str):
             told = {"job": job, "percent": max(0, min(percent, 100)), "stage": stage[:MOST_STAGE_CHARS]}
             for follower in self._followers:
-                follower.tell_progress(told)
+                follower.add_progress(told)
 
-    def _look_at_logins(self) -> None:
+    def _request_login_checks(self) -> None:
         for follower in self._followers:
-            follower.look_at_login()
+            follower.request_login_check()
 
-    def _tell(self, topics: set[str]) -> None:
+    def _add_topics(self, topics: set[str]) -> None:
         if topics:
             for follower in self._followers:
-                follower.tell(topics)
+                follower.add_topics(topics)
 
 
-@room.on("GET /live", role="viewer", refusals=(429, 503), media="text/event-stream")
-async def follow_changes(visit: AuthedRequest) -> Reply:
+@router.on("GET /live", role="viewer", refusals=(429, 503), media="text/event-stream")
+async def follow_changes(authed: AuthedRequest) -> Reply:
     """Which topics changed, as server-sent events.
 
     `hello`, then `changed` with `topics`, `progress` of summaries with `job`, `percent`, `stage`, `typing`
     with the `session` that a person writes in, and `end` when the login is over or the server restarts. What
     is new, the other operations tell.
     """
-    desk, request = visit.desk, visit.request
-    if desk.live is None:
+    context, request = authed.context, authed.request
+    if context.live is None:
         raise HttpRefusal(503, "not_available", "Live updates are not available just now. Poll instead.")
-    follower = Follower(request.transport, visit.operator.operator_id)
-    if not desk.live.join(follower):
+    follower = Follower(request.transport, authed.operator.operator_id)
+    if not context.live.join(follower):
         words = f"At most {STREAMS_AT_MOST} at once."
         raise HttpRefusal(429, "too_many_streams", words, headers={"Retry-After": "60"})
     connection = request.protocol
     try:
         if isinstance(connection, Connection):
             connection.on_lost = lambda: follower.close("gone")
-        return await _stream(visit, follower)
+        return await _stream(authed, follower)
     finally:
         if isinstance(connection, Connection):
             connection.on_lost = None
-        await desk.live.leave(follower)
+        await context.live.leave(follower)
 
 
-async def _stream(visit: AuthedRequest, follower: Follower) -> web.StreamResponse:
-    request_id = visit.request.get(REQUEST_ID, "")
-    stream = EventStream(visit.request, request_id=request_id, headers=HEADERS)
+async def _stream(authed: AuthedRequest, follower: Follower) -> web.StreamResponse:
+    request_id = authed.request.get(REQUEST_ID, "")
+    stream = EventStream(authed.request, request_id=request_id, headers=HEADERS)
     loop = asyncio.get_running_loop()
     try:
         await stream.open()
@@ -264,25 +264,25 @@ async def _stream(visit: AuthedRequest, follower: Follower) -> web.StreamRespons
     await stream.send("hello", {"topics": list(TOPICS)})
     checked = loop.time()
     while not follower.closed and not stream.gone:
-        stirred = await follower.stirred(COMMENT_SECONDS)
+        stirred = await follower.wait_for_change(COMMENT_SECONDS)
         if follower.check or loop.time() - checked >= CHECK_SECONDS:
             follower.check, checked = False, loop.time()
-            if not await _may_go_on(visit):
+            if not await _is_login_valid(authed):
                 follower.close("login")
                 break
         if not stirred:
             await stream.beat()
             continue
-        for name, told in follower.taken():
+        for name, told in follower.take_events():
             await stream.send(name, told)
     await stream.send("end", {"reason": follower.closed or _BYE})
     return await stream.end()
 
 
-async def _may_go_on(visit: AuthedRequest) -> bool:
+async def _is_login_valid(authed: AuthedRequest) -> bool:
     """Following is not being present: it keeps no login alive."""
     try:
-        who = await visit.desk.admin.operators.signed_in(visit.token, present=False)
+        who = await authed.context.admin.operators.authenticate(authed.token, present=False)
     except StorageUnavailable:
         return True  # nothing is told while Postgres is away, and the next look decides
-    return who is not None and who.operator_id == visit.operator.operator_id and who.may("viewer")
+    return who is not None and who.operator_id == authed.operator.operator_id and who.has_role("viewer")

@@ -11,18 +11,18 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.memory_queries import AUTHORITIES, STATES, FoundNote, NoteQuery
-from shared.core.context.memory import NOTE_KINDS, BadNote, as_new, note_from
+from shared.core.context.memory import NOTE_KINDS, BadNote, note_from, to_new_note
 from shared.core.context.notes import NoteResult, NoteSource
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import Seen, stale, tag_of, with_total
-from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, told
-from web.rest.operation import Reply, Room
+from web.dashboard.requests import Seen, add_total, build_stale_refusal, parse_etag
+from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room(refusals=(404, 409, 410), missing="There is no such note.")
+router = OperationRouter(refusals=(404, 409, 410), missing="There is no such note.")
 _OWN_IMPORTANCE = 8
 """As of what a person asks to remember: it is in the next prompts."""
-NoteId = Annotated[UUID, told("the id of a note")]
+NoteId = Annotated[UUID, describe("the id of a note")]
 Words = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 600})]
 
 FoundNoteShown = TypedDict("FoundNoteShown", {
@@ -40,12 +40,12 @@ CorrectedNote = TypedDict("CorrectedNote", {"note": FoundNoteShown | None, "chan
 AddedNote = TypedDict("AddedNote", {"note": FoundNoteShown | None, "changed": bool, "redacted": bool})
 
 
-@room.on("GET /notes", FoundNotes, role="viewer", refusals=())
+@router.on("GET /notes", FoundNotes, role="viewer", refusals=())
 async def list_all_notes(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     q: Annotated[str, Cut(200, "a part of its words or id", change=str.strip)] = "",
-    person: Annotated[UUID | None, told("whose")] = None,
+    person: Annotated[UUID | None, describe("whose")] = None,
     kind: Annotated[str, choice("of note", *NOTE_KINDS)] = "",
     state: Annotated[str, choice("as it stands", *STATES)] = "",
     authority: Annotated[str, choice("who vouches for it", *AUTHORITIES)] = "",
@@ -57,16 +57,16 @@ async def list_all_notes(
     asked = NoteQuery(
         search=q, person=person, kind=kind, state=state, authority=authority, cursor=cursor, limit=limit
     )
-    read = visit.desk.admin.memory
-    page = await with_total(read.notes(asked), total and read.count_notes(asked))
-    if not visit.refresh:
-        await visit.record("read.notes", f"person:{person}" if person else "")
+    read = authed.context.admin.memory
+    page = await add_total(read.load_notes(asked), total and read.count_notes(asked))
+    if not authed.refresh:
+        await authed.record("read.notes", f"person:{person}" if person else "")
     return page
 
 
-@room.on("POST /notes", AddedNote, role="operator", body="NoteWish", strict=True)
+@router.on("POST /notes", AddedNote, role="operator", body="NoteWish", strict=True)
 async def add_note(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     person: Annotated[str, Field(json_schema_extra={"format": "uuid"})],
     text: Words,
@@ -90,89 +90,91 @@ async def add_note(
         whose, note = UUID(person), note_from(fields)
     except ValueError:
         raise HttpRefusal(404, "unknown_person", "There is no such person.") from None
-    source = await visit.desk.admin.memory.known_to(whose, agent)
+    source = await authed.context.admin.memory.find_note_source(whose, agent)
     if source is None:
         words = "There is no such person, or they never spoke to that agent."
         raise HttpRefusal(404, "unknown_person", words)
-    await visit.record("note.added", f"person:{whose}", agent=source.scope, kind=note.kind)
-    result = await visit.desk.stores.notes.save(note, source)
-    return await _answered(visit, source, result, redacted=note.redacted)
+    await authed.record("note.added", f"person:{whose}", agent=source.scope, kind=note.kind)
+    result = await authed.context.stores.notes.save(note, source)
+    return await _build_reply(authed, source, result, redacted=note.redacted)
 
 
-@room.on(
+@router.on(
     "PATCH /notes/{id}", CorrectedNote, role="operator", body="NoteCorrection", strict=True,
     refusals=(404, 409, 410, 428),
 )  # fmt: skip
-async def correct_note(visit: AuthedRequest, id_: NoteId, *, text: Words, if_match: Seen = "") -> Reply:
+async def correct_note(authed: AuthedRequest, id_: NoteId, *, text: Words, if_match: Seen = "") -> Reply:
     """Correct a note; the newer one has an id of its own.
 
     409 carries both versions when somebody else was faster.
     """
-    found = await _note(visit, id_)
-    if tag_of(if_match) != found.shown["etag"]:
-        raise stale(yours={"text": text}, theirs=await _standing(visit, found))
-    store = visit.desk.stores.notes
+    found = await _note(authed, id_)
+    if parse_etag(if_match) != found.shown["etag"]:
+        raise build_stale_refusal(yours={"text": text}, theirs=await _load_standing(authed, found))
+    store = authed.context.stores.notes
     old = await store.find_note(found.short_id, found.source)
     if old is None:
         raise _unknown()
-    note = note_from({"text": text}, like=as_new(old))
-    await _record(visit, "note.changed", found)
+    note = note_from({"text": text}, like=to_new_note(old))
+    await _record(authed, "note.changed", found)
     result = await store.change(found.short_id, note, found.source)
     if result.outcome in ("replaced", "unknown"):
-        raise stale(yours={"text": text}, theirs=await _standing(visit, found))
-    return await _answered(visit, found.source, result)
+        raise build_stale_refusal(yours={"text": text}, theirs=await _load_standing(authed, found))
+    return await _build_reply(authed, found.source, result)
 
 
-@room.on("DELETE /notes/{id}", CorrectedNote, role="operator")
-async def put_any_note_away(visit: AuthedRequest, id_: NoteId) -> Reply:
+@router.on("DELETE /notes/{id}", CorrectedNote, role="operator")
+async def put_any_note_away(authed: AuthedRequest, id_: NoteId) -> Reply:
     """Put a note out of sight; for a while it can come back."""
-    found = await _note(visit, id_)
+    found = await _note(authed, id_)
     if found.shown["state"] == "replaced":
         raise HttpRefusal(409, "replaced", "A newer note replaces this one: archive that one.")
     if found.shown["state"] == "kept":
-        await _record(visit, "note.put_away", found)
-    result = await visit.desk.stores.notes.archive(found.short_id, found.source)
-    return await _answered(visit, found.source, result)
+        await _record(authed, "note.put_away", found)
+    result = await authed.context.stores.notes.archive(found.short_id, found.source)
+    return await _build_reply(authed, found.source, result)
 
 
-@room.on("POST /notes/{id}/restore", CorrectedNote, role="operator")
-async def restore_any_note(visit: AuthedRequest, id_: NoteId) -> Reply:
+@router.on("POST /notes/{id}/restore", CorrectedNote, role="operator")
+async def restore_any_note(authed: AuthedRequest, id_: NoteId) -> Reply:
     """Bring a note back that an operator put away.
 
     What its person had forgotten, only they can bring back.
     """
-    found = await _note(visit, id_)
-    if found.shown["state"] == "put_away" and not await visit.desk.admin.memory.put_away_by_operator(id_):
+    found = await _note(authed, id_)
+    if found.shown["state"] == "put_away" and not await authed.context.admin.memory.was_archived_by_operator(
+        id_
+    ):
         raise HttpRefusal(409, "not_yours", "The person archived this note: only they can restore it.")
-    await _record(visit, "note.restored", found)
-    result = await visit.desk.stores.notes.bring_back(found.short_id, found.source)
-    return await _answered(visit, found.source, result)
+    await _record(authed, "note.restored", found)
+    result = await authed.context.stores.notes.restore(found.short_id, found.source)
+    return await _build_reply(authed, found.source, result)
 
 
-async def _note(visit: AuthedRequest, note: UUID) -> FoundNote:
-    found = await visit.desk.admin.memory.note(note)
+async def _note(authed: AuthedRequest, note: UUID) -> FoundNote:
+    found = await authed.context.admin.memory.find_note(note)
     if found is None:
         raise _unknown()
     return found
 
 
-async def _standing(visit: AuthedRequest, found: FoundNote) -> Mapping[str, Any] | None:
+async def _load_standing(authed: AuthedRequest, found: FoundNote) -> Mapping[str, Any] | None:
     """What stands for the note now; None when that was put away."""
-    insights, heir = visit.desk.admin.memory, found
+    insights, heir = authed.context.admin.memory, found
     for _ in range(50):
         following = heir.shown["superseded_by"]
-        later = await insights.note(UUID(following)) if following else None
+        later = await insights.find_note(UUID(following)) if following else None
         if later is None:
             break
         heir = later
     return heir.shown
 
 
-async def _record(visit: AuthedRequest, action: str, found: FoundNote) -> None:
-    await visit.record(action, f"note:{found.shown['id']}", person=str(found.person))
+async def _record(authed: AuthedRequest, action: str, found: FoundNote) -> None:
+    await authed.record(action, f"note:{found.shown['id']}", person=str(found.person))
 
 
-async def _answered(visit: AuthedRequest, source: NoteSource, result: NoteResult, **more: bool) -> Reply:
+async def _build_reply(authed: AuthedRequest, source: NoteSource, result: NoteResult, **more: bool) -> Reply:
     match result.outcome:
         case "unknown":
             raise _unknown()
@@ -185,11 +187,11 @@ async def _answered(visit: AuthedRequest, source: NoteSource, result: NoteResult
             raise HttpRefusal(409, "blocked", words)
         case _:
             pass
-    if result.event_seq is not None and visit.desk.announcer is not None:
+    if result.event_seq is not None and authed.context.announcer is not None:
         # Open screens of the person read the stored event themselves.
-        await visit.desk.announcer.announce(source.session_id, {"event_seq": result.event_seq})
-    insights = visit.desk.admin.memory
-    kept = None if result.note is None else await insights.kept(source, result.note.id)
+        await authed.context.announcer.announce(source.session_id, {"event_seq": result.event_seq})
+    insights = authed.context.admin.memory
+    kept = None if result.note is None else await insights.find_note_by_row(source, result.note.id)
     return {"note": kept and kept.shown, "changed": result.event_seq is not None, **more}
 
 

@@ -15,9 +15,9 @@ from shared.adapters.postgres.turns.counters import RunningSums, Sums
 from shared.bootstrap.dashboard_stores import DashboardStores
 from shared.core.ops.alerts import KINDS
 from web.dashboard.access import AuthedRequest, DashboardContext
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 
-room = Room()
+router = OperationRouter()
 KEEP_SECONDS = 10.0
 REST = 1000
 """The whole history is counted anew, for what was erased, after so many times as long as that took; between,
@@ -85,16 +85,16 @@ class Scrape:
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    def of(cls, admin: DashboardStores, clock: Callable[[], float] = time.monotonic) -> Scrape:
+    def from_stores(cls, admin: DashboardStores, clock: Callable[[], float] = time.monotonic) -> Scrape:
         return cls(clock, admin.durations, admin.metrics, admin.running_sums)
 
-    async def page(self, desk: DashboardContext) -> str:
+    async def render(self, context: DashboardContext) -> str:
         async with self._one_at_a_time:
             if self._kept is None or self.clock() - self._kept[0] >= KEEP_SECONDS:
-                self._kept = (self.clock(), exposition(await _samples(desk, self)))
+                self._kept = (self.clock(), render_exposition(await _collect_samples(context, self)))
             return self._kept[1]
 
-    async def counted(self) -> Mapping[str, Sums]:
+    async def count(self) -> Mapping[str, Sums]:
         """Not by two at a time: the caller sees to it."""
         began = self.clock()
         whole = began >= self._due
@@ -104,20 +104,20 @@ class Scrape:
         return found
 
 
-@room.page("GET /metrics", scraper=True)
-async def metrics(visit: AuthedRequest) -> Reply:
-    assert visit.desk.scrape is not None
-    text = await visit.desk.scrape.page(visit.desk)
+@router.page("GET /metrics", scraper=True)
+async def serve_metrics(authed: AuthedRequest) -> Reply:
+    assert authed.context.scrape is not None
+    text = await authed.context.scrape.render(authed.context)
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _samples(desk: DashboardContext, scrape: Scrape) -> dict[str, list[Sample]]:
+async def _collect_samples(context: DashboardContext, scrape: Scrape) -> dict[str, list[Sample]]:
     await scrape.durations.catch_up()
-    counted, now = await scrape.counted(), await scrape.gauges.gauges()
+    counted, now = await scrape.count(), await scrape.gauges.load_gauges()
     return {
         **counter_samples(counted), **gauge_samples(now),
         "evertalk_jobs": _by("state", _jobs(counted, now)),
-        "evertalk_cap_dollars": _one(float(desk.settings.cap_total_per_day_usd)),
+        "evertalk_cap_dollars": _one(float(context.settings.cap_total_per_day_usd)),
         "evertalk_stage_seconds": histogram_samples(scrape.durations.stages),
     }  # fmt: skip
 
@@ -190,7 +190,7 @@ def histogram_samples(stages: Mapping[str, Histogram]) -> list[Sample]:
     return samples
 
 
-def exposition(samples: Mapping[str, list[Sample]]) -> str:
+def render_exposition(samples: Mapping[str, list[Sample]]) -> str:
     """What is unknown is left out: an absent series is honest, a zero is not."""
     lines: list[str] = []
     for name, (kind, words) in METRICS.items():

@@ -8,19 +8,19 @@ from typing import Annotated, Any, NotRequired, Unpack
 
 from typing_extensions import TypedDict
 
-from shared.adapters.models.price_list import price_list
+from shared.adapters.models.price_list import load_price_list
 from shared.adapters.postgres.dashboard.cost_queries import GROUPS
 from shared.adapters.postgres.dashboard.hourly_stats import Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
-from shared.core.ops.savings import Saving, saved_by_caching, saved_by_summaries
+from shared.core.ops.savings import Saving, compute_caching_savings, compute_summary_savings
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.api import Filters, session_query
 from web.dashboard.series import Ranged, period_of, today_of
 from web.rest.files import send_csv
 from web.rest.kinds import Thing, choice
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 
-room = Room()
+router = OperationRouter()
 MOST_LINES = 100_000
 FILTERS = ("group", "range", "from", "to", "sort", "channel", "state", "agent", "site", "min_pct")
 SESSION_COLUMNS = (
@@ -60,48 +60,48 @@ Savings = TypedDict("Savings", {
 })  # fmt: skip
 
 
-@room.on("GET /costs", Costs, role="viewer")
-async def costs(visit: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
+@router.on("GET /costs", Costs, role="viewer")
+async def costs(authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
     """What was spent, by a group."""
-    group, period = _asked(visit, asked)
-    found = await visit.desk.admin.costs.costs(group, period)
-    prices = price_list(visit.desk.settings).rows(found.pop("models"), today_of(visit))
+    group, period = _asked(authed, asked)
+    found = await authed.context.admin.costs.load_costs(group, period)
+    prices = load_price_list(authed.context.settings).rows(found.pop("models"), today_of(authed))
     told = {"group": group, "from": period.first, "to": period.last, "timezone": period.zone}
     return {**told, **found, "prices": prices}
 
 
-@room.on("GET /savings", Savings, role="viewer")
-async def savings(visit: AuthedRequest) -> Reply:
+@router.on("GET /savings", Savings, role="viewer")
+async def savings(authed: AuthedRequest) -> Reply:
     """What caching and summaries saved this month."""
-    period = period_of(visit, {})
-    found = await visit.desk.admin.costs.saved(period)
-    price_on = price_list(visit.desk.settings).on
+    period = period_of(authed, {})
+    found = await authed.context.admin.costs.load_savings(period)
+    price_on = load_price_list(authed.context.settings).find_prices
     paid = None if found["summaries_unknown"] else found["summaries_micro"]
     return {
         "from": period.first,
         "to": period.last,
-        "caching": saved_by_caching(found["cached"], price_on),
-        "summaries": saved_by_summaries(found["compacted"], price_on, paid_micro=paid),
+        "caching": compute_caching_savings(found["cached"], price_on),
+        "summaries": compute_summary_savings(found["compacted"], price_on, paid_micro=paid),
         "summarised_turns": sum(row["turns"] for row in found["compacted"]),
         "summaries_paid_micro": paid,
         "uncounted_calls": found["uncounted_calls"],
     }
 
 
-@room.on("GET /export/sessions.csv", role="viewer", media="text/csv")
-async def export_sessions(visit: AuthedRequest, **filters: Unpack[Filters]) -> Reply:
+@router.on("GET /export/sessions.csv", role="viewer", media="text/csv")
+async def export_sessions(authed: AuthedRequest, **filters: Unpack[Filters]) -> Reply:
     """The list of conversations as CSV."""
     query = session_query(filters)
     check(query)
-    await _record(visit, "export.sessions")
-    rows = _session_rows(visit, query)
+    await _record(authed, "export.sessions")
+    rows = _session_rows(authed, query)
     return await send_csv(
-        visit.request, rows, name="evertalk-sessions", columns=SESSION_COLUMNS, headers=HEADERS
+        authed.request, rows, name="evertalk-sessions", columns=SESSION_COLUMNS, headers=HEADERS
     )
 
 
-async def _session_rows(visit: AuthedRequest, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
-    async for sessions in visit.desk.admin.overview.every_session(query):
+async def _session_rows(authed: AuthedRequest, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
+    async for sessions in authed.context.admin.overview.iterate_sessions(query):
         for session in sessions:
             yield session_cells(session)
 
@@ -116,14 +116,14 @@ def _usd(micro: int | None) -> float | None:
     return None if micro is None else micro / 1_000_000
 
 
-@room.on("GET /export/costs.csv", role="viewer", media="text/csv")
-async def export_costs(visit: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
+@router.on("GET /export/costs.csv", role="viewer", media="text/csv")
+async def export_costs(authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
     """Costs as CSV."""
-    group, period = _asked(visit, asked)
-    await _record(visit, "export.costs")
-    found = await visit.desk.admin.costs.costs(group, period, most=MOST_LINES)
+    group, period = _asked(authed, asked)
+    await _record(authed, "export.costs")
+    found = await authed.context.admin.costs.load_costs(group, period, most=MOST_LINES)
     rows = _cost_rows(found["rows"])
-    return await send_csv(visit.request, rows, name="evertalk-costs", columns=COST_COLUMNS, headers=HEADERS)
+    return await send_csv(authed.request, rows, name="evertalk-costs", columns=COST_COLUMNS, headers=HEADERS)
 
 
 async def _cost_rows(rows: list[dict[str, Any]]) -> AsyncIterator[Sequence[object]]:
@@ -135,17 +135,17 @@ async def _cost_rows(rows: list[dict[str, Any]]) -> AsyncIterator[Sequence[objec
         )  # fmt: skip
 
 
-async def _record(visit: AuthedRequest, action: str) -> None:
+async def _record(authed: AuthedRequest, action: str) -> None:
     """Names and shares of many people leave the house: the filters say which, never a searched word."""
-    query = visit.request.query
+    query = authed.request.query
     filters: dict[str, Any] = {name: query[name][:60] for name in FILTERS if query.get(name)}
     if query.get("q"):
         filters["searched"] = True
-    await visit.record(action, **filters)
+    await authed.record(action, **filters)
 
 
-def _asked(visit: AuthedRequest, asked: Spent) -> tuple[str, Period]:
+def _asked(authed: AuthedRequest, asked: Spent) -> tuple[str, Period]:
     group = asked.get("group", "model")
     if group not in GROUPS:
         raise BadQuery(f"group is one of {', '.join(GROUPS)}")
-    return group, period_of(visit, asked)
+    return group, period_of(authed, asked)

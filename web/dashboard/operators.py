@@ -15,17 +15,17 @@ from shared.core.identity.operators import MOST_PICTURE_BYTES, Role
 from shared.core.values.files import picture_mime
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import FORM_BYTES
-from web.rest.kinds import DONE, Success, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import DONE, Success, describe
+from web.rest.operation import OperationRouter, Reply
 from web.server.pages import FOR_EVER
 
 if TYPE_CHECKING:
     from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 
-room = Room()
+router = OperationRouter()
 _ENDED = "This login has ended already."
-OperatorId = Annotated[UUID, told("the id of an operator")]
-LoginId = Annotated[UUID, told("the id of an open login")]
+OperatorId = Annotated[UUID, describe("the id of an operator")]
+LoginId = Annotated[UUID, describe("the id of an open login")]
 RoleWord = Annotated[str, Field(json_schema_extra={"enum": ["viewer", "operator", "admin"]})]
 
 Login = TypedDict("Login", {
@@ -54,41 +54,41 @@ Picture = TypedDict("Picture", {
 Ended = TypedDict("Ended", {"ended": int})
 
 
-@room.on("GET /me/logins", Logins, role="viewer")
-async def list_own_logins(visit: AuthedRequest) -> Reply:
+@router.on("GET /me/logins", Logins, role="viewer")
+async def list_own_logins(authed: AuthedRequest) -> Reply:
     """One's own open logins."""
-    return {"logins": await _roster(visit).logins(visit.operator.operator_id, visit.token)}
+    return {"logins": await _roster(authed).list_logins(authed.operator.operator_id, authed.token)}
 
 
-@room.on("DELETE /me/logins", Ended, role="viewer", refusals=(404,))
-async def end_other_logins(visit: AuthedRequest) -> Reply:
+@router.on("DELETE /me/logins", Ended, role="viewer", refusals=(404,))
+async def end_other_logins(authed: AuthedRequest) -> Reply:
     """End all of one's logins but this."""
-    return {"ended": await _roster(visit).end_own(visit.operator.operator_id, keep=visit.token)}
+    return {"ended": await _roster(authed).end_own(authed.operator.operator_id, keep=authed.token)}
 
 
-@room.on("DELETE /me/logins/{login}", Ended, role="viewer", refusals=(404,), missing=_ENDED)
-async def end_own_login(visit: AuthedRequest, login: LoginId) -> Reply:
+@router.on("DELETE /me/logins/{login}", Ended, role="viewer", refusals=(404,), missing=_ENDED)
+async def end_own_login(authed: AuthedRequest, login: LoginId) -> Reply:
     """End another of one's logins."""
-    ended = await _roster(visit).end_own(visit.operator.operator_id, keep=visit.token, login=login)
+    ended = await _roster(authed).end_own(authed.operator.operator_id, keep=authed.token, login=login)
     return {"ended": ended} if ended else None
 
 
-@room.on("POST /me/display-name", Success, role="viewer", body="DisplayName", most_bytes=FORM_BYTES)
+@router.on("POST /me/display-name", Success, role="viewer", body="DisplayName", most_bytes=FORM_BYTES)
 async def set_display_name(
-    visit: AuthedRequest, *, display_name: Annotated[str, Field(json_schema_extra={"maxLength": 60})]
+    authed: AuthedRequest, *, display_name: Annotated[str, Field(json_schema_extra={"maxLength": 60})]
 ) -> Reply:
     """What people see of oneself; empty takes it back."""
-    await _roster(visit).show_as(visit.operator.operator_id, display_name, by=visit.operator.name)
+    await _roster(authed).show_as(authed.operator.operator_id, display_name, by=authed.operator.name)
     return DONE
 
 
-@room.on("PUT /me/picture", Picture, role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES)
+@router.on("PUT /me/picture", Picture, role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES)
 async def set_picture(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     picture: Annotated[
         str,
-        told("a JPEG, PNG, GIF or WebP file of at most 40 kB"),
+        describe("a JPEG, PNG, GIF or WebP file of at most 40 kB"),
         Field(json_schema_extra={"contentEncoding": "base64"}),
     ],
 ) -> Reply:
@@ -101,23 +101,23 @@ async def set_picture(
     except ValueError:
         content = b""
     return {
-        "picture": await _roster(visit).set_picture(
-            visit.operator.operator_id, content, by=visit.operator.name
+        "picture": await _roster(authed).set_picture(
+            authed.operator.operator_id, content, by=authed.operator.name
         )
     }
 
 
-@room.on("DELETE /me/picture", Success, role="viewer")
-async def remove_picture(visit: AuthedRequest) -> Reply:
+@router.on("DELETE /me/picture", Success, role="viewer")
+async def remove_picture(authed: AuthedRequest) -> Reply:
     """Let people see the name alone."""
-    await _roster(visit).set_picture(visit.operator.operator_id, None, by=visit.operator.name)
+    await _roster(authed).set_picture(authed.operator.operator_id, None, by=authed.operator.name)
     return DONE
 
 
-@room.page("GET /pictures/{key:[0-9a-f]{32}}", anyone=True)
-async def show_picture(visit: AuthedRequest) -> web.StreamResponse:
+@router.page("GET /pictures/{key:[0-9a-f]{32}}", anyone=True)
+async def show_picture(authed: AuthedRequest) -> web.StreamResponse:
     """What people see of an operator; the key changes with it."""
-    content = await _roster(visit).picture(visit.request.match_info["key"])
+    content = await _roster(authed).load_picture(authed.request.match_info["key"])
     mime = content and picture_mime(content)
     if not content or not mime:
         raise web.HTTPNotFound
@@ -128,15 +128,15 @@ async def show_picture(visit: AuthedRequest) -> web.StreamResponse:
     return web.Response(body=content, content_type=mime, headers=headers)
 
 
-@room.on("GET /operators", Operators, role="admin")
-async def list_operators(visit: AuthedRequest) -> Reply:
+@router.on("GET /operators", Operators, role="admin")
+async def list_operators(authed: AuthedRequest) -> Reply:
     """Everybody with their open logins."""
-    return {"operators": await _roster(visit).all(), "provider": visit.desk.settings.oidc_issuer}
+    return {"operators": await _roster(authed).list_all(), "provider": authed.context.settings.oidc_issuer}
 
 
-@room.on("POST /operators", Invited, status=201, role="admin", body="Invitation", most_bytes=FORM_BYTES)
+@router.on("POST /operators", Invited, status=201, role="admin", body="Invitation", most_bytes=FORM_BYTES)
 async def invite_operator(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     name: Annotated[
         str, Field(json_schema_extra={"minLength": 1, "maxLength": 64, "pattern": r"^\w[\w.@+ \-]*$"})
@@ -144,21 +144,21 @@ async def invite_operator(
     role: RoleWord,
 ) -> Reply:
     """Let somebody in, by a link that logs in once."""
-    return _invitation(visit, await _roster(visit).invite(name, role, by=visit.operator.name))
+    return _invitation(authed, await _roster(authed).invite(name, role, by=authed.operator.name))
 
 
-@room.on("POST /operators/{operator}/link", Invited, status=201, role="admin")
-async def make_login_link(visit: AuthedRequest, operator: OperatorId) -> Reply:
+@router.on("POST /operators/{operator}/link", Invited, status=201, role="admin")
+async def make_login_link(authed: AuthedRequest, operator: OperatorId) -> Reply:
     """Another link, for who forgot the password."""
-    return _invitation(visit, await _roster(visit).link(operator, by=visit.operator.name))
+    return _invitation(authed, await _roster(authed).link(operator, by=authed.operator.name))
 
 
-@room.on(
+@router.on(
     "PATCH /operators/{operator}", ChangedOperator, role="admin", body="OperatorChange",
     most_bytes=FORM_BYTES,
 )  # fmt: skip
 async def change_operator(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     operator: OperatorId,
     *,
     version: int,
@@ -166,30 +166,30 @@ async def change_operator(
     locked: bool | None = None,
 ) -> Reply:
     """Change the role, lock or unlock."""
-    return await _roster(visit).change(
-        operator, by=visit.operator.name, version=version, role=role, locked=locked
+    return await _roster(authed).change(
+        operator, by=authed.operator.name, version=version, role=role, locked=locked
     )
 
 
-@room.on("DELETE /operators/{operator}/logins", Ended, role="admin", refusals=(404,))
-async def end_logins(visit: AuthedRequest, operator: OperatorId) -> Reply:
+@router.on("DELETE /operators/{operator}/logins", Ended, role="admin", refusals=(404,))
+async def end_logins(authed: AuthedRequest, operator: OperatorId) -> Reply:
     """End every login of somebody."""
-    return {"ended": await _roster(visit).end_logins(operator, by=visit.operator.name)}
+    return {"ended": await _roster(authed).end_logins(operator, by=authed.operator.name)}
 
 
-@room.on(
+@router.on(
     "DELETE /operators/{operator}/logins/{login}", Ended, role="admin", refusals=(404,), missing=_ENDED
 )  # fmt: skip
-async def end_login(visit: AuthedRequest, operator: OperatorId, login: LoginId) -> Reply:
+async def end_login(authed: AuthedRequest, operator: OperatorId, login: LoginId) -> Reply:
     """End one login of somebody."""
-    ended = await _roster(visit).end_login(operator, login, by=visit.operator.name)
+    ended = await _roster(authed).end_login(operator, login, by=authed.operator.name)
     return {"ended": int(ended)} if ended else None
 
 
-def _roster(visit: AuthedRequest) -> OperatorAdmin:
-    return visit.desk.stores.operator_admin
+def _roster(authed: AuthedRequest) -> OperatorAdmin:
+    return authed.context.stores.operator_admin
 
 
-def _invitation(visit: AuthedRequest, invited: Invitation) -> dict[str, Any]:
-    address = f"{visit.desk.origin(visit.request)}/dashboard/login?token={invited.token}"
+def _invitation(authed: AuthedRequest, invited: Invitation) -> dict[str, Any]:
+    address = f"{authed.context.origin(authed.request)}/dashboard/login?token={invited.token}"
     return {"id": invited.id, "name": invited.name, "link": address, "expires_at": invited.expires_at}

@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import Thing
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 _MOST = 2**53
 TelegramId = Annotated[int | None, Field(ge=-_MOST, le=_MOST)]
 
@@ -23,20 +23,22 @@ Pairing = TypedDict("Pairing", {"requests": list[Thing], "bots": list[str], "cod
 Paired = TypedDict("Paired", {"request": Thing})
 
 
-@room.on("GET /pairing", Pairing, role="viewer")
-async def list_pairing(visit: AuthedRequest) -> Reply:
+@router.on("GET /pairing", Pairing, role="viewer")
+async def list_pairing(authed: AuthedRequest) -> Reply:
     """Who asked to write to the bots, may, or may not."""
-    bots = {bot.bot_id: bot.username for bot in await visit.desk.stores.telegram_bots.bots()}
-    may = visit.operator.may("operator")
-    rows = [_shown(row, bots, may=may) for row in await visit.desk.stores.telegram_access.all()]
-    if not visit.refresh:
-        await visit.record("read.pairing")
+    bots = {bot.bot_id: bot.username for bot in await authed.context.stores.telegram_bots.list_bots()}
+    may = authed.operator.has_role("operator")
+    rows = [
+        _chat_payload(row, bots, may=may) for row in await authed.context.stores.telegram_access.list_all()
+    ]
+    if not authed.refresh:
+        await authed.record("read.pairing")
     return {"requests": rows, "bots": sorted(bots.values()), "code_hours": CODE_HOURS}
 
 
-@room.on("POST /pairing", Paired, role="operator", body="PairingMove")
+@router.on("POST /pairing", Paired, role="operator", body="PairingMove")
 async def decide_pairing(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     action: Literal["approve", "refuse", "block", "allow"],
     code: Annotated[str, Field(max_length=40)] = "",
@@ -48,34 +50,34 @@ async def decide_pairing(
     `approve` and `refuse` take the `code` of a request; `block` and `allow` the numbers of `bot` and `chat`.
     """
     if action in ("approve", "refuse"):
-        row = await _by_code(visit, code, allowed=action == "approve")
+        row = await _by_code(authed, code, allowed=action == "approve")
     else:
-        row = await _by_chat(visit, bot, chat, allowed=action == "allow")
-    await visit.record(f"pairing.{action}", f"telegram:{row.bot_id}:{row.chat_id}")
-    return {"request": _shown(row, {}, may=True)}
+        row = await _by_chat(authed, bot, chat, allowed=action == "allow")
+    await authed.record(f"pairing.{action}", f"telegram:{row.bot_id}:{row.chat_id}")
+    return {"request": _chat_payload(row, {}, may=True)}
 
 
-async def _by_code(visit: AuthedRequest, code: str, *, allowed: bool) -> AccessRow:
+async def _by_code(authed: AuthedRequest, code: str, *, allowed: bool) -> AccessRow:
     if not code:
         raise HttpRefusal(400, "bad_input", "Send the `code` that the person was given.")
-    access = visit.desk.stores.telegram_access
-    row = await access.decide_by_code(code, allowed=allowed, by=visit.operator.name)
+    access = authed.context.stores.telegram_access
+    row = await access.decide_by_code(code, allowed=allowed, by=authed.operator.name)
     if row is None:
         words = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
         raise HttpRefusal(409, "no_request", words)
     return row
 
 
-async def _by_chat(visit: AuthedRequest, bot: int | None, chat: int | None, *, allowed: bool) -> AccessRow:
+async def _by_chat(authed: AuthedRequest, bot: int | None, chat: int | None, *, allowed: bool) -> AccessRow:
     if bot is None or chat is None:
         raise HttpRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
-    access = visit.desk.stores.telegram_access
+    access = authed.context.stores.telegram_access
     if await access.find(bot, chat) is None:
         raise HttpRefusal(404, "not_found", "Nobody of that number has written to this bot.")
-    return await access.decide(bot, chat, allowed=allowed, by=visit.operator.name)
+    return await access.decide(bot, chat, allowed=allowed, by=authed.operator.name)
 
 
-def _shown(row: AccessRow, bots: Mapping[int, str], *, may: bool) -> dict[str, Any]:
+def _chat_payload(row: AccessRow, bots: Mapping[int, str], *, may: bool) -> dict[str, Any]:
     lapsed = row.state == "pending" and datetime.now(UTC) - row.asked_at > timedelta(hours=CODE_HOURS)
     return {
         "bot": row.bot_id,

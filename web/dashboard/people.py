@@ -13,21 +13,21 @@ from shared.bootstrap.foundation import SystemClock
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import MIME
 from shared.core.values.errors import OnHold
-from shared.runtime.crash_points import build_crash_point
+from shared.runtime import build_crash_point
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest
-from web.dashboard.requests import with_total
+from web.dashboard.requests import add_total
 from web.rest.files import Format, send_file
-from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 ERASE_SECONDS = 10.0
 """For so long the page waits for the end; then it shows how far the worker has come."""
 _NOBODY = "There is no such person, or they never had a conversation."
-PersonId = Annotated[UUID, told("the public id of a person")]
+PersonId = Annotated[UUID, describe("the public id of a person")]
 
 FoundPerson = TypedDict("FoundPerson", {
     "id": UUID, "name": str | None, "kind": str, "anonymous": bool, "sessions": int, "turns": int,
@@ -52,9 +52,9 @@ ErasureBegun = TypedDict("ErasureBegun", {"erasure": int, "finished": bool, "cou
 Held = TypedDict("Held", {"changed": bool})
 
 
-@room.on("GET /people", People, role="viewer")
+@router.on("GET /people", People, role="viewer")
 async def list_people(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     q: Annotated[str, Cut(200, "a part of a name, a place or an id", change=str.strip)] = "",
     channel: Annotated[str, Cut(50, "where they came from")] = "",
@@ -65,39 +65,39 @@ async def list_people(
 ) -> Reply:
     """Who there is; the last ones seen first."""
     asked = PeopleQuery(search=q, channel=channel, kind=kind, cursor=cursor, limit=limit)
-    read = visit.desk.admin.people
-    return await with_total(read.people(asked), total and read.count_people(asked))
+    read = authed.context.admin.people
+    return await add_total(read.load_people(asked), total and read.count_people(asked))
 
 
-@room.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)
-async def person(visit: AuthedRequest, person: PersonId) -> Reply:
+@router.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)
+async def person(authed: AuthedRequest, person: PersonId) -> Reply:
     """One person: places, conversations, figures."""
-    return await visit.desk.admin.people.person(person)
+    return await authed.context.admin.people.load_person(person)
 
 
-@room.on("GET /people/{id}/export", role="operator", media="*/*", missing=_NOBODY)
-async def export_person(visit: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
+@router.on("GET /people/{id}/export", role="operator", media="*/*", missing=_NOBODY)
+async def export_person(authed: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
     """Everything that is kept of a person, as a file."""
-    session_id = await _session_of(visit, person)
-    await visit.record("person.export", str(person))
-    exporting = DataExporter(store=visit.desk.stores.export, clock=SystemClock())
+    session_id = await _session_of(authed, person)
+    await authed.record("person.export", str(person))
+    exporting = DataExporter(store=authed.context.stores.export, clock=SystemClock())
     return await send_file(
-        visit.request, exporting.stream(session_id, kind), name=exporting.build_file_name(kind),
+        authed.request, exporting.stream(session_id, kind), name=exporting.build_file_name(kind),
         kind=MIME[kind], headers=HEADERS,
     )  # fmt: skip
 
 
-@room.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
-async def preview_erasure(visit: AuthedRequest, person: PersonId) -> Reply:
+@router.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
+async def preview_erasure(authed: AuthedRequest, person: PersonId) -> Reply:
     """What forgetting would take, and how far it is."""
-    preview = await visit.desk.stores.erasure.load_preview(await _session_of(visit, person))
-    running = await visit.desk.admin.people.erasure(person)
+    preview = await authed.context.stores.erasure.load_preview(await _session_of(authed, person))
+    running = await authed.context.admin.people.load_erasure(person)
     return {"counts": {name: preview.counts.get(name, 0) for name in COUNTED}, "erasure": running}
 
 
-@room.on("POST /people/{id}/erasure", ErasureBegun, role="admin", body="ErasureWish", missing=_NOBODY)
+@router.on("POST /people/{id}/erasure", ErasureBegun, role="admin", body="ErasureWish", missing=_NOBODY)
 async def erase_person(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     person: PersonId,
     *,
     confirm: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
@@ -106,37 +106,39 @@ async def erase_person(
 
     `confirm` repeats the person's name or id. A worker goes on with what takes long.
     """
-    shown = await visit.desk.admin.people.person(person)
+    shown = await authed.context.admin.people.load_person(person)
     if shown is None:
         return None
     if confirm.strip() not in {shown["id"], shown["name"]} - {None}:
         raise HttpRefusal(409, "not_confirmed", "That is neither the name nor the id. Nothing was erased.")
-    session_id = await _session_of(visit, person)
+    session_id = await _session_of(authed, person)
     if shown["hold"] is not None:
         raise OnHold
-    await visit.record("person.erase", str(person))
+    await authed.record("person.erase", str(person))
     forgetting = ErasureService(
-        store=visit.desk.stores.erasure, announcer=visit.desk.announcer,
-        crash_point=build_crash_point(visit.desk.settings.crash_point),
+        store=authed.context.stores.erasure, announcer=authed.context.announcer,
+        crash_point=build_crash_point(authed.context.settings.crash_point),
     )  # fmt: skip
     report = await forgetting.erase_everything(
-        session_id, f"operator:{visit.operator.operator_id}", patience=ERASE_SECONDS
+        session_id, f"operator:{authed.operator.operator_id}", patience=ERASE_SECONDS
     )
     return {"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)}
 
 
-@room.on(
+@router.on(
     "POST /people/{id}/hold", Held, role="admin", body="HoldWish", refusals=(404,), missing=_NOBODY
 )  # fmt: skip
-async def hold_person(visit: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
+async def hold_person(authed: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
     """Let nothing of a person be deleted, or again."""
-    changed = await visit.desk.stores.people_directory.hold(person, on=on, by=visit.operator.name)
+    changed = await authed.context.stores.people_directory.set_legal_hold(
+        person, on=on, by=authed.operator.name
+    )
     return None if changed is None else {"changed": changed}
 
 
-async def _session_of(visit: AuthedRequest, person: UUID) -> int:
+async def _session_of(authed: AuthedRequest, person: UUID) -> int:
     """A conversation through which all of the person is reached."""
-    session_id = await visit.desk.stores.people_directory.session_of(person)
+    session_id = await authed.context.stores.people_directory.find_session(person)
     if session_id is None:
         raise HttpRefusal(404, "not_found", _NOBODY)
     return session_id

@@ -61,7 +61,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
     return {name: value.replace("\x00", "") for name, value in fields.items()}
 
 
-async def with_total(
+async def add_total(
     page: Awaitable[Mapping[str, Any]], count: Awaitable[Mapping[str, Any] | None] | Literal[False]
 ) -> Mapping[str, Any]:
     """A page of a list, and how many there are in all where that was asked for."""
@@ -71,7 +71,7 @@ async def with_total(
     return {**found, "total": total}
 
 
-def tag_of(if_match: str) -> str:
+def parse_etag(if_match: str) -> str:
     """The version that the editor began with; an edit without one would overwrite what nobody has seen."""
     given = if_match.strip().removeprefix("W/")
     if not given:
@@ -79,15 +79,15 @@ def tag_of(if_match: str) -> str:
     return given
 
 
-def version_of(if_match: str) -> int:
+def parse_version(if_match: str) -> int:
     """A version that is a number; raises HttpRefusal."""
-    given = tag_of(if_match).strip('"')
+    given = parse_etag(if_match).strip('"')
     if not (given.isascii() and given.isdigit() and len(given) < 19):
         raise HttpRefusal(400, "bad_input", "`If-Match` is the `etag` that came with it.")
     return int(given)
 
 
-def stale(*, yours: Any, theirs: Any) -> HttpRefusal:
+def build_stale_refusal(*, yours: Any, theirs: Any) -> HttpRefusal:
     """Somebody was faster: 409 with both versions, so that nothing typed is lost."""
     words = "Somebody else changed this meanwhile: nothing of yours was stored."
     return HttpRefusal(409, "stale", words, yours=yours, theirs=theirs)

@@ -1,4 +1,4 @@
-"""Everything that the dashboard serves, and who may have it; what is not in its rooms does not exist."""
+"""Everything that the dashboard serves, and who may have it; nothing else exists here."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from web.dashboard import (
     sites,
     work,
 )
-from web.dashboard.access import AuthedRequest, DashboardContext, guarded
+from web.dashboard.access import AuthedRequest, DashboardContext, build_handler
 from web.dashboard.live import DashboardNews, Live
 from web.dashboard.metrics import Scrape
 from web.dashboard.setup import checklist, knowledge, mcp, probes
 from web.dashboard.setup import settings as settings_page
 from web.dashboard.sign_in import login, oidc, push, second_factor
-from web.parts import Commanding
-from web.rest.operation import Operation, Room
+from web.parts import CommandRunner
+from web.rest.operation import Operation, OperationRouter
 from web.server.origins import Proxies
-from web.server.words import dashboard_languages, language_of, page_in, words_file
+from web.server.words import dashboard_languages, language_of, serve_texts, translate_page
 
 _OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "sort", "cursor"})
 _PAGES = (
     "sessions", "sessions/{id}", "search", "costs", "inbox", "jobs", "deliveries", "alerts", "account",
     "memory", "people", "people/{id}", "pairing", "agents", "agents/{name}", "sites", "sites/{name}",
 )  # fmt: skip
-pages = Room()
+pages = OperationRouter()
 
 
-async def page(visit: AuthedRequest) -> web.StreamResponse:
+async def serve_page(authed: AuthedRequest) -> web.StreamResponse:
     """The same shell for every page; the script reads the address."""
-    language = language_of(visit.request)
-    text = page_in(language, (login.PAGES / "index.html").read_text(encoding="utf-8"))
+    language = language_of(authed.request)
+    text = translate_page(language, (login.PAGES / "index.html").read_text(encoding="utf-8"))
     if language != ENGLISH:
         early = f'<link rel="preload" as="fetch" crossorigin href="/dashboard/words/{language}">\n</head>'
         text = text.replace("</head>", early)
@@ -67,61 +67,61 @@ async def page(visit: AuthedRequest) -> web.StreamResponse:
 
 
 @pages.page("GET /dashboard/words/{language}", role="viewer")
-async def words_of_language(visit: AuthedRequest) -> web.StreamResponse:
+async def serve_language(authed: AuthedRequest) -> web.StreamResponse:
     """Asked for before the first paint, in every language but English."""
-    return await words_file(visit.request)
+    return await serve_texts(authed.request)
 
 
 @pages.page("GET /dashboard/words", role="viewer")
-async def languages(visit: AuthedRequest) -> web.StreamResponse:
+async def serve_languages(authed: AuthedRequest) -> web.StreamResponse:
     """Which languages the dashboard speaks."""
     return web.json_response(dashboard_languages())
 
 
 @pages.page("GET /dashboard", role="viewer")
-async def first_page(visit: AuthedRequest) -> web.StreamResponse:
+async def serve_first_page(authed: AuthedRequest) -> web.StreamResponse:
     """The list of conversations once stood here: addresses with its filters lead where it is now."""
-    if visit.request.query.keys() & _OF_THE_LIST:
+    if authed.request.query.keys() & _OF_THE_LIST:
         return web.Response(
-            status=303, headers={"Location": f"/dashboard/sessions?{visit.request.rel_url.raw_query_string}"}
+            status=303, headers={"Location": f"/dashboard/sessions?{authed.request.rel_url.raw_query_string}"}
         )
-    return await page(visit)
+    return await serve_page(authed)
 
 
 for _place in _PAGES:
-    pages.page(f"GET /dashboard/{_place}", role="viewer")(page)
-pages.page("GET /dashboard/settings", role="operator")(page)
-pages.page("GET /dashboard/operators", role="admin")(page)
-pages.page("GET /dashboard/audit", role="admin")(page)
+    pages.page(f"GET /dashboard/{_place}", role="viewer")(serve_page)
+pages.page("GET /dashboard/settings", role="operator")(serve_page)
+pages.page("GET /dashboard/operators", role="admin")(serve_page)
+pages.page("GET /dashboard/audit", role="admin")(serve_page)
 
 OPERATIONS: tuple[Operation, ...] = (
     *pages,
-    *login.room,
-    *oidc.room,
-    *api.room,
-    *handover.room,
-    *search.room,
-    *session.room,
-    *work.room,
-    *live.room,
-    *alerts.room,
-    *metrics.room,
-    *operators.room,
-    *second_factor.room,
-    *push.room,
-    *audit.room,
-    *money.room,
-    *series.room,
-    *memory.room,
-    *people.room,
-    *pairing.room,
-    *agents.room,
-    *knowledge.room,
-    *mcp.room,
-    *sites.room,
-    *settings_page.room,
-    *probes.room,
-    *checklist.room,
+    *login.router,
+    *oidc.router,
+    *api.router,
+    *handover.router,
+    *search.router,
+    *session.router,
+    *work.router,
+    *live.router,
+    *alerts.router,
+    *metrics.router,
+    *operators.router,
+    *second_factor.router,
+    *push.router,
+    *audit.router,
+    *money.router,
+    *series.router,
+    *memory.router,
+    *people.router,
+    *pairing.router,
+    *agents.router,
+    *knowledge.router,
+    *mcp.router,
+    *sites.router,
+    *settings_page.router,
+    *probes.router,
+    *checklist.router,
 )
 
 
@@ -130,13 +130,13 @@ def add_dashboard(
     *,
     pool: Pool,
     settings: Settings,
-    commands: Commanding | None,
+    commands: CommandRunner | None,
     stores: Stores | None = None,
     announcer: ErasureAnnouncer | None = None,
     news: DashboardNews | None = None,
     handovers: HandoverService | None = None,
-    inspecting: ContextInspector | None = None,
-    work_desk: JobAdmin | None = None,
+    context_inspector: ContextInspector | None = None,
+    job_admin: JobAdmin | None = None,
     playground: Playground | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
     demo: bool = False,
@@ -148,18 +148,18 @@ def add_dashboard(
     former would replace the set that the chat follows.
     """
     admin = build_dashboard_stores(pool, settings)
-    following = Live(admin.jobs.pulse, news=news)
-    desk = DashboardContext(
+    following = Live(admin.jobs.load_pulse, news=news)
+    context = DashboardContext(
         stores=stores or build_stores(pool, timezone=settings.timezone),
         admin=admin,
         settings=settings,
         commands=commands,
         handovers=handovers,
-        inspecting=inspecting,
-        work=work_desk,
+        context_inspector=context_inspector,
+        job_admin=job_admin,
         playground=playground,
         live=following,
-        scrape=Scrape.of(admin),
+        scrape=Scrape.from_stores(admin),
         proxies=Proxies(settings.trusted_proxies, public_url=settings.public_url),
         provider=_provider(settings),
         breakers=breakers,
@@ -167,7 +167,7 @@ def add_dashboard(
         demo=demo,
     )
     for one in OPERATIONS:
-        app.router.add_route(one.method, one.path, guarded(one, desk))
+        app.router.add_route(one.method, one.path, build_handler(one, context))
 
     async def close(_: web.Application) -> None:
         await admin.operators.close()
@@ -177,7 +177,7 @@ def add_dashboard(
 
     app.on_shutdown.append(end_streams)
     app.on_cleanup.append(close)
-    return desk
+    return context
 
 
 def _provider(settings: Settings) -> OidcProvider | None:

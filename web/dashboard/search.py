@@ -11,10 +11,10 @@ from shared.core.memory.search import QUERY_CHARS, MessageHit, SearchKey
 from web.dashboard.access import AuthedRequest
 from web.protocol.wire import hit_payload
 from web.rest.arguments import BadField
-from web.rest.kinds import Cursor, FoundMessage, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Cursor, FoundMessage, describe
+from web.rest.operation import OperationRouter, Reply
 
-room = Room()
+router = OperationRouter()
 FoundSession = TypedDict("FoundSession", {
     "id": UUID, "hits": list[FoundMessage], "person": NotRequired[str | None], "kind": NotRequired[str],
     "anonymous": NotRequired[bool],
@@ -22,15 +22,15 @@ FoundSession = TypedDict("FoundSession", {
 FoundConversations = TypedDict("FoundConversations", {"sessions": list[FoundSession], "next": str | None})
 
 
-@room.on(
+@router.on(
     "GET /search", FoundConversations, role="viewer", refusals=(404,),
     missing="There is no such conversation.",
 )  # fmt: skip
 async def search_conversations(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
-    q: Annotated[str, told("the words", max_length=QUERY_CHARS, pattern=r"\S")],
-    session: Annotated[str, told("only this one", json_schema_extra={"format": "uuid"})] = "",
+    q: Annotated[str, describe("the words", max_length=QUERY_CHARS, pattern=r"\S")],
+    session: Annotated[str, describe("only this one", json_schema_extra={"format": "uuid"})] = "",
     cursor: Cursor = "",
 ) -> Reply:
     """What people said, by words; the last active conversation first.
@@ -41,9 +41,9 @@ async def search_conversations(
     key = SearchKey.parse(cursor) if cursor else None
     if cursor and key is None:
         raise BadField("`cursor` is the `next` of the page before.", place="query")
-    search = visit.desk.stores.message_search
+    search = authed.context.stores.message_search
     if session:
-        if (session_id := await _session_id(visit, session)) is None:
+        if (session_id := await _session_id(authed, session)) is None:
             return None
         page = await search.search(session_id, q, linked=False, before=key)
         found, key = [_found(session, page.hits)], page.next
@@ -51,13 +51,13 @@ async def search_conversations(
         everywhere, key = await search.search_all(q, before=key)
         found = [_found(one.session, one.hits, **one.person) for one in everywhere]
     read = [one["id"] for one in found if one["hits"]]
-    await visit.record("read.search", session, sessions=read)
+    await authed.record("read.search", session, sessions=read)
     return {"sessions": found, "next": key and str(key)}
 
 
-async def _session_id(visit: AuthedRequest, session: str) -> int | None:
+async def _session_id(authed: AuthedRequest, session: str) -> int | None:
     try:
-        return await visit.desk.admin.sessions.session_id(UUID(session))
+        return await authed.context.admin.sessions.find_session_id(UUID(session))
     except ValueError:
         return None
 

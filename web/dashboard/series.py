@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 from shared.adapters.postgres.dashboard.hourly_stats import STEPS, Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from web.dashboard.access import AuthedRequest
-from web.rest.kinds import Thing, choice, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Thing, choice, describe
+from web.rest.operation import OperationRouter, Reply
 
-room = Room()
+router = OperationRouter()
 RANGES = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 """Days up to now."""
 _HOURLY_DAYS = 2
@@ -35,8 +35,8 @@ def _day(raw: Any) -> date:
 Day = Annotated[date, BeforeValidator(_day)]
 Ranged = TypedDict("Ranged", {
     "range": Annotated[str, choice("up to now; `from` and `to` go first", *RANGES)],
-    "from": Annotated[Day, told("the first day")],
-    "to": Annotated[Day, told("the last day")],
+    "from": Annotated[Day, describe("the first day")],
+    "to": Annotated[Day, describe("the last day")],
 }, total=False)  # fmt: skip
 
 
@@ -46,19 +46,19 @@ class Stepped(Ranged, total=False):
 
 Series = TypedDict("Series", {
     "from": date, "to": date, "timezone": str, "step": str, "steps": list[Thing], "total": Thing,
-    "before": Annotated[Thing | None, told("the total of the period before, as long as this one")],
+    "before": Annotated[Thing | None, describe("the total of the period before, as long as this one")],
     "counted_at": datetime | None,
-    "since": Annotated[datetime | None, told("what is older has not been counted")],
+    "since": Annotated[datetime | None, describe("what is older has not been counted")],
 })  # fmt: skip
 
 
-def today_of(visit: AuthedRequest) -> date:
-    return datetime.now(ZoneInfo(visit.desk.settings.timezone)).date()
+def today_of(authed: AuthedRequest) -> date:
+    return datetime.now(ZoneInfo(authed.context.settings.timezone)).date()
 
 
-def period_of(visit: AuthedRequest, asked: Ranged, *, days: int | None = None) -> Period:
+def period_of(authed: AuthedRequest, asked: Ranged, *, days: int | None = None) -> Period:
     """What was asked for, else the last days, else this month. Raises BadQuery."""
-    zone, last = visit.desk.settings.timezone, asked.get("to") or today_of(visit)
+    zone, last = authed.context.settings.timezone, asked.get("to") or today_of(authed)
     if not asked.get("from") and not asked.get("to"):
         if (name := asked.get("range")) is not None and name not in RANGES:
             raise BadQuery(f"range is one of {', '.join(RANGES)}")
@@ -67,11 +67,11 @@ def period_of(visit: AuthedRequest, asked: Ranged, *, days: int | None = None) -
             hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
             return Period(start=hour - timedelta(days=1), end=hour, zone=zone)
     first = last - timedelta(days=days - 1) if days else last.replace(day=1)
-    return Period.of_days(asked.get("from") or first, last, zone)
+    return Period.from_days(asked.get("from") or first, last, zone)
 
 
-@room.on("GET /series", Series, role="viewer")
-async def series(visit: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
+@router.on("GET /series", Series, role="viewer")
+async def series(authed: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
     """Numbers over time, by the hour or the day.
 
     Each step and each total has `messages`, `people`, `answers`, `errors`, `first_token_p50_ms`,
@@ -80,9 +80,9 @@ async def series(visit: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
     (by kind: done, failed). `people` of a total is the average of its days. Quantiles are within five
     percent. A worker counts every 15 seconds; `counted_at` says when it last did.
     """
-    period = period_of(visit, asked, days=7)
+    period = period_of(authed, asked, days=7)
     step = asked.get("step") or ("hour" if period.days <= _HOURLY_DAYS else "day")
     if step not in STEPS:
         raise BadQuery(f"step is one of {', '.join(STEPS)}")
-    found = await visit.desk.stores.hourly_stats.series(period, "hour" if step == "hour" else "day")
+    found = await authed.context.stores.hourly_stats.load_series(period, "hour" if step == "hour" else "day")
     return {"from": period.first, "to": period.last, "timezone": period.zone, "step": step, **found}

@@ -22,15 +22,15 @@ from shared.services.admin.context_inspector import (
     ReplayedCall,
 )
 from shared.services.privacy.export import DataExporter
-from web.dashboard.access import HEADERS, AuthedRequest, conflicts
+from web.dashboard.access import HEADERS, AuthedRequest, raise_conflicts
 from web.dashboard.api import SessionId, SummaryId, run_command
 from web.rest.arguments import Json, Shape
 from web.rest.files import Format, send_file
-from web.rest.kinds import Digits, Success, Thing, choice, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import Digits, Success, Thing, choice, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room(refusals=(404, 409, 503))
+router = OperationRouter(refusals=(404, 409, 503))
 BODY_BYTES = 16 * 1024
 _TAKES_LONG = (404, 409, 413, 503)
 GONE = {
@@ -68,92 +68,94 @@ SummaryDiff = TypedDict("SummaryDiff", {
 })  # fmt: skip
 
 
-@room.on("GET /sessions/{id}/timeline", Timeline, role="viewer")
+@router.on("GET /sessions/{id}/timeline", Timeline, role="viewer")
 async def timeline(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     session: SessionId,
     *,
-    max_points: Annotated[int, Digits(1, 2000), told("at most so many")] = 500,
-    from_turn: Annotated[int, Digits(1, 2**53), told("the first turn that is shown")] = 1,
+    max_points: Annotated[int, Digits(1, 2000), describe("at most so many")] = 500,
+    from_turn: Annotated[int, Digits(1, 2**53), describe("the first turn that is shown")] = 1,
 ) -> Reply:
     """How full the window was at each turn."""
-    return await visit.desk.admin.sessions.timeline(session, max_points=max_points, from_turn=from_turn)
+    return await authed.context.admin.sessions.load_timeline(
+        session, max_points=max_points, from_turn=from_turn
+    )
 
 
-@room.on("GET /sessions/{id}/now", WindowNow, role="viewer")
-async def window_now(visit: AuthedRequest, session: SessionId) -> Reply:
+@router.on("GET /sessions/{id}/now", WindowNow, role="viewer")
+async def window_now(authed: AuthedRequest, session: SessionId) -> Reply:
     """What fills the window now, and by which numbers."""
-    session_id = await visit.desk.admin.sessions.session_id(session)
+    session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
-    with conflicts():
-        return _now(await _inspecting(visit).load_snapshot(session_id))
+    with raise_conflicts():
+        return _now(await _inspecting(authed).load_snapshot(session_id))
 
 
-@room.on("GET /sessions/{id}/replay", Replay, role="viewer")
+@router.on("GET /sessions/{id}/replay", Replay, role="viewer")
 async def replay(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     session: SessionId,
     *,
-    turn: Annotated[int | None, Digits(1), told("the newest without it")] = None,
-    call: Annotated[int | None, Digits(1), told("of the turn; the last without it")] = None,
+    turn: Annotated[int | None, Digits(1), describe("the newest without it")] = None,
+    call: Annotated[int | None, Digits(1), describe("of the turn; the last without it")] = None,
     body: Annotated[str, choice("adds the request as it was sent", "1")] = "",
 ) -> Reply:
     """What the model saw at a turn's call."""
-    session_id = await visit.desk.admin.sessions.session_id(session)
+    session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
-    inspecting = _inspecting(visit)
-    newest = await visit.desk.admin.sessions.newest_turn(session_id)
+    inspecting = _inspecting(authed)
+    newest = await authed.context.admin.sessions.find_newest_turn(session_id)
     turn = turn or newest or 0
     found = await inspecting.replay_call(session_id, turn, call) if turn else None
     page = _replay(found, turn)
     if found is not None and found.request is not None and body == "1":
         page["body"] = dict(await inspecting.build_body(found.request))
-    if not visit.refresh:
-        await visit.record("read.replay", visit.request.match_info["id"], turn=turn)
+    if not authed.refresh:
+        await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
     return {**page, "newest": newest}
 
 
-@room.on("GET /sessions/{id}/export", role="viewer", media="*/*")
-async def export_session(visit: AuthedRequest, session: SessionId, *, kind: Format = "json") -> Reply:
+@router.on("GET /sessions/{id}/export", role="viewer", media="*/*")
+async def export_session(authed: AuthedRequest, session: SessionId, *, kind: Format = "json") -> Reply:
     """The conversation as a file, and what was noted in it."""
-    session_id = await visit.desk.admin.sessions.session_id(session)
+    session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
-    about = visit.request.match_info["id"]
-    await visit.record("read.export", about, format=kind)
-    exporting = DataExporter(store=visit.desk.stores.export, clock=SystemClock())
+    about = authed.request.match_info["id"]
+    await authed.record("read.export", about, format=kind)
+    exporting = DataExporter(store=authed.context.stores.export, clock=SystemClock())
     return await send_file(
-        visit.request, exporting.stream(session_id, kind, alone=True),
+        authed.request, exporting.stream(session_id, kind, alone=True),
         name=exporting.build_file_name(kind, of=about[:8]), kind=MIME[kind], headers=HEADERS,
     )  # fmt: skip
 
 
-@room.on("GET /sessions/{id}/estimate", CompactionEstimate, role="operator")
+@router.on("GET /sessions/{id}/estimate", CompactionEstimate, role="operator")
 async def estimate(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     session: SessionId,
     *,
-    do: Annotated[Literal["compact", "flush"], told("which of the two")] = "compact",
+    do: Annotated[Literal["compact", "flush"], describe("which of the two")] = "compact",
     force: Annotated[str, choice("as if a gain were of no matter", "1")] = "",
 ) -> Reply:
     """What a summary or a flush would read, save and cost; no model is asked."""
-    session_id, inspecting = await visit.desk.admin.sessions.session_id(session), _inspecting(visit)
+    session_id, inspecting = await authed.context.admin.sessions.find_session_id(session), _inspecting(authed)
     if session_id is None:
         return None
-    with conflicts():
+    with raise_conflicts():
         if do == "flush":
             return asdict(await inspecting.estimate_flush(session_id))
         return asdict(await inspecting.estimate_compaction(session_id, force=force == "1"))
 
 
-@room.on(
+@router.on(
     "POST /sessions/{id}/compact", Success, role="operator", body="CompactNow", most_bytes=BODY_BYTES,
     refusals=_TAKES_LONG,
 )  # fmt: skip
 async def compact_now(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     session: SessionId,
     *,
     focus: Annotated[str | None, Field(max_length=300, title="words of at most 300 characters")] = "",
@@ -161,35 +163,35 @@ async def compact_now(
 ) -> Reply:
     """Summarise older messages now; answers when it is done."""
     args = f"{' '.join((focus or '').split())}{' --force' if force else ''}".strip()
-    return await _run(visit, session, "compact", args)
+    return await _run(authed, session, "compact", args)
 
 
-@room.on(
+@router.on(
     "POST /sessions/{id}/flush", Success, role="operator", most_bytes=BODY_BYTES, refusals=_TAKES_LONG
 )  # fmt: skip
 async def flush_now(
-    visit: AuthedRequest, session: SessionId, *, body: Annotated[Json | None, Shape(FlushNow)] = None
+    authed: AuthedRequest, session: SessionId, *, body: Annotated[Json | None, Shape(FlushNow)] = None
 ) -> Reply:
     """Save to memory now what was not read yet; answers when it is done."""
-    return await _run(visit, session, "flush")
+    return await _run(authed, session, "flush")
 
 
-async def _run(visit: AuthedRequest, session: UUID, name: str, args: str = "") -> Reply:
-    session_id = await visit.desk.admin.sessions.session_id(session)
+async def _run(authed: AuthedRequest, session: UUID, name: str, args: str = "") -> Reply:
+    session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
-    about = visit.request.match_info["id"]
-    return await run_command(visit, session_id, name, args, action=f"session.{name}", about=about)
+    about = authed.request.match_info["id"]
+    return await run_command(authed, session_id, name, args, action=f"session.{name}", about=about)
 
 
-@room.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")
-async def diff_summary(visit: AuthedRequest, summary: SummaryId) -> Reply:
+@router.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")
+async def diff_summary(authed: AuthedRequest, summary: SummaryId) -> Reply:
     """What a summary changed against the one before it."""
-    found = await visit.desk.admin.sessions.diff(summary)
+    found = await authed.context.admin.sessions.load_diff(summary)
     if found is None:
         return None
-    if not visit.refresh:
-        await visit.record("read.diff", visit.request.match_info["id"])
+    if not authed.refresh:
+        await authed.record("read.diff", authed.request.match_info["id"])
     former = found["former"] or {"summary": "", "ledger": {}, "id": None}
     ledger, text = ledger_from_json(found["ledger"]), found["summary"]
     compared = compare(ledger_from_json(former["ledger"]), former["summary"], ledger, text)
@@ -253,7 +255,7 @@ def _replay(found: ReplayedCall | None, turn: int) -> dict[str, Any]:
     }
 
 
-def _inspecting(visit: AuthedRequest) -> ContextInspector:
-    if visit.desk.inspecting is None:
+def _inspecting(authed: AuthedRequest) -> ContextInspector:
+    if authed.context.context_inspector is None:
         raise HttpRefusal(503, "not_available", "This cannot be looked at from here just now.")
-    return visit.desk.inspecting
+    return authed.context.context_inspector

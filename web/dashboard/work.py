@@ -23,12 +23,12 @@ from shared.core.ops.job_views import (
 from shared.core.ops.job_views import WorkChanged as Done
 from shared.services.admin.job_admin import JobAdmin
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import Seen, stale, version_of, with_total
-from web.rest.kinds import Before, Counted, Cursor, Id, Limit, Thing, Total, choice, told
-from web.rest.operation import Reply, Room
+from web.dashboard.requests import Seen, add_total, build_stale_refusal, parse_version
+from web.rest.kinds import Before, Counted, Cursor, Id, Limit, Thing, Total, choice, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room(refusals=(503,))
+router = OperationRouter(refusals=(503,))
 NAMED_AT_MOST = 500
 _SHOWN_AT_MOST = 50
 
@@ -48,7 +48,7 @@ def _conversation(given: Any) -> str:
         raise ValueError("the id of a conversation") from None
 
 
-Conversation = Annotated[UUID | None, told("of one conversation")]
+Conversation = Annotated[UUID | None, describe("of one conversation")]
 JobId = Annotated[int, BeforeValidator(_number), Field(json_schema_extra={"minimum": 1, "maximum": 2**53})]
 JobIds = Annotated[list[JobId] | None, Field(min_length=1, max_length=NAMED_AT_MOST)]
 Newest = Annotated[int, BeforeValidator(_number, json_schema_input_type=str)] | None
@@ -87,9 +87,9 @@ Deliveries = TypedDict("Deliveries", {
 WorkChanged = TypedDict("WorkChanged", {"changed": int, "skipped": int, "left": int, "why": list[Thing]})
 
 
-@room.on("GET /jobs", Jobs, role="viewer", refusals=())
+@router.on("GET /jobs", Jobs, role="viewer", refusals=())
 async def list_jobs(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     state: Annotated[str, choice("of jobs", *JOB_STATES)] = "",
     kind: Annotated[str, choice("of jobs", *JOB_KINDS)] = "",
@@ -99,13 +99,15 @@ async def list_jobs(
     total: Counted = False,
 ) -> Reply:
     """Work in the background, and the processes."""
-    match, read = JobMatch(state=state, kind=kind, session=str(session or "")), visit.desk.admin.jobs
-    return await with_total(read.jobs(match, before=before, limit=limit), total and read.count_jobs(match))
+    match, read = JobMatch(state=state, kind=kind, session=str(session or "")), authed.context.admin.jobs
+    return await add_total(
+        read.load_jobs(match, before=before, limit=limit), total and read.count_jobs(match)
+    )
 
 
-@room.on("GET /deliveries", Deliveries, role="viewer", refusals=())
+@router.on("GET /deliveries", Deliveries, role="viewer", refusals=())
 async def list_deliveries(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     state: Annotated[str, choice("one of the two", *DOUBTS)] = "",
     session: Conversation = None,
@@ -115,16 +117,16 @@ async def list_deliveries(
 ) -> Reply:
     """Parts of answers that may not be in their chat, or never will be."""
     asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
-    read = visit.desk.admin.jobs
-    return await with_total(read.deliveries(asked), total and read.count_deliveries(asked))
+    read = authed.context.admin.jobs
+    return await add_total(read.load_deliveries(asked), total and read.count_deliveries(asked))
 
 
-@room.on(
+@router.on(
     "PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.",
     refusals=(404, 409, 428),
 )  # fmt: skip
 async def set_job_kind(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     kind: Annotated[str, choice("of jobs", *JOB_KINDS)],
     *,
     paused: bool,
@@ -137,83 +139,87 @@ async def set_job_kind(
     """
     if kind not in JOB_KINDS:
         return None
-    seen, yours = version_of(if_match), {"paused": paused, "concurrency": concurrency}
-    changed = await _desk(visit).set_kind(
-        kind, paused=paused, concurrency=concurrency, version=seen, actor=visit.operator.name
+    seen, yours = parse_version(if_match), {"paused": paused, "concurrency": concurrency}
+    changed = await _job_admin(authed).set_kind(
+        kind, paused=paused, concurrency=concurrency, version=seen, actor=authed.operator.name
     )
-    page = await visit.desk.admin.jobs.jobs(JobMatch(), limit=1)
+    page = await authed.context.admin.jobs.load_jobs(JobMatch(), limit=1)
     if not changed:
-        raise stale(yours=yours, theirs=next(one for one in page["kinds"] if one["kind"] == kind))
+        raise build_stale_refusal(
+            yours=yours, theirs=next(one for one in page["kinds"] if one["kind"] == kind)
+        )
     return page
 
 
-@room.on("POST /jobs/retry", WorkChanged, role="operator", body="JobsChange")
+@router.on("POST /jobs/retry", WorkChanged, role="operator", body="JobsChange")
 async def retry_jobs(
-    visit: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
+    authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
 ) -> Reply:
     """Begin jobs again that gave up, or that wait after an error.
 
     By `ids`, or all that `match` up to the job `through`. What has moved on meanwhile is skipped, and told.
     """
-    return await _change_jobs(visit, "retry", ids, match, through)
+    return await _change_jobs(authed, "retry", ids, match, through)
 
 
-@room.on("POST /jobs/cancel", WorkChanged, role="operator", body="JobsChange")
+@router.on("POST /jobs/cancel", WorkChanged, role="operator", body="JobsChange")
 async def cancel_jobs(
-    visit: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
+    authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
 ) -> Reply:
     """Put jobs away that nobody works on.
 
     By `ids`, or all that `match` up to the job `through`. What has moved on meanwhile is skipped, and told.
     """
-    return await _change_jobs(visit, "cancel", ids, match, through)
+    return await _change_jobs(authed, "cancel", ids, match, through)
 
 
 async def _change_jobs(
-    visit: AuthedRequest, verb: JobVerb, ids: Sequence[int] | None, match: Match | None, through: int | None
+    authed: AuthedRequest, verb: JobVerb, ids: Sequence[int] | None, match: Match | None, through: int | None
 ) -> Reply:
-    desk, who = _desk(visit), visit.operator.name
+    job_admin, who = _job_admin(authed), authed.operator.name
     if match is not None:
         if through is None:
             raise HttpRefusal(400, "bad_input", "All that match need `through`, the newest job of the page.")
         which = JobMatch(**match)
         check_match(which)
-        return _told(await desk.change_matching_jobs(verb, which, through=through, actor=who))
+        return _changes_payload(await job_admin.change_matching_jobs(verb, which, through=through, actor=who))
     if ids is None:
         raise HttpRefusal(400, "bad_input", f"`ids` are 1 to {NAMED_AT_MOST} numbers of jobs.")
-    return _told(await desk.change_jobs(verb, sorted(set(ids)), actor=who))
+    return _changes_payload(await job_admin.change_jobs(verb, sorted(set(ids)), actor=who))
 
 
-@room.on("POST /deliveries/arrived", WorkChanged, role="operator", body="PartsChange")
-async def mark_arrived(visit: AuthedRequest, *, parts: Parts) -> Reply:
+@router.on("POST /deliveries/arrived", WorkChanged, role="operator", body="PartsChange")
+async def mark_arrived(authed: AuthedRequest, *, parts: Parts) -> Reply:
     """Take parts of answers as arrived.
 
     Nothing is sent.
     """
-    return await _change_parts(visit, "arrived", parts)
+    return await _change_parts(authed, "arrived", parts)
 
 
-@room.on("POST /deliveries/send-again", WorkChanged, role="operator", body="PartsChange")
-async def send_again(visit: AuthedRequest, *, parts: Parts) -> Reply:
+@router.on("POST /deliveries/send-again", WorkChanged, role="operator", body="PartsChange")
+async def send_again(authed: AuthedRequest, *, parts: Parts) -> Reply:
     """Send parts of answers again.
 
     The bot's process sends them. What did arrive is in the chat twice then.
     """
-    return await _change_parts(visit, "send_again", parts)
+    return await _change_parts(authed, "send_again", parts)
 
 
-async def _change_parts(visit: AuthedRequest, verb: DeliveryVerb, parts: Sequence[Part]) -> Reply:
+async def _change_parts(authed: AuthedRequest, verb: DeliveryVerb, parts: Sequence[Part]) -> Reply:
     keys = {PartKey(session=str(one["session"]), turn=one["turn"], part=one["part"]): None for one in parts}
-    return _told(await _desk(visit).change_deliveries(verb, list(keys), actor=visit.operator.name))
+    return _changes_payload(
+        await _job_admin(authed).change_deliveries(verb, list(keys), actor=authed.operator.name)
+    )
 
 
-def _desk(visit: AuthedRequest) -> JobAdmin:
-    if visit.desk.work is None:
+def _job_admin(authed: AuthedRequest) -> JobAdmin:
+    if authed.context.job_admin is None:
         raise HttpRefusal(503, "not_available", "Nothing can be changed from here just now.")
-    return visit.desk.work
+    return authed.context.job_admin
 
 
-def _told(done: Done) -> Reply:
+def _changes_payload(done: Done) -> Reply:
     return {
         "changed": len(done.changed),
         "skipped": len(done.skipped),

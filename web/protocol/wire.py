@@ -10,7 +10,7 @@ from typing import Any, Never
 
 from shared.core.commands.public_messages import advice_for_public
 from shared.core.memory.search import MessageHit
-from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded, headed, iso
+from shared.core.session.turns import Accepted, ContextMeasured, Organizing, RunEnded, iso, shorten_message
 from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
 VERSION = 1
@@ -363,7 +363,7 @@ def encode(frame: Mapping[str, Any]) -> str:
 
 
 def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
-    return {"t": kind, "event_seq": event_seq, **(headed(payload) if kind == "msg" else payload)}
+    return {"t": kind, "event_seq": event_seq, **(shorten_message(payload) if kind == "msg" else payload)}
 
 
 def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -388,7 +388,7 @@ def ack(cid: str, accepted: Accepted) -> Frame:
     return {**frame, "dup": True} if accepted.repeated else frame
 
 
-def judged(cid: str, mid: str, *, repeated: bool) -> Frame:
+def feedback_ack(cid: str, mid: str, *, repeated: bool) -> Frame:
     frame: Frame = {"t": "ack", "cid": cid, "mid": mid}
     return {**frame, "dup": True} if repeated else frame
 

@@ -141,15 +141,15 @@ async def read_arguments(
         sources = {"path": parts, "query": request.query, "header": request.headers}
         said = {name: sources[place].get(name) for name, place in outside.items()}
         given = {name: text for name, text in said.items() if text or not (text is None or without_empty)}
-        found |= _validated(operation, given, outside)
+        found |= _validate(operation, given, outside)
     if inside:
         body = await read_body(any(one.default is ... for one in inside))
         shaped = {one.name: body for one in inside if one.shape is not None}
-        found |= shaped or _validated(operation, body, None)
+        found |= shaped or _validate(operation, body, None)
     return found
 
 
-def _validated(operation: Operation, given: Json, places: Mapping[str, Place] | None) -> dict[str, Any]:
+def _validate(operation: Operation, given: Json, places: Mapping[str, Place] | None) -> dict[str, Any]:
     model = model_of(operation, body=places is None)
     try:
         found = model.model_validate(given)
@@ -177,7 +177,7 @@ def _refusal(error: Any, model: type[BaseModel]) -> str:
     if error["type"] == "string_too_long":
         return f"`{name}` has {len(error['input'])} characters; {error['ctx']['max_length']} is the most."
     needed = ", and is needed" if name in fields.get("required", ()) else ""
-    return f"`{name}` is {words_of(fields['properties'][name])}{needed}."
+    return f"`{name}` is {describe_schema(fields['properties'][name])}{needed}."
 
 
 @functools.cache
@@ -192,7 +192,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def words_of(schema: Json) -> str:
+def describe_schema(schema: Json) -> str:
     """What a value is, in a few words."""
     if "anyOf" in schema:
         schema = {**schema, **schema["anyOf"][0]}

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from shared.core.values.errors import UnknownSession
-from web.auth.api_key_auth import KEY, reached_by_key
+from web.auth.api_key_auth import KEY, find_by_key
 from web.auth.visitors import Known
 from web.parts import PARTS, Handler, Parts
 from web.protocol import wire
@@ -67,31 +67,31 @@ class Call:
             raise wire.RateLimited(retry_after_seconds=wait, what=what)
 
 
-def nobody_known(
+def unauthorized_error(
     words: str = "A visitor's token or a key is needed.", *, code: str = "unauthorized"
 ) -> HttpRefusal:
     return HttpRefusal(401, code, words, headers={"WWW-Authenticate": "Bearer"})
 
 
-def opened(operation: Operation, others: Others) -> Handler:
+def build_handler(operation: Operation, others: Others) -> Handler:
     """The way in for those whose own it is; anybody else is sent to the operators' door, if there is one."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         itself = operation.anyone or operation.finds_caller
-        known = None if itself else await _known(request, operation)
+        known = None if itself else await _find_visitor(request, operation)
         if itself or known is not None:
-            reply = await _answered(operation, Call(request=request, known=known))
+            reply = await _run_operation(operation, Call(request=request, known=known))
             if reply is not None:
                 return reply
         other = others.get((operation.method, operation.path))
         if other is not None and KEY not in request:
             return await other(request)
-        raise nobody_known() if known is None else HttpRefusal(404, "not_found", operation.missing)
+        raise unauthorized_error() if known is None else HttpRefusal(404, "not_found", operation.missing)
 
     return handle
 
 
-async def _answered(operation: Operation, call: Call) -> web.StreamResponse | None:
+async def _run_operation(operation: Operation, call: Call) -> web.StreamResponse | None:
     if operation.rate:
         call.check_rate(operation.rate)
 
@@ -109,14 +109,14 @@ async def _answered(operation: Operation, call: Call) -> web.StreamResponse | No
     return await json_reply(call.request, reply, status=min(operation.answers))
 
 
-async def _known(request: web.Request, operation: Operation) -> Known | None:
+async def _find_visitor(request: web.Request, operation: Operation) -> Known | None:
     """The visitor, or for a key the person of the session that is named. Raises UnknownSession."""
     visitors = request.app[PARTS].visitors
     named = "/sessions/{id}" in operation.path
     asked = request.match_info["id"] if named else request.query.get("session_id")
-    if (known := await reached_by_key(request, asked)) is not None:
+    if (known := await find_by_key(request, asked)) is not None:
         return known
-    visitor = await visitors.caller(request)
+    visitor = await visitors.find_caller(request)
     if visitor is None:
         return None
     if not asked or (not named and visitor.site.config.conversations == "one"):
@@ -133,11 +133,11 @@ async def json_reply(request: web.Request, body: Any, *, status: int = 200) -> w
     return web.json_response(text=to_json(body), status=status, headers=headers)
 
 
-def open_doors(app: web.Application, operations: tuple[Operation, ...], others: Others) -> None:
+def add_operations(app: web.Application, operations: tuple[Operation, ...], others: Others) -> None:
     """Each at its address; pages of other origins may ask for what is a visitor's or everybody's."""
     asked_first: dict[str, list[str]] = {}
     for one in operations:
-        handler = opened(one, others)
+        handler = build_handler(one, others)
         if one.method == "GET":
             app.router.add_get(one.pattern, handler, allow_head=one.head)
         else:

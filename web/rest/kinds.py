@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
-from shared.core.session.events import iso
+from shared.core.session.turns import iso
 from web.protocol.wire import SITE_PATTERN
 from web.rest.arguments import BadField, In
 
@@ -59,13 +59,13 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value)} cannot be told")
 
 
-def told(words: str, **limits: Any) -> Any:
+def describe(words: str, **limits: Any) -> Any:
     """What the description says of a value, beside its type and limits."""
     return Field(description=words, **limits)
 
 
-Endpoint = Annotated[str, told("of the browser's push subscription", max_length=2_000)]
-BrowserKey = Annotated[str, told("of that subscription, in base64url", max_length=200)]
+Endpoint = Annotated[str, describe("of the browser's push subscription", max_length=2_000)]
+BrowserKey = Annotated[str, describe("of that subscription, in base64url", max_length=200)]
 
 
 def choice(words: str, *values: str) -> Any:
@@ -96,10 +96,10 @@ class Digits:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         number = core_schema.int_schema(ge=self._least, le=self._most)
-        return core_schema.no_info_before_validator_function(_digits, number)
+        return core_schema.no_info_before_validator_function(_check_digits, number)
 
 
-def _digits(given: Any) -> Any:
+def _check_digits(given: Any) -> Any:
     if isinstance(given, str) and not (given.isascii() and given.isdigit() and len(given) < 19):
         raise ValueError
     return given
@@ -111,7 +111,7 @@ def read_mid(raw: str) -> int:
     return int(raw[1:])
 
 
-def _moment(raw: Any) -> Any:
+def _parse_moment(raw: Any) -> Any:
     try:
         found = datetime.fromisoformat(raw) if isinstance(raw, str) else raw
     except ValueError:
@@ -119,7 +119,7 @@ def _moment(raw: Any) -> Any:
     return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
 
 
-def _exact(raw: str) -> datetime:
+def _parse_exact_moment(raw: str) -> datetime:
     try:
         found = datetime.fromisoformat(raw)
     except ValueError:
@@ -129,26 +129,26 @@ def _exact(raw: str) -> datetime:
     return found
 
 
-Limit = Annotated[int, Digits(1, 200), told("at most so many")]
-Before = Annotated[int | None, Digits(), told("a page's `before`")]
+Limit = Annotated[int, Digits(1, 200), describe("at most so many")]
+Before = Annotated[int | None, Digits(), describe("a page's `before`")]
 Cursor = Annotated[str, Cut(500, "`next` of the page before")]
 Total = TypedDict("Total", {"count": int, "more": bool})
 Counted = Annotated[
-    bool, told("also count all that match, up to 10,000; `total` is null when that takes long")
+    bool, describe("also count all that match, up to 10,000; `total` is null when that takes long")
 ]
 Search = Annotated[str, Cut(200, "a part of a name, or the beginning of an id", change=str.strip)]
 Mid = Annotated[int | None, BeforeValidator(read_mid, json_schema_input_type=str)]
 """The number in the id of a message."""
 NamedMid = Annotated[
-    int, BeforeValidator(read_mid, json_schema_input_type=str), told("the `mid` of a message")
+    int, BeforeValidator(read_mid, json_schema_input_type=str), describe("the `mid` of a message")
 ]
 """In an address."""
 Moment = Annotated[
     datetime | None,
-    BeforeValidator(_exact, json_schema_input_type=str),
+    BeforeValidator(_parse_exact_moment, json_schema_input_type=str),
     Field(json_schema_extra={"maxLength": 40}),
 ]
-Since = Annotated[datetime, BeforeValidator(_moment), Field(json_schema_extra={"format": "date"})]
+Since = Annotated[datetime, BeforeValidator(_parse_moment), Field(json_schema_extra={"format": "date"})]
 """A day or a moment."""
 SiteName = Annotated[str, Field(pattern=SITE_PATTERN)]
 FileId = Annotated[

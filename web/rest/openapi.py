@@ -101,8 +101,8 @@ def _body_of(one: Operation) -> Any:
 def _operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | None) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": one.name,
-        "summary": one.told,
-        "description": "\n\n".join(filter(None, (one.more, _who(one)))),
+        "summary": one.summary,
+        "description": "\n\n".join(filter(None, (one.description, _who(one)))),
         "tags": [one.group],
         "security": _security(one),
         "responses": {**_answers(one, schemas), **_refusals(one, body)},

@@ -1,4 +1,4 @@
-"""One operation of REST, and the rooms in which handlers register theirs; nothing else is served."""
+"""One operation of REST, and the router in which handlers register theirs; nothing else is served."""
 
 from __future__ import annotations
 
@@ -87,17 +87,17 @@ class Operation:
         return self.visitor and not themselves and "/sessions/{id}" not in self.path
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """One sentence."""
         return (inspect.getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
 
     @property
-    def more(self) -> str:
+    def description(self) -> str:
         return (inspect.getdoc(self.handler) or "").partition("\n\n")[2].replace("\n", " ")
 
 
-class Room(list[Operation]):
-    """The operations of one subject, in the order in which they are described."""
+class OperationRouter(list[Operation]):
+    """Collects the operations of one subject, in the order in which they are described."""
 
     def __init__(self, group: str = "dashboard", **usual: Any) -> None:
         """`usual` are the terms of each that says nothing else."""

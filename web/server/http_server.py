@@ -43,7 +43,7 @@ MAX_HEADER_BYTES = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class ConnectionLimit:
     """How many connections each address has open."""
 
     is_counted: Callable[[str], bool]
@@ -53,11 +53,11 @@ class Door:
 class Connection(web.RequestHandler):
     """One client connection with a time limit on getting a request said."""
 
-    __slots__ = ("_busy", "_deadline", "_door", "_peer", "on_lost")
+    __slots__ = ("_busy", "_deadline", "_limit", "_peer", "on_lost")
 
-    def __init__(self, manager: web.Server, *, door: Door, **kwargs: Any) -> None:
+    def __init__(self, manager: web.Server, *, limit: ConnectionLimit, **kwargs: Any) -> None:
         super().__init__(manager, **kwargs)
-        self._door = door
+        self._limit = limit
         self._peer: str | None = None
         """Whose place is taken; None without one."""
         self._busy = 0
@@ -69,24 +69,24 @@ class Connection(web.RequestHandler):
         peer = transport.get_extra_info("peername")
         peer = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         super().connection_made(transport)
-        if not self._door.is_counted(peer):
-            self._expect()
-        elif self._door.places.take(key := network_key(peer), MAX_OF_ONE_ADDRESS):
+        if not self._limit.is_counted(peer):
+            self._start_deadline()
+        elif self._limit.places.take(key := network_key(peer), MAX_OF_ONE_ADDRESS):
             self._peer = key
-            self._expect()
+            self._start_deadline()
         else:
             self.force_close()
             cast("asyncio.Transport", transport).abort()
 
     def data_received(self, data: bytes) -> None:
         if not self._busy and self._deadline is None:
-            self._expect()
+            self._start_deadline()
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._heard()
+        self._stop_deadline()
         if self._peer is not None:
-            self._door.places.leave(self._peer)
+            self._limit.places.leave(self._peer)
             self._peer = None
         if self.on_lost is not None:
             self.on_lost()
@@ -113,18 +113,18 @@ class Connection(web.RequestHandler):
         response.force_close()
         return response
 
-    def busy(self) -> None:
+    def mark_busy(self) -> None:
         """A request's headers are whole; whoever handles it minds the time from here on."""
         self._busy += 1
-        self._heard()
+        self._stop_deadline()
 
-    def idle(self) -> None:
+    def mark_idle(self) -> None:
         self._busy -= 1
 
-    def _expect(self) -> None:
+    def _start_deadline(self) -> None:
         self._deadline = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._cut)
 
-    def _heard(self) -> None:
+    def _stop_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -147,7 +147,7 @@ class Listener:
     def __init__(self, runner: web.AppRunner, *, is_counted: Callable[[str], bool] | None = None) -> None:
         """`is_counted`: whether an address may have so many connections only, by default nobody's."""
         self._runner = runner
-        self._door = Door(is_counted=is_counted or (lambda address: False))
+        self._connection_limit = ConnectionLimit(is_counted=is_counted or (lambda address: False))
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -168,7 +168,7 @@ class Listener:
             return _Refused()
         return Connection(
             server,
-            door=self._door,
+            limit=self._connection_limit,
             loop=asyncio.get_running_loop(),
             auto_decompress=False,  # packed bodies are refused; until then they must not grow
             access_log=None,

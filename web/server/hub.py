@@ -7,11 +7,12 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
 
-from shared.core.session.events import (
+from shared.core.session.turns import (
     ContextMeasured,
     Delta,
     Organizing,
@@ -23,7 +24,8 @@ from shared.core.session.events import (
 )
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import ALL_PROCESSES, DASHBOARD, TELEGRAM_CHAT_MOVED, TURN_DUE, TYPING
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks
+from shared.services.turns.turn_dispatcher import OpenReplySink, SessionAnswerer, TurnDispatcher
 from web.protocol import wire
 from web.server.send_queue import Draft, Pieces, SendQueue
 
@@ -46,9 +48,10 @@ WANTED = {"t": "wanted"}
 """Asks other processes for the text so far of an answer; never a frame of a screen."""
 LEFT = {"t": "left"}
 """Somebody signed out of a place."""
-ANEW_MS = 1_000
+RESET_SPREAD_MS = 1_000
 HELD_BACK = 1_000
 """Events a screen may be sent before its welcome is ready."""
+_OF_A_RUN = ("run", "delta", "stream")
 
 
 class Announcements(Protocol):
@@ -68,29 +71,31 @@ class StoredEvent(Protocol):
 
 
 class EventLog(Protocol):
-    async def after(self, session_id: int, event_seq: int, *, limit: int = PAGE) -> Sequence[StoredEvent]: ...
-    async def heads(self, session_ids: Sequence[int]) -> dict[int, int]: ...
-    async def where_they_lead(self, address_ids: Sequence[int]) -> dict[int, int]: ...
+    async def list_after(
+        self, session_id: int, event_seq: int, *, limit: int = PAGE
+    ) -> Sequence[StoredEvent]: ...
+    async def load_newest_seqs(self, session_ids: Sequence[int]) -> dict[int, int]: ...
+    async def find_sessions(self, address_ids: Sequence[int]) -> dict[int, int]: ...
 
 
 Measure = Callable[[int], Awaitable[ContextMeasured | None]]
 
 
 class Subscriber:
-    """One screen in a room: first held back until its welcome is out, then strictly in order."""
+    """One screen of a session: first held back until its welcome is out, then strictly in order."""
 
-    __slots__ = ("_held", "address_id", "admitted_by", "last", "name", "outbox", "public")
+    __slots__ = ("_held", "address_id", "admitted_by", "last", "name", "public", "send_queue")
 
     def __init__(
         self,
-        outbox: SendQueue,
+        send_queue: SendQueue,
         *,
         public: bool,
         address_id: int = 0,
         name: str = "",
         admitted_by: bytes | int | None = None,
     ) -> None:
-        self.outbox = outbox
+        self.send_queue = send_queue
         self.admitted_by = admitted_by
         """The hash of a visitor's token, or the id of a program's key."""
         self.name = name
@@ -100,77 +105,85 @@ class Subscriber:
         self.last: int | None = None
         self._held: list[tuple[int, str]] | None = []
 
-    def durable(self, event_seq: int, text: str) -> None:
+    def send_durable(self, event_seq: int, text: str) -> None:
         if self._held is not None:
             self._held.append((event_seq, text))
             if len(self._held) > HELD_BACK:
-                self.outbox.close(wire.CLOSE_SLOW, "too much at once; come back and resume")
+                self.send_queue.close(wire.CLOSE_SLOW, "too much at once; come back and resume")
         elif self.last is None or event_seq > self.last:
-            self.outbox.put(text)
+            self.send_queue.put(text)
             self.last = event_seq
 
-    def passing(self, text: str, *, machinery: bool, droppable: bool) -> None:
+    def send_ephemeral(self, text: str, *, internal: bool, droppable: bool) -> None:
         """What is shown only to those who are here; before the welcome, the welcome says it."""
-        if self._held is None and not (machinery and self.public):
-            self.outbox.put(text, passing=droppable)
+        if self._held is None and not (internal and self.public):
+            self.send_queue.put(text, droppable=droppable)
 
     def begin(self, welcome: str, head: int) -> None:
         """The welcome, then whatever came meanwhile."""
         held, self._held = self._held or [], None
         self.last = head
-        self.outbox.put(welcome, free=True)
+        self.send_queue.put(welcome, free=True)
         for event_seq, text in held:
-            self.durable(event_seq, text)
+            self.send_durable(event_seq, text)
 
 
 class SessionChannel:
     """The screens of one session, and the answer that is being written."""
 
     __slots__ = (
-        "delivered", "draft", "filling", "later", "others", "pending", "seats", "session_id", "shown",
+        "delivered",
+        "draft",
+        "filling",
+        "later",
+        "local_deltas",
+        "pending",
+        "remote_deltas",
+        "session_id",
+        "subscribers",
     )  # fmt: skip
 
     def __init__(self, session_id: int) -> None:
         self.session_id = session_id
-        self.seats: set[Subscriber] = set()
+        self.subscribers: set[Subscriber] = set()
         self.delivered: int | None = None
-        """The highest number every seat was given; None until the first welcome."""
+        """The highest number every subscriber was given; None until the first welcome."""
         self.pending: dict[int, tuple[str, Mapping[str, Any]] | None] = {}
         self.draft: Draft | None = None
-        self.shown = Pieces(SCREEN_SECONDS)
-        self.others = Pieces(ANNOUNCE_SECONDS)
+        self.local_deltas = Pieces(SCREEN_SECONDS)
+        self.remote_deltas = Pieces(ANNOUNCE_SECONDS)
         self.filling = False
         self.later: list[Mapping[str, Any]] = []
         """What another process said of its run while the message before it is still being read."""
 
     @property
     def idle(self) -> bool:
-        return not self.seats and self.draft is None
+        return not self.subscribers and self.draft is None
 
     def show(self, frame: Mapping[str, Any]) -> None:
-        if not self.seats:
+        if not self.subscribers:
             return
         kind = frame["t"]
         text = wire.encode({name: value for name, value in frame.items() if name not in ("to", "place")})
-        machinery = kind in ("ctx", "compaction.progress")
+        internal = kind in ("ctx", "compaction.progress")
         to, place = frame.get("to"), frame.get("place")
-        for seat in tuple(self.seats):
-            if to in (None, seat.name) and place in (None, seat.address_id):
-                seat.passing(text, machinery=machinery, droppable=kind == "delta")
+        for subscriber in tuple(self.subscribers):
+            if to in (None, subscriber.name) and place in (None, subscriber.address_id):
+                subscriber.send_ephemeral(text, internal=internal, droppable=kind == "delta")
 
     def deliver(self, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
         self.delivered = event_seq
         frame = wire.durable(event_seq, kind, payload)
         whole, plain = wire.encode(frame), wire.encode(wire.for_public(frame))
-        for seat in tuple(self.seats):
-            seat.durable(event_seq, plain if seat.public else whole)
+        for subscriber in tuple(self.subscribers):
+            subscriber.send_durable(event_seq, plain if subscriber.public else whole)
         if kind == "msg" and payload.get("role") == "assistant":
-            self.shown.clear()
-            self.others.clear()
+            self.local_deltas.clear()
+            self.remote_deltas.clear()
 
 
 class Hub:
-    """All rooms of this process. Nothing here is truth: what is missed is read from Postgres."""
+    """All channels of this process. Nothing here is truth: what is missed is read from Postgres."""
 
     def __init__(
         self, *, announcer: Announcements, events: EventLog, measure: Measure, tasks: BackgroundTasks
@@ -180,8 +193,8 @@ class Hub:
         self._events = events
         self._measure = measure
         self._tasks = tasks
-        self._rooms: dict[int, SessionChannel] = {}
-        self._looking: set[SendQueue] = set()
+        self._channels: dict[int, SessionChannel] = {}
+        self._unjoined: set[SendQueue] = set()
         self._outgoing: asyncio.Queue[tuple[int, Mapping[str, Any]]] = asyncio.Queue(OUTGOING)
         self._following = asyncio.Lock()
         self.on_due: Callable[[], None] = lambda: None
@@ -193,238 +206,246 @@ class Hub:
 
     @property
     def screens(self) -> int:
-        return sum(len(room.seats) for room in self._rooms.values())
+        return sum(len(channel.subscribers) for channel in self._channels.values())
 
-    def seats(self) -> list[Subscriber]:
-        return [seat for room in self._rooms.values() for seat in room.seats]
+    def list_subscribers(self) -> list[Subscriber]:
+        return [subscriber for channel in self._channels.values() for subscriber in channel.subscribers]
 
     # Coming and going.
 
     @contextmanager
-    def looking(self, outbox: SendQueue) -> Iterator[None]:
+    def track_unjoined(self, send_queue: SendQueue) -> Iterator[None]:
         """A screen without a conversation yet."""
-        self._looking.add(outbox)
+        self._unjoined.add(send_queue)
         try:
             yield
         finally:
-            self._looking.discard(outbox)
+            self._unjoined.discard(send_queue)
 
-    async def join(self, session_id: int, seat: Subscriber) -> None:
-        """From now on the seat is given everything; call `Seat.begin` when its welcome is ready."""
-        room = self._room(session_id)
-        room.seats.add(seat)
-        if len(room.seats) == 1:
+    async def join(self, session_id: int, subscriber: Subscriber) -> None:
+        """From now on the subscriber gets everything; call `Subscriber.begin` when its welcome is ready."""
+        channel = self._open_channel(session_id)
+        channel.subscribers.add(subscriber)
+        if len(channel.subscribers) == 1:
             await self._follow()
 
-    def begun(self, session_id: int, head: int) -> None:
+    def mark_welcomed(self, session_id: int, head: int) -> None:
         """A welcome with this head was sent: what it showed must reach the other screens too."""
-        room = self._rooms.get(session_id)
-        if room is None:
+        channel = self._channels.get(session_id)
+        if channel is None:
             return
-        if room.delivered is None:
-            room.delivered = head
-        self.reach(session_id, head)
-        self._advance(room)
+        if channel.delivered is None:
+            channel.delivered = head
+        self.advance_to(session_id, head)
+        self._advance(channel)
 
-    async def leave(self, session_id: int, seat: Subscriber) -> None:
-        room = self._rooms.get(session_id)
-        if room is None or seat not in room.seats:
+    async def leave(self, session_id: int, subscriber: Subscriber) -> None:
+        channel = self._channels.get(session_id)
+        if channel is None or subscriber not in channel.subscribers:
             return
-        room.seats.discard(seat)
-        if not room.seats:
-            room.delivered = None
-            room.pending.clear()
-            self._forget(room)
+        channel.subscribers.discard(subscriber)
+        if not channel.subscribers:
+            channel.delivered = None
+            channel.pending.clear()
+            self._forget(channel)
             await self._follow()
 
     def draft(self, session_id: int) -> Draft | None:
-        room = self._rooms.get(session_id)
-        return room.draft if room else None
+        channel = self._channels.get(session_id)
+        return channel.draft if channel else None
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         """The numbers of events may stand for others now: every screen comes back, and counts from there."""
-        for room in self._rooms.values():
-            room.delivered = None
-            room.pending.clear()
-        self.close_all(spread_ms=ANEW_MS)
+        for channel in self._channels.values():
+            channel.delivered = None
+            channel.pending.clear()
+        self.close_all(spread_ms=RESET_SPREAD_MS)
 
     def close_all(self, *, spread_ms: int = 5_000) -> None:
         """Tell every screen to come back, not all at the same moment."""
-        for outbox in [*(seat.outbox for seat in self.seats()), *self._looking]:
+        for send_queue in [
+            *(subscriber.send_queue for subscriber in self.list_subscribers()),
+            *self._unjoined,
+        ]:
             goodbye = wire.bye(
                 wire.CLOSE_RESTART, "restart", retry_ms=random.randrange(250, max(251, spread_ms))
             )
-            outbox.put(wire.encode(goodbye))
-            outbox.close(wire.CLOSE_RESTART, "restart")
+            send_queue.put(wire.encode(goodbye))
+            send_queue.close(wire.CLOSE_RESTART, "restart")
 
     # What happens in this process.
 
-    def hear(self, session_id: int, event: ReplyEvent) -> None:
+    def handle_event(self, session_id: int, event: ReplyEvent) -> None:
         match event:
             case Stored(event_seq=event_seq, kind=kind, payload=payload):
-                self.durable(session_id, event_seq, kind, payload)
+                self.publish(session_id, event_seq, kind, payload)
             case Delta():
-                self._delta(session_id, event)
+                self._add_delta(session_id, event)
             case RunStarted(turn=turn, attempt=attempt):
-                self._room(session_id).draft = Draft(turn=turn, attempt=attempt)
-                self._passing(session_id, wire.run(turn, "started"))
+                self._open_channel(session_id).draft = Draft(turn=turn, attempt=attempt)
+                self._show_ephemeral(session_id, wire.run(turn, "started"))
             case ToolRunning(turn=turn, name=name, subject=subject):
                 if (draft := self.draft(session_id)) and draft.turn == turn:
                     draft.tool, draft.subject = name, subject
-                self._passing(session_id, wire.run(turn, "tool", tool=name, subject=subject))
+                self._show_ephemeral(session_id, wire.run(turn, "tool", tool=name, subject=subject))
             case Organizing():
-                self._passing(session_id, wire.organizing(event))
+                self._show_ephemeral(session_id, wire.organizing(event))
             case RunEnded(turn=turn):
-                self._passing(session_id, wire.run_ended(event))
+                self._show_ephemeral(session_id, wire.run_ended(event))
                 self._end_draft(session_id, turn)
             case ContextMeasured():
-                self._passing(session_id, wire.ctx(event))
+                self._show_ephemeral(session_id, wire.ctx(event))
 
-    def durable(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
+    def publish(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
         """An event that is committed; other processes get its number and read the rest."""
-        self._tell_others(session_id, {"event_seq": event_seq})
-        self.arrived(session_id, event_seq, kind, payload)
+        self._enqueue_announcement(session_id, {"event_seq": event_seq})
+        self.publish_locally(session_id, event_seq, kind, payload)
 
-    def arrived(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
+    def publish_locally(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
         """A committed event that other processes know of already."""
-        room = self._rooms.get(session_id)
-        if room is not None and room.seats:
-            room.pending[event_seq] = (kind, payload)
-            self._advance(room)
+        channel = self._channels.get(session_id)
+        if channel is not None and channel.subscribers:
+            channel.pending[event_seq] = (kind, payload)
+            self._advance(channel)
 
     def show(self, session_id: int, frame: Mapping[str, Any]) -> None:
         """A frame for the screens of this process alone."""
-        if room := self._rooms.get(session_id):
-            room.show(frame)
+        if channel := self._channels.get(session_id):
+            channel.show(frame)
 
-    def tell(self, session_id: int, frame: Mapping[str, Any], *, to: str) -> None:
+    def send_to(self, session_id: int, frame: Mapping[str, Any], *, to: str) -> None:
         """A frame for one screen by its name, in whichever process it is."""
-        room = self._rooms.get(session_id)
+        channel = self._channels.get(session_id)
         addressed = {**frame, "to": to}
-        if room is not None and any(seat.name == to for seat in room.seats):
-            room.show(addressed)
+        if channel is not None and any(subscriber.name == to for subscriber in channel.subscribers):
+            channel.show(addressed)
         else:
-            self._tell_others(session_id, addressed)
+            self._enqueue_announcement(session_id, addressed)
 
-    def read(self, session_id: int, address_id: int, event_seq: int) -> None:
+    def publish_read(self, session_id: int, address_id: int, event_seq: int) -> None:
         """The screens of one place agree on what was seen there."""
         frame = {**wire.read(event_seq), "place": address_id}
         self.show(session_id, frame)
-        self._tell_others(session_id, frame)
+        self._enqueue_announcement(session_id, frame)
 
-    def typing(self, public_id: str) -> None:
+    def publish_typing(self, public_id: str) -> None:
         """Operators who look at this conversation are told; nobody else."""
-        self._tell_others(DASHBOARD, {**TYPING, "session": public_id})
+        self._enqueue_announcement(DASHBOARD, {**TYPING, "session": public_id})
 
-    def ask_for(self, session_id: int, turn: int) -> None:
+    def request_stream(self, session_id: int, turn: int) -> None:
         """Whoever has the whole text so far shows it to all screens."""
-        self._tell_others(session_id, {**WANTED, "turn": turn})
+        self._enqueue_announcement(session_id, {**WANTED, "turn": turn})
 
-    def reach(self, session_id: int, head: int) -> None:
+    def advance_to(self, session_id: int, head: int) -> None:
         """Somebody saw that the events go up to this number."""
-        room = self._rooms.get(session_id)
-        if room is None or not room.seats or head < 1:
+        channel = self._channels.get(session_id)
+        if channel is None or not channel.subscribers or head < 1:
             return
-        if room.delivered is None or head > room.delivered:
-            room.pending.setdefault(head, None)
-            self._advance(room)
+        if channel.delivered is None or head > channel.delivered:
+            channel.pending.setdefault(head, None)
+            self._advance(channel)
 
-    def moved(self) -> None:
+    def handle_move(self) -> None:
         """Some place leads elsewhere now: its screens, here and in other processes, are sent there."""
-        self._tell_others(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
-        self._tasks.start(self._look_who_moved())
+        self._enqueue_announcement(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
+        self._tasks.start(self._check_moved())
 
-    def left(self, session_id: int, address_id: int) -> None:
+    def publish_sign_out(self, session_id: int, address_id: int) -> None:
         """Somebody signed out: other screens of the place come back by what they have a right to."""
-        self._tell_others(ALL_PROCESSES, {**LEFT, "session": session_id, "place": address_id})
-        self._send_on(session_id, address_id, "signed out")
+        self._enqueue_announcement(ALL_PROCESSES, {**LEFT, "session": session_id, "place": address_id})
+        self._redirect(session_id, address_id, "signed out")
 
-    def _delta(self, session_id: int, delta: Delta) -> None:
-        room = self._room(session_id)
-        if room.draft is None or room.draft.turn != delta.turn:
-            room.draft = Draft(turn=delta.turn, attempt=delta.attempt)
-        room.draft.add(delta)
-        room.shown.add(delta, lambda: self._flush_shown(room))
-        room.others.add(delta, lambda: self._flush_others(room))
+    def _add_delta(self, session_id: int, delta: Delta) -> None:
+        channel = self._open_channel(session_id)
+        if channel.draft is None or channel.draft.turn != delta.turn:
+            channel.draft = Draft(turn=delta.turn, attempt=delta.attempt)
+        channel.draft.add(delta)
+        channel.local_deltas.add(delta, lambda: self._flush_local(channel))
+        channel.remote_deltas.add(delta, lambda: self._flush_remote(channel))
 
-    def _flush_shown(self, room: SessionChannel) -> None:
-        if frame := room.shown.take():
-            room.show(frame)
+    def _flush_local(self, channel: SessionChannel) -> None:
+        if frame := channel.local_deltas.take():
+            channel.show(frame)
 
-    def _flush_others(self, room: SessionChannel) -> None:
-        if frame := room.others.take():
-            self._tell_others(room.session_id, frame)
+    def _flush_remote(self, channel: SessionChannel) -> None:
+        if frame := channel.remote_deltas.take():
+            self._enqueue_announcement(channel.session_id, frame)
 
-    def _passing(self, session_id: int, frame: Mapping[str, Any]) -> None:
-        room = self._rooms.get(session_id)
-        if room is not None:
-            self._flush_shown(room)
-            self._flush_others(room)
-            room.show(frame)
+    def _show_ephemeral(self, session_id: int, frame: Mapping[str, Any]) -> None:
+        channel = self._channels.get(session_id)
+        if channel is not None:
+            self._flush_local(channel)
+            self._flush_remote(channel)
+            channel.show(frame)
         if frame["t"] != "ctx":
-            self._tell_others(session_id, frame)
+            self._enqueue_announcement(session_id, frame)
 
     def _end_draft(self, session_id: int, turn: int) -> None:
-        room = self._rooms.get(session_id)
-        if room is not None and room.draft is not None and room.draft.turn <= turn:
-            room.draft = None
-            room.shown.clear()
-            room.others.clear()
-            self._forget(room)
+        channel = self._channels.get(session_id)
+        if channel is not None and channel.draft is not None and channel.draft.turn <= turn:
+            channel.draft = None
+            channel.local_deltas.clear()
+            channel.remote_deltas.clear()
+            self._forget(channel)
 
     # In order, without gaps.
 
-    def _advance(self, room: SessionChannel) -> None:
-        if room.delivered is None:
+    def _advance(self, channel: SessionChannel) -> None:
+        if channel.delivered is None:
             return
-        for event_seq in [number for number in room.pending if number <= room.delivered]:
-            del room.pending[event_seq]
-        while (event := room.pending.get(room.delivered + 1)) is not None:
-            del room.pending[room.delivered + 1]
-            self._deliver(room, room.delivered + 1, *event)
-        if room.pending and not room.filling:
-            room.filling = True
-            self._tasks.start(self._fill(room))
+        for event_seq in [number for number in channel.pending if number <= channel.delivered]:
+            del channel.pending[event_seq]
+        while (event := channel.pending.get(channel.delivered + 1)) is not None:
+            del channel.pending[channel.delivered + 1]
+            self._deliver(channel, channel.delivered + 1, *event)
+        if channel.pending and not channel.filling:
+            channel.filling = True
+            self._tasks.start(self._fill(channel))
 
-    def _deliver(self, room: SessionChannel, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
-        room.deliver(event_seq, kind, payload)
+    def _deliver(
+        self, channel: SessionChannel, event_seq: int, kind: str, payload: Mapping[str, Any]
+    ) -> None:
+        channel.deliver(event_seq, kind, payload)
         turn = payload.get("turn")
         if kind == "msg" and payload.get("role") != "person" and isinstance(turn, int):
-            self._end_draft(room.session_id, turn)
+            self._end_draft(channel.session_id, turn)
+            channel.later = [
+                frame for frame in channel.later if frame["t"] == "run" or int(frame["turn"]) > turn
+            ]
         if kind == "compaction":
-            self._tasks.start(self._measure_again(room.session_id))
+            self._tasks.start(self._measure_again(channel.session_id))
 
-    async def _fill(self, room: SessionChannel) -> None:
+    async def _fill(self, channel: SessionChannel) -> None:
         try:
             await asyncio.sleep(PATIENCE_SECONDS)
-            while room.seats and room.delivered is not None and room.pending:
-                if room.pending.get(room.delivered + 1) is None:
-                    await self._read_missing(room)
-                self._advance_held(room)
+            while channel.subscribers and channel.delivered is not None and channel.pending:
+                if channel.pending.get(channel.delivered + 1) is None:
+                    await self._read_missing(channel)
+                self._advance_held(channel)
         finally:
-            room.filling = False
-            while room.later:
-                room.show(room.later.pop(0))
+            channel.filling = False
+            while channel.later:
+                channel.show(channel.later.pop(0))
 
-    def _advance_held(self, room: SessionChannel) -> None:
+    def _advance_held(self, channel: SessionChannel) -> None:
         """As `_advance`, by the task that fills: it must not start another."""
-        assert room.filling
-        self._advance(room)
+        assert channel.filling
+        self._advance(channel)
 
-    async def _read_missing(self, room: SessionChannel) -> None:
-        start = room.delivered
+    async def _read_missing(self, channel: SessionChannel) -> None:
+        start = channel.delivered
         assert start is not None
         try:
-            rows = await self._events.after(room.session_id, start, limit=PAGE)
+            rows = await self._events.list_after(channel.session_id, start, limit=PAGE)
         except StorageUnavailable:
             await asyncio.sleep(POLL_SECONDS)
             return
         for row in rows:
-            if row.event_seq == (room.delivered or 0) + 1 and room.seats:
-                self._deliver(room, row.event_seq, row.kind, row.payload)
+            if row.event_seq == (channel.delivered or 0) + 1 and channel.subscribers:
+                self._deliver(channel, row.event_seq, row.kind, row.payload)
         if not rows:
             # Announced but not there (a restore, a lie): forgotten, the next poll knows better.
-            room.pending.clear()
+            channel.pending.clear()
 
     async def _measure_again(self, session_id: int) -> None:
         try:
@@ -436,7 +457,7 @@ class Hub:
 
     # Other processes.
 
-    def _tell_others(self, session_id: int, message: Mapping[str, Any]) -> None:
+    def _enqueue_announcement(self, session_id: int, message: Mapping[str, Any]) -> None:
         try:
             self._outgoing.put_nowait((session_id, {**message, "origin": self.origin}))
         except asyncio.QueueFull:
@@ -456,51 +477,53 @@ class Hub:
     async def _listen(self) -> None:
         async for session_id, message in self._announcer.listen():
             if message.get("origin") != self.origin:
-                self._heard(session_id, message)
+                self._handle_message(session_id, message)
 
-    def _heard(self, session_id: int, message: Mapping[str, Any]) -> None:
+    def _handle_message(self, session_id: int, message: Mapping[str, Any]) -> None:
         event_seq, kind = message.get("event_seq"), message.get("t")
         if kind == TURN_DUE["t"]:
             self.on_due()
         elif kind == TELEGRAM_CHAT_MOVED["t"]:
-            self._tasks.start(self._look_who_moved())
+            self._tasks.start(self._check_moved())
         elif kind == LEFT["t"]:
-            self._send_on(message["session"], message["place"], "signed out")
+            self._redirect(message["session"], message["place"], "signed out")
         elif isinstance(event_seq, int):
-            self.reach(session_id, event_seq)
+            self.advance_to(session_id, event_seq)
         elif kind == WANTED["t"]:
-            self._answer_wanted(session_id, message)
-        elif isinstance(kind, str) and (room := self._rooms.get(session_id)) and room.seats:
+            self._send_stream(session_id, message)
+        elif isinstance(kind, str) and (channel := self._channels.get(session_id)) and channel.subscribers:
             frame = {name: value for name, value in message.items() if name != "origin"}
-            if kind == "delta" and not self._far_delta(room, frame):
+            if kind == "delta" and not self._apply_remote_delta(channel, frame):
                 return
-            if kind == "stream" and not self._far_text(room, frame):
+            if kind == "stream" and not self._apply_remote_stream(channel, frame):
                 return
             if kind == "run" and frame.get("state") in ("done", "aborted", "failed", "queued"):
-                room.draft = None
-            if kind == "run" and room.filling and len(room.later) < HELD_BACK:
-                room.later.append(frame)
+                channel.draft = None
+            if kind in _OF_A_RUN and channel.filling and len(channel.later) < HELD_BACK:
+                channel.later.append(frame)
             else:
-                room.show(frame)
+                channel.show(frame)
 
-    def _answer_wanted(self, session_id: int, message: Mapping[str, Any]) -> None:
-        room = self._rooms.get(session_id)
-        draft = room.draft if room is not None else None
-        if room is None or draft is None or draft.turn != message.get("turn") or not draft.whole:
+    def _send_stream(self, session_id: int, message: Mapping[str, Any]) -> None:
+        channel = self._channels.get(session_id)
+        draft = channel.draft if channel is not None else None
+        if channel is None or draft is None or draft.turn != message.get("turn") or not draft.whole:
             return
         # What was collected goes first, so that what follows begins where this text ends.
-        self._flush_others(room)
-        self._tell_others(session_id, wire.stream(turn=draft.turn, attempt=draft.attempt, text=draft.text))
+        self._flush_remote(channel)
+        self._enqueue_announcement(
+            session_id, wire.stream(turn=draft.turn, attempt=draft.attempt, text=draft.text)
+        )
 
-    def _far_text(self, room: SessionChannel, frame: Mapping[str, Any]) -> bool:
+    def _apply_remote_stream(self, channel: SessionChannel, frame: Mapping[str, Any]) -> bool:
         try:
             turn, attempt, text = int(frame["turn"]), int(frame["attempt"]), str(frame["text"])
         except (KeyError, TypeError, ValueError):
             return False
-        room.draft = Draft.of(turn=turn, attempt=attempt, text=text)
+        channel.draft = Draft.from_text(turn=turn, attempt=attempt, text=text)
         return True
 
-    def _far_delta(self, room: SessionChannel, frame: Mapping[str, Any]) -> bool:
+    def _apply_remote_delta(self, channel: SessionChannel, frame: Mapping[str, Any]) -> bool:
         try:
             delta = Delta(
                 turn=int(frame["turn"]),
@@ -510,9 +533,9 @@ class Hub:
             )
         except (KeyError, TypeError, ValueError):
             return False
-        if room.draft is None or room.draft.turn != delta.turn:
-            room.draft = Draft(turn=delta.turn, attempt=delta.attempt)
-        room.draft.add(delta)
+        if channel.draft is None or channel.draft.turn != delta.turn:
+            channel.draft = Draft(turn=delta.turn, attempt=delta.attempt)
+        channel.draft.add(delta)
         return True
 
     async def _poll(self) -> None:
@@ -524,53 +547,95 @@ class Hub:
             hears = getattr(self._announcer, "connected", True)
             if hears and beats % POLLS_WHILE_HEARING:
                 continue
-            followed = [room.session_id for room in self._rooms.values() if room.seats]
+            followed = [channel.session_id for channel in self._channels.values() if channel.subscribers]
             if not followed:
                 continue
-            await self._look_who_moved()
+            await self._check_moved()
             try:
-                heads = await self._events.heads(followed)
+                heads = await self._events.load_newest_seqs(followed)
             except StorageUnavailable:
                 continue
             for session_id, head in heads.items():
-                self.reach(session_id, head)
+                self.advance_to(session_id, head)
 
-    async def _look_who_moved(self) -> None:
+    async def _check_moved(self) -> None:
         """Screens whose place leads to another session now; the announcement alone would be hearsay."""
-        rooms = self._rooms.values()
+        channels = self._channels.values()
         here = {
-            (room.session_id, seat.address_id) for room in rooms for seat in room.seats if seat.address_id
+            (channel.session_id, subscriber.address_id)
+            for channel in channels
+            for subscriber in channel.subscribers
+            if subscriber.address_id
         }
         if not here:
             return
         try:
-            leads = await self._events.where_they_lead([address_id for _, address_id in here])
+            leads = await self._events.find_sessions([address_id for _, address_id in here])
         except StorageUnavailable:
             return
         for session_id, address_id in here:
             if leads.get(address_id, session_id) != session_id:
-                self._send_on(session_id, address_id, "moved")
+                self._redirect(session_id, address_id, "moved")
 
-    def _send_on(self, session_id: int, address_id: int, reason: str) -> None:
+    def _redirect(self, session_id: int, address_id: int, reason: str) -> None:
         """Its screens come back at once, and are welcomed where the place leads to now."""
-        room = self._rooms.get(session_id)
-        for seat in tuple(room.seats) if room is not None else ():
-            if seat.address_id == address_id:
-                seat.outbox.put(wire.encode(wire.bye(wire.CLOSE_RESTART, reason, retry_ms=0)))
-                seat.outbox.close(wire.CLOSE_RESTART, reason)
+        channel = self._channels.get(session_id)
+        for subscriber in tuple(channel.subscribers) if channel is not None else ():
+            if subscriber.address_id == address_id:
+                subscriber.send_queue.put(wire.encode(wire.bye(wire.CLOSE_RESTART, reason, retry_ms=0)))
+                subscriber.send_queue.close(wire.CLOSE_RESTART, reason)
 
     async def _follow(self) -> None:
         async with self._following:
-            await self._announcer.subscribe([room.session_id for room in self._rooms.values() if room.seats])
+            await self._announcer.subscribe(
+                [channel.session_id for channel in self._channels.values() if channel.subscribers]
+            )
 
-    def _room(self, session_id: int) -> SessionChannel:
-        room = self._rooms.get(session_id)
-        if room is None:
-            room = self._rooms[session_id] = SessionChannel(session_id)
-        return room
+    def _open_channel(self, session_id: int) -> SessionChannel:
+        channel = self._channels.get(session_id)
+        if channel is None:
+            channel = self._channels[session_id] = SessionChannel(session_id)
+        return channel
 
-    def _forget(self, room: SessionChannel) -> None:
-        if room.idle and self._rooms.get(room.session_id) is room:
-            room.shown.clear()
-            room.others.clear()
-            del self._rooms[room.session_id]
+    def _forget(self, channel: SessionChannel) -> None:
+        if channel.idle and self._channels.get(channel.session_id) is channel:
+            channel.local_deltas.clear()
+            channel.remote_deltas.clear()
+            del self._channels[channel.session_id]
+
+
+# -- the answers of this process, on every screen that is open here ------------------------------------------
+
+
+class SessionBroadcast:
+    """All screens of one session."""
+
+    def __init__(self, hub: Hub, session_id: int) -> None:
+        self._hub = hub
+        self._session_id = session_id
+
+    async def __call__(self, event: ReplyEvent) -> None:
+        self._hub.handle_event(self._session_id, event)
+
+    async def mark_idle(self) -> None:
+        """They stay open."""
+
+    async def close(self) -> None:
+        """They stay open."""
+
+
+class Replies:
+    def __init__(self, sessions: SessionAnswerer, hub: Hub) -> None:
+        self._hub = hub
+        self._answering = TurnDispatcher(sessions, channel="web", orphan=self._orphan)
+        self.start = self._answering.start
+        self.begin_to_close = self._answering.stop_accepting
+        self.close = self._answering.close
+        self.look_now = self._answering.wake
+
+    def answer(self, session_id: int) -> None:
+        """Soon; several calls are one."""
+        self._answering.dispatch(session_id, partial(SessionBroadcast, self._hub, session_id))
+
+    async def _orphan(self, session_id: int) -> OpenReplySink:
+        return partial(SessionBroadcast, self._hub, session_id)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from shared.core.tools.web_address import is_house_name
+from shared.core.tools.web_address import is_local_name
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -94,7 +94,7 @@ class Proxies:
         name = _host_name(request.host)
         if self._public is not None and name == self._public.host:
             return True
-        if is_house_name(name) or _is_figures(name):
+        if is_local_name(name) or _is_figures(name):
             return True
         return self._is_trusted(request.remote or "")
 

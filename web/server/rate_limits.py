@@ -101,7 +101,7 @@ class RateWindows:
         self._windows: dict[str, Window] = {}
         self._newly_taken: Counter[str] = Counter()
         self._elsewhere: Mapping[str, int] = {}
-        self._heard_at = 0.0
+        self._elsewhere_at = 0.0
 
     def take(self, key: str, count: int, weight: int = 1) -> float:
         window = self._windows.get(key)
@@ -114,17 +114,17 @@ class RateWindows:
             self._newly_taken[key] += weight
         return wait
 
-    def newly_taken(self) -> Counter[str]:
+    def take_new_counts(self) -> Counter[str]:
         """How often for whom since it was asked last."""
         taken, self._newly_taken = self._newly_taken, Counter()
         return taken
 
-    def hear(self, elsewhere: Mapping[str, int]) -> None:
+    def set_remote_counts(self, elsewhere: Mapping[str, int]) -> None:
         """What other processes have let in; it counts until a window has passed without news."""
-        self._elsewhere, self._heard_at = elsewhere, self._clock()
+        self._elsewhere, self._elsewhere_at = elsewhere, self._clock()
 
     def _taken_elsewhere(self, key: str) -> int:
-        if not self._elsewhere or self._clock() > self._heard_at + self.seconds:
+        if not self._elsewhere or self._clock() > self._elsewhere_at + self.seconds:
             return 0
         return self._elsewhere.get(key, 0)
 
@@ -170,7 +170,7 @@ class Tries:
         self._failed: dict[str, tuple[int, float]] = {}
 
     def take(self, key: str, most: int) -> float:
-        """0 when it may be tried (counted as failed until `passed`), else the seconds until it may."""
+        """0 when it may be tried (counted as failed until `mark_passed`), else the seconds until it may."""
         now = self._clock()
         count, last = self._failed.get(key, (0, now))
         pause = self._pause(count, most)
@@ -184,7 +184,7 @@ class Tries:
         self._failed[key] = count + 1, now
         return 0.0
 
-    def passed(self, key: str) -> None:
+    def mark_passed(self, key: str) -> None:
         """The last try was right: it was no failure."""
         count, last = self._failed.get(key, (0, 0.0))
         if count:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from shared.core.session.events import Delta, utf16_units
+from shared.core.session.turns import Delta, utf16_units
 from web.protocol import wire
 
 MAX_FRAMES = 256
@@ -19,7 +19,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class FrameSink(Protocol):
-    """The part of a WebSocket that an outbox needs."""
+    """The part of a WebSocket that a send queue needs."""
 
     async def send_str(self, data: str) -> None: ...
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool: ...
@@ -34,14 +34,14 @@ class SendQueue:
         "_closed",
         "_closing",
         "_frames",
-        "_line",
         "_sending",
+        "_sink",
         "_spawn",
         "is_closed",
     )
 
-    def __init__(self, line: FrameSink, *, spawn: Spawn, abort: Callable[[], None]) -> None:
-        self._line = line
+    def __init__(self, sink: FrameSink, *, spawn: Spawn, abort: Callable[[], None]) -> None:
+        self._sink = sink
         self._spawn = spawn
         self._abort = abort
         self._frames: list[tuple[str, bool, int]] = []  # a deque is 760 bytes even when empty
@@ -51,18 +51,18 @@ class SendQueue:
         self._closed: asyncio.Event | None = None
         self.is_closed = False
 
-    def put(self, text: str, *, passing: bool = False, free: bool = False) -> None:
-        """`passing` frames may be lost; a `free` one (the welcome) does not count."""
+    def put(self, text: str, *, droppable: bool = False, free: bool = False) -> None:
+        """`droppable` frames may be lost; a `free` one (the welcome) does not count."""
         if self._closing is not None:
             return
         size = 0 if free else len(text) if text.isascii() else len(text.encode())
         if self._full(size):
-            self._drop_passing()
+            self._drop_droppable()
             if self._full(size):
-                if not passing:
+                if not droppable:
                     self._give_up()
                 return
-        self._frames.append((text, passing, size))
+        self._frames.append((text, droppable, size))
         self._bytes += size
         self._go()
 
@@ -79,7 +79,7 @@ class SendQueue:
         self._bytes = 0
         self._is_over()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Returns when the socket was closed or cut off."""
         if not self.is_closed:
             self._closed = self._closed or asyncio.Event()
@@ -102,7 +102,7 @@ class SendQueue:
     def _full(self, size: int) -> bool:
         return len(self._frames) >= MAX_FRAMES or (bool(self._frames) and self._bytes + size > MAX_BYTES)
 
-    def _drop_passing(self) -> None:
+    def _drop_droppable(self) -> None:
         self._frames = [frame for frame in self._frames if not frame[1]]
         self._bytes = sum(size for _, _, size in self._frames)
 
@@ -123,11 +123,11 @@ class SendQueue:
                 text, _, size = self._frames.pop(0)
                 self._bytes -= size
                 async with asyncio.timeout(SEND_SECONDS):
-                    await self._line.send_str(text)
+                    await self._sink.send_str(text)
             if self._closing is not None:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     code, reason = self._closing
-                    await self._line.close(code=code, message=reason.encode()[:120])
+                    await self._sink.close(code=code, message=reason.encode()[:120])
                 self._is_over()
         except (OSError, TimeoutError, RuntimeError):
             # Gone, or asleep for too long: what is not confirmed is asked for again after the resume.
@@ -162,7 +162,7 @@ class Draft:
         self._parts: list[str] = []
 
     @classmethod
-    def of(cls, *, turn: int, attempt: int, text: str) -> Draft:
+    def from_text(cls, *, turn: int, attempt: int, text: str) -> Draft:
         """As another process has it."""
         draft = cls(turn=turn, attempt=attempt)
         draft.add(Delta(turn=turn, attempt=attempt, offset=0, text=text))

@@ -53,7 +53,7 @@ class CommonCounts:
     async def _exchange(self, kind: str, windows: RateWindows) -> None:
         now = int(self._clock() * SLICES / windows.seconds)
         slices = range(now - SLICES + 1, now + 1)
-        added = dict(windows.newly_taken().most_common(MOST_KEYS))
+        added = dict(windows.take_new_counts().most_common(MOST_KEYS))
         told = {one: counts for one, counts in self._told[kind].items() if one in slices}
         told.setdefault(now, Counter()).update(added)
         self._told[kind] = told
@@ -63,6 +63,6 @@ class CommonCounts:
         asked = list(ours)
         found = await self._counts.add(kind, added, slices=slices, asked=asked, seconds=windows.seconds)
         if found is not None:
-            windows.hear(
+            windows.set_remote_counts(
                 {key: found.get(key, 0) - ours[key] for key in asked if found.get(key, 0) > ours[key]}
             )

@@ -40,7 +40,7 @@ def dashboard_languages() -> Mapping[str, Mapping[str, str]]:
 
 
 @functools.cache
-def dashboard_words(language: str) -> Words:
+def load_texts(language: str) -> Words:
     """By the English text: the text in this language, or one text for each plural category."""
     path = FOLDER / language / "dashboard.json"
     words: Mapping[str, str | Mapping[str, str]] = (
@@ -49,30 +49,30 @@ def dashboard_words(language: str) -> Words:
     return words
 
 
-def say(language: str, text: str, **values: str) -> str:
+def translate(language: str, text: str, **values: str) -> str:
     """A sentence of the dashboard that the server writes into a page, as HTML, like the values."""
-    found = dashboard_words(language).get(text, text)
+    found = load_texts(language).get(text, text)
     safe = escape(found if isinstance(found, str) else text, quote=False)
     return _PLACEHOLDER.sub(lambda name: values.get(name[1], ""), safe)
 
 
-def page_in(language: str, page: str, **values: str) -> str:
+def translate_page(language: str, page: str, **values: str) -> str:
     """A page whose `[[t words]]` are said in this language."""
     direction = dashboard_languages()[language]["direction"]
     page = page.replace('<html lang="en">', f'<html lang="{language}" dir="{direction}">')
-    return _MARKED.sub(lambda found: say(language, found[1], **values), page)
+    return _MARKED.sub(lambda found: translate(language, found[1], **values), page)
 
 
-async def words_file(request: web.Request) -> web.StreamResponse:
+async def serve_texts(request: web.Request) -> web.StreamResponse:
     """The words of one language, as the folder has them; English is in the scripts."""
     language = request.match_info["language"]
     if language == ENGLISH or language not in dashboard_languages():
         raise web.HTTPNotFound
-    return serve(request, _file(language), cache=ASK_AGAIN, foreign=False)
+    return serve(request, _load_file(language), cache=ASK_AGAIN, foreign=False)
 
 
 @functools.cache
-def _file(language: str) -> File:
+def _load_file(language: str) -> File:
     body = (FOLDER / language / "dashboard.json").read_bytes()
     return File(
         body=body,

@@ -6,29 +6,31 @@ const pages = async () => (await worker.clients.matchAll({ type: "window", inclu
 
 worker.addEventListener("install", () => worker.skipWaiting());
 worker.addEventListener("activate", (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
-worker.addEventListener("push", (/** @type {any} */ event) => event.waitUntil(tell(event.data.json())));
+worker.addEventListener("push", (/** @type {any} */ event) => event.waitUntil(showNotification(event.data.json())));
 worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   event.notification.close();
-  event.waitUntil(open(new URL(event.notification.data, worker.location.href)));
+  event.waitUntil(openPage(new URL(event.notification.data, worker.location.href)));
 });
 
 /** Whoever looks at a page of ours sees it there. @param {Told} told */
-async function tell({ title, body, tag, url }) {
+async function showNotification({ title, body, tag, url }) {
   if (tag !== "test" && (await pages()).some((/** @type {any} */ one) => one.focused)) return;
   await worker.registration.showNotification(title, { body, tag, renotify: true, icon: "static/icon.svg", data: url });
 }
 
 /** The tab that shows it, or one of the same page; else a new one. @param {URL} url */
-async function open(url) {
-  const tabs = (await pages()).filter((/** @type {any} */ one) => same(new URL(one.url), url, "pathname"));
-  const there = tabs.find((/** @type {any} */ one) => ["site", "at"].every((name) => same(new URL(one.url), url, name)));
+async function openPage(url) {
+  const tabs = (await pages()).filter((/** @type {any} */ one) => isSame(new URL(one.url), url, "pathname"));
+  const there = tabs.find((/** @type {any} */ one) => ["site", "at"].every((name) => isSame(new URL(one.url), url, name)));
   if (there) return there.focus();
   if (!tabs.length || !url.searchParams.has("at")) return worker.clients.openWindow(url.href);
-  await (await tabs[0].focus()).navigate(url.href);
+  const tab = await tabs[0].focus();
+  // A tab that this worker does not control yet cannot be led anywhere.
+  await tab.navigate(url.href).catch(() => worker.clients.openWindow(url.href));
 }
 
 /** @param {URL} one @param {URL} other @param {string} name of a part of the address, or of its query */
-function same(one, other, name) {
+function isSame(one, other, name) {
   if (name === "pathname") return one.pathname === other.pathname;
   const [mine, theirs] = [one, other].map((url) => url.searchParams.get(name) ?? (name === "site" ? "default" : ""));
   return mine === theirs;

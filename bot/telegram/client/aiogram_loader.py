@@ -12,16 +12,16 @@ from typing import Any, Literal, Optional, Union
 import structlog
 from pydantic import BaseModel
 
-from shared.runtime.gc_tuning import pause_gc
+from shared.runtime import pause_gc
 
 log = structlog.get_logger(__name__)
 
 
 class AiogramLoader:
-    """aiogram in this process, loaded in a thread beside all that needs nothing of it.
+    """Loads aiogram in a thread, beside everything that does not need it.
 
-    Who polls, holds a bot or answers a turn does not wait for it; who reads an update or sends does.
-    Without it they would wait for ever, so `on_failed` is told: such a process is to end.
+    Polling, leases and turns do not wait for it; reading updates and sending do. If it cannot be loaded they
+    would wait for ever, so `on_failed` is called: the process has to end.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class AiogramLoader:
     ) -> None:
         self._load = load or load_aiogram
         self._on_failed = on_failed
-        self._is_there = asyncio.Event()
+        self._loaded = asyncio.Event()
         self.failed = False
 
     async def load(self, *, after: Awaitable[None]) -> None:
-        """Two that load at once are both late: what the model needs comes first."""
+        """Two imports at once are both late: what the model needs comes first (`after`)."""
         await after
         try:
             await asyncio.to_thread(self._load)
@@ -45,10 +45,10 @@ class AiogramLoader:
             self.failed = True
             self._on_failed()
         else:
-            self._is_there.set()
+            self._loaded.set()
 
     async def wait_until_ready(self) -> None:
-        await self._is_there.wait()
+        await self._loaded.wait()
 
 
 def load_aiogram() -> None:
@@ -71,9 +71,10 @@ def load_aiogram() -> None:
 
 
 def get_response_models() -> tuple[type[BaseModel], ...]:
-    """The forms of Telegram's answers; whoever makes calls keeps them for as long.
+    """The models of Telegram's answers; whoever makes calls keeps a reference to them.
 
-    pydantic forgets such a generic form when nobody holds it, and building it anew takes longer than a call.
+    pydantic drops such a generic model when nothing refers to it, and building it again takes
+    longer than a call.
     """
     from aiogram.methods import Response
     from aiogram.types import Message
@@ -83,16 +84,16 @@ def get_response_models() -> tuple[type[BaseModel], ...]:
 
 @contextmanager
 def _defer_model_building(prefix: str) -> Iterator[None]:
-    usual = BaseModel.__dict__["model_rebuild"]
+    original = BaseModel.__dict__["model_rebuild"]
 
-    def later(cls: type[BaseModel], /, **options: Any) -> Any:
-        return None if cls.__module__.startswith(prefix) else usual.__func__(cls, **options)
+    def defer(cls: type[BaseModel], /, **options: Any) -> Any:
+        return None if cls.__module__.startswith(prefix) else original.__func__(cls, **options)
 
-    setattr(BaseModel, "model_rebuild", classmethod(later))  # noqa: B010  a method, for a moment
+    setattr(BaseModel, "model_rebuild", classmethod(defer))  # noqa: B010  a method, for a moment
     try:
         yield
     finally:
-        setattr(BaseModel, "model_rebuild", usual)  # noqa: B010
+        setattr(BaseModel, "model_rebuild", original)  # noqa: B010
 
 
 def _register_type_names() -> None:
@@ -107,11 +108,11 @@ def _register_type_names() -> None:
 
 
 def _make_model_rebuild(names: Mapping[str, Any]) -> Any:
-    usual = BaseModel.__dict__["model_rebuild"]
+    original = BaseModel.__dict__["model_rebuild"]
 
     def model_rebuild(cls: type[BaseModel], /, **options: Any) -> Any:
         known = {**names, **(options.pop("_types_namespace", None) or {})}
-        return usual.__func__(cls, **options, _types_namespace=known)
+        return original.__func__(cls, **options, _types_namespace=known)
 
     return classmethod(model_rebuild)
 

@@ -23,8 +23,8 @@ class InvalidJson(ValueError):
 
 
 def parse_json(body: bytes, *, strict: bool = True) -> Any:
-    """Raises NotJson. Not strict: numbers beyond measure are None, depth is for the caller to judge."""
-    constant, decimal = (_refused, _finite) if strict else (_nothing, _finite_or_nothing)
+    """Raises InvalidJson. Not strict: numbers beyond measure are None, depth is for the caller to judge."""
+    constant, decimal = (_reject_constant, _parse_finite) if strict else (_return_none, _parse_finite_or_none)
     try:
         found = json.loads(body, parse_constant=constant, parse_float=decimal)
     except (ValueError, RecursionError) as error:
@@ -52,20 +52,20 @@ def is_shallow(found: Any, levels: int = MAX_DEPTH) -> bool:
             return True
 
 
-def _refused(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _nothing(constant: str) -> None:
+def _return_none(constant: str) -> None:
     return None
 
 
-def _finite_or_nothing(number: str) -> float | None:
+def _parse_finite_or_none(number: str) -> float | None:
     found = float(number)
     return found if math.isfinite(found) else None
 
 
-def _finite(number: str) -> float:
+def _parse_finite(number: str) -> float:
     found = float(number)
     if not math.isfinite(found):
         raise ValueError("a number beyond all measure")
@@ -107,13 +107,13 @@ class TelegramUnavailable(EvertalkError):
 
 
 class FileTooLarge(EvertalkError):
-    """The file has more bytes than we take."""
+    """The file is larger than the limit."""
 
     code = "file_too_large"
 
 
 def parse_bot_id(token: str) -> int:
-    """The number before the colon; raises TokenRefused for what cannot be a token."""
+    """The number before the colon; raises InvalidBotToken for what cannot be a token."""
     if not TOKEN.fullmatch(token):
         raise InvalidBotToken("not of the form 123456:ABC…")
     return int(token.partition(":")[0])
@@ -134,31 +134,31 @@ class BotApi:
     async def call(
         self, method: str, params: Mapping[str, Any] | None = None, *, seconds: float = CALL_SECONDS
     ) -> Any:
-        """The `result`. Raises TokenRefused, CallRefused and TelegramUnavailable."""
+        """The `result`. Raises InvalidBotToken, CallRefused and TelegramUnavailable."""
         url = f"{self._base_url}/bot{self._token}/{method}"
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         failure, status, body = "", 0, b""
         try:
-            async with self._open().post(url, json=dict(params or {}), timeout=timeout) as response:
+            async with self._get_session().post(url, json=dict(params or {}), timeout=timeout) as response:
                 status = response.status
-                body = await _whole(response, MAX_RESPONSE_BYTES)
+                body = await _read_body(response, MAX_RESPONSE_BYTES)
         except FileTooLarge:
             failure = "an answer without end"
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure = type(error).__name__  # its words hold the address, and with it the token
+            failure = type(error).__name__  # its text contains the URL, and with it the token
         if failure:
             raise TelegramUnavailable(f"{method}: {failure}")
-        return _result(method, status, body)
+        return _parse_result(method, status, body)
 
-    async def download(self, path: str, *, most_bytes: int, seconds: float) -> bytes:
+    async def download(self, path: str, *, max_bytes: int, seconds: float) -> bytes:
         """The bytes of a `file_path`. Raises FileTooLarge, CallRefused and TelegramUnavailable."""
         url = f"{self._base_url}/file/bot{self._token}/{path}"
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         failure = ""
         try:
-            async with self._open().get(url, timeout=timeout) as response:
+            async with self._get_session().get(url, timeout=timeout) as response:
                 if 200 <= response.status < 300:
-                    return await _whole(response, most_bytes)
+                    return await _read_body(response, max_bytes)
                 status = response.status
         except (aiohttp.ClientError, OSError, ValueError) as error:
             failure, status = type(error).__name__, 0
@@ -167,7 +167,7 @@ class BotApi:
         raise CallRefused("download", status, "")
 
     async def reconnect(self) -> None:
-        """Begin anew with fresh connections."""
+        """Close the connections; the next call opens new ones."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -175,22 +175,22 @@ class BotApi:
     async def close(self) -> None:
         await self.reconnect()
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(trust_env=self._base_url == TELEGRAM_API_URL)
         return self._session
 
 
-async def _whole(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     found = bytearray()
     while chunk := await response.content.readany():
         found += chunk
-        if len(found) > most_bytes:
-            raise FileTooLarge(f"more than {most_bytes} bytes")
+        if len(found) > max_bytes:
+            raise FileTooLarge(f"more than {max_bytes} bytes")
     return bytes(found)
 
 
-def _result(method: str, status: int, body: bytes) -> Any:
+def _parse_result(method: str, status: int, body: bytes) -> Any:
     try:
         answer = parse_json(body, strict=False)
     except InvalidJson:
@@ -206,10 +206,10 @@ def _result(method: str, status: int, body: bytes) -> Any:
         raise InvalidBotToken(f"{method}: {status} {description}")
     if status >= 500:
         raise TelegramUnavailable(f"{method}: {status} {description}")
-    raise CallRefused(method, status, description, retry_after_seconds=_retry_after(answer))
+    raise CallRefused(method, status, description, retry_after_seconds=_parse_retry_after(answer))
 
 
-def _retry_after(answer: Mapping[str, Any]) -> float:
+def _parse_retry_after(answer: Mapping[str, Any]) -> float:
     parameters = answer.get("parameters")
     wanted = parameters.get("retry_after") if isinstance(parameters, Mapping) else None
     return float(wanted) if isinstance(wanted, int | float) and wanted > 0 else 0.0

@@ -38,17 +38,17 @@ def build_command_menus(
 ) -> tuple[CommandMenu, ...]:
     table = commands_for(channel="telegram", audience=audience, humans=humans, speaks=speaks)
     in_groups = tuple(command for command in table if command.name not in _HIDDEN_IN_GROUPS)
-    shown: dict[Scope, tuple[Command, ...]] = {
+    commands_by_scope: dict[Scope, tuple[Command, ...]] = {
         "all_private_chats": table,
         "all_group_chats": tuple(command for command in in_groups if command.groups == "everyone"),
         "all_chat_administrators": in_groups,
     }
     return tuple(
-        CommandMenu(scope=scope, language=language, commands=_entries(commands, language))
-        for scope, commands in shown.items()
+        CommandMenu(scope=scope, language=language, commands=_build_entries(commands, language))
+        for scope, commands in commands_by_scope.items()
         for language in list_menu_languages()
     )
 
 
-def _entries(commands: tuple[Command, ...], language: str) -> tuple[tuple[str, str], ...]:
+def _build_entries(commands: tuple[Command, ...], language: str) -> tuple[tuple[str, str], ...]:
     return tuple((command.name, command.describe(language)) for command in commands)

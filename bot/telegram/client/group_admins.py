@@ -20,21 +20,21 @@ class GroupAdmins:
 
     def __init__(self, api: BotApi) -> None:
         self._api = api
-        self._known: dict[tuple[int, int], tuple[float, bool]] = {}
+        self._cache: dict[tuple[int, int], tuple[float, bool]] = {}
 
     async def is_admin(self, chat_id: int, user_id: int) -> bool:
         if user_id == chat_id:
             return True  # an anonymous administrator speaks as the group itself
-        known = self._known.get((chat_id, user_id))
-        if known is not None and time.monotonic() - known[0] < CACHE_SECONDS:
-            return known[1]
+        cached = self._cache.get((chat_id, user_id))
+        if cached is not None and time.monotonic() - cached[0] < CACHE_SECONDS:
+            return cached[1]
         try:
             member = await self._api.call("getChatMember", {"chat_id": chat_id, "user_id": user_id})
         except (CallRefused, TelegramUnavailable) as error:
             log.warning("group_admin_lookup_failed", chat_id=chat_id, reason=str(error))
             return False
         found = isinstance(member, dict) and member.get("status") in _ADMINS
-        if len(self._known) >= MAX_CACHED:
-            self._known.clear()
-        self._known[chat_id, user_id] = time.monotonic(), found
+        if len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+        self._cache[chat_id, user_id] = time.monotonic(), found
         return found

@@ -1,17 +1,15 @@
-"""The one way out of a bot: every call waits for its turn, and its outcome is known for what it is."""
+"""Sends all calls of a bot: each waits for its turn, and returns a typed outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from bot.telegram.client.aiogram_loader import get_response_models
-from bot.telegram.client.aiogram_types import strip_entities, to_aiogram_entities, to_reply_parameters
-from bot.telegram.client.call_queue import Priority, QueuedCall, RateLimiter, RateLimits, ScaledClock
-from bot.telegram.client.outcomes import (
+from bot.telegram.client.calls import (
     CallDone,
     CallNotSent,
     CallOutcome,
@@ -20,16 +18,23 @@ from bot.telegram.client.outcomes import (
     ChatMoved,
     ChatUnreachable,
     MessageSent,
+    Priority,
+    QueuedCall,
+    RateLimiter,
+    RateLimits,
+    ScaledClock,
     classify_error,
     is_entity_error,
     is_missing_thread,
 )
-from bot.telegram.markup import MessagePart
+from bot.telegram.markup.entity_text import MESSAGE_UNITS, MessagePart
+from shared.core.session.turns import utf16_units
 
 if TYPE_CHECKING:
     from aiogram import Bot
     from aiogram.methods import TelegramMethod
-    from aiogram.types import InlineKeyboardMarkup
+    from aiogram.types import InlineKeyboardMarkup, MessageEntity, ReplyParameters
+
 
 log = structlog.get_logger(__name__)
 
@@ -61,11 +66,15 @@ def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUE
     return Bot(token, session=AiohttpSession(api=server, timeout=timeout))
 
 
-class SendObserver(Protocol):
-    """Who keeps a row about a message: it hears when the request goes out, and when it was surely refused."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendObserver:
+    """Callbacks for the row of a message: before its request is sent, and when Telegram surely refused it.
 
-    async def before_send(self) -> None: ...
-    async def on_refused(self, reason: str) -> None: ...
+    If `before_send` raises, nothing is sent.
+    """
+
+    before_send: Callable[[], Awaitable[None]]
+    on_refused: Callable[[str], Awaitable[None]] | None = None
 
 
 class Sender:
@@ -77,7 +86,7 @@ class Sender:
     def __init__(
         self,
         bot_id: int,
-        opening: Callable[[], Bot],
+        open_bot: Callable[[], Bot],
         *,
         clock: ScaledClock | None = None,
         limits: RateLimits | None = None,
@@ -85,34 +94,34 @@ class Sender:
         backoff: float = BACKOFF_SECONDS,
     ) -> None:
         self.bot_id = bot_id
-        self._opening = opening
-        self._opened: Bot | None = None
-        self._answers: tuple[type, ...] = ()
+        self._open_bot = open_bot
+        self._opened_bot: Bot | None = None
+        self._response_models: tuple[type, ...] = ()
         self._clock = clock or ScaledClock()
-        self._gate = RateLimiter(self._clock, limits or RateLimits())
+        self._rate_limiter = RateLimiter(self._clock, limits or RateLimits())
         self._timeout = timeout
         self._backoff = backoff
 
     def get_hold_seconds(self, chat_id: int) -> float:
         """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
-        return self._gate.get_hold_seconds(chat_id)
+        return self._rate_limiter.get_hold_seconds(chat_id)
 
     async def close(self) -> None:
-        """Whoever still waits is told that nothing was sent."""
-        self._gate.close()
-        if self._opened is not None:
-            await self._opened.session.close()
+        """Waiting calls end with CallNotSent."""
+        self._rate_limiter.close()
+        if self._opened_bot is not None:
+            await self._opened_bot.session.close()
 
-    def _bot(self) -> Bot:
-        if self._opened is None:
-            self._opened, self._answers = self._opening(), get_response_models()
-        return self._opened
+    def _get_bot(self) -> Bot:
+        if self._opened_bot is None:
+            self._opened_bot, self._response_models = self._open_bot(), get_response_models()
+        return self._opened_bot
 
     # -- messages -------------------------------------------------------------------------------------
 
     async def send_text(
         self,
-        where: ChatTarget,
+        target: ChatTarget,
         part: MessagePart,
         *,
         reply_to: int | None = None,
@@ -121,15 +130,15 @@ class Sender:
         priority: Priority = Priority.NOTICE,
         patience: float = FINAL_PATIENCE_SECONDS,
         tries: int = TRIES,
-        attempt: SendObserver | None = None,
+        observer: SendObserver | None = None,
     ) -> CallOutcome:
         """Repeated only when it surely never arrived; refused formatting or topics are left out."""
         from aiogram.methods import SendMessage
         from aiogram.types import LinkPreviewOptions
 
-        def method(part: MessagePart, thread_id: int) -> SendMessage:
+        def build_method(part: MessagePart, thread_id: int) -> SendMessage:
             return SendMessage(
-                chat_id=where.chat_id,
+                chat_id=target.chat_id,
                 message_thread_id=thread_id or None,
                 text=part.text,
                 entities=to_aiogram_entities(part),
@@ -139,20 +148,20 @@ class Sender:
                 reply_markup=keyboard,
             )
 
-        wish = _CallOptions(
-            chat_id=where.chat_id, priority=priority, patience=patience, tries=tries, attempt=attempt
+        options = _CallOptions(
+            chat_id=target.chat_id, priority=priority, patience=patience, tries=tries, observer=observer
         )
-        outcome = await self._call(method(part, where.thread_id), wish)
-        thread_id = where.thread_id
+        outcome = await self._call(build_method(part, target.thread_id), options)
+        thread_id = target.thread_id
         for _ in range(2):
             if is_entity_error(outcome) and part.entities:
-                log.warning("entities_rejected", bot_id=self.bot_id, chat_id=where.chat_id)
+                log.warning("entities_rejected", bot_id=self.bot_id, chat_id=target.chat_id)
                 part = strip_entities(part)
             elif is_missing_thread(outcome) and thread_id:
                 thread_id = 0
             else:
                 break
-            outcome = await self._call(method(part, thread_id), wish)
+            outcome = await self._call(build_method(part, thread_id), options)
         return outcome
 
     async def edit_text(
@@ -166,11 +175,11 @@ class Sender:
         patience: float = EDIT_PATIENCE_SECONDS,
         tries: int = 1,
     ) -> CallOutcome:
-        """An edit of the same message that still waits is replaced, and told that nothing is left to do."""
+        """Replaces an edit of the same message that still waits; that one ends as CallDone."""
         from aiogram.methods import EditMessageText
         from aiogram.types import LinkPreviewOptions
 
-        def method(part: MessagePart) -> EditMessageText:
+        def build_method(part: MessagePart) -> EditMessageText:
             return EditMessageText(
                 chat_id=chat_id,
                 message_id=message_id,
@@ -180,57 +189,58 @@ class Sender:
                 reply_markup=keyboard,
             )
 
-        wish = _CallOptions(
+        options = _CallOptions(
             chat_id=chat_id, priority=priority, patience=patience, tries=tries,
             repeatable=True, message=(chat_id, message_id), replaceable=True,
         )  # fmt: skip
-        outcome = await self._call(method(part), wish)
+        outcome = await self._call(build_method(part), options)
         if is_entity_error(outcome) and part.entities:
             log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)
-            outcome = await self._call(method(strip_entities(part)), wish)
+            outcome = await self._call(build_method(strip_entities(part)), options)
         return outcome
 
     async def send_document(
         self,
-        where: ChatTarget,
+        target: ChatTarget,
         *,
         name: str,
         content: bytes,
         caption: str = "",
         photo: bool = False,
         voice: bool = False,
-        reply_to: int | None = None,
         keyboard: InlineKeyboardMarkup | None = None,
         silent: bool = False,
-        priority: Priority = Priority.FINAL,
         patience: float = FINAL_PATIENCE_SECONDS,
         tries: int = TRIES,
-        attempt: SendObserver | None = None,
+        observer: SendObserver | None = None,
     ) -> CallOutcome:
-        """`photo` and `voice` are shown and heard in the chat, where a file is opened."""
+        """With `photo` or `voice` the chat shows or plays it; else it is a file to open."""
         from aiogram.methods import SendDocument, SendPhoto, SendVoice
         from aiogram.types import BufferedInputFile
 
-        def method(thread_id: int) -> SendDocument | SendPhoto | SendVoice:
-            options: dict[str, Any] = {
-                "chat_id": where.chat_id,
+        def build_method(thread_id: int) -> SendDocument | SendPhoto | SendVoice:
+            method_fields: dict[str, Any] = {
+                "chat_id": target.chat_id,
                 "message_thread_id": thread_id or None,
                 "caption": caption or None,
                 "disable_notification": silent or None,
-                "reply_parameters": to_reply_parameters(reply_to),
                 "reply_markup": keyboard,
             }
             file = BufferedInputFile(content, filename=name)
             if voice:
-                return SendVoice(voice=file, **options)
-            return SendPhoto(photo=file, **options) if photo else SendDocument(document=file, **options)
+                return SendVoice(voice=file, **method_fields)
+            return (
+                SendPhoto(photo=file, **method_fields)
+                if photo
+                else SendDocument(document=file, **method_fields)
+            )
 
-        wish = _CallOptions(
-            chat_id=where.chat_id, priority=priority, patience=patience, tries=tries, attempt=attempt
+        options = _CallOptions(
+            chat_id=target.chat_id, priority=Priority.FINAL, patience=patience, tries=tries, observer=observer
         )
-        outcome = await self._call(method(where.thread_id), wish)
-        if is_missing_thread(outcome) and where.thread_id:
-            outcome = await self._call(method(0), wish)
+        outcome = await self._call(build_method(target.thread_id), options)
+        if is_missing_thread(outcome) and target.thread_id:
+            outcome = await self._call(build_method(0), options)
         return outcome
 
     async def edit_keyboard(
@@ -265,24 +275,24 @@ class Sender:
                 first = outcome
         return first
 
-    # -- what no screen keeps -------------------------------------------------------------------------
+    # -- typing, reactions, callbacks -----------------------------------------------------------------
 
-    async def send_typing(self, where: ChatTarget, *, action: str = "typing") -> CallOutcome:
-        """Never waits: a late one would be a lie."""
+    async def send_typing(self, target: ChatTarget, *, action: str = "typing") -> CallOutcome:
+        """Never waits: a late one would be wrong."""
         from aiogram.methods import SendChatAction
 
-        def method(thread_id: int) -> SendChatAction:
+        def build_method(thread_id: int) -> SendChatAction:
             return SendChatAction(
-                chat_id=where.chat_id, message_thread_id=thread_id or None, action=action
+                chat_id=target.chat_id, message_thread_id=thread_id or None, action=action
             )  # fmt: skip
 
-        wish = _CallOptions(
-            chat_id=where.chat_id, priority=Priority.TYPING, patience=0.0, tries=1,
+        options = _CallOptions(
+            chat_id=target.chat_id, priority=Priority.TYPING, patience=0.0, tries=1,
             counts=False, timeout=TYPING_SECONDS,
         )  # fmt: skip
-        outcome = await self._call(method(where.thread_id), wish)
-        if is_missing_thread(outcome) and where.thread_id:
-            outcome = await self._call(method(0), wish)
+        outcome = await self._call(build_method(target.thread_id), options)
+        if is_missing_thread(outcome) and target.thread_id:
+            outcome = await self._call(build_method(0), options)
         return outcome
 
     async def react(self, chat_id: int, message_id: int, emoji: str | None) -> CallOutcome:
@@ -297,7 +307,7 @@ class Sender:
         )  # fmt: skip
 
     async def answer_callback(self, query_id: str, *, text: str = "", alert: bool = False) -> CallOutcome:
-        """Of a pressed button; one that came too late is Rejected, which is nobody's fault."""
+        """End the waiting of a pressed button; one that came too late is CallRejected."""
         from aiogram.methods import AnswerCallbackQuery
 
         method = AnswerCallbackQuery(
@@ -319,68 +329,70 @@ class Sender:
         counts: bool = True,
         message: tuple[int, int] | None = None,
         tries: int = TRIES,
-        attempt: SendObserver | None = None,
+        observer: SendObserver | None = None,
     ) -> CallOutcome:
         """Any other call. `repeatable`: doing it twice is the same as doing it once; calls for the same
         `message` go one after the other.
         """
-        wish = _CallOptions(
+        options = _CallOptions(
             chat_id=chat_id, priority=priority, patience=patience, repeatable=repeatable,
-            counts=counts, message=message, tries=tries, attempt=attempt,
+            counts=counts, message=message, tries=tries, observer=observer,
         )  # fmt: skip
-        return await self._call(method, wish)
+        return await self._call(method, options)
 
     # -- one call -------------------------------------------------------------------------------------
 
-    async def _call(self, method: TelegramMethod[Any], wish: _CallOptions) -> CallOutcome:
-        deadline = self._clock.now() + wish.patience
+    async def _call(self, method: TelegramMethod[Any], options: _CallOptions) -> CallOutcome:
+        deadline = self._clock.now() + options.patience
         tried = 0
         while True:
-            ticket = wish.ticket(deadline)
-            refused = await self._gate.acquire(ticket, replaceable=wish.replaceable)
-            if refused is not None:
-                return refused
+            queued = options.build_queued_call(deadline)
+            refusal = await self._rate_limiter.acquire(queued, replaceable=options.replaceable)
+            if refusal is not None:
+                return refusal
             try:
-                if wish.attempt is not None:
-                    await wish.attempt.before_send()
-                outcome = await self._once(method, wish)
+                if options.observer is not None:
+                    await options.observer.before_send()
+                outcome = await self._attempt(method, options)
             finally:
-                self._gate.release(ticket)
-            if wish.attempt is not None and isinstance(
-                outcome, CallNotSent | CallRejected | ChatUnreachable | ChatMoved
-            ):
-                await wish.attempt.on_refused(getattr(outcome, "reason", "the group has moved"))
+                self._rate_limiter.release(queued)
+            refused = isinstance(outcome, CallNotSent | CallRejected | ChatUnreachable | ChatMoved)
+            if refused and options.observer is not None and options.observer.on_refused is not None:
+                await options.observer.on_refused(getattr(outcome, "reason", "the group has moved"))
             tried += 1
             if isinstance(outcome, CallNotSent) and outcome.retry_after is not None:
-                if self._gate.hold(wish.chat_id, outcome.retry_after) > deadline or tried >= _MAX_TRIES:
+                if (
+                    self._rate_limiter.hold(options.chat_id, outcome.retry_after) > deadline
+                    or tried >= _MAX_TRIES
+                ):
                     return outcome
                 continue
-            again = isinstance(outcome, CallNotSent) or (wish.repeatable and isinstance(outcome, CallUnknown))
-            if not again or tried >= wish.tries:
+            should_retry = isinstance(outcome, CallNotSent) or (
+                options.repeatable and isinstance(outcome, CallUnknown)
+            )
+            if not should_retry or tried >= options.tries:
                 return outcome
             await self._clock.sleep(self._backoff * 2 ** (tried - 1))
 
-    async def _once(self, method: TelegramMethod[Any], wish: _CallOptions) -> CallOutcome:
+    async def _attempt(self, method: TelegramMethod[Any], options: _CallOptions) -> CallOutcome:
         from aiogram.exceptions import AiogramError
         from aiogram.types import Message
         from aiohttp import ClientTimeout
 
-        seconds = self._timeout if wish.timeout is None else min(wish.timeout, self._timeout)
+        seconds = self._timeout if options.timeout is None else min(options.timeout, self._timeout)
         limits: Any = ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
         try:
-            value = await self._bot()(method, request_timeout=limits)
+            value = await self._get_bot()(method, request_timeout=limits)
         except (AiogramError, OSError, ValueError) as error:
             outcome = classify_error(error)
             if not isinstance(outcome, CallDone):
                 log.info(
                     "telegram_call_failed", method=method.__api_method__, bot_id=self.bot_id,
-                    chat_id=wish.chat_id,
+                    chat_id=options.chat_id,
                     outcome=type(outcome).__name__, reason=getattr(outcome, "reason", ""),
                 )  # fmt: skip
             return outcome
-        return (
-            MessageSent(message_id=value.message_id) if isinstance(value, Message) else CallDone(value=value)
-        )
+        return MessageSent(message_id=value.message_id) if isinstance(value, Message) else CallDone()
 
 
 _MAX_TRIES = 10
@@ -398,9 +410,9 @@ class _CallOptions:
     message: tuple[int, int] | None = None
     replaceable: bool = False
     timeout: float | None = None
-    attempt: SendObserver | None = None
+    observer: SendObserver | None = None
 
-    def ticket(self, deadline: float) -> QueuedCall:
+    def build_queued_call(self, deadline: float) -> QueuedCall:
         return QueuedCall(
             chat_id=self.chat_id,
             priority=self.priority,
@@ -408,3 +420,30 @@ class _CallOptions:
             counts=self.counts,
             message=self.message,
         )
+
+
+def to_aiogram_entities(part: MessagePart) -> list[MessageEntity] | None:
+    from aiogram.types import MessageEntity
+
+    return [MessageEntity.model_validate(entity.to_api()) for entity in part.entities] or None
+
+
+def to_reply_parameters(message_id: int | None) -> ReplyParameters | None:
+    """A question that was deleted meanwhile is no reason to keep the answer back."""
+    from aiogram.types import ReplyParameters
+
+    if message_id is None:
+        return None
+    return ReplyParameters(message_id=message_id, allow_sending_without_reply=True)
+
+
+def strip_entities(part: MessagePart) -> MessagePart:
+    """For formatting that was refused; addresses of links are spelled out where there is room for them."""
+    text, raw = part.text, part.text.encode("utf-16-le")
+    for entity in reversed(part.entities):
+        if entity.url is not None:
+            longer = raw[: 2 * entity.end] + f" ({entity.url})".encode("utf-16-le") + raw[2 * entity.end :]
+            spelled = longer.decode("utf-16-le")
+            if utf16_units(spelled) <= MESSAGE_UNITS:
+                text, raw = spelled, longer
+    return replace(part, text=text, entities=())

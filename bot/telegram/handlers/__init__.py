@@ -1,5 +1,5 @@
 """What the bot does with what people send.
 
-`update_handler` lets a message in, runs a command or stores a turn; `callback_queries` answers buttons.
+`update_handler` checks access, runs a command or stores a turn; `callback_queries` answers buttons.
 Begin with `update_handler`.
 """

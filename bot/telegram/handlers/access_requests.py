@@ -1,4 +1,4 @@
-"""Who wants in: owners are asked in their chat, and whoever asked is told what was decided."""
+"""Access requests: asks the owners in their chats, and sends the decision to whoever asked."""
 
 from __future__ import annotations
 
@@ -9,115 +9,121 @@ import structlog
 
 from bot.telegram.client.bot_api import CallRefused, InvalidBotToken, TelegramUnavailable
 from bot.telegram.client.sender import ChatTarget
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import StrangerReply
 from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
 from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, build_access_buttons
 from bot.telegram.outbound.notifier import Notifier
-from bot.telegram.texts import escape_markdown, get_texts, say_hello_to_group
+from bot.telegram.texts import escape_markdown, get_chat_texts, get_texts, say_hello_to_group
 from shared.adapters.postgres.telegram.access import AccessRow
 from shared.core.values.errors import StorageUnavailable
 from shared.locales import Catalogue
 
 log = structlog.get_logger(__name__)
 
-MOST_WAITING_TOLD = 10
+MAX_PENDING_NOTICES = 10
 """Of those who asked within an hour: strangers must not fill an owner's chat; `pairing list` has the rest."""
 _MAX_REMEMBERED = 1_000
 
 
 class AccessRequests:
-    """For one bot. `alert_chats` are asked where nobody owns it: the people among them."""
+    """For one bot. If it has no owner, the people among `alert_chats` are asked."""
 
-    def __init__(self, desk: BotContext, *, voice: Notifier, alert_chats: Sequence[int]) -> None:
-        self._desk = desk
-        self._access = desk.stores.telegram_access
-        self._voice = voice
+    def __init__(self, context: BotContext, *, notifier: Notifier, alert_chats: Sequence[int]) -> None:
+        self._context = context
+        self._bot_id = context.identity.bot_id
+        self._access = context.stores.telegram_access
+        self._notifier = notifier
         self._alert_chats = tuple(chat for chat in alert_chats if chat > 0)
         self._languages: OrderedDict[int, str] = OrderedDict()
         """Of chats that asked: nothing else is stored of them."""
 
-    async def ask_owners(self, decision: StrangerReply, where: ChatRef, sender: MessageAuthor) -> None:
-        """Once for each guest; what does not get there is in the list of requests all the same."""
-        self._remember_language(where.chat_id, sender.language_code)
+    async def ask_owners(self, decision: StrangerReply, chat_ref: ChatRef, sender: MessageAuthor) -> None:
+        """Send each owner one notice per request; the request stays in the list if the notice fails."""
+        self._remember_language(chat_ref.chat_id, sender.language_code)
         try:
-            if await self._access.count_waiting(self._desk.bot_id) > MOST_WAITING_TOLD:
-                log.warning("access_request_not_told", bot=self._desk.bot_id, limit=MOST_WAITING_TOLD)
+            # Later requests do not count: of many at the same time, the owners are asked about the first.
+            waiting = await self._access.count_waiting(self._bot_id, up_to=chat_ref.chat_id)
+            if waiting > MAX_PENDING_NOTICES:
+                log.warning("access_request_not_told", bot=self._bot_id, limit=MAX_PENDING_NOTICES)
                 return
-            name = sender.name if where.is_private else where.title
-            username = sender.username if where.is_private else ""
-            for owner in await self._list_deciders():
-                texts = await self._texts_of(owner)
+            name = sender.name if chat_ref.is_private else chat_ref.title
+            username = sender.username if chat_ref.is_private else ""
+            for owner in await self._list_owners():
+                texts = await self._load_texts(owner)
                 who = escape_markdown(name) + (f" (@{escape_markdown(username)})" if username else "")
-                words = texts.say("asks_for_access", who=who, code=decision.args["code"])
-                buttons = build_access_buttons(texts, where.chat_id)
-                await self._voice.send(ChatTarget(chat_id=owner), words, keyboard=buttons)
+                text = texts.say("asks_for_access", who=who, code=decision.args["code"])
+                buttons = build_access_buttons(texts, chat_ref.chat_id)
+                await self._notifier.send(ChatTarget(chat_id=owner), text, keyboard=buttons)
         except StorageUnavailable as error:
-            log.warning("access_request_not_told", bot=self._desk.bot_id, reason=str(error))
+            log.warning("access_request_not_told", bot=self._bot_id, reason=str(error))
 
-    async def handle_press(self, press: ButtonPress, pressed: CallbackQuery) -> None:
-        """An owner's in their own chat only; pressed twice, the second press finds it decided."""
-        texts, owner = get_texts(pressed.sender.language_code), pressed.sender.user_id
-        theirs = pressed.chat is not None and pressed.chat.chat_id == owner
-        if not theirs or owner not in await self._list_deciders():
-            await self._voice.answer_callback(pressed.callback_id, texts.say("others_button"))
+    async def handle_press(self, press: ButtonPress, query: CallbackQuery) -> None:
+        """Only an owner in their own chat can decide; a second press finds the request decided."""
+        texts, owner = get_texts(query.sender.language_code), query.sender.user_id
+        is_own_chat = query.chat is not None and query.chat.chat_id == owner
+        if not is_own_chat or owner not in await self._list_owners():
+            await self._notifier.answer_callback(query.callback_id, texts.say("others_button"))
             return
-        texts = await self._texts_of(owner)
+        texts = await self._load_texts(owner)
         guest = -press.subject if press.word == "group" else press.subject
         row = await self._access.decide_waiting(
-            self._desk.bot_id, guest, allowed=press.action is ButtonAction.LET_IN,
+            self._bot_id, guest, allowed=press.action is ButtonAction.ALLOW_ACCESS,
             by=f"owner {owner}", actor=f"telegram:{owner}",
         )  # fmt: skip
-        words = ""
+        text = ""
         if row is None:
-            row = await self._access.find(self._desk.bot_id, guest)
-            words = texts.say("decided_before" if row is not None else "unknown_button")
-        await self._voice.answer_callback(pressed.callback_id, words)
-        if row is not None and pressed.message_id is not None and pressed.accessible:
+            row = await self._access.find(self._bot_id, guest)
+            text = texts.say("decided_before" if row is not None else "unknown_button")
+        await self._notifier.answer_callback(query.callback_id, text)
+        if row is not None and query.message_id is not None and query.accessible:
             key = "let_in" if row.state == "allowed" else "kept_out"
-            told = texts.say(key, name=escape_markdown(row.name))
-            await self._voice.edit(ChatTarget(chat_id=owner), pressed.message_id, told)
+            decision_text = texts.say(key, name=escape_markdown(row.name))
+            await self._notifier.edit(ChatTarget(chat_id=owner), query.message_id, decision_text)
 
-    async def tell_decision(self, row: AccessRow) -> None:
-        """However it was decided: here, on the dashboard or in a shell. A crash in between tells it again."""
-        texts, where = await self._texts_of(row.chat_id), ChatTarget(chat_id=row.chat_id)
-        if await self._is_channel(row.chat_id):  # its readers have nothing to do with that
+    async def send_decision(self, row: AccessRow) -> None:
+        """Send a decision, made here, on the dashboard or in a shell. After a crash it may be sent twice."""
+        texts, target = await self._load_texts(row.chat_id), ChatTarget(chat_id=row.chat_id)
+        if await self._is_channel(row.chat_id):  # its readers did not ask
             if row.state != "allowed":
                 await self._leave(row.chat_id)
         elif row.chat_id > 0:
-            await self._voice.send(where, texts.say("allowed" if row.state == "allowed" else "refused"))
+            await self._notifier.send(target, texts.say("allowed" if row.state == "allowed" else "refused"))
         elif row.state == "allowed":
-            identity = self._desk.identity
-            await self._voice.send(
-                where, say_hello_to_group(texts, username=identity.username, hears_all=identity.hears_all)
+            identity = self._context.identity
+            await self._notifier.send(
+                target,
+                say_hello_to_group(
+                    texts, username=identity.username, reads_all_messages=identity.reads_all_messages
+                ),
             )
         else:
-            await self._voice.send(where, texts.say("left_group"))
+            await self._notifier.send(target, texts.say("left_group"))
             await self._leave(row.chat_id)
-        await self._access.decision_told(row.bot_id, row.chat_id)
+        await self._access.mark_decision_sent(row.bot_id, row.chat_id)
 
     async def _is_channel(self, chat_id: int) -> bool:
-        if chat_id > 0 or not self._desk.identity.reads_channels:
+        if chat_id > 0 or not self._context.identity.reads_channels:
             return False
         try:
-            chat = await self._desk.api.call("getChat", {"chat_id": chat_id})
+            chat = await self._context.api.call("getChat", {"chat_id": chat_id})
         except (CallRefused, TelegramUnavailable, InvalidBotToken):
             return False
         return isinstance(chat, dict) and chat.get("type") == "channel"
 
     async def _leave(self, chat_id: int) -> None:
         try:
-            await self._desk.api.call("leaveChat", {"chat_id": chat_id})
+            await self._context.api.call("leaveChat", {"chat_id": chat_id})
         except (CallRefused, TelegramUnavailable, InvalidBotToken) as error:
-            log.warning("group_not_left", bot=self._desk.bot_id, reason=str(error))
+            log.warning("group_not_left", bot=self._bot_id, reason=str(error))
 
-    async def _list_deciders(self) -> list[int]:
-        owners = [chat for chat in await self._access.owners(self._desk.bot_id) if chat > 0]
+    async def _list_owners(self) -> list[int]:
+        owners = [chat for chat in await self._access.list_owners(self._bot_id) if chat > 0]
         return owners or list(self._alert_chats)
 
-    async def _texts_of(self, chat_id: int) -> Catalogue:
-        for place in await self._desk.stores.telegram_chats.places_of_chat(self._desk.bot_id, chat_id):
-            return get_chat_texts(place)
+    async def _load_texts(self, chat_id: int) -> Catalogue:
+        for chat in await self._context.stores.telegram_chats.list_threads(self._bot_id, chat_id):
+            return get_chat_texts(chat)
         return get_texts(self._languages.get(chat_id, "en"))
 
     def _remember_language(self, chat_id: int, language: str) -> None:

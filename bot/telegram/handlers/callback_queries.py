@@ -1,18 +1,16 @@
-"""What happens when a button is pressed; nothing that a button says is believed unchecked."""
+"""Handles pressed buttons; callback data can be forged, so everything in it is checked."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.handlers.access_requests import AccessRequests
-from bot.telegram.handlers.command_handler import BotCommandResult, BotCommandRunner, list_reminders
+from bot.telegram.handlers.command_handler import list_reminders
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
+from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import ChatAccessPolicy
 from bot.telegram.inbound.updates import CallbackQuery
 from bot.telegram.outbound.buttons import (
@@ -25,55 +23,30 @@ from bot.telegram.outbound.buttons import (
     build_language_buttons,
     build_reminder_buttons,
     build_settings_buttons,
-    choice_mark,
+    hash_choice,
     parse_callback_data,
 )
+from bot.telegram.outbound.delivery import AnswerDelivery
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.outbound.uncertain_notices import UncertainNotices
-from bot.telegram.texts import get_texts
+from bot.telegram.texts import get_chat_texts, get_command_texts, get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.commands import commands_for
-from shared.core.session.rendering import translate_headings
+from shared.core.session.summary import translate_headings
 from shared.locales import list_languages
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
+from shared.services.commands.command_service import CommandResult, CommandService
+from shared.services.privacy.erasure import ErasureService
+from shared.services.turns.session_service import SessionService
 
 log = structlog.get_logger(__name__)
 
-_ADMINS_ONLY = frozenset(
-    {
-        ButtonAction.UNDO_SUMMARY,
-        ButtonAction.SETTING,
-        ButtonAction.FORGET_NOTE,
-        ButtonAction.BRING_BACK,
-        ButtonAction.FORGET_ALL,
-        ButtonAction.KEEP_ALL,
-        ButtonAction.CHOOSE,
-    }
-)
-_MEMORY_ACTIONS = frozenset({ButtonAction.FORGET_NOTE, ButtonAction.BRING_BACK, ButtonAction.PAGE})
-"""Nobody is told of a memory where strangers are served."""
-
-
-_ACCESS_ACTIONS = frozenset({ButtonAction.LET_IN, ButtonAction.KEEP_OUT})
+_ADMINS_ONLY = frozenset({
+    ButtonAction.UNDO_SUMMARY, ButtonAction.SETTING, ButtonAction.ARCHIVE_NOTE, ButtonAction.RESTORE_NOTE,
+    ButtonAction.ERASE_ALL, ButtonAction.CANCEL_ERASURE, ButtonAction.CHOOSE,
+})  # fmt: skip
+_MEMORY_ACTIONS = frozenset({ButtonAction.ARCHIVE_NOTE, ButtonAction.RESTORE_NOTE, ButtonAction.PAGE})
+"""Not available on public bots."""
+_ACCESS_ACTIONS = frozenset({ButtonAction.ALLOW_ACCESS, ButtonAction.DENY_ACCESS})
 _ANSWER_ACTIONS = frozenset({ButtonAction.REGENERATE, ButtonAction.CONTINUE, ButtonAction.SHORTER})
-
-
-class TurnStopper(Protocol):
-    async def stop(self, session_id: int) -> bool: ...
-
-
-class ErasureConfirmer(Protocol):
-    async def take_confirmation(self, session_id: int) -> bool: ...
-
-
-class AnswerRedelivery(Protocol):
-    """`Delivery`."""
-
-    @property
-    def uncertain(self) -> UncertainNotices: ...
-    def deliver_soon(self, session_id: int, turn: int) -> None: ...
 
 
 class CallbackQueryHandler:
@@ -81,267 +54,266 @@ class CallbackQueryHandler:
 
     def __init__(
         self,
-        desk: BotContext,
+        context: BotContext,
         *,
-        door: ChatAccessPolicy,
-        voice: Notifier,
-        commands: BotCommandRunner,
-        conversation: TurnStopper,
-        wishes: QuickActions,
+        access_policy: ChatAccessPolicy,
+        notifier: Notifier,
+        commands: CommandService,
+        sessions: SessionService,
+        quick_actions: QuickActions,
         admins: GroupAdmins,
-        remembered: MemoryList,
-        searching: SearchResults,
-        forgetting: ErasureConfirmer,
-        delivery: AnswerRedelivery,
-        requests: AccessRequests,
+        memory_list: MemoryList,
+        search_results: SearchResults,
+        erasure: ErasureService,
+        delivery: AnswerDelivery,
+        access_requests: AccessRequests,
         offered: frozenset[str],
     ) -> None:
-        self._desk = desk
-        self._door = door
-        self._voice = voice
+        self._context = context
+        self._access_policy = access_policy
+        self._notifier = notifier
         self._commands = commands
-        self._conversation = conversation
-        self._wishes = wishes
+        self._sessions = sessions
+        self._quick_actions = quick_actions
         self._admins = admins
-        self._remembered = remembered
-        self._searching = searching
-        self._forgetting = forgetting
+        self._memory_list = memory_list
+        self._search_results = search_results
+        self._erasure = erasure
         self._delivery = delivery
-        self._requests = requests
+        self._access_requests = access_requests
         self._offered = offered
 
-    async def handle(self, pressed: CallbackQuery) -> None:
-        texts = get_texts(pressed.sender.language_code)
-        press = parse_callback_data(pressed.data)
+    async def handle(self, query: CallbackQuery) -> None:
+        texts = get_texts(query.sender.language_code)
+        press = parse_callback_data(query.data)
         if press is None:
-            await self._voice.answer_callback(pressed.callback_id, texts.say("unknown_button"))
+            await self._notifier.answer_callback(query.callback_id, texts.say("unknown_button"))
             return
         if press.action in _ACCESS_ACTIONS:
-            await self._requests.handle_press(press, pressed)
+            await self._access_requests.handle_press(press, query)
             return
-        place = await self._desk.stores.telegram_chats.place(press.address_id)
-        if place is None or not self._is_theirs(place, pressed) or not await self._door.can_press(pressed):
-            await self._voice.answer_callback(pressed.callback_id, texts.say("others_button"))
+        chat = await self._context.stores.telegram_chats.find_chat(press.address_id)
+        if (
+            chat is None
+            or not self._is_from_chat(chat, query)
+            or not await self._access_policy.can_press(query)
+        ):
+            await self._notifier.answer_callback(query.callback_id, texts.say("others_button"))
             return
-        if not await self._may(place, press, pressed):
-            await self._voice.answer_callback(pressed.callback_id, texts.say("others_button"))
+        if not await self._is_permitted(chat, press, query):
+            await self._notifier.answer_callback(query.callback_id, texts.say("others_button"))
             return
-        if press.action in _ANSWER_ACTIONS and pressed.message_id is not None:
-            await self._delivery.uncertain.handle_answer_press(place, press.subject, pressed.message_id)
-        await self._do(place, press, pressed)
+        if press.action in _ANSWER_ACTIONS and query.message_id is not None:
+            await self._delivery.uncertain.handle_answer_press(chat, press.subject, query.message_id)
+        await self._dispatch(chat, press, query)
 
-    async def _may(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> bool:
-        if self._desk.public and press.action in _MEMORY_ACTIONS:
+    async def _is_permitted(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> bool:
+        if self._context.public and press.action in _MEMORY_ACTIONS:
             return False
-        if place.chat_id > 0 or press.action not in _ADMINS_ONLY:
+        if chat.chat_id > 0 or press.action not in _ADMINS_ONLY:
             return True
-        return await self._admins.is_admin(place.chat_id, pressed.sender.user_id)
+        return await self._admins.is_admin(chat.chat_id, query.sender.user_id)
 
-    def _is_theirs(self, place: ChatRow, pressed: CallbackQuery) -> bool:
-        """What is in a button can be forged: the place must be in the chat that the press came from."""
-        where = pressed.chat
-        return where is not None and (place.bot_id, place.chat_id) == (self._desk.bot_id, where.chat_id)
-
-    async def _do(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        match press.action:
-            case ButtonAction.STOP:
-                await self._stop(place, pressed)
-            case ButtonAction.BRING:
-                await self._bring(place, press, pressed)
-            case ButtonAction.REGENERATE | ButtonAction.ANSWER_EDITED:
-                await self._again(place, press, pressed)
-            case ButtonAction.CONTINUE | ButtonAction.SHORTER:
-                key = "prompt_longer" if press.action is ButtonAction.CONTINUE else "prompt_shorter"
-                words = get_chat_texts(place).say(key)
-                await self._wishes.send_message(place, words, update_id=pressed.update_id)
-                await self._voice.answer_callback(pressed.callback_id)
-            case ButtonAction.VIEW_SUMMARY:
-                await self._view(place, press, pressed)
-            case ButtonAction.UNDO_SUMMARY:
-                await self._undo(place, press, pressed)
-            case ButtonAction.SETTING:
-                await self._set(place, press, pressed)
-            case ButtonAction.CLOSE:
-                if pressed.message_id is not None:
-                    await self._voice.delete(get_chat_target(place), pressed.message_id)
-                await self._voice.answer_callback(pressed.callback_id)
-            case _:
-                await self._do_with_memory(place, press, pressed)
-
-    async def _do_with_memory(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        match press.action:
-            case ButtonAction.PAGE:
-                await self._remembered.show_page(place, press, pressed)
-            case ButtonAction.FORGET_NOTE:
-                await self._remembered.archive(place, press, pressed)
-            case ButtonAction.BRING_BACK:
-                await self._remembered.restore(place, press, pressed)
-            case ButtonAction.REMINDER:
-                await self._remind(place, press, pressed)
-            case ButtonAction.CHOOSE:
-                await self._choose(place, press, pressed)
-            case ButtonAction.LEAD_TO:
-                await self._searching.lead(place, press, pressed)
-            case ButtonAction.SEARCH_ON:
-                await self._searching.show_page(place, press, pressed)
-            case ButtonAction.FORGET_ALL:
-                await self._forget_all(place, pressed)
-            case ButtonAction.KEEP_ALL:
-                await self._keep_all(place, pressed)
-            case ButtonAction.RATE:
-                await self._rate(place, press, pressed)
-            case _:
-                await self._out_of_date(place, pressed)
-
-    async def _stop(self, place: ChatRow, pressed: CallbackQuery) -> None:
-        texts = get_chat_texts(place)
-        stopping = await self._conversation.stop(place.session_id)
-        await self._voice.answer_callback(
-            pressed.callback_id, texts.say("stopping" if stopping else "nothing_to_stop")
+    def _is_from_chat(self, chat: ChatRow, query: CallbackQuery) -> bool:
+        """Callback data can be forged: the press must come from the chat that the button was made for."""
+        chat_ref = query.chat
+        return chat_ref is not None and (chat.bot_id, chat.chat_id) == (
+            self._context.identity.bot_id,
+            chat_ref.chat_id,
         )
 
-    async def _bring(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        """Of an answer that may not have arrived; pressed twice, the second press finds it under way."""
-        texts = get_chat_texts(place)
+    async def _dispatch(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        match press.action:
+            case ButtonAction.STOP:
+                await self._stop(chat, query)
+            case ButtonAction.RESEND:
+                await self._resend(chat, press, query)
+            case ButtonAction.REGENERATE | ButtonAction.ANSWER_EDITED:
+                await self._retry(chat, press, query)
+            case ButtonAction.CONTINUE | ButtonAction.SHORTER:
+                key = "prompt_longer" if press.action is ButtonAction.CONTINUE else "prompt_shorter"
+                text = get_chat_texts(chat).say(key)
+                await self._quick_actions.send_message(chat, text, update_id=query.update_id)
+                await self._notifier.answer_callback(query.callback_id)
+            case ButtonAction.VIEW_SUMMARY:
+                await self._view_summary(chat, press, query)
+            case ButtonAction.UNDO_SUMMARY:
+                await self._undo_summary(chat, press, query)
+            case ButtonAction.SETTING:
+                await self._change_setting(chat, press, query)
+            case ButtonAction.CLOSE:
+                if query.message_id is not None:
+                    await self._notifier.delete(get_chat_target(chat), query.message_id)
+                await self._notifier.answer_callback(query.callback_id)
+            case _:
+                await self._dispatch_other(chat, press, query)
+
+    async def _dispatch_other(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        match press.action:
+            case ButtonAction.PAGE:
+                await self._memory_list.show_page(chat, press, query)
+            case ButtonAction.ARCHIVE_NOTE:
+                await self._memory_list.archive(chat, press, query)
+            case ButtonAction.RESTORE_NOTE:
+                await self._memory_list.restore(chat, press, query)
+            case ButtonAction.REMINDER:
+                await self._change_reminder(chat, press, query)
+            case ButtonAction.CHOOSE:
+                await self._apply_choice(chat, press, query)
+            case ButtonAction.OPEN_RESULT:
+                await self._search_results.open_result(chat, press, query)
+            case ButtonAction.OLDER_RESULTS:
+                await self._search_results.show_page(chat, press, query)
+            case ButtonAction.ERASE_ALL:
+                await self._erase_all(chat, query)
+            case ButtonAction.CANCEL_ERASURE:
+                await self._cancel_erasure(chat, query)
+            case ButtonAction.RATE:
+                await self._record_rating(chat, press, query)
+            case _:
+                await self._answer_outdated(chat, query)
+
+    async def _stop(self, chat: ChatRow, query: CallbackQuery) -> None:
+        texts = get_chat_texts(chat)
+        stopping = await self._sessions.stop(chat.session_id)
+        await self._notifier.answer_callback(
+            query.callback_id, texts.say("stopping" if stopping else "nothing_to_stop")
+        )
+
+    async def _resend(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        """Send an answer again that may not have arrived; a second press finds it under way."""
+        texts = get_chat_texts(chat)
         found = await self._delivery.uncertain.handle_press(
-            place,
+            chat,
             press.subject,
             round_number=int(press.word) if press.word.isdecimal() else 0,
-            message_id=pressed.message_id if pressed.accessible else None,
+            message_id=query.message_id if query.accessible else None,
         )
         if found.what == "brought":
             self._delivery.deliver_soon(found.session_id, found.turn)
         keys = {"brought": "bringing", "before": "brought_before", "gone": "unknown_button"}
-        await self._voice.answer_callback(pressed.callback_id, texts.say(keys[found.what]))
+        await self._notifier.answer_callback(query.callback_id, texts.say(keys[found.what]))
 
-    async def _again(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        texts = get_chat_texts(place)
-        asked = await self._wishes.retry(place, update_id=pressed.update_id, turn=press.subject or None)
-        await self._voice.answer_callback(
-            pressed.callback_id, texts.say("answering_again" if asked else "unknown_button")
+    async def _retry(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        texts = get_chat_texts(chat)
+        asked = await self._quick_actions.retry(chat, update_id=query.update_id, turn=press.subject or None)
+        await self._notifier.answer_callback(
+            query.callback_id, texts.say("answering_again" if asked else "unknown_button")
         )
-        if press.action is ButtonAction.ANSWER_EDITED and pressed.message_id is not None:
-            await self._voice.delete(get_chat_target(place), pressed.message_id)
+        if press.action is ButtonAction.ANSWER_EDITED and query.message_id is not None:
+            await self._notifier.delete(get_chat_target(chat), query.message_id)
 
-    async def _view(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
+    async def _view_summary(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
         if summary is None or summary.link_id != press.subject:
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
-        await self._voice.answer_callback(pressed.callback_id)
-        text = translate_headings(summary.text, get_command_texts(place))
-        await self._voice.send(
-            get_chat_target(place), f"{get_chat_texts(place).say('summary_title')}\n\n{text}", silent=True
+        await self._notifier.answer_callback(query.callback_id)
+        text = translate_headings(summary.text, get_command_texts(chat))
+        await self._notifier.send(
+            get_chat_target(chat), f"{get_chat_texts(chat).say('summary_title')}\n\n{text}", silent=True
         )
 
-    async def _undo(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        """Of the newest summary only; pressed twice, the second press finds nothing left to undo."""
-        summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
+    async def _undo_summary(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        """Only the newest summary can be undone; a second press finds nothing to undo."""
+        summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
         if summary is None or summary.link_id != press.subject:
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
-        outcome = await self._run(place, "undo")
-        words = outcome.result
-        await self._voice.answer_callback(pressed.callback_id)
+        outcome = await self._run_command(chat, "undo")
+        text = outcome.result
+        await self._notifier.answer_callback(query.callback_id)
         if outcome.success:
-            await self._put(place, pressed, words)
+            await self._notifier.send_or_edit(chat, query, text)
         else:
-            await self._voice.send(get_chat_target(place), words, silent=True)
+            await self._notifier.send(get_chat_target(chat), text, silent=True)
 
-    async def _remind(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        """Of one that waits still."""
-        ids = [one.id for one in await list_reminders(self._desk, place)]
+    async def _change_reminder(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        """Change a reminder that is still pending."""
+        ids = [one.id for one in await list_reminders(self._context, chat)]
         if press.subject not in ids or press.word not in ("cancel", "pause", "resume"):
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
-        outcome = await self._run(place, "reminders", f"{press.word} #{press.subject}")
-        await self._voice.answer_callback(pressed.callback_id)
-        buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
-        await self._put(place, pressed, outcome.result, keyboard=buttons)
+        outcome = await self._run_command(chat, "reminders", f"{press.word} #{press.subject}")
+        await self._notifier.answer_callback(query.callback_id)
+        buttons = build_reminder_buttons(chat, await list_reminders(self._context, chat))
+        await self._notifier.send_or_edit(chat, query, outcome.result, keyboard=buttons)
 
-    async def _choose(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        """One of what a command offers now; what it no longer offers does nothing."""
+    async def _apply_choice(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        """Run a command with one of its current choices; an outdated choice does nothing."""
         name, _, mark = press.word.partition("=")
-        table = commands_for(channel="telegram", audience=self._desk.audience, speaks=self._desk.speaks)
+        table = commands_for(
+            channel="telegram", audience=self._context.config.audience, speaks=self._context.can_speak
+        )
         if name not in CHOSEN_BY_BUTTON.intersection(command.name for command in table):
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
-        offered = {choice_mark(one.args): one.args for one in (await self._run(place, name)).choices}
+        offered = {hash_choice(one.args): one.args for one in (await self._run_command(chat, name)).choices}
         if mark not in offered:
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
-        outcome = await self._run(place, name, offered[mark])
-        await self._voice.answer_callback(pressed.callback_id)
-        buttons = build_choice_buttons(place, name, outcome.choices)
-        await self._put(place, pressed, outcome.result, keyboard=buttons)
+        outcome = await self._run_command(chat, name, offered[mark])
+        await self._notifier.answer_callback(query.callback_id)
+        buttons = build_choice_buttons(chat, name, outcome.choices)
+        await self._notifier.send_or_edit(chat, query, outcome.result, keyboard=buttons)
 
-    async def _forget_all(self, place: ChatRow, pressed: CallbackQuery) -> None:
-        """Only after a preview a short while ago; pressed twice, nothing is asked any more."""
-        outcome = await self._run(place, "forget", "everything yes")
+    async def _erase_all(self, chat: ChatRow, query: CallbackQuery) -> None:
+        """Only after a recent preview; a second press does nothing."""
+        outcome = await self._run_command(chat, "forget", "everything yes")
         if not outcome.success:
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
-        await self._voice.answer_callback(pressed.callback_id)
-        await self._put(place, pressed, outcome.result)
+        await self._notifier.answer_callback(query.callback_id)
+        await self._notifier.send_or_edit(chat, query, outcome.result)
 
-    async def _keep_all(self, place: ChatRow, pressed: CallbackQuery) -> None:
-        await self._forgetting.take_confirmation(place.session_id)
-        await self._voice.answer_callback(pressed.callback_id)
-        await self._put(place, pressed, get_chat_texts(place).say("nothing_erased"))
+    async def _cancel_erasure(self, chat: ChatRow, query: CallbackQuery) -> None:
+        await self._erasure.take_confirmation(chat.session_id)
+        await self._notifier.answer_callback(query.callback_id)
+        await self._notifier.send_or_edit(chat, query, get_chat_texts(chat).say("nothing_erased"))
 
-    async def _rate(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        """The first counts; pressed again, that one is shown."""
+    async def _record_rating(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        """The first rating counts; later presses show it."""
         rating = int(press.word) if press.word in ("1", "2", "3", "4", "5") else 0
-        stored = rating and await self._desk.stores.inbox.rate(place.session_id, press.subject, rating)
+        stored = rating and await self._context.stores.inbox.record_rating(
+            chat.session_id, press.subject, rating
+        )
         if not stored:
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
-        await self._voice.answer_callback(pressed.callback_id)
+        await self._notifier.answer_callback(query.callback_id)
         stars = "★" * stored + "☆" * (5 - stored)
-        await self._put(place, pressed, get_chat_texts(place).say("rated", stars=stars))
+        await self._notifier.send_or_edit(chat, query, get_chat_texts(chat).say("rated", stars=stars))
 
-    async def _out_of_date(self, place: ChatRow, pressed: CallbackQuery) -> None:
-        await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).say("unknown_button"))
+    async def _answer_outdated(self, chat: ChatRow, query: CallbackQuery) -> None:
+        await self._notifier.answer_callback(query.callback_id, get_chat_texts(chat).say("unknown_button"))
 
-    async def _run(self, place: ChatRow, name: str, args: str = "") -> BotCommandResult:
+    async def _run_command(self, chat: ChatRow, name: str, args: str = "") -> CommandResult:
         return await self._commands.run(
-            session_id=place.session_id, address_id=place.address_id, name=name, args=args,
-            channel="telegram", audience=self._desk.audience, language=get_chat_texts(place).language,
+            session_id=chat.session_id, address_id=chat.address_id, name=name, args=args,
+            channel="telegram", audience=self._context.config.audience,
+            language=get_chat_texts(chat).language,
         )  # fmt: skip
 
-    async def _put(
-        self,
-        place: ChatRow,
-        pressed: CallbackQuery,
-        words: str,
-        *,
-        keyboard: InlineKeyboardMarkup | None = None,
-    ) -> None:
-        if pressed.message_id is not None and pressed.accessible:
-            await self._voice.edit(get_chat_target(place), pressed.message_id, words, keyboard=keyboard)
-        else:
-            await self._voice.send(get_chat_target(place), words, keyboard=keyboard, silent=True)
-
-    async def _set(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _change_setting(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
         name, _, value = press.word.partition("=")
         known = (name in SWITCH_SETTINGS and name in self._offered) or (
             name == "language" and value in (CHOOSE, *list_languages())
         )
         if not known:
-            await self._out_of_date(place, pressed)
+            await self._answer_outdated(chat, query)
             return
         if value == CHOOSE:
-            await self._voice.answer_callback(pressed.callback_id)
-            title = get_chat_texts(place).say("settings_title")
-            await self._put(place, pressed, title, keyboard=build_language_buttons(place))
+            await self._notifier.answer_callback(query.callback_id)
+            title = get_chat_texts(chat).say("settings_title")
+            await self._notifier.send_or_edit(chat, query, title, keyboard=build_language_buttons(chat))
             return
         change: dict[str, object] = {name: value if name == "language" else value == "on"}
-        await self._desk.stores.telegram_chats.change_settings(place.address_id, change)
-        changed = await self._desk.stores.telegram_chats.place(place.address_id) or place
+        await self._context.stores.telegram_chats.change_settings(chat.address_id, change)
+        changed = await self._context.stores.telegram_chats.find_chat(chat.address_id) or chat
         texts = get_chat_texts(changed)
-        await self._voice.answer_callback(pressed.callback_id, texts.say("saved"))
-        if pressed.message_id is not None and pressed.accessible:
+        await self._notifier.answer_callback(query.callback_id, texts.say("saved"))
+        if query.message_id is not None and query.accessible:
             buttons = build_settings_buttons(changed, offered=self._offered)
-            await self._voice.edit(
-                get_chat_target(place), pressed.message_id, texts.say("settings_title"), keyboard=buttons
+            await self._notifier.edit(
+                get_chat_target(chat), query.message_id, texts.say("settings_title"), keyboard=buttons
             )

@@ -1,9 +1,8 @@
-"""Commands as they are given in a chat: the shared ones, and those that only Telegram can carry out."""
+"""Runs commands in a chat: the shared ones, and those that only exist on Telegram."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -11,7 +10,7 @@ from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
+from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.outbound.buttons import (
     CHOSEN_BY_BUTTON,
@@ -22,11 +21,9 @@ from bot.telegram.outbound.buttons import (
     build_summary_buttons,
 )
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.texts import explain_privacy, list_commands, say_hello
+from bot.telegram.texts import explain_privacy, get_chat_texts, get_command_texts, list_commands, say_hello
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.commands import (
-    Audience,
-    Channel,
     Command,
     commands_for,
     may_in_group,
@@ -35,251 +32,228 @@ from shared.core.commands.commands import (
 from shared.core.commands.texts import unknown_command
 from shared.core.privacy.export import ExportFormat
 from shared.core.tools.reminders import Reminder
-from shared.services.commands.command_call import Choice, ReportProgress
+from shared.services.commands.command_call import ReportProgress
+from shared.services.commands.command_service import CommandService
 from shared.services.privacy.export import DataExporter
 
 log = structlog.get_logger(__name__)
 
 
-class BotCommandResult(Protocol):
-    @property
-    def success(self) -> bool: ...
-    @property
-    def result(self) -> str: ...
-    @property
-    def choices(self) -> Sequence[Choice]: ...
-
-
-class BotCommandRunner(Protocol):
-    async def run(
-        self,
-        *,
-        session_id: int,
-        address_id: int | None,
-        name: str,
-        args: str = "",
-        cid: str | None = None,
-        progress: ReportProgress | None = None,
-        channel: Channel = "web",
-        audience: Audience = "personal",
-        language: str = "",
-    ) -> BotCommandResult: ...
-
-
 class TelegramCommandHandler:
-    """For one bot. Whoever calls has checked that the chat may talk at all."""
+    """For one bot. The caller has checked that the chat has access."""
 
     def __init__(
         self,
-        desk: BotContext,
+        context: BotContext,
         *,
-        voice: Notifier,
-        commands: BotCommandRunner,
-        exporting: DataExporter,
-        wishes: QuickActions,
+        notifier: Notifier,
+        commands: CommandService,
+        exporter: DataExporter,
+        quick_actions: QuickActions,
         admins: GroupAdmins,
-        remembered: MemoryList,
-        searching: SearchResults,
+        memory_list: MemoryList,
+        search_results: SearchResults,
         demo: bool,
         offered: frozenset[str],
     ) -> None:
-        self._desk = desk
-        self._voice = voice
+        self._context = context
+        self._notifier = notifier
         self._commands = commands
-        self._exporting = exporting
-        self._wishes = wishes
+        self._exporter = exporter
+        self._quick_actions = quick_actions
         self._admins = admins
-        self._remembered = remembered
+        self._memory_list = memory_list
         self._demo = demo
         self._offered = offered
         """Settings that this deployment lets a chat change."""
-        self._own: dict[str, Callable[[ChatRow, IncomingMessage], Awaitable[None]]] = {
-            "start": self._start,
-            "help": self._help,
-            "pin": self._pin,
-            "unpin": self._unpin,
-            "export": self._export,
-            "memory": self._memory,
-            "search": searching.show,
-            "settings": self._settings,
-            "retry": self._retry,
+        self._telegram_commands: dict[str, Callable[[ChatRow, IncomingMessage], Awaitable[None]]] = {
+            "start": self._send_welcome,
+            "help": self._send_help,
+            "pin": self._handle_pin,
+            "unpin": self._handle_unpin,
+            "export": self._send_export,
+            "memory": self._show_memory,
+            "search": search_results.show,
+            "settings": self._show_settings,
+            "retry": self._retry_answer,
         }
 
-    def is_command(self, spoken: IncomingMessage) -> bool:
-        """Whether somebody meant one, known here or not; with a slash before several lines they did not."""
-        command = spoken.command
-        if command is None or command.is_for_other_bot or spoken.is_edited:
-            return False
-        return self._is_known(command.name) or "\n" not in command.args
-
-    def _is_known(self, name: str) -> bool:
-        table = commands_for(channel="telegram", audience=self._desk.audience, speaks=True)
+    def is_known(self, name: str) -> bool:
+        table = commands_for(channel="telegram", audience=self._context.config.audience, speaks=True)
         return name == "start" or any(one.name == name for one in table)
 
-    async def handle(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        assert spoken.command is not None
-        name, args = spoken.command.name, spoken.command.args
-        if not self._is_known(name):
-            await self._unknown(place, spoken, name)
+    async def handle(self, chat: ChatRow, message: IncomingMessage) -> None:
+        assert message.command is not None
+        name, args = message.command.name, message.command.args
+        if not self.is_known(name):
+            await self._answer_unknown(chat, message, name)
             return
-        if not spoken.chat.is_private and not await self._may(place, spoken, name):
-            await self._voice.send(
-                get_chat_target(place), get_chat_texts(place).say("admins_only"), reply_to=spoken.message_id
+        if not message.chat.is_private and not await self._is_permitted(chat, message, name):
+            await self._notifier.send(
+                get_chat_target(chat), get_chat_texts(chat).say("admins_only"), reply_to=message.message_id
             )
             return
-        own = self._own.get(name)
-        if own is not None:
-            await own(place, spoken)
+        handler = self._telegram_commands.get(name)
+        if handler is not None:
+            await handler(chat, message)
         else:
-            await self._shared(place, name, args)
+            await self._run_shared(chat, name, args)
 
-    async def _unknown(self, place: ChatRow, spoken: IncomingMessage, name: str) -> None:
-        """Costs no call of a model. In a group it is another bot's, unless it names this one."""
-        if not spoken.chat.is_private and not (spoken.command and spoken.command.is_for_this_bot):
+    async def _answer_unknown(self, chat: ChatRow, message: IncomingMessage, name: str) -> None:
+        """No model is called. In a group it belongs to another bot, unless it names this one."""
+        if not message.chat.is_private and not (message.command and message.command.is_for_this_bot):
             return
-        nearest = nearest_commands(name, [command.name for command in self._table()])
-        words = unknown_command(name, nearest, get_command_texts(place))
-        await self._voice.send(get_chat_target(place), words, reply_to=spoken.message_id)
+        nearest = nearest_commands(name, [command.name for command in self._list_commands()])
+        text = unknown_command(name, nearest, get_command_texts(chat))
+        await self._notifier.send(get_chat_target(chat), text, reply_to=message.message_id)
 
-    def _table(self) -> tuple[Command, ...]:
-        return commands_for(channel="telegram", audience=self._desk.audience, speaks=self._desk.speaks)
+    def _list_commands(self) -> tuple[Command, ...]:
+        return commands_for(
+            channel="telegram", audience=self._context.config.audience, speaks=self._context.can_speak
+        )
 
-    async def _may(self, place: ChatRow, spoken: IncomingMessage, name: str) -> bool:
-        if may_in_group(name, admin=False) or spoken.chat.kind == "channel":  # only administrators post
+    async def _is_permitted(self, chat: ChatRow, message: IncomingMessage, name: str) -> bool:
+        if may_in_group(name, admin=False) or message.chat.kind == "channel":  # only administrators post
             return True
-        return await self._admins.is_admin(place.chat_id, spoken.sender.user_id)
+        return await self._admins.is_admin(chat.chat_id, message.sender.user_id)
 
-    async def _shared(self, place: ChatRow, name: str, args: str) -> None:
-        texts = get_chat_texts(place)
+    async def _run_shared(self, chat: ChatRow, name: str, args: str) -> None:
+        texts = get_chat_texts(chat)
         outcome = await self._commands.run(
-            session_id=place.session_id, address_id=place.address_id, name=name, args=args,
-            progress=self._tell_progress(place) if name == "compact" else None,
-            channel="telegram", audience=self._desk.audience, language=texts.language,
+            session_id=chat.session_id, address_id=chat.address_id, name=name, args=args,
+            progress=self._make_progress_reporter(chat) if name == "compact" else None,
+            channel="telegram", audience=self._context.config.audience, language=texts.language,
         )  # fmt: skip
         buttons = None
         if outcome.success and name == "compact":
-            summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
+            summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
             if summary is not None:
-                buttons = build_summary_buttons(place, summary.link_id)
-                await self._desk.stores.telegram_chats.change_settings(
-                    place.address_id, {"noted": summary.link_id}
+                buttons = build_summary_buttons(chat, summary.link_id)
+                await self._context.stores.telegram_chats.change_settings(
+                    chat.address_id, {"noted": summary.link_id}
                 )
         if name == "forget" and args.strip().casefold() == "everything":
-            buttons = build_erase_buttons(place) if outcome.choices else None
+            buttons = build_erase_buttons(chat) if outcome.choices else None
         elif name in CHOSEN_BY_BUTTON:
-            buttons = build_choice_buttons(place, name, outcome.choices)
+            buttons = build_choice_buttons(chat, name, outcome.choices)
         if outcome.success and name == "reminders":
-            buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
-        await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)
+            buttons = build_reminder_buttons(chat, await list_reminders(self._context, chat))
+        await self._notifier.send(get_chat_target(chat), outcome.result, keyboard=buttons)
 
-    def _tell_progress(self, place: ChatRow) -> ReportProgress:
-        """Once, and only of what takes a while: where there is nothing to do, that is all that is said."""
-        told = False
+    def _make_progress_reporter(self, chat: ChatRow) -> ReportProgress:
+        """Sends one notice, when the work has started."""
+        reported = False
 
-        async def tell(message: str, percent: int | None) -> None:
-            nonlocal told
-            if not told:
-                told = True
-                await self._voice.send(
-                    get_chat_target(place), get_chat_texts(place).say("summarising"), silent=True
+        async def report(message: str, percent: int | None) -> None:
+            nonlocal reported
+            if not reported:
+                reported = True
+                await self._notifier.send(
+                    get_chat_target(chat), get_chat_texts(chat).say("summarising"), silent=True
                 )
 
-        return tell
+        return report
 
-    async def _start(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        words = say_hello(
-            get_chat_texts(place), name=spoken.sender.name, demo=self._demo, public=self._desk.public
+    async def _send_welcome(self, chat: ChatRow, message: IncomingMessage) -> None:
+        text = say_hello(
+            get_chat_texts(chat), name=message.sender.name, demo=self._demo, public=self._context.public
         )
-        await self._voice.send(get_chat_target(place), words)
+        await self._notifier.send(get_chat_target(chat), text)
 
-    async def _help(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        if spoken.command is not None and spoken.command.args:
-            await self._shared(place, "help", spoken.command.args)
+    async def _send_help(self, chat: ChatRow, message: IncomingMessage) -> None:
+        if message.command is not None and message.command.args:
+            await self._run_shared(chat, "help", message.command.args)
             return
-        texts = get_chat_texts(place)
+        texts = get_chat_texts(chat)
         rows = [
             (f"/{command.name} {command.args}".rstrip(), command.describe(texts.language))
-            for command in self._table()
+            for command in self._list_commands()
         ]
-        hears_all = self._desk.identity.hears_all
-        hint = "" if spoken.chat.is_private else explain_privacy(texts, hears_all=hears_all)
-        await self._voice.send(get_chat_target(place), list_commands(texts, rows, groups=hint))
+        reads_all_messages = self._context.identity.reads_all_messages
+        hint = (
+            "" if message.chat.is_private else explain_privacy(texts, reads_all_messages=reads_all_messages)
+        )
+        await self._notifier.send(get_chat_target(chat), list_commands(texts, rows, groups=hint))
 
-    async def _pin(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        await self.pin(place, spoken.reply_to_message_id, reply_to=spoken.message_id)
+    async def _handle_pin(self, chat: ChatRow, message: IncomingMessage) -> None:
+        await self.pin(chat, message.reply_to_message_id, reply_to=message.message_id)
 
-    async def pin(self, place: ChatRow, message_id: int | None, *, reply_to: int | None = None) -> None:
-        """By a reply, by Telegram's own pin, or, with neither, the newest answer."""
-        await self._about(place, "pin", message_id, reply_to=reply_to)
+    async def pin(self, chat: ChatRow, message_id: int | None, *, reply_to: int | None = None) -> None:
+        """Pin the message that was replied to or pinned in Telegram, else the newest answer."""
+        await self._run_on_message(chat, "pin", message_id, reply_to=reply_to)
 
-    async def _unpin(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        assert spoken.command is not None
-        if spoken.reply_to_message_id is None:
-            await self._shared(place, "unpin", spoken.command.args)
+    async def _handle_unpin(self, chat: ChatRow, message: IncomingMessage) -> None:
+        assert message.command is not None
+        if message.reply_to_message_id is None:
+            await self._run_shared(chat, "unpin", message.command.args)
         else:
-            await self._about(place, "unpin", spoken.reply_to_message_id, reply_to=spoken.message_id)
+            await self._run_on_message(
+                chat, "unpin", message.reply_to_message_id, reply_to=message.message_id
+            )
 
-    async def _about(
-        self, place: ChatRow, name: str, message_id: int | None, *, reply_to: int | None
+    async def _run_on_message(
+        self, chat: ChatRow, name: str, message_id: int | None, *, reply_to: int | None
     ) -> None:
         """A command about a message of this chat."""
-        seq = None if message_id is None else await self._seq_of(place, message_id)
-        texts = get_chat_texts(place)
+        seq = None if message_id is None else await self._find_seq(chat, message_id)
+        texts = get_chat_texts(chat)
         if message_id is not None and seq is None:
-            await self._voice.send(get_chat_target(place), texts.say("unknown_message"), reply_to=reply_to)
+            await self._notifier.send(get_chat_target(chat), texts.say("unknown_message"), reply_to=reply_to)
             return
         outcome = await self._commands.run(
-            session_id=place.session_id, address_id=place.address_id, name=name,
-            args=f"m{seq}" if seq else "", channel="telegram", audience=self._desk.audience,
+            session_id=chat.session_id, address_id=chat.address_id, name=name,
+            args=f"m{seq}" if seq else "", channel="telegram", audience=self._context.config.audience,
             language=texts.language,
         )  # fmt: skip
-        await self._voice.send(get_chat_target(place), outcome.result, reply_to=reply_to, silent=True)
+        await self._notifier.send(get_chat_target(chat), outcome.result, reply_to=reply_to, silent=True)
 
-    async def _seq_of(self, place: ChatRow, message_id: int) -> int | None:
-        """The entry behind a message of the chat; a message of another session is none of ours."""
-        places = self._desk.stores.telegram_chats
-        found = await places.message(place.bot_id, place.chat_id, message_id)
-        if found is None or found.session_id != place.session_id:
+    async def _find_seq(self, chat: ChatRow, message_id: int) -> int | None:
+        """The log entry of a message in the chat; None for a message of another session."""
+        chats = self._context.stores.telegram_chats
+        found = await chats.find_message(chat.bot_id, chat.chat_id, message_id)
+        if found is None or found.session_id != chat.session_id:
             return None
-        return found.seq if found.seq is not None else await places.answer_seq(found.session_id, found.turn)
+        return (
+            found.seq if found.seq is not None else await chats.find_answer_seq(found.session_id, found.turn)
+        )
 
-    async def _export(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        texts, exporting = get_chat_texts(place), self._exporting
-        assert spoken.command is not None
-        kind: ExportFormat = "json" if spoken.command.args.strip().casefold() == "json" else "md"
-        said = await exporting.count_messages(place.session_id)
+    async def _send_export(self, chat: ChatRow, message: IncomingMessage) -> None:
+        texts, exporter = get_chat_texts(chat), self._exporter
+        assert message.command is not None
+        kind: ExportFormat = "json" if message.command.args.strip().casefold() == "json" else "md"
+        said = await exporter.count_messages(chat.session_id)
         if not said:
-            await self._voice.send(get_chat_target(place), get_command_texts(place).say("nothing_to_export"))
+            await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_export"))
             return
-        content = await exporting.export(place.session_id, kind, language=texts.language)
-        await self._voice.send_file(
-            get_chat_target(place),
-            name=exporting.build_file_name(kind),
+        content = await exporter.export(chat.session_id, kind, language=texts.language)
+        await self._notifier.send_file(
+            get_chat_target(chat),
+            name=exporter.build_file_name(kind),
             content=content,
             caption=texts.say("export_caption", count=said),
         )
 
-    async def _memory(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        assert spoken.command is not None
-        await self._remembered.show(place, spoken.command.args.strip())
+    async def _show_memory(self, chat: ChatRow, message: IncomingMessage) -> None:
+        assert message.command is not None
+        await self._memory_list.show(chat, message.command.args.strip())
 
-    async def _settings(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        buttons = build_settings_buttons(place, offered=self._offered)
-        await self._voice.send(
-            get_chat_target(place), get_chat_texts(place).say("settings_title"), keyboard=buttons
+    async def _show_settings(self, chat: ChatRow, message: IncomingMessage) -> None:
+        buttons = build_settings_buttons(chat, offered=self._offered)
+        await self._notifier.send(
+            get_chat_target(chat), get_chat_texts(chat).say("settings_title"), keyboard=buttons
         )
 
-    async def _retry(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        if unheard := place.settings.get("unheard"):
-            stores = self._desk.stores
-            await stores.telegram_chats.change_settings(place.address_id, {"unheard": None})
-            if await stores.telegram_inbox.reopen(place.bot_id, list(unheard)):
+    async def _retry_answer(self, chat: ChatRow, message: IncomingMessage) -> None:
+        if unheard := chat.settings.get("unheard"):
+            stores = self._context.stores
+            await stores.telegram_chats.change_settings(chat.address_id, {"unheard": None})
+            if await stores.telegram_inbox.reopen(chat.bot_id, list(unheard)):
                 return
-        if not await self._wishes.retry(place, update_id=spoken.update_id):
-            await self._voice.send(get_chat_target(place), get_command_texts(place).say("nothing_to_retry"))
+        if not await self._quick_actions.retry(chat, update_id=message.update_id):
+            await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_retry"))
 
 
-async def list_reminders(desk: BotContext, place: ChatRow) -> list[Reminder]:
+async def list_reminders(context: BotContext, chat: ChatRow) -> list[Reminder]:
     """Those that wait, in the order of their numbers."""
-    found = await desk.stores.reminders.list_for_session(place.session_id)
+    found = await context.stores.reminders.list_for_session(chat.session_id)
     return [one for one in found if one.state == "pending"]

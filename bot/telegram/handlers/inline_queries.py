@@ -1,30 +1,31 @@
-"""Questions that people ask from other chats: turns of their own conversation, offered there as well."""
+"""Inline queries: turns of the person's own conversation, whose answers are offered in any chat."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from bot.telegram.client.bot_api import CallRefused, InvalidBotToken, TelegramUnavailable
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import Allowed, ChatAccessPolicy
 from bot.telegram.inbound.updates import ChatRef, InlineQuery
-from bot.telegram.markup import build_messages
+from bot.telegram.markup.entity_text import build_messages
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.texts import escape_markdown, get_texts
+from bot.telegram.texts import escape_markdown, get_chat_texts, get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn
-from shared.core.session.events import Accepted, Inbound
+from shared.core.session.turns import Inbound
 from shared.core.values.errors import EvertalkError
 from shared.core.values.messages import Text
+from shared.services.turns.session_service import SessionService
 
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""A query comes with every few letters: only where somebody stops to type, something is asked."""
+"""A query comes with every few letters: one is asked only when the person stops typing."""
 LEAST_CHARS = 3
 ANSWER_SECONDS = 9.0
 """Telegram waits little longer."""
@@ -33,32 +34,28 @@ SHORT = "(Asked from another chat, to be shown there: answer in three sentences 
 _TITLE_CHARS = 60
 
 
-class InlineSessions(Protocol):
-    async def accept(self, inbound: Inbound) -> Accepted: ...
-
-
 class InlineQueryHandler:
     """For one bot. Question and answer stand in the person's own chat as well."""
 
     def __init__(
         self,
-        desk: BotContext,
+        context: BotContext,
         *,
-        door: ChatAccessPolicy,
-        voice: Notifier,
-        conversation: InlineSessions,
+        access_policy: ChatAccessPolicy,
+        notifier: Notifier,
+        sessions: SessionService,
         answer: Callable[[ChatRow], None],
     ) -> None:
-        self._desk = desk
-        self._door = door
-        self._voice = voice
-        self._conversation = conversation
+        self._context = context
+        self._access_policy = access_policy
+        self._notifier = notifier
+        self._sessions = sessions
         self._answer = answer
         self._newest: dict[int, str] = {}
         """By person, while they type."""
 
     async def handle(self, query: InlineQuery) -> None:
-        """Never raises: whoever types on asks anew."""
+        """Never raises: the next letter typed is a new query."""
         person = query.sender.user_id
         self._newest[person] = query.query_id
         try:
@@ -74,65 +71,71 @@ class InlineQueryHandler:
                 del self._newest[person]
 
     async def _handle(self, query: InlineQuery) -> None:
-        place = await self._place_of(query)
-        if place is None:
-            await self._offer(query, [], button=get_texts(query.sender.language_code).say("inline_start"))
+        chat = await self._find_private_chat(query)
+        if chat is None:
+            await self._send_results(
+                query, [], button=get_texts(query.sender.language_code).say("inline_start")
+            )
             return
-        words = " ".join(query.text.split())
-        if len(words) < LEAST_CHARS:
-            await self._offer(query, [])
+        text = " ".join(query.text.split())
+        if len(text) < LEAST_CHARS:
+            await self._send_results(query, [])
             return
-        texts = get_chat_texts(place)
-        asked = f"🔎 {escape_markdown(words, most=256)}"
-        await self._voice.send(get_chat_target(place), asked, silent=True)
-        accepted = await self._conversation.accept(
+        texts = get_chat_texts(chat)
+        asked = f"🔎 {escape_markdown(text, most=256)}"
+        await self._notifier.send(get_chat_target(chat), asked, silent=True)
+        accepted = await self._sessions.accept(
             Inbound(
-                session_id=place.session_id,
-                address_id=place.address_id,
-                text=words,
-                dedupe_key=f"tg:{self._desk.bot_id}:{query.update_id}",
+                session_id=chat.session_id,
+                address_id=chat.address_id,
+                text=text,
+                dedupe_key=f"tg:{self._context.identity.bot_id}:{query.update_id}",
                 more=(Text(text=SHORT),),
             )
         )
-        self._answer(place)
-        ended = await self._wait(place.session_id, accepted.turn)
+        self._answer(chat)
+        ended = await self._wait_for_answer(chat.session_id, accepted.turn)
         if ended is None or ended.state != "answered":
-            await self._offer(query, [], button=texts.say("inline_later"))
+            await self._send_results(query, [], button=texts.say("inline_later"))
         else:
-            await self._offer(query, [_article(ended, query.query_id)])
+            await self._send_results(query, [_build_article(ended, query.query_id)])
 
-    async def _place_of(self, query: InlineQuery) -> ChatRow | None:
+    async def _find_private_chat(self, query: InlineQuery) -> ChatRow | None:
         """The private chat of somebody who may write; it must have begun, so that answers can go there."""
-        where = ChatRef(chat_id=query.sender.user_id)
-        if not isinstance(await self._door.check(where), Allowed):
+        chat_ref = ChatRef(chat_id=query.sender.user_id)
+        if not isinstance(await self._access_policy.check(chat_ref), Allowed):
             return None
-        places = await self._desk.stores.telegram_chats.places_of_chat(self._desk.bot_id, where.chat_id)
-        return next((one for one in places if not one.thread_id and not one.unreachable), None)
+        chats = await self._context.stores.telegram_chats.list_threads(
+            self._context.identity.bot_id, chat_ref.chat_id
+        )
+        return next((one for one in chats if not one.thread_id and not one.unreachable), None)
 
-    async def _wait(self, session_id: int, turn: int) -> EndedTurn | None:
+    async def _wait_for_answer(self, session_id: int, turn: int) -> EndedTurn | None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS - PAUSE_SECONDS):
                 while True:
-                    ended = await self._desk.stores.deliveries.ended_turn(session_id, turn)
+                    ended = await self._context.stores.deliveries.load_ended_turn(session_id, turn)
                     if ended is not None:
                         return ended
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
             return None
 
-    async def _offer(self, query: InlineQuery, results: list[dict[str, Any]], *, button: str = "") -> None:
-        wish: dict[str, Any] = {
+    async def _send_results(
+        self, query: InlineQuery, results: list[dict[str, Any]], *, button: str = ""
+    ) -> None:
+        params: dict[str, Any] = {
             "inline_query_id": query.query_id, "results": results, "cache_time": 0, "is_personal": True,
         }  # fmt: skip
         if button:
-            wish["button"] = {"text": button, "start_parameter": "inline"}
+            params["button"] = {"text": button, "start_parameter": "inline"}
         try:
-            await self._desk.api.call("answerInlineQuery", wish)
+            await self._context.api.call("answerInlineQuery", params)
         except (CallRefused, TelegramUnavailable) as error:
             log.info("inline_answer_refused", reason=str(error))
 
 
-def _article(ended: EndedTurn, query_id: str) -> dict[str, Any]:
+def _build_article(ended: EndedTurn, query_id: str) -> dict[str, Any]:
     part = build_messages(ended.text).parts[0]
     first, _, rest = part.text.partition("\n")
     content: dict[str, Any] = {"message_text": part.text}

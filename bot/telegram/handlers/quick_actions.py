@@ -1,53 +1,49 @@
-"""Turns that are not typed: an answer wished anew, shorter or longer."""
+"""Turns that are not typed: an answer again, shorter or longer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.edits import PostgresEdits
-from shared.core.session.events import Accepted, Inbound, InboxReceipt
-
-
-class MessageAcceptor(Protocol):
-    async def accept(self, inbound: Inbound) -> Accepted: ...
+from shared.core.session.turns import Inbound, InboxReceipt
+from shared.services.turns.session_service import SessionService
 
 
 class QuickActions:
     """Each is a message of its own, stored once per update however often the update is read."""
 
     def __init__(
-        self, conversation: MessageAcceptor, edits: PostgresEdits, answer: Callable[[ChatRow], None]
+        self, sessions: SessionService, edits: PostgresEdits, answer: Callable[[ChatRow], None]
     ) -> None:
-        self._conversation = conversation
+        self._sessions = sessions
         self._edits = edits
         self._answer = answer
 
-    async def retry(self, place: ChatRow, *, update_id: int, turn: int | None = None) -> bool:
+    async def retry(self, chat: ChatRow, *, update_id: int, turn: int | None = None) -> bool:
         """The question of a turn, as it reads now, is asked once more; False when there is none.
 
         Without a `turn`, while one waits for its next attempt, that attempt is made now.
         """
-        if turn is None and await self._edits.wake(place.session_id):
-            self._answer(place)
+        if turn is None and await self._edits.wake(chat.session_id):
+            self._answer(chat)
             return True
-        found = await self._edits.newest_words(place.session_id, turn=turn)
+        found = await self._edits.load_newest_text(chat.session_id, turn=turn)
         if found is None or not found[1].strip():
             return False
-        await self.send_message(place, found[1], update_id=update_id)
+        await self.send_message(chat, found[1], update_id=update_id)
         return True
 
-    async def send_message(self, place: ChatRow, words: str, *, update_id: int) -> None:
-        await self._conversation.accept(
+    async def send_message(self, chat: ChatRow, text: str, *, update_id: int) -> None:
+        await self._sessions.accept(
             Inbound(
-                session_id=place.session_id,
-                address_id=place.address_id,
-                text=words,
-                dedupe_key=f"tg:{place.bot_id}:{update_id}",
+                session_id=chat.session_id,
+                address_id=chat.address_id,
+                text=text,
+                dedupe_key=f"tg:{chat.bot_id}:{update_id}",
                 receipt=InboxReceipt(
-                    bot_id=place.bot_id, update_ids=(update_id,), chat_id=place.chat_id, message_ids=()
+                    bot_id=chat.bot_id, update_ids=(update_id,), chat_id=chat.chat_id, message_ids=()
                 ),
             )
         )
-        self._answer(place)
+        self._answer(chat)

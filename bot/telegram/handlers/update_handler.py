@@ -1,4 +1,4 @@
-"""What becomes of everything that comes in: let in or told why not, carried out, or stored as a message."""
+"""Handles every update: checks access, runs commands, and stores messages as turns."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from bot.telegram.client.bot_api import CallRefused, TelegramUnavailable
-from bot.telegram.client.call_queue import ScaledClock
-from bot.telegram.client.sender import ChatTarget as Spot
+from bot.telegram.client.calls import ScaledClock
+from bot.telegram.client.sender import ChatTarget
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
 from bot.telegram.handlers.inline_queries import InlineQueryHandler
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import (
     AccessDecision,
     Allowed,
@@ -44,18 +44,19 @@ from bot.telegram.inbound.updates import (
 )
 from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.outbound.typing_indicator import TypingIndicator
+from bot.telegram.outbound.streaming_reply import TypingIndicator
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import (
     escape_markdown,
     explain_failure,
     explain_unreadable,
+    get_chat_texts,
     get_texts,
     say_hello_to_group,
 )
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
-from shared.core.context.untrusted_text import file_words
-from shared.core.session.events import Accepted, Inbound, InboxReceipt
+from shared.core.context.untrusted_text import file_text
+from shared.core.session.turns import Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
 from shared.core.values.messages import Block, Image, Text
@@ -63,341 +64,353 @@ from shared.core.values.recordings import (
     RECORDING_NOTE,
     Recording,
     guess_language,
-    heard_text,
     name_recording,
+    transcript_text,
 )
 from shared.locales import Catalogue
 from shared.ports import TokenCounter
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks
+from shared.services.turns.session_service import SessionService
 from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmpty, RecordingTooLong
 
 log = structlog.get_logger(__name__)
 
 RUN_ONCE_COMMANDS = frozenset({"undo", "new", "separator", "compact", "unlink"})
-"""Commands whose second time would do more than the first: after a crash rather not at all than twice."""
+"""Commands that must not run twice: after a crash they are dropped rather than repeated."""
 MAX_FILES = 10
 """Of one message; an album has at most ten."""
 STICKER_REACTION = "👍"
-LATE_LOOKS = 50
-LATE_LOOK_SECONDS = 0.1
+LATE_POLLS = 50
+LATE_POLL_SECONDS = 0.1
 MIB = 1024 * 1024
-MOST_UNHEARD = 20
+MAX_DEFERRED = 20
 """Updates that wait for `/retry`."""
-SHOWN_CHARS = 1_000
-"""Of what was heard."""
+TRANSCRIPT_CHARS = 1_000
+"""Of a transcript that the chat shows."""
 EDIT_MINUTES = 15
-"""So long after it was written, a changed message may be answered again."""
+"""How long after it was sent an edited message can be answered again."""
 POSITIVE_REACTIONS = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
 NEGATIVE_REACTIONS = frozenset("👎💩🤮😢🤬😱🤯🖕😡")
 
 
-class SessionControl(Protocol):
-    async def accept(self, inbound: Inbound) -> Accepted: ...
-    async def stop(self, session_id: int) -> bool: ...
-    async def hold_for_rest(self, session_id: int, *, turn: int) -> bool: ...
-
-
 class UpdateHandler:
-    """For one bot. `gathered` and `failed` end their updates; all may raise StorageUnavailable.
+    """For one bot. Handling a batch marks its updates as handled; all methods may raise StorageUnavailable.
 
-    `gathered` also raises Fenced: another holder of the bot has taken some of these updates.
+    `handle_batch` also raises LeaseLost: another holder of the bot has taken some of these updates.
     """
 
     def __init__(
         self,
-        desk: BotContext,
+        context: BotContext,
         *,
-        door: ChatAccessPolicy,
-        voice: Notifier,
+        access_policy: ChatAccessPolicy,
+        notifier: Notifier,
         files: FileReader,
-        commanding: TelegramCommandHandler,
-        pressing: CallbackQueryHandler,
-        conversation: SessionControl,
+        command_handler: TelegramCommandHandler,
+        callback_handler: CallbackQueryHandler,
+        sessions: SessionService,
         answer: Callable[[ChatRow], None],
         counter: TokenCounter,
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
         uncertain: UncertainNotices,
-        requests: AccessRequests,
+        access_requests: AccessRequests,
         inline: InlineQueryHandler,
         hearing: HearingService | None,
     ) -> None:
         self._hearing = hearing
         self._inline = inline
         self._uncertain = uncertain
-        self._requests = requests
+        self._access_requests = access_requests
         self._start = start
         self._now = now
-        self._desk = desk
-        self._stores = desk.stores
-        self._door = door
-        self._voice = voice
+        self._context = context
+        self._bot_id = context.identity.bot_id
+        self._stores = context.stores
+        self._access_policy = access_policy
+        self._notifier = notifier
         self._files = files
-        self._commanding = commanding
-        self._pressing = pressing
-        self._conversation = conversation
+        self._command_handler = command_handler
+        self._callback_handler = callback_handler
+        self._sessions = sessions
         self._answer = answer
         self._counter = counter
 
-    async def handle_batch(self, gathered: MessageBatch) -> None:
+    async def handle_batch(self, batch: MessageBatch) -> None:
         """One turn of messages, or one command."""
-        spoken = gathered.addressed_message
-        begun = await self._find_begun(gathered)
+        message = batch.addressed_message
+        beginning = await self._find_beginning(batch)
         # Only one part of a message mentions the bot: the rest of one that was stored is meant, too.
-        decision = await (self._door.admit(spoken) if begun is None else self._door.check(spoken.chat))
+        decision = await (
+            self._access_policy.admit(message)
+            if beginning is None
+            else self._access_policy.check(message.chat)
+        )
         if isinstance(decision, UnknownChat):
             decision = NoReply(reason="the rest of what a stranger said")
         if not isinstance(decision, Allowed):
-            await self._turned_away(decision, spoken.chat, spoken.sender)
-            await self._end(*gathered.update_ids)
+            await self._reply_to_stranger(decision, message.chat, message.sender)
+            await self._mark_handled(*batch.update_ids)
             return
-        gathered = _keep_addressed(gathered) if begun is None else gathered
-        place = await self._place_of(spoken.chat, spoken.sender)
-        await self._heed_quotes(place, gathered)
-        if spoken.is_edited:
-            await self._edited(place, gathered)
-        elif self._commanding.is_command(spoken):
-            await self._command(place, gathered)
-        elif begun is not None and begun.session_id == place.session_id:
-            await self._join(place, gathered, begun.turn)
-        elif _is_only_stickers(gathered):
-            await self._react_to_sticker(place, gathered)
+        batch = _keep_addressed(batch) if beginning is None else batch
+        chat = await self._open_chat(message.chat, message.sender)
+        await self._handle_quotes(chat, batch)
+        if message.is_edited:
+            await self._handle_edit(chat, batch)
+        elif self.is_command(message):
+            await self._handle_command(chat, batch)
+        elif beginning is not None and beginning.session_id == chat.session_id:
+            await self._accept_late_part(chat, batch, beginning.turn)
+        elif _is_only_stickers(batch):
+            await self._react_to_sticker(chat, batch)
         else:
-            await self._accept(place, gathered)
+            await self._accept(chat, batch)
 
-    async def handle_late(self, spoken: IncomingMessage, late_for: int) -> None:
-        """The rest of a message has begun to come: its turn waits until all of it is there."""
-        for _ in range(LATE_LOOKS):
-            begun = await self._stores.telegram_chats.message(
-                self._desk.bot_id, spoken.chat.chat_id, late_for
+    def is_command(self, message: IncomingMessage) -> bool:
+        """Whether it is a command, known or not; an unknown one with several lines is a message."""
+        command = message.command
+        if command is None or command.is_for_other_bot or message.is_edited:
+            return False
+        return self._command_handler.is_known(command.name) or "\n" not in command.args
+
+    async def handle_late(self, message: IncomingMessage, late_for: int) -> None:
+        """The rest of a message is arriving: hold its turn until all of it is there."""
+        for _ in range(LATE_POLLS):
+            beginning = await self._stores.telegram_chats.find_message(
+                self._bot_id, message.chat.chat_id, late_for
             )
-            if begun is not None:
-                if begun.seq is not None:
-                    await self._conversation.hold_for_rest(begun.session_id, turn=begun.turn)
+            if beginning is not None:
+                if beginning.seq is not None:
+                    await self._sessions.hold_for_rest(beginning.session_id, turn=beginning.turn)
                 return
-            await asyncio.sleep(LATE_LOOK_SECONDS)  # the beginning is being stored just now
+            await asyncio.sleep(LATE_POLL_SECONDS)  # the beginning is being stored just now
 
-    async def handle_failed_batch(self, gathered: MessageBatch, error: Exception) -> None:
-        """Our own fault: said in one line, told to operators, and not tried for ever."""
+    async def handle_failed_batch(self, batch: MessageBatch, error: Exception) -> None:
+        """Our own error: send the chat one line, store the reason for operators, and do not try again."""
         reason = f"{type(error).__name__}: {error}"[:500]
-        await self._stores.telegram_inbox.handled(self._desk.bot_id, gathered.update_ids, error=reason)
-        spoken = gathered.first
-        texts = get_texts(spoken.sender.language_code)
-        await self._voice.send(_reply_target(spoken.chat), texts.say("not_now"))
+        await self._stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids, error=reason)
+        message = batch.first
+        texts = get_texts(message.sender.language_code)
+        await self._notifier.send(_get_reply_target(message.chat), texts.say("not_now"))
 
     async def handle_update(self, incoming: IncomingUpdate) -> None:
-        """Everything that is not a message. The reader ends the update when this returns, so that a crash
-        carries it out again: each of these does no harm a second time."""
+        """Everything that is not a message. The reader marks the update as handled when this returns; after a
+        crash it is handled again, which does no harm."""
         match incoming:
             case CallbackQuery():
-                await self._pressing.handle(incoming)
+                await self._callback_handler.handle(incoming)
             case ReactionChange():
-                await self._reacted(incoming)
+                await self._handle_reaction(incoming)
             case MembershipChange():
-                await self._membership(incoming)
+                await self._handle_membership(incoming)
             case ChatMigration(old_chat=old, new_chat=new):
-                await self._stores.telegram_chats.migrate(self._desk.bot_id, old_chat=old, new_chat=new)
+                await self._stores.telegram_chats.migrate(self._bot_id, old_chat=old, new_chat=new)
             case PinChange():
-                await self._pinned(incoming)
+                await self._handle_pin(incoming)
             case DraftStopped():
-                await self._stopped_draft(incoming)
+                await self._handle_stopped_draft(incoming)
             case InlineQuery():
                 self._start(self._inline.handle(incoming))  # nothing waits behind it
             case IgnoredUpdate() | IncomingMessage():
-                raise TypeError("the reader keeps these to itself")
+                raise TypeError("the reader handles these itself")
 
-    async def _command(self, place: ChatRow, gathered: MessageBatch) -> None:
-        spoken = gathered.first
-        name = spoken.command.name if spoken.command else ""
+    async def _handle_command(self, chat: ChatRow, batch: MessageBatch) -> None:
+        message = batch.first
+        name = message.command.name if message.command else ""
         if name not in RUN_ONCE_COMMANDS:
-            await self._commanding.handle(place, spoken)
-            await self._end(*gathered.update_ids)
+            await self._command_handler.handle(chat, message)
+            await self._mark_handled(*batch.update_ids)
             return
-        if not await self._end(*gathered.update_ids):
+        if not await self._mark_handled(*batch.update_ids):
             return  # another holder of this bot has carried it out
         if name == "compact":
             # A summary takes as long as its model does, and delays no message of its chat.
-            self._start(self._carry_out_once(place, spoken, name))
+            self._start(self._run_once(chat, message, name))
         else:
-            await self._carry_out_once(place, spoken, name)
+            await self._run_once(chat, message, name)
 
-    async def _carry_out_once(self, place: ChatRow, spoken: IncomingMessage, name: str) -> None:
-        """Its update has ended: nobody would try again, and its person would wait in vain."""
+    async def _run_once(self, chat: ChatRow, message: IncomingMessage, name: str) -> None:
+        """The update is marked as handled already, so nothing would retry it: report an error to the chat."""
         try:
-            await self._commanding.handle(place, spoken)
+            await self._command_handler.handle(chat, message)
         except EvertalkError as error:
             log.warning("command_failed", command=name, code=error.code, reason=str(error))
-            await self._voice.send(get_chat_target(place), get_chat_texts(place).say("not_now"))
+            await self._notifier.send(get_chat_target(chat), get_chat_texts(chat).say("not_now"))
 
     # -- messages -------------------------------------------------------------------------------------
 
-    async def _heed_quotes(self, place: ChatRow, gathered: MessageBatch) -> None:
-        """Whoever answers a message of ours has it, though we may not know that it arrived."""
-        for spoken in gathered.messages:
-            quoted, message_id = spoken.quoted, spoken.reply_to_message_id
+    async def _handle_quotes(self, chat: ChatRow, batch: MessageBatch) -> None:
+        """A reply to a message of the bot proves that the message arrived."""
+        for message in batch.messages:
+            quoted, message_id = message.quoted, message.reply_to_message_id
             if quoted is not None and quoted.by_bot and message_id is not None:
-                await self._uncertain.handle_quote(place, message_id, quoted)
+                await self._uncertain.handle_quote(chat, message_id, quoted)
 
-    async def _react_to_sticker(self, place: ChatRow, gathered: MessageBatch) -> None:
-        """As people do: there is nothing in it to answer. In words where the chat forbids reactions."""
-        last = gathered.messages[-1]
+    async def _react_to_sticker(self, chat: ChatRow, batch: MessageBatch) -> None:
+        """React to it, since it has nothing to answer; send a text where the chat forbids reactions."""
+        last = batch.messages[-1]
         emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
         mark = emoji if emoji in POSITIVE_REACTIONS else STICKER_REACTION
-        wish = {
-            "chat_id": place.chat_id,
+        params = {
+            "chat_id": chat.chat_id,
             "message_id": last.message_id,
             "reaction": [{"type": "emoji", "emoji": mark}],
         }
         try:
-            await self._desk.api.call("setMessageReaction", wish)
+            await self._context.api.call("setMessageReaction", params)
         except (CallRefused, TelegramUnavailable) as error:
             log.info("sticker_reaction_failed", reason=str(error))
-            await self._voice.send(
-                get_chat_target(place), explain_unreadable(get_chat_texts(place), "sticker")
+            await self._notifier.send(
+                get_chat_target(chat), explain_unreadable(get_chat_texts(chat), "sticker")
             )
-        await self._end(*gathered.update_ids)
+        await self._mark_handled(*batch.update_ids)
 
-    async def _find_begun(self, gathered: MessageBatch) -> MessageRow | None:
-        """The stored beginning of what comes late."""
-        if gathered.late_for is None or gathered.first.is_edited:
+    async def _find_beginning(self, batch: MessageBatch) -> MessageRow | None:
+        """The stored first part of a message whose rest came late."""
+        if batch.late_for is None or batch.first.is_edited:
             return None
-        chat_id = gathered.first.chat.chat_id
-        begun = await self._stores.telegram_chats.message(self._desk.bot_id, chat_id, gathered.late_for)
-        return begun if begun is not None and begun.seq is not None else None
+        chat_id = batch.first.chat.chat_id
+        beginning = await self._stores.telegram_chats.find_message(self._bot_id, chat_id, batch.late_for)
+        return beginning if beginning is not None and beginning.seq is not None else None
 
-    async def _join(self, place: ChatRow, gathered: MessageBatch, turn: int) -> None:
-        """Into the turn of its beginning while that is unanswered, else into one of its own."""
-        held = await self._conversation.hold_for_rest(place.session_id, turn=turn)
+    async def _accept_late_part(self, chat: ChatRow, batch: MessageBatch, turn: int) -> None:
+        """Add it to the turn of its first part while that is unanswered, else make it a turn of its own."""
+        is_held = await self._sessions.hold_for_rest(chat.session_id, turn=turn)
         try:
-            await self._accept(place, gathered)
+            await self._accept(chat, batch)
         finally:
-            if held and await self._stores.edits.wake(place.session_id):
-                self._answer(place)
+            if is_held and await self._stores.edits.wake(chat.session_id):
+                self._answer(chat)
 
-    async def _accept(self, place: ChatRow, gathered: MessageBatch) -> None:
-        texts = get_chat_texts(place)
-        heard: dict[int, str] = {}
+    async def _accept(self, chat: ChatRow, batch: MessageBatch) -> None:
+        texts = get_chat_texts(chat)
+        transcripts: dict[int, str] = {}
         try:
-            more = await self._read_files(place, gathered, texts, heard)
+            more = await self._read_files(chat, batch, texts, transcripts)
         except (NotHeard, CapReached, CapHeld) as error:
-            await self._put_aside(place, gathered, texts, error)
+            await self._defer_recordings(chat, batch, texts, error)
             return
-        text = _with_heard(gathered, heard).text
+        text = _add_transcripts(batch, transcripts).text
         if not text.strip() and not more:
-            await self._end(*gathered.update_ids)
+            await self._mark_handled(*batch.update_ids)
             return
-        first = gathered.first
+        first = batch.first
         inbound = Inbound(
-            session_id=place.session_id,
-            address_id=place.address_id,
+            session_id=chat.session_id,
+            address_id=chat.address_id,
             text=text if text.strip() else "",
-            dedupe_key=f"tg:{self._desk.bot_id}:{first.update_id}",
+            dedupe_key=f"tg:{self._bot_id}:{first.update_id}",
             more=more,
             receipt=InboxReceipt(
-                bot_id=self._desk.bot_id,
-                update_ids=gathered.update_ids,
-                chat_id=place.chat_id,
-                message_ids=gathered.message_ids,
-                late_for=gathered.late_for,
+                bot_id=self._bot_id,
+                update_ids=batch.update_ids,
+                chat_id=chat.chat_id,
+                message_ids=batch.message_ids,
+                late_for=batch.late_for,
             ),
         )
         try:
-            await self._conversation.accept(inbound)
+            await self._sessions.accept(inbound)
         except SessionMoved:
-            await self._accept(await self._where_it_goes_on(place), gathered)
+            await self._accept(await self._find_current_chat(chat), batch)
             return
         except BadInput as error:
-            words = explain_failure(texts, code=error.code, advice=error.advice, public=self._desk.public)
-            await self._voice.send(get_chat_target(place), words)
-            await self._end(*gathered.update_ids)
+            notice = explain_failure(texts, code=error.code, advice=error.advice, public=self._context.public)
+            await self._notifier.send(get_chat_target(chat), notice)
+            await self._mark_handled(*batch.update_ids)
             return
-        await self._tell_heard(place, texts, heard)
-        self._answer(place)
+        await self._send_transcripts(chat, texts, transcripts)
+        self._answer(chat)
 
-    async def _put_aside(
-        self, place: ChatRow, gathered: MessageBatch, texts: Catalogue, error: EvertalkError
+    async def _defer_recordings(
+        self, chat: ChatRow, batch: MessageBatch, texts: Catalogue, error: EvertalkError
     ) -> None:
-        """What could not be heard just now is said, and waits for `/retry`: its updates are kept."""
-        words = explain_failure(texts, code=error.code, advice=error.advice, public=self._desk.public)
-        await self._voice.send(get_chat_target(place), words, reply_to=gathered.first.message_id)
-        waiting = [*place.settings.get("unheard", ()), *gathered.update_ids][-MOST_UNHEARD:]
-        await self._stores.telegram_chats.change_settings(place.address_id, {"unheard": waiting})
-        await self._end(*gathered.update_ids)
+        """Tell the chat that a recording could not be transcribed, and keep its updates for `/retry`."""
+        notice = explain_failure(texts, code=error.code, advice=error.advice, public=self._context.public)
+        await self._notifier.send(get_chat_target(chat), notice, reply_to=batch.first.message_id)
+        waiting = [*chat.settings.get("unheard", ()), *batch.update_ids][-MAX_DEFERRED:]
+        await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": waiting})
+        await self._mark_handled(*batch.update_ids)
 
-    async def _tell_heard(self, place: ChatRow, texts: Catalogue, heard: Mapping[int, str]) -> None:
-        """So that whoever was misheard can correct it; a new message takes the place of what waits."""
-        for message_id, words in heard.items():
-            shown = texts.say("heard", words=escape_markdown(words, most=SHOWN_CHARS))
-            await self._voice.send(get_chat_target(place), shown, reply_to=message_id, silent=True)
-        if place.settings.get("unheard"):
-            await self._stores.telegram_chats.change_settings(place.address_id, {"unheard": None})
+    async def _send_transcripts(
+        self, chat: ChatRow, texts: Catalogue, transcripts: Mapping[int, str]
+    ) -> None:
+        """Show the transcripts, so that people can correct them, and drop what waits for `/retry`."""
+        for message_id, transcript in transcripts.items():
+            shown = texts.say("heard", words=escape_markdown(transcript, most=TRANSCRIPT_CHARS))
+            await self._notifier.send(get_chat_target(chat), shown, reply_to=message_id, silent=True)
+        if chat.settings.get("unheard"):
+            await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": None})
 
-    async def _where_it_goes_on(self, place: ChatRow) -> ChatRow:
-        """Its person has joined another channel, or parted from it, since the place was looked up."""
-        now = await self._stores.telegram_chats.place(place.address_id)
-        if now is None or now.session_id == place.session_id:
-            raise SessionMoved(f"session {place.session_id}")
+    async def _find_current_chat(self, chat: ChatRow) -> ChatRow:
+        """The person has linked or unlinked a channel since the chat was loaded: load it again."""
+        now = await self._stores.telegram_chats.find_chat(chat.address_id)
+        if now is None or now.session_id == chat.session_id:
+            raise SessionMoved(f"session {chat.session_id}")
         return now
 
     async def _read_files(
-        self, place: ChatRow, gathered: MessageBatch, texts: Catalogue, heard: dict[int, str]
+        self, chat: ChatRow, batch: MessageBatch, texts: Catalogue, transcripts: dict[int, str]
     ) -> tuple[Block, ...]:
-        """Pictures and texts for the model, and what was `heard`, by message; what cannot be read is said in
-        one line each. Raises NotHeard, CapReached, CapHeld.
+        """Returns pictures and texts for the model, and fills `transcripts` by message id.
+
+        For each file that cannot be read the chat gets one line. Raises NotHeard, CapReached, CapHeld.
         """
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
-        files = [(one.message_id, one.media) for one in gathered.messages if one.media and one.media.file_id]
+        files = [(one.message_id, one.media) for one in batch.messages if one.media and one.media.file_id]
         if len(files) > MAX_FILES:
-            await self._voice.send(get_chat_target(place), texts.say("too_many_files"))
+            await self._notifier.send(get_chat_target(chat), texts.say("too_many_files"))
         for message_id, media in files[:MAX_FILES]:
-            match await self._files.read(media, sender=f"session:{place.session_id}"):
+            match await self._files.read(media, sender=f"session:{chat.session_id}"):
                 case Picture(bytes=body, mime=mime):
-                    blocks.append(await self._picture(place, body, mime))
+                    blocks.append(await self._store_picture(chat, body, mime))
                 case Document(name=name, text=text, truncated=truncated):
                     if truncated or len(text) > room:
-                        words = texts.say("file_shortened", name=escape_markdown(name))
-                        await self._voice.send(get_chat_target(place), words)
-                    blocks.append(Text(text=file_words(name, text[:room])))
+                        notice = texts.say("file_shortened", name=escape_markdown(name))
+                        await self._notifier.send(get_chat_target(chat), notice)
+                    blocks.append(Text(text=file_text(name, text[:room])))
                     room = max(0, room - len(text))
                 case Recording() as recording:
-                    block = await self._listen(place, recording, message_id, texts, heard)
+                    block = await self._transcribe(chat, recording, message_id, texts, transcripts)
                     blocks += () if block is None else (block,)
                 case CannotRead(reason=reason, name=name):
-                    await self._voice.send(
-                        get_chat_target(place), self._unreadable_text(texts, reason, name, media.kind)
+                    await self._notifier.send(
+                        get_chat_target(chat), self._explain_cannot_read(texts, reason, name, media.kind)
                     )
         return tuple(blocks)
 
-    async def _listen(
+    async def _transcribe(
         self,
-        place: ChatRow,
+        chat: ChatRow,
         recording: Recording,
         message_id: int,
         texts: Catalogue,
-        heard: dict[int, str],
+        transcripts: dict[int, str],
     ) -> Block | None:
-        """Stored before it is heard, so that it is heard once; None where no words are in it."""
+        """Store the recording, then transcribe it; None when it has no speech."""
         assert self._hearing is not None
         kept = await self._stores.attachments.store(
-            place.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
+            chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
         )
-        told = (str(place.settings.get(name) or "") for name in ("app_language", "language"))
-        language = guess_language(*told)
+        languages = (str(chat.settings.get(name) or "") for name in ("app_language", "language"))
+        language = guess_language(*languages)
         typing = TypingIndicator(
-            self._desk.sender, get_chat_target(place), tasks=BackgroundTasks(), clock=ScaledClock()
+            self._context.sender, get_chat_target(chat), tasks=BackgroundTasks(), clock=ScaledClock()
         )
         try:
-            heard[message_id] = await self._hearing.hear(place.session_id, kept, recording, language=language)
+            transcripts[message_id] = await self._hearing.hear(
+                chat.session_id, kept, recording, language=language
+            )
         except (RecordingTooLong, RecordingEmpty) as error:
-            words = self._unreadable_text(texts, error.code, "", "voice")
-            await self._voice.send(get_chat_target(place), words, reply_to=message_id)
+            notice = self._explain_cannot_read(texts, error.code, "", "voice")
+            await self._notifier.send(get_chat_target(chat), notice, reply_to=message_id)
             return None
         finally:
             await typing.stop()
         return Text(text=RECORDING_NOTE, attachment_id=kept)
 
-    def _unreadable_text(self, texts: Catalogue, reason: str, name: str, kind: str) -> str:
+    def _explain_cannot_read(self, texts: Catalogue, reason: str, name: str, kind: str) -> str:
         match reason:
             case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
                 return explain_unreadable(texts, kind)
@@ -408,96 +421,98 @@ class UpdateHandler:
             case "recording_empty":
                 return texts.say(reason)
         key = reason if reason in ("file_too_large", "file_locked") else "file_unreadable"
-        most = self._files.most_bytes(kind) / MIB
+        most = self._files.get_max_bytes(kind) / MIB
         return texts.say(key, name=escape_markdown(name), megabytes=f"{most:g}")
 
-    async def _picture(self, place: ChatRow, body: bytes, mime: str) -> Image:
-        attachment_id = await self._stores.attachments.store(place.session_id, body=body, mime=mime)
+    async def _store_picture(self, chat: ChatRow, body: bytes, mime: str) -> Image:
+        attachment_id = await self._stores.attachments.store(chat.session_id, body=body, mime=mime)
         return Image(attachment_id=attachment_id, mime=mime)
 
-    async def _edited(self, place: ChatRow, gathered: MessageBatch) -> None:
-        """The new words are kept; of the last turn they may be answered, if its person wants it."""
-        spoken = gathered.first
-        known = await self._stores.telegram_chats.message(place.bot_id, place.chat_id, spoken.message_id)
-        if known is None or known.seq is None or known.session_id != place.session_id:
-            await self._end(*gathered.update_ids)
+    async def _handle_edit(self, chat: ChatRow, batch: MessageBatch) -> None:
+        """Store the new text; for the last turn, offer to answer it again."""
+        message = batch.first
+        known = await self._stores.telegram_chats.find_message(chat.bot_id, chat.chat_id, message.message_id)
+        if known is None or known.seq is None or known.session_id != chat.session_id:
+            await self._mark_handled(*batch.update_ids)
             return
-        text = gathered.text
+        text = batch.text
         result = await self._stores.edits.edit(
-            place.session_id,
+            chat.session_id,
             known.seq,
             text=text,
             tokens=self._counter.count_tokens(text),
-            dedupe_key=f"tg:{self._desk.bot_id}:{spoken.update_id}",
+            dedupe_key=f"tg:{self._bot_id}:{message.update_id}",
         )
-        await self._end(*gathered.update_ids)
-        if result == "last" and not self._is_old(spoken) and text.strip():
-            await self._voice.send(
-                get_chat_target(place),
-                get_chat_texts(place).say("edited"),
-                keyboard=build_edit_buttons(place, known.turn),
+        await self._mark_handled(*batch.update_ids)
+        if result == "last" and not self._is_too_old(message) and text.strip():
+            await self._notifier.send(
+                get_chat_target(chat),
+                get_chat_texts(chat).say("edited"),
+                keyboard=build_edit_buttons(chat, known.turn),
                 silent=True,
-                reply_to=spoken.message_id,
+                reply_to=message.message_id,
             )
 
-    def _is_old(self, spoken: IncomingMessage) -> bool:
-        return self._now() - spoken.sent_at > timedelta(minutes=EDIT_MINUTES)
+    def _is_too_old(self, message: IncomingMessage) -> bool:
+        return self._now() - message.sent_at > timedelta(minutes=EDIT_MINUTES)
 
-    # -- what is not a message --------------------------------------------------------------------------
+    # -- other updates ----------------------------------------------------------------------------------
 
-    async def _reacted(self, reacted: ReactionChange) -> None:
-        if not isinstance(await self._door.check(reacted.chat), Allowed):
+    async def _handle_reaction(self, reaction: ReactionChange) -> None:
+        if not isinstance(await self._access_policy.check(reaction.chat), Allowed):
             return
-        found = await self._stores.telegram_chats.message(
-            self._desk.bot_id, reacted.chat.chat_id, reacted.message_id
+        found = await self._stores.telegram_chats.find_message(
+            self._bot_id, reaction.chat.chat_id, reaction.message_id
         )
         if found is None or found.part is None:
             return
-        opinion = _rate_reaction(reacted.added)
-        if opinion is None and _rate_reaction(reacted.removed) is None:
+        opinion = _rate_reaction(reaction.added)
+        if opinion is None and _rate_reaction(reaction.removed) is None:
             return
         await self._stores.telegram_chats.record_opinion(
-            found.session_id, found.turn, opinion, source=f"telegram:{reacted.user_id or 0}"
+            found.session_id, found.turn, opinion, source=f"telegram:{reaction.user_id or 0}"
         )
 
-    async def _membership(self, membership: MembershipChange) -> None:
+    async def _handle_membership(self, membership: MembershipChange) -> None:
         chat_id = membership.chat.chat_id
         reachable = membership.change not in ("blocked", "removed")
-        await self._stores.telegram_chats.set_reachable(self._desk.bot_id, chat_id, reachable=reachable)
+        await self._stores.telegram_chats.set_reachable(self._bot_id, chat_id, reachable=reachable)
         if membership.change == "added":
-            await self._turned_away(await self._door.handle_added(membership), membership.chat, membership.by)
+            await self._reply_to_stranger(
+                await self._access_policy.handle_added(membership), membership.chat, membership.by
+            )
 
-    async def _pinned(self, changed: PinChange) -> None:
-        if not isinstance(await self._door.check(changed.chat), Allowed):
+    async def _handle_pin(self, changed: PinChange) -> None:
+        if not isinstance(await self._access_policy.check(changed.chat), Allowed):
             return
-        place = await self._place_of(changed.chat, changed.sender)
-        await self._commanding.pin(place, changed.message_id)
+        chat = await self._open_chat(changed.chat, changed.sender)
+        await self._command_handler.pin(chat, changed.message_id)
 
-    async def _stopped_draft(self, stopped: DraftStopped) -> None:
-        for place in await self._stores.telegram_chats.places_of_chat(
-            self._desk.bot_id, stopped.chat.chat_id
-        ):
-            if place.thread_id == stopped.chat.thread_id:
-                await self._conversation.stop(place.session_id)
+    async def _handle_stopped_draft(self, stopped: DraftStopped) -> None:
+        for chat in await self._stores.telegram_chats.list_threads(self._bot_id, stopped.chat.chat_id):
+            if chat.thread_id == stopped.chat.thread_id:
+                await self._sessions.stop(chat.session_id)
 
-    # -- who and where ----------------------------------------------------------------------------------
+    # -- access and chats -------------------------------------------------------------------------------
 
-    async def _turned_away(self, decision: AccessDecision, where: ChatRef, sender: MessageAuthor) -> None:
+    async def _reply_to_stranger(
+        self, decision: AccessDecision, chat_ref: ChatRef, sender: MessageAuthor
+    ) -> None:
         match decision:
             case StrangerReply(key=key, args=args):
-                if where.kind != "channel":  # its readers have nothing to do with that
-                    words = self._told(get_texts(sender.language_code), key, args)
-                    await self._voice.send(_reply_target(where), words)
+                if chat_ref.kind != "channel":  # its readers have nothing to do with that
+                    notice = self._format_access_reply(get_texts(sender.language_code), key, args)
+                    await self._notifier.send(_get_reply_target(chat_ref), notice)
                 if key == "access_owner":
-                    log.info("owner_claimed", bot=self._desk.bot_id)
+                    log.info("owner_claimed", bot=self._bot_id)
                 if decision.is_new:
-                    self._start(self._requests.ask_owners(decision, where, sender))
+                    self._start(self._access_requests.ask_owners(decision, chat_ref, sender))
             case NoReply(reason=reason):
                 log.debug("message_ignored", reason=reason)
             case Allowed():
                 return
 
-    def _told(self, texts: Catalogue, key: str, args: object) -> str:
+    def _format_access_reply(self, texts: Catalogue, key: str, args: object) -> str:
         given = dict(args) if isinstance(args, dict) else {}
         match key:
             case "access_code" | "access_group_code":
@@ -508,62 +523,64 @@ class UpdateHandler:
                 return texts.say("owner_now")
             case "access_group_welcome":
                 return say_hello_to_group(
-                    texts, username=self._desk.identity.username, hears_all=self._desk.identity.hears_all
+                    texts,
+                    username=self._context.identity.username,
+                    reads_all_messages=self._context.identity.reads_all_messages,
                 )
             case _:
                 return texts.say("refused")
 
-    async def _place_of(self, where: ChatRef, sender: MessageAuthor) -> ChatRow:
-        place = await self._stores.telegram_chats.open(
-            self._desk.bot_id,
-            chat_id=where.chat_id,
-            thread_id=where.thread_id,
-            kind="person" if where.is_private else "group",
-            title=where.title[:128],
+    async def _open_chat(self, chat_ref: ChatRef, sender: MessageAuthor) -> ChatRow:
+        chat = await self._stores.telegram_chats.open(
+            self._bot_id,
+            chat_id=chat_ref.chat_id,
+            thread_id=chat_ref.thread_id,
+            kind="person" if chat_ref.is_private else "group",
+            title=chat_ref.title[:128],
         )
-        if place.unreachable:
-            await self._stores.telegram_chats.set_reachable(self._desk.bot_id, where.chat_id, reachable=True)
+        if chat.unreachable:
+            await self._stores.telegram_chats.set_reachable(self._bot_id, chat_ref.chat_id, reachable=True)
         language = sender.language_code[:10]
-        if where.is_private and language and place.settings.get("app_language") != language:
-            await self._stores.telegram_chats.change_settings(place.address_id, {"app_language": language})
-            place = await self._stores.telegram_chats.place(place.address_id) or place
-        return place
+        if chat_ref.is_private and language and chat.settings.get("app_language") != language:
+            await self._stores.telegram_chats.change_settings(chat.address_id, {"app_language": language})
+            chat = await self._stores.telegram_chats.find_chat(chat.address_id) or chat
+        return chat
 
-    async def _end(self, *update_ids: int) -> bool:
-        """Whether they had not ended before."""
-        return await self._stores.telegram_inbox.handled(self._desk.bot_id, update_ids) > 0
-
-
-def _keep_addressed(gathered: MessageBatch) -> MessageBatch:
-    """In a group, the words of people who did not turn to the bot are none of its business."""
-    if gathered.addressed_message.chat.is_private:
-        return gathered
-    asked = {one.sender.user_id for one in gathered.messages if one.is_addressed}
-    kept = tuple(one for one in gathered.messages if one.sender.user_id in asked)
-    left = tuple(one.update_id for one in gathered.messages if one.sender.user_id not in asked)
-    return replace(gathered, messages=kept, superseded=(*gathered.superseded, *left)) if left else gathered
+    async def _mark_handled(self, *update_ids: int) -> bool:
+        """Whether they had not been marked before."""
+        return await self._stores.telegram_inbox.mark_handled(self._bot_id, update_ids) > 0
 
 
-def _with_heard(gathered: MessageBatch, heard: Mapping[int, str]) -> MessageBatch:
-    """What was said aloud is what its message says, whoever quotes or forwards it."""
+def _keep_addressed(batch: MessageBatch) -> MessageBatch:
+    """In a group, drop the messages of people who did not address the bot."""
+    if batch.addressed_message.chat.is_private:
+        return batch
+    asked = {one.sender.user_id for one in batch.messages if one.is_addressed}
+    kept = tuple(one for one in batch.messages if one.sender.user_id in asked)
+    left = tuple(one.update_id for one in batch.messages if one.sender.user_id not in asked)
+    return replace(batch, messages=kept, superseded=(*batch.superseded, *left)) if left else batch
+
+
+def _add_transcripts(batch: MessageBatch, transcripts: Mapping[int, str]) -> MessageBatch:
+    """A recording's message reads as its transcript, also where it is quoted or forwarded."""
     messages = (
-        replace(one, text="\n\n".join(filter(None, (one.text, heard_text(heard[one.message_id])))))
-        if one.message_id in heard
+        replace(one, text="\n\n".join(filter(None, (one.text, transcript_text(transcripts[one.message_id])))))
+        if one.message_id in transcripts
         else one
-        for one in gathered.messages
+        for one in batch.messages
     )
-    return replace(gathered, messages=tuple(messages)) if heard else gathered
+    return replace(batch, messages=tuple(messages)) if transcripts else batch
 
 
-def _is_only_stickers(gathered: MessageBatch) -> bool:
+def _is_only_stickers(batch: MessageBatch) -> bool:
     return all(
         one.media is not None and one.media.kind == "sticker" and not one.text.strip()
-        for one in gathered.messages
+        for one in batch.messages
     )
 
 
-def _reply_target(where: ChatRef) -> Spot:
-    return Spot(chat_id=where.chat_id, thread_id=where.thread_id)
+def _get_reply_target(chat_ref: ChatRef) -> ChatTarget:
+    return ChatTarget(chat_id=chat_ref.chat_id, thread_id=chat_ref.thread_id)
 
 
 def _rate_reaction(emojis: tuple[str, ...]) -> str | None:

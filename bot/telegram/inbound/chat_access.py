@@ -1,11 +1,11 @@
-"""Who may talk with a bot, and what strangers are told: a pure decision, and a small service around it."""
+"""Who may talk with a bot, and the replies to strangers: a pure decision, and a small service around it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from typing import Literal
 
 from bot.telegram.inbound.updates import (
     CallbackQuery,
@@ -14,7 +14,7 @@ from bot.telegram.inbound.updates import (
     MembershipChange,
     MessageAuthor,
 )
-from shared.adapters.postgres.telegram.access import AccessRow
+from shared.adapters.postgres.telegram.access import AccessRow, PostgresTelegramAccess
 
 AccessMode = Literal["pairing", "allowlist", "open"]
 AccessTextKey = Literal[
@@ -46,7 +46,7 @@ class StrangerReply:
     key: AccessTextKey
     args: Mapping[str, str] = field(default_factory=dict)
     is_new: bool = field(default=False, compare=False)
-    """Nobody has heard of this request before: its owner is to be asked."""
+    """A new request: the owners are asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ AccessDecision = Allowed | StrangerReply | NoReply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRules:
-    """As it is configured; `listed` holds ids of people and, negative, of groups."""
+    """As configured; `listed` has ids of people and, negative, of groups."""
 
     mode: AccessMode = "pairing"
     listed: frozenset[int] = frozenset()
@@ -67,162 +67,139 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownChat:
-    """Nobody has allowed this chat; what is to be said depends on when something was said last."""
+    """Nobody has allowed this chat; whether it gets a reply depends on the last one."""
 
     asks_for_code: bool
     key: AccessTextKey
 
 
 def evaluate_chat(
-    where: ChatRef, rules: AccessRules, row: AccessRow | None
+    chat: ChatRef, rules: AccessRules, row: AccessRow | None
 ) -> Allowed | UnknownChat | NoReply:
     """Whether this chat may talk at all."""
     if row is not None and row.state == "refused":
         return NoReply(reason="refused")
     if row is not None and row.state == "allowed":
         return Allowed(owner=row.owner)
-    if where.chat_id in rules.listed or rules.mode == "open":
+    if chat.chat_id in rules.listed or rules.mode == "open":
         return Allowed()
     if rules.mode == "allowlist":
         return UnknownChat(
-            asks_for_code=False, key="access_not_allowed" if where.is_private else "access_group_not_allowed"
+            asks_for_code=False, key="access_not_allowed" if chat.is_private else "access_group_not_allowed"
         )
-    return UnknownChat(asks_for_code=True, key="access_code" if where.is_private else "access_group_code")
+    return UnknownChat(asks_for_code=True, key="access_code" if chat.is_private else "access_group_code")
 
 
 def evaluate_message(
-    spoken: IncomingMessage, *, rules: AccessRules, row: AccessRow | None
+    message: IncomingMessage, *, rules: AccessRules, row: AccessRow | None
 ) -> Allowed | UnknownChat | NoReply:
     """`row` is the chat's own: a person's in private, the group's in a group."""
-    if not spoken.chat.is_private and not spoken.is_addressed:
+    if not message.chat.is_private and not message.is_addressed:
         return NoReply(reason="not addressed")
-    if spoken.command is not None and spoken.command.is_for_other_bot:
+    if message.command is not None and message.command.is_for_other_bot:
         return NoReply(reason="for another bot")
-    return evaluate_chat(spoken.chat, rules, row)
+    return evaluate_chat(message.chat, rules, row)
 
 
-def can_reply_again(where: ChatRef, told_at: datetime | None, now: datetime) -> bool:
-    wait = REPLY_INTERVAL_SECONDS if where.is_private else GROUP_REPLY_INTERVAL_SECONDS
-    return told_at is None or now - told_at >= timedelta(seconds=wait)
-
-
-class AccessStore(Protocol):
-    async def find(self, bot_id: int, chat_id: int) -> AccessRow | None: ...
-
-    async def ask(self, bot_id: int, chat_id: int, *, name: str, username: str) -> AccessRow | None: ...
-
-    async def told(self, bot_id: int, chat_id: int) -> None: ...
-
-    async def decide(
-        self,
-        bot_id: int,
-        chat_id: int,
-        *,
-        allowed: bool,
-        by: str,
-        name: str = "",
-        owner: bool = False,
-        told: bool = False,
-        actor: str = "",
-    ) -> AccessRow: ...
-
-    async def become_owner(self, bot_id: int, chat_id: int, *, code: str, name: str) -> bool: ...
+def can_reply_again(chat: ChatRef, last_reply_at: datetime | None, now: datetime) -> bool:
+    wait = REPLY_INTERVAL_SECONDS if chat.is_private else GROUP_REPLY_INTERVAL_SECONDS
+    return last_reply_at is None or now - last_reply_at >= timedelta(seconds=wait)
 
 
 class ChatAccessPolicy:
-    """Decides for one bot; every method raises StorageUnavailable, and nobody was told anything then."""
+    """Decides for one bot; every method may raise StorageUnavailable before any reply."""
 
     def __init__(
-        self, store: AccessStore, *, bot_id: int, rules: AccessRules, now: Callable[[], datetime]
+        self, store: PostgresTelegramAccess, *, bot_id: int, rules: AccessRules, now: Callable[[], datetime]
     ) -> None:
         self._store = store
         self._bot_id = bot_id
         self._rules = rules
         self._now = now
-        self._told: dict[int, datetime] = {}
+        self._replied_at: dict[int, datetime] = {}
         """For those who have no row; forgotten from the oldest on."""
 
-    async def admit(self, spoken: IncomingMessage) -> AccessDecision:
-        if await self._becomes_owner(spoken):
-            return StrangerReply(key="access_owner", args={"name": spoken.sender.name})
-        if not spoken.chat.is_private and not spoken.is_addressed:
+    async def admit(self, message: IncomingMessage) -> AccessDecision:
+        if await self._claim_ownership(message):
+            return StrangerReply(key="access_owner", args={"name": message.sender.name})
+        if not message.chat.is_private and not message.is_addressed:
             return NoReply(reason="not addressed")
-        row = await self._store.find(self._bot_id, spoken.chat.chat_id)
-        found = evaluate_message(spoken, rules=self._rules, row=row)
+        row = await self._store.find(self._bot_id, message.chat.chat_id)
+        found = evaluate_message(message, rules=self._rules, row=row)
         if isinstance(found, UnknownChat):
-            if spoken.is_edited:
+            if message.is_edited:
                 return NoReply(reason="a stranger's edit")
-            return await self._answer(spoken.chat, spoken.sender, found, row)
+            return await self._reply_to_stranger(message.chat, message.sender, found, row)
         return found
 
-    async def can_press(self, pressed: CallbackQuery) -> bool:
-        """Whether anything in this chat may be pressed; whose button it is, is another question."""
-        if pressed.chat is None:
+    async def can_press(self, query: CallbackQuery) -> bool:
+        """Whether buttons in this chat may be pressed; the handler checks whose button it is."""
+        if query.chat is None:
             return False
-        return isinstance(await self.check(pressed.chat), Allowed)
+        return isinstance(await self.check(query.chat), Allowed)
 
-    async def check(self, where: ChatRef) -> Allowed | UnknownChat | NoReply:
-        """Without any answer: for what needs none, such as a pin or a reaction."""
-        row = await self._store.find(self._bot_id, where.chat_id)
-        return evaluate_chat(where, self._rules, row)
+    async def check(self, chat: ChatRef) -> Allowed | UnknownChat | NoReply:
+        """Without a reply to strangers: for a pin or a reaction."""
+        row = await self._store.find(self._bot_id, chat.chat_id)
+        return evaluate_chat(chat, self._rules, row)
 
     async def handle_added(self, membership: MembershipChange) -> AccessDecision:
         """Somebody has added the bot to a group: an owner thereby allows it."""
-        where = membership.chat
-        row = await self._store.find(self._bot_id, where.chat_id)
-        found = evaluate_chat(where, self._rules, row)
+        chat = membership.chat
+        row = await self._store.find(self._bot_id, chat.chat_id)
+        found = evaluate_chat(chat, self._rules, row)
         if isinstance(found, Allowed):
             return StrangerReply(key="access_group_welcome")
         if isinstance(found, NoReply):
             return found
-        if await self._trusts(membership.by):
+        if await self._is_owner(membership.by):
             await self._store.decide(
                 self._bot_id,
-                where.chat_id,
+                chat.chat_id,
                 allowed=True,
                 by=f"owner {membership.by.user_id}",
-                name=where.title,
+                name=chat.title,
                 told=True,
                 actor=f"telegram:{membership.by.user_id}",
             )
             return StrangerReply(key="access_group_welcome")
-        return await self._answer(where, membership.by, found, row)
+        return await self._reply_to_stranger(chat, membership.by, found, row)
 
-    async def _trusts(self, person: MessageAuthor) -> bool:
+    async def _is_owner(self, person: MessageAuthor) -> bool:
         if person.user_id in self._rules.listed:
             return True
         row = await self._store.find(self._bot_id, person.user_id)
         return row is not None and row.state == "allowed" and row.owner
 
-    async def _becomes_owner(self, spoken: IncomingMessage) -> bool:
+    async def _claim_ownership(self, message: IncomingMessage) -> bool:
         """By the one-time link; in a private chat only, and each code works once."""
-        if not spoken.chat.is_private or spoken.is_edited or len(spoken.deep_link) != OWNER_CODE_CHARS:
+        if not message.chat.is_private or message.is_edited or len(message.deep_link) != OWNER_CODE_CHARS:
             return False
         return await self._store.become_owner(
-            self._bot_id, spoken.chat.chat_id, code=spoken.deep_link, name=spoken.sender.name
+            self._bot_id, message.chat.chat_id, code=message.deep_link, name=message.sender.name
         )
 
-    async def _answer(
-        self, where: ChatRef, sender: MessageAuthor, stranger: UnknownChat, row: AccessRow | None
+    async def _reply_to_stranger(
+        self, chat: ChatRef, sender: MessageAuthor, stranger: UnknownChat, row: AccessRow | None
     ) -> AccessDecision:
-        known = row.told_at if row is not None else self._told.get(where.chat_id)
-        if not can_reply_again(where, known, self._now()):
+        last_reply_at = row.told_at if row is not None else self._replied_at.get(chat.chat_id)
+        if not can_reply_again(chat, last_reply_at, self._now()):
             return NoReply(reason="told a moment ago")
         if not stranger.asks_for_code:
-            self._remember(where.chat_id)
+            self._remember_reply(chat.chat_id)
             return StrangerReply(key=stranger.key)
-        name = sender.name if where.is_private else where.title
-        asked = await self._store.ask(
-            self._bot_id, where.chat_id, name=name[:128], username=sender.username if where.is_private else ""
+        name = sender.name if chat.is_private else chat.title
+        asked = await self._store.request_access(
+            self._bot_id, chat.chat_id, name=name[:128], username=sender.username if chat.is_private else ""
         )
         if asked is None or asked.code is None:
-            self._remember(where.chat_id)
+            self._remember_reply(chat.chat_id)
             return StrangerReply(key="access_too_many_waiting")
-        await self._store.told(self._bot_id, where.chat_id)
+        await self._store.mark_code_sent(self._bot_id, chat.chat_id)
         return StrangerReply(key=stranger.key, args={"code": asked.code}, is_new=asked.told_at is None)
 
-    def _remember(self, chat_id: int) -> None:
-        self._told.pop(chat_id, None)
-        self._told[chat_id] = self._now()
-        while len(self._told) > _MAX_CACHED:
-            del self._told[next(iter(self._told))]
+    def _remember_reply(self, chat_id: int) -> None:
+        self._replied_at.pop(chat_id, None)
+        self._replied_at[chat_id] = self._now()
+        while len(self._replied_at) > _MAX_CACHED:
+            del self._replied_at[next(iter(self._replied_at))]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import structlog
 
-from bot.telegram.client.bot_api import CallRefused, FileTooLarge, InvalidBotToken, TelegramUnavailable
+from bot.telegram.client.bot_api import (
+    BotApi,
+    CallRefused,
+    FileTooLarge,
+    InvalidBotToken,
+    TelegramUnavailable,
+)
 from bot.telegram.inbound.updates import Media
 from shared.adapters.files.file_reading import read_file
-from shared.adapters.files.sandbox_client import OPEN_SECONDS, Openings
+from shared.adapters.files.sandbox_client import OPEN_SECONDS, SandboxClient
 from shared.adapters.files.sandbox_worker import LONGEST_SIDE
 from shared.core.values.files import (
     JPEG,
@@ -57,14 +63,14 @@ class ReadMethod:
     refusal: UnsupportedReason | None = None
 
 
-SPOKEN = frozenset({"voice", "audio", "video_note"})
+AUDIO_KINDS = frozenset({"voice", "audio", "video_note"})
 
 
-def choose_read_method(media: Media, *, listens: bool = False) -> ReadMethod:
-    """`listens`: something here turns speech into words."""
+def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMethod:
+    """`can_transcribe`: recordings can be transcribed here."""
     mime, ending = media.mime.lower().partition(";")[0], media.name.lower().rpartition(".")[2]
-    spoken = media.kind in SPOKEN or (media.kind == "document" and mime.startswith("audio/"))
-    if listens and spoken and media.file_id:
+    spoken = media.kind in AUDIO_KINDS or (media.kind == "document" and mime.startswith("audio/"))
+    if can_transcribe and spoken and media.file_id:
         return ReadMethod(kind="listen")
     if media.kind in _UNSUPPORTED:
         return ReadMethod(kind="none", refusal=_UNSUPPORTED[media.kind])
@@ -85,6 +91,7 @@ log = structlog.get_logger(__name__)
 
 DOWNLOAD_SECONDS = 60.0
 TRIES = 3
+FILES_AT_ONCE = 2
 
 UnreadableReason = Literal[
     "file_too_large",
@@ -111,64 +118,63 @@ class CannotRead:
 FileResult = Picture | Document | Recording | CannotRead
 
 
-class FileApi(Protocol):
-    async def call(
-        self, method: str, params: dict[str, Any] | None = None, *, seconds: float = 20.0
-    ) -> Any: ...
-
-    async def download(self, path: str, *, most_bytes: int, seconds: float) -> bytes: ...
-
-
 class FileReader:
-    """For one bot. `read` never raises for what a file holds; raises TokenRefused when the bot is dead."""
+    """For one bot. `read` never raises for a file's content; it raises InvalidBotToken."""
 
     def __init__(
         self,
-        api: FileApi,
+        api: BotApi,
         *,
-        most_bytes: int = MOST_BYTES,
-        most_chars: int = MOST_TEXT_CHARS,
+        max_bytes: int = MOST_BYTES,
+        max_chars: int = MOST_TEXT_CHARS,
         open_seconds: float = OPEN_SECONDS,
-        at_once: int = 2,
         pause_seconds: float = 1.0,
-        listens: RecordingLimits | None = None,
+        recording_limits: RecordingLimits | None = None,
     ) -> None:
-        """`listens` where something turns speech into words."""
-        self._listens = listens
+        """`recording_limits` where recordings can be transcribed."""
+        self._recording_limits = recording_limits
         self._api = api
-        self._most_bytes = most_bytes
-        self._most_chars = most_chars
+        self._max_bytes = max_bytes
+        self._max_chars = max_chars
         self._open_seconds = open_seconds
         self._pause_seconds = pause_seconds
-        self._places = asyncio.Semaphore(at_once)
-        self._openings = Openings()
+        self._slots = asyncio.Semaphore(FILES_AT_ONCE)
+        self._openings = SandboxClient()
 
     async def read(self, media: Media, *, sender: str = "") -> FileResult:
         """Of one sender one file is opened at a time."""
-        way = choose_read_method(media, listens=self._listens is not None)
+        method = choose_read_method(media, can_transcribe=self._recording_limits is not None)
         name = media.name or media.kind
-        if way.refusal is not None:
-            return CannotRead(reason=way.refusal, name=name)
-        if (reason := self._reason_to_leave(media, way)) is not None:
+        if method.refusal is not None:
+            return CannotRead(reason=method.refusal, name=name)
+        if (reason := self._check_limits(media, method)) is not None:
             return CannotRead(reason=reason, name=name)
-        async with self._places:
-            found = await self._fetched(media, name)
+        async with self._slots:
+            found = await self._fetch(media, name)
         if isinstance(found, CannotRead):
             return found
-        return await self._opened(found, media, way, name, sender)
+        return await self._open(found, media, method, name, sender)
 
-    def _reason_to_leave(self, media: Media, way: ReadMethod) -> UnreadableReason | None:
-        """By what Telegram says of it, before anything is fetched."""
-        if way.kind == "listen" and self._listens and (media.seconds or 0) > self._listens.minutes * 60:
+    def _check_limits(self, media: Media, method: ReadMethod) -> UnreadableReason | None:
+        """By the size and length that Telegram states, before the download."""
+        if (
+            method.kind == "listen"
+            and self._recording_limits
+            and (media.seconds or 0) > self._recording_limits.minutes * 60
+        ):
             return "recording_too_long"
-        return "file_too_large" if (media.size or 0) > self.most_bytes(media.kind) else None
+        return "file_too_large" if (media.size or 0) > self.get_max_bytes(media.kind) else None
 
-    def most_bytes(self, kind: str) -> int:
+    def get_max_bytes(self, kind: str) -> int:
         """Of one file of this kind."""
-        heard = self._listens is not None and kind in SPOKEN
-        return min(self._most_bytes, self._listens.bytes) if heard and self._listens else self._most_bytes
+        heard = self._recording_limits is not None and kind in AUDIO_KINDS
+        return (
+            min(self._max_bytes, self._recording_limits.bytes)
+            if heard and self._recording_limits
+            else self._max_bytes
+        )
 
-    async def _fetched(self, media: Media, name: str) -> bytes | CannotRead:
+    async def _fetch(self, media: Media, name: str) -> bytes | CannotRead:
         """A file is asked for again only when nobody answered."""
         for attempt in range(1, TRIES + 1):
             try:
@@ -194,39 +200,39 @@ class FileReader:
         size = described.get("file_size") if isinstance(described, dict) else None
         if not isinstance(path, str) or ".." in path or "://" in path:
             raise TelegramUnavailable("getFile: no path")
-        if isinstance(size, int) and size > self._most_bytes:
+        if isinstance(size, int) and size > self._max_bytes:
             raise FileTooLarge(f"{size} bytes")
-        return await self._api.download(path, most_bytes=self._most_bytes, seconds=DOWNLOAD_SECONDS)
+        return await self._api.download(path, max_bytes=self._max_bytes, seconds=DOWNLOAD_SECONDS)
 
-    async def _opened(
-        self, content: bytes, media: Media, way: ReadMethod, name: str, sender: str
+    async def _open(
+        self, content: bytes, media: Media, method: ReadMethod, name: str, sender: str
     ) -> FileResult:
         if not content:
             return CannotRead(reason="file_empty", name=name)
-        if way.kind == "listen":
-            return _recording(content, media) or CannotRead(reason="file_unreadable", name=name)
+        if method.kind == "listen":
+            return _build_recording(content, media) or CannotRead(reason="file_unreadable", name=name)
         try:
-            found = await self._read(content, media, way, name, sender)
+            found = await self._read(content, media, method, name, sender)
         except TimeoutError:
             log.warning("file_read_timed_out", reason="too many are being opened")
             return CannotRead(reason="file_unavailable", name=name)
         if not isinstance(found, NotRead):
             return found
-        surely = way.kind == "text" and found.reason == "file_unknown_kind"
+        surely = method.kind == "text" and found.reason == "file_unknown_kind"
         return CannotRead(reason="file_unreadable" if surely else found.reason, name=name)
 
     async def _read(
-        self, content: bytes, media: Media, way: ReadMethod, name: str, sender: str
+        self, content: bytes, media: Media, method: ReadMethod, name: str, sender: str
     ) -> Picture | Document | NotRead:
         mime = picture_mime(content)
         opened = partial(self._openings.open, sender=sender, seconds=self._open_seconds)
-        if mime is None and way.kind == "picture":
+        if mime is None and method.kind == "picture":
             return NotRead(reason="file_unreadable")
-        if mime is not None and (whole := self._as_it_is(content, mime, media)) is not None:
+        if mime is not None and (whole := self._use_original(content, mime, media)) is not None:
             return whole
-        return await read_file(content, name, opened=opened, most_chars=self._most_chars)
+        return await read_file(content, name, opened=opened, most_chars=self._max_chars)
 
-    def _as_it_is(self, content: bytes, mime: str, media: Media) -> Picture | None:
+    def _use_original(self, content: bytes, mime: str, media: Media) -> Picture | None:
         """Telegram's own photos are mostly small enough already; what is not is opened elsewhere."""
         fits = 0 < max(media.width, media.height) <= LONGEST_SIDE
         if media.kind != "photo" or mime != JPEG or not fits:
@@ -234,9 +240,9 @@ class FileReader:
         return Picture(bytes=content, mime=mime, width=media.width, height=media.height)
 
 
-def _recording(content: bytes, media: Media) -> Recording | None:
+def _build_recording(content: bytes, media: Media) -> Recording | None:
     """By its first bytes; as long as Telegram or its header says, whichever is more. Nothing is decoded."""
     if (mime := audio_mime(content)) is None:
         return None
-    told = [one for one in (media.seconds, header_seconds(content, mime)) if one is not None]
-    return Recording(body=content, mime=mime, seconds=max(told, default=None))
+    durations = [one for one in (media.seconds, header_seconds(content, mime)) if one is not None]
+    return Recording(body=content, mime=mime, seconds=max(durations, default=None))

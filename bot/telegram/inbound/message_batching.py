@@ -1,146 +1,54 @@
-"""Which messages belong to one turn, and how a model reads them: who speaks, what they quote and forward.
+"""Groups incoming messages into turns, and hands the batches on in order.
 
-Long pastes, albums and forwards are gathered, the rest goes at once. Nobody speaks in our name.
+The parts of long pastes, albums and forwards wait for each other; other messages go at once. A `SenderBuffer`
+decides, as a pure value per chat and person; each chat's queue wakes when one of its buffers is due.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import groupby
+from functools import partial
 from typing import Literal
 
-from bot.telegram.inbound.updates import IncomingMessage, Media, QuotedMessage
-from bot.telegram.markup import MESSAGE_UNITS, utf16_units
-from shared.core.context import untrusted_text
-from shared.core.context.untrusted_text import without_our_marks
+import structlog
 
-QUOTE_CHARS = 2_000
-OWN_ANSWER_CHARS = 400
-"""What the bot itself said stands in the conversation anyway; so much of it shows which answer is meant."""
-UNNAMED_AUTHOR = "somebody"
+from bot.telegram.client.calls import Backoff
+from bot.telegram.inbound.updates import IncomingMessage, build_prompt
+from shared.core.session.turns import utf16_units
+from shared.core.values.errors import LeaseLost, StorageUnavailable
+from shared.ports import StorageLimiter
 
-_SPEAKER = re.compile(r"^(?=[^\s:>][^:\n]{0,63}: )", re.MULTILINE)
+log = structlog.get_logger(__name__)
 
+IMMEDIATE_COMMANDS = frozenset({"stop", "help", "status", "context", "usage", "budget"})
+"""Commands that stop or inform: they do not wait, not even for earlier messages."""
+CLOSE_SECONDS = 10.0
+_ALL_SENDERS = 0
 
-def build_prompt(messages: Sequence[IncomingMessage]) -> str:
-    """The messages of one turn as one text; without quotes, forwards and groups it is what was typed.
-
-    Pictures and files are not in it, but what has no file (a place, a contact, a poll) is told in words.
-    """
-    runs = (list(run) for _, run in groupby(messages, key=_voice))
-    return "\n\n".join(text for run in runs if (text := _run_text(run)))
-
-
-def join_texts(texts: Sequence[str]) -> str:
-    """A long text that an app has cut into messages, whole again."""
-    whole = ""
-    before = ""
-    for text in texts:
-        if not text:
-            continue
-        whole += text if not whole or _cut_inside(before, text) else f"\n{text}"
-        before = text
-    return whole
-
-
-def sanitize_name(name: str) -> str:
-    """On one line and without signs that would end or open a mark."""
-    return untrusted_text.label(name, nameless=UNNAMED_AUTHOR)
-
-
-def _voice(message: IncomingMessage) -> tuple[int, str | None, object]:
-    """Messages that read as one: the same person, speaking or forwarding from the same source."""
-    forwarded = message.forward_origin.name if message.forward_origin else None
-    return message.sender.user_id, forwarded, message if message.quoted else None
-
-
-def _run_text(run: Sequence[IncomingMessage]) -> str:
-    first = run[0]
-    group = not first.chat.is_private
-    words = join_texts([message.text for message in run])
-    notes = "\n".join(note for message in run if (note := _media_note(message.media)))
-    if first.forward_origin is not None:
-        source = "you" if first.forward_origin.from_this_bot else sanitize_name(first.forward_origin.name)
-        body = _marked(f"Forwarded from {source}", words or notes, limit=0)
-    else:
-        own = without_our_marks(words, foreign=group)
-        body = "\n".join(text for text in (_continued(own) if group else own, notes) if text)
-    quote = _quote(first.quoted) if first.quoted else ""
-    said = f"{sanitize_name(first.sender.name)}: {body}" if group and body else body
-    return "\n\n".join(text for text in (quote, said) if text)
-
-
-def _quote(quoted: QuotedMessage) -> str:
-    if quoted.by_bot:
-        whose = "your message"
-    elif quoted.own:
-        whose = "their own message"
-    else:
-        whose = f"{sanitize_name(quoted.author)}"
-    label = f"{'Quoting' if quoted.chosen or quoted.elsewhere else 'In reply to'} {whose}"
-    if quoted.elsewhere:
-        label += ", from another chat"
-    words = quoted.text or (f"({_a(quoted.media)})" if quoted.media else "")
-    return _marked(label, words, limit=OWN_ANSWER_CHARS if quoted.by_bot else QUOTE_CHARS)
-
-
-def _marked(label: str, words: str, *, limit: int) -> str:
-    """A label of ours, and each line of the foreign words behind a sign."""
-    shown = without_our_marks(untrusted_text.without_invisible(_shortened(words, limit)), foreign=True)
-    lines = "\n".join(f"> {line}" for line in shown.splitlines())
-    return f"[{label}]\n{lines}" if lines else f"[{label}]"
-
-
-def _shortened(words: str, limit: int) -> str:
-    if not limit or len(words) <= limit:
-        return words
-    tail = limit // 4
-    left_out = len(words) - limit
-    return f"{words[: limit - tail]} [… {left_out:,} characters left out …] {words[-tail:]}"
-
-
-def _continued(words: str) -> str:
-    """In a group, no further line can look as if another person spoke."""
-    first, newline, rest = words.partition("\n")
-    return f"{first}\n{_SPEAKER.sub('  ', rest)}" if newline else first
-
-
-def _media_note(media: Media | None) -> str:
-    if media is None or not media.note or media.kind == "sticker":
-        return f"(a sticker: {media.note})" if media is not None and media.note else ""
-    return f"({_a(media.kind)}: {without_our_marks(media.note, foreign=True)})"
-
-
-def _a(kind: str) -> str:
-    words = {"dice": "a throw of dice", "other": "something else", "video_note": "a video"}
-    return words.get(kind, f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}")
-
-
-def _cut_inside(before: str, after: str) -> bool:
-    """Cut at the limit, in the middle of a text; one unit below it where a wide sign did not fit."""
-    length = utf16_units(before)
-    return length == MESSAGE_UNITS or (length == MESSAGE_UNITS - 1 and ord(after[0]) > 0xFFFF)
-
-
+OnLate = Callable[[IncomingMessage, int], Awaitable[None]]
+"""With the earlier message that it belongs to."""
+ChatKey = tuple[int, int]
 BatchKind = Literal["plain", "paste", "album", "forward", "stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTimeouts:
-    """How long a message waits for its fellows, in seconds, and what makes it wait."""
+    """How long a message waits for others of its batch, in seconds, and what makes it wait."""
 
     paste_units: int = 3_800
     paste_tail_units: int = 2_048
     """Apps cut behind the middle of a message: a shorter one is the last part."""
     paste: float = 1.5
-    paste_most: float = 8.0
+    paste_max: float = 8.0
     album: float = 1.5
-    album_most: float = 10.0
+    album_max: float = 10.0
     forward: float = 0.3
-    forward_most: float = 8.0
+    forward_max: float = 8.0
     late: float = 5.0
     """So long after a paste has gone out, what may be its next part names it in `late_for`."""
     comment: float = 0.0
@@ -148,10 +56,10 @@ class BatchTimeouts:
     arrives together is joined; what comes within `forward` later names it in `late_for`."""
     stale_after: float = 600.0
     stale: float = 0.5
-    stale_most: float = 8.0
-    most_units: int = 100_000
+    stale_max: float = 8.0
+    max_units: int = 100_000
     """A turn is no larger; the rest is the next one."""
-    most_messages: int = 100
+    max_messages: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +77,7 @@ class MessageBatch:
 
     @property
     def addressed_message(self) -> IncomingMessage:
-        """The message that tells whether the bot is meant: only one part of a paste can mention it."""
+        """The message that mentions the bot, if any: only one part of a paste can."""
         return next((one for one in self.messages if one.is_addressed), self.first)
 
     @property
@@ -185,14 +93,10 @@ class MessageBatch:
         """As the model reads it."""
         return build_prompt(self.messages)
 
-    @property
-    def media(self) -> tuple[Media, ...]:
-        return tuple(one.media for one in self.messages if one.media is not None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingBatch:
-    """What waits for its fellows."""
+    """Messages that wait for others of their batch."""
 
     kind: BatchKind
     messages: tuple[IncomingMessage, ...]
@@ -205,7 +109,7 @@ class PendingBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedBatch:
-    """What has gone out already, so that a straggler finds its place."""
+    """A batch that was released, so that a late part finds its turn."""
 
     kind: BatchKind
     message_id: int
@@ -215,156 +119,156 @@ class ReleasedBatch:
     """A paste whose last part was as long as apps cut them."""
 
 
-def _any_command(message: IncomingMessage) -> bool:
+def _has_command(message: IncomingMessage) -> bool:
     return message.command is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderBuffer:
-    """The messages of one person in one place. A value: time comes in, new lanes and turns come out."""
+    """The messages of one person in one chat. Immutable: methods return the next buffer and batches."""
 
-    patience: BatchTimeouts = field(default_factory=BatchTimeouts)
-    is_command: Callable[[IncomingMessage], bool] = _any_command
+    timeouts: BatchTimeouts = field(default_factory=BatchTimeouts)
+    is_command: Callable[[IncomingMessage], bool] = _has_command
     pending: PendingBatch | None = None
     released: tuple[ReleasedBatch, ...] = ()
 
     @property
     def next_due(self) -> datetime | None:
-        """When `elapsed` has something to release; None while nothing waits."""
+        """When `release_due` has something to release; None while nothing waits."""
         return None if self.pending is None else min(self.pending.due, self.pending.latest)
 
     def add(self, message: IncomingMessage, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """A group that is due at `now` still takes what arrives at `now`: that came together with it."""
-        lane, out = self._before(now)
+        """A batch that is due at `now` still takes what arrives at `now`: they arrived together."""
+        buffer, out = self._release_overdue(now)
         if message.is_edited:
-            return lane._edited(message, out)
+            return buffer._add_edit(message, out)
         if self.is_command(message):
-            return lane._command(message, out, now)
-        if lane.pending is not None:
-            grown = _join_batch(lane.pending, message, now, self.patience)
-            if grown is not None:
-                return replace(lane, pending=grown), out
-            lane, more = lane._released(now)
+            return buffer._add_command(message, out, now)
+        if buffer.pending is not None:
+            joined = _join_batch(buffer.pending, message, now, self.timeouts)
+            if joined is not None:
+                return replace(buffer, pending=joined), out
+            buffer, more = buffer._release(now)
             out += more
-        return replace(lane, pending=lane._opened(message, now)), out
+        return replace(buffer, pending=buffer._open_batch(message, now)), out
 
     def release_due(self, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
         due = self.next_due
-        return (self, ()) if due is None or now < due else self._released(now)
+        return (self, ()) if due is None or now < due else self._release(now)
 
-    def _before(self, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
+    def _release_overdue(self, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
         due = self.next_due
-        return self._released(now) if due is not None and due < now else (self, ())
+        return self._release(now) if due is not None and due < now else (self, ())
 
-    def _command(
+    def _add_command(
         self, message: IncomingMessage, out: tuple[MessageBatch, ...], now: datetime
     ) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """Never delayed, never merged. Single messages before it have nothing to wait for any more."""
-        lane = self
-        if lane.pending is not None and lane.pending.kind in ("plain", "stale"):
-            lane, more = lane._released(now)
+        """A command is never delayed or merged; single messages before it are released."""
+        buffer = self
+        if buffer.pending is not None and buffer.pending.kind in ("plain", "stale"):
+            buffer, more = buffer._release(now)
             out += more
-        return lane, (*out, MessageBatch(messages=(message,)))
+        return buffer, (*out, MessageBatch(messages=(message,)))
 
-    def _edited(
+    def _add_edit(
         self, message: IncomingMessage, out: tuple[MessageBatch, ...]
     ) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """An edit of what still waits replaces it; other edits are for the log."""
-        group = self.pending
-        if group is None or message.message_id not in {one.message_id for one in group.messages}:
+        """An edit of a waiting message replaces it; other edits are batches of their own."""
+        pending = self.pending
+        if pending is None or message.message_id not in {one.message_id for one in pending.messages}:
             return self, (*out, MessageBatch(messages=(message,)))
-        old = next(one for one in group.messages if one.message_id == message.message_id)
+        old = next(one for one in pending.messages if one.message_id == message.message_id)
         newer = replace(message, is_edited=False)
-        spoken = tuple(newer if one is old else one for one in group.messages)
-        changed = replace(group, messages=spoken, superseded=(*group.superseded, old.update_id))
+        messages = tuple(newer if one is old else one for one in pending.messages)
+        changed = replace(pending, messages=messages, superseded=(*pending.superseded, old.update_id))
         return replace(self, pending=changed), out
 
-    def _released(self, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        group = self.pending
-        if group is None:
+    def _release(self, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
+        pending = self.pending
+        if pending is None:
             return self, ()
-        spoken = tuple(sorted(group.messages, key=lambda one: one.message_id))
-        gathered = MessageBatch(messages=spoken, late_for=group.late_for, superseded=group.superseded)
-        anchor = group.late_for if group.late_for is not None else spoken[0].message_id
-        memory = ReleasedBatch(
-            kind=group.kind,
+        messages = tuple(sorted(pending.messages, key=lambda one: one.message_id))
+        batch = MessageBatch(messages=messages, late_for=pending.late_for, superseded=pending.superseded)
+        anchor = pending.late_for if pending.late_for is not None else messages[0].message_id
+        released = ReleasedBatch(
+            kind=pending.kind,
             message_id=anchor,
             at=now,
-            album=group.album,
-            open_ended=group.kind == "paste"
-            and utf16_units(spoken[-1].text) >= self.patience.paste_tail_units,
+            album=pending.album,
+            open_ended=pending.kind == "paste"
+            and utf16_units(messages[-1].text) >= self.timeouts.paste_tail_units,
         )
-        return replace(self, pending=None, released=(*self.released, memory)[-4:]), (gathered,)
+        return replace(self, pending=None, released=(*self.released, released)[-4:]), (batch,)
 
-    def _opened(self, message: IncomingMessage, now: datetime) -> PendingBatch:
-        kind = _kind(message, now, self.patience)
-        wait, most = _wait_seconds(kind, self.patience)
+    def _open_batch(self, message: IncomingMessage, now: datetime) -> PendingBatch:
+        kind = _classify(message, now, self.timeouts)
+        wait, max_wait = _get_wait_seconds(kind, self.timeouts)
         return PendingBatch(
             kind=kind,
             messages=(message,),
             due=now + timedelta(seconds=wait),
-            latest=now + timedelta(seconds=most),
+            latest=now + timedelta(seconds=max_wait),
             album=message.media_group_id,
-            late_for=self._straggler_of(message, kind, now),
+            late_for=self._find_earlier_part(message, kind, now),
         )
 
-    def _straggler_of(self, message: IncomingMessage, kind: BatchKind, now: datetime) -> int | None:
+    def _find_earlier_part(self, message: IncomingMessage, kind: BatchKind, now: datetime) -> int | None:
         if self.released and self.released[-1].open_ended and kind in ("plain", "paste"):
-            past = self.released[-1]
-            if message.media is None and (now - past.at).total_seconds() <= self.patience.late:
-                return past.message_id
-        for past in reversed(self.released):
-            age = (now - past.at).total_seconds()
-            if message.media_group_id and past.album == message.media_group_id:
-                return past.message_id
-            if message.forward_origin and past.kind == "plain" and age <= self.patience.forward:
-                return past.message_id
+            earlier = self.released[-1]
+            if message.media is None and (now - earlier.at).total_seconds() <= self.timeouts.late:
+                return earlier.message_id
+        for earlier in reversed(self.released):
+            age = (now - earlier.at).total_seconds()
+            if message.media_group_id and earlier.album == message.media_group_id:
+                return earlier.message_id
+            if message.forward_origin and earlier.kind == "plain" and age <= self.timeouts.forward:
+                return earlier.message_id
         return None
 
 
-def _kind(message: IncomingMessage, now: datetime, patience: BatchTimeouts) -> BatchKind:
-    if (now - message.sent_at).total_seconds() > patience.stale_after:
+def _classify(message: IncomingMessage, now: datetime, timeouts: BatchTimeouts) -> BatchKind:
+    if (now - message.sent_at).total_seconds() > timeouts.stale_after:
         return "stale"
     if message.media_group_id:
         return "album"
     if message.forward_origin is not None:
         return "forward"
-    return "paste" if message.media is None and utf16_units(message.text) >= patience.paste_units else "plain"
+    return "paste" if message.media is None and utf16_units(message.text) >= timeouts.paste_units else "plain"
 
 
-def _wait_seconds(kind: BatchKind, patience: BatchTimeouts) -> tuple[float, float]:
+def _get_wait_seconds(kind: BatchKind, timeouts: BatchTimeouts) -> tuple[float, float]:
     """For the next one, and at most."""
     match kind:
         case "plain":
-            return patience.comment, patience.comment
+            return timeouts.comment, timeouts.comment
         case "paste":
-            return patience.paste, patience.paste_most
+            return timeouts.paste, timeouts.paste_max
         case "album":
-            return patience.album, patience.album_most
+            return timeouts.album, timeouts.album_max
         case "forward":
-            return patience.forward, patience.forward_most
+            return timeouts.forward, timeouts.forward_max
         case "stale":
-            return patience.stale, patience.stale_most
+            return timeouts.stale, timeouts.stale_max
 
 
 def _join_batch(
-    group: PendingBatch, message: IncomingMessage, now: datetime, patience: BatchTimeouts
+    pending: PendingBatch, message: IncomingMessage, now: datetime, timeouts: BatchTimeouts
 ) -> PendingBatch | None:
-    """The group with one more, or None when the message is no fellow of it."""
-    room = patience.most_units - sum(utf16_units(one.text) for one in group.messages)
-    if utf16_units(message.text) > room or len(group.messages) >= patience.most_messages:
+    """The batch with one more message, or None when the message does not belong to it."""
+    room = timeouts.max_units - sum(utf16_units(one.text) for one in pending.messages)
+    if utf16_units(message.text) > room or len(pending.messages) >= timeouts.max_messages:
         return None
-    becomes = _kind_after_joining(group, message, _kind(message, now, patience))
-    return None if becomes is None else _extend_batch(group, message, becomes, now, patience)
+    new_kind = _classify_joined(pending, message, _classify(message, now, timeouts))
+    return None if new_kind is None else _extend_batch(pending, message, new_kind, now, timeouts)
 
 
-def _kind_after_joining(group: PendingBatch, message: IncomingMessage, kind: BatchKind) -> BatchKind | None:
-    """What the group is with this message in it."""
-    match group.kind:
+def _classify_joined(pending: PendingBatch, message: IncomingMessage, kind: BatchKind) -> BatchKind | None:
+    """The kind of the batch with this message in it; None when the message does not belong to it."""
+    match pending.kind:
         case "stale":
             return "stale"
         case "album":
-            return "album" if message.media_group_id == group.album else None
+            return "album" if message.media_group_id == pending.album else None
         case "paste":
             return "paste" if kind in ("paste", "plain") and message.media is None else None
         case "forward":
@@ -374,15 +278,246 @@ def _kind_after_joining(group: PendingBatch, message: IncomingMessage, kind: Bat
 
 
 def _extend_batch(
-    group: PendingBatch, message: IncomingMessage, kind: BatchKind, now: datetime, patience: BatchTimeouts
+    pending: PendingBatch, message: IncomingMessage, kind: BatchKind, now: datetime, timeouts: BatchTimeouts
 ) -> PendingBatch:
-    wait, most = _wait_seconds(kind, patience)
-    last = kind == "paste" and utf16_units(message.text) < patience.paste_tail_units
-    latest = now + timedelta(seconds=most) if kind != group.kind else group.latest
+    wait, max_wait = _get_wait_seconds(kind, timeouts)
+    last = kind == "paste" and utf16_units(message.text) < timeouts.paste_tail_units
+    latest = now + timedelta(seconds=max_wait) if kind != pending.kind else pending.latest
     return replace(
-        group,
+        pending,
         kind=kind,
-        messages=(*group.messages, message),
+        messages=(*pending.messages, message),
         due=now if last else now + timedelta(seconds=wait),
         latest=latest,
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _ChatQueue:
+    """One chat or topic: a buffer for each person, and the batches that are ready, in order."""
+
+    buffers: dict[int, SenderBuffer] = field(default_factory=dict)
+    ready: deque[MessageBatch] = field(default_factory=deque)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: bool = False
+    """A batch is being handled; immediate commands do not wait for it."""
+
+    def get_next_due(self) -> datetime | None:
+        dues = [due for buffer in self.buffers.values() if (due := buffer.next_due) is not None]
+        return min(dues, default=None)
+
+
+class MessageBatcher:
+    """Calls `on_batch` with the batches of a chat in order; chats do not wait for each other.
+
+    While `on_batch` raises StorageUnavailable it is called again, and the chat waits. When it raises
+    LeaseLost, another process has handled some of these updates: the chat's waiting messages are dropped, to
+    be read again in order. After any other error `on_failed` is called. `on_late` is called at once with a
+    late part that still waits. `wait_for_lease` is awaited before each batch. An update that is put again
+    before its callback has returned is not taken twice.
+    """
+
+    def __init__(
+        self,
+        on_batch: Callable[[MessageBatch], Awaitable[None]],
+        *,
+        now: Callable[[], datetime],
+        on_failed: Callable[[MessageBatch, Exception], Awaitable[None]] | None = None,
+        on_late: OnLate | None = None,
+        timeouts: BatchTimeouts | None = None,
+        is_command: Callable[[IncomingMessage], bool] = _has_command,
+        wait_for_lease: Callable[[], Awaitable[None]] | None = None,
+        storage_limiter: StorageLimiter = nullcontext,
+    ) -> None:
+        self._storage_limiter = storage_limiter
+        self._on_batch = on_batch
+        self._on_failed = on_failed
+        self._on_late = on_late
+        self._now = now
+        self._empty_buffer = SenderBuffer(timeouts=timeouts or BatchTimeouts(), is_command=is_command)
+        self._wait_for_lease = wait_for_lease
+        self._queues: dict[ChatKey, _ChatQueue] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._known_ids: set[int] = set()
+
+    @property
+    def pending_updates(self) -> frozenset[int]:
+        """Updates that wait here or are being handled."""
+        return frozenset(self._known_ids)
+
+    def put(self, messages: Iterable[IncomingMessage]) -> None:
+        """Add messages that arrived together; those that belong together are then found without waiting."""
+        now = self._now()
+        touched: dict[ChatKey, _ChatQueue] = {}
+        for message in messages:
+            if message.update_id in self._known_ids:
+                continue
+            self._known_ids.add(message.update_id)
+            key = (message.chat.chat_id, message.chat.thread_id)
+            touched[key] = self._enqueue(key, message, now)
+        for queue in touched.values():
+            _release_due(queue, now)
+            if queue.busy:
+                self._start_immediate(queue)
+            queue.woken.set()
+
+    async def close(self) -> None:
+        """Drop what waits; its updates are not marked as handled and come again. It may be used again."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+        self._queues.clear()
+        self._known_ids.clear()
+
+    def _is_immediate(self, message: IncomingMessage) -> bool:
+        command = message.command
+        return command is not None and not message.is_edited and command.name in IMMEDIATE_COMMANDS
+
+    def _enqueue(self, key: ChatKey, message: IncomingMessage, now: datetime) -> _ChatQueue:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _ChatQueue()
+            self._start(self._run_queue(key, queue))
+        if self._is_immediate(message):
+            queue.ready.append(MessageBatch(messages=(message,)))
+            return queue
+        number = self._choose_buffer(queue, message, now)
+        buffer, out = queue.buffers.get(number, self._empty_buffer).add(message, now)
+        queue.buffers[number] = buffer
+        queue.ready += out
+        pending = buffer.pending
+        if self._on_late is not None and pending is not None and pending.late_for is not None:
+            self._start(self._report_late(self._on_late, message, pending.late_for))
+        return queue
+
+    async def _report_late(self, on_late: OnLate, message: IncomingMessage, late_for: int) -> None:
+        try:
+            await on_late(message, late_for)
+        except StorageUnavailable as error:
+            log.warning("late_part_not_told", update=message.update_id, reason=str(error))
+
+    def _choose_buffer(self, queue: _ChatQueue, message: IncomingMessage, now: datetime) -> int:
+        """Old messages, and what arrives while they wait, make one turn, whoever wrote them."""
+        everybody = queue.buffers.get(_ALL_SENDERS)
+        waiting = everybody is not None and everybody.pending is not None
+        old = now - message.sent_at > timedelta(seconds=self._empty_buffer.timeouts.stale_after)
+        return _ALL_SENDERS if waiting or old else message.sender.user_id
+
+    async def _run_queue(self, key: ChatKey, queue: _ChatQueue) -> None:
+        """Runs as long as something of this chat waits."""
+        try:
+            while True:
+                queue.woken.clear()
+                _release_due(queue, self._now())
+                while queue.ready:
+                    await self._handle_next(queue)
+                    _release_due(queue, self._now())
+                if queue.woken.is_set():
+                    continue
+                due = queue.get_next_due()
+                if due is None and not self._expects_late_part(queue):
+                    return
+                await _wait_for_wake(queue, self._get_seconds_until(due))
+        finally:
+            if self._queues.get(key) is queue:
+                del self._queues[key]
+
+    async def _handle_next(self, queue: _ChatQueue) -> None:
+        """Handle one batch and wait for it; immediate commands start right behind it."""
+        task = self._start(self._handle_batch(queue, queue.ready.popleft()))
+        self._start_immediate(queue)
+        queue.busy = True
+        try:
+            await asyncio.wait([task])
+        finally:
+            queue.busy = False
+
+    def _start_immediate(self, queue: _ChatQueue) -> None:
+        quick = [one for one in queue.ready if self._is_immediate(one.first)]
+        for one in quick:
+            queue.ready.remove(one)
+            self._start(self._handle_batch(queue, one))
+
+    def _expects_late_part(self, queue: _ChatQueue) -> bool:
+        """Whether a late part could still arrive; the buffers are kept that long."""
+        timeouts, now = self._empty_buffer.timeouts, self._now()
+        return any(
+            (now - earlier.at).total_seconds() < _get_late_seconds(earlier, timeouts)
+            for buffer in queue.buffers.values()
+            for earlier in buffer.released
+        )
+
+    def _get_seconds_until(self, due: datetime | None) -> float:
+        if due is None:
+            return self._empty_buffer.timeouts.forward
+        return max(0.0, (due - self._now()).total_seconds())
+
+    async def _handle_batch(self, queue: _ChatQueue, batch: MessageBatch) -> None:
+        try:
+            await self._retry_while_unavailable(batch, partial(self._on_batch, batch))
+        except LeaseLost as lost:
+            log.info("batch_lease_lost", updates=batch.update_ids, reason=str(lost))
+            self._drop_waiting(queue)
+        except Exception as error:
+            log.exception("batch_failed", updates=batch.update_ids)
+            if self._on_failed is not None:
+                await self._retry_while_unavailable(batch, partial(self._on_failed, batch, error))
+        finally:
+            self._known_ids.difference_update(batch.update_ids)
+
+    async def _retry_while_unavailable(
+        self, batch: MessageBatch, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Repeat while Postgres is unavailable; newer batches wait."""
+        backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
+        while True:
+            try:
+                async with self._storage_limiter():
+                    if self._wait_for_lease is not None:
+                        await self._wait_for_lease()
+                    await work()
+                return
+            except StorageUnavailable as error:
+                log.warning("chat_storage_unavailable", updates=batch.update_ids, reason=str(error))
+                await asyncio.sleep(backoff.next())
+
+    def _drop_waiting(self, queue: _ChatQueue) -> None:
+        groups = [buffer.pending for buffer in queue.buffers.values() if buffer.pending is not None]
+        for pending in groups:
+            self._known_ids.difference_update(pending.superseded, (one.update_id for one in pending.messages))
+        for batch in queue.ready:
+            self._known_ids.difference_update(batch.update_ids)
+        queue.buffers.clear()
+        queue.ready.clear()
+
+    def _start(self, work: Awaitable[None]) -> asyncio.Future[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    def _on_task_done(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("message_batcher_failed", exc_info=error)
+
+
+def _get_late_seconds(earlier: ReleasedBatch, timeouts: BatchTimeouts) -> float:
+    if earlier.album:
+        return timeouts.album_max
+    return timeouts.late if earlier.open_ended else timeouts.forward
+
+
+def _release_due(queue: _ChatQueue, now: datetime) -> None:
+    for number, buffer in queue.buffers.items():
+        queue.buffers[number], out = buffer.release_due(now)
+        queue.ready += out
+
+
+async def _wait_for_wake(queue: _ChatQueue, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(queue.woken.wait(), seconds)
+    except TimeoutError:
+        return

@@ -1,27 +1,24 @@
-"""Everything that can come in from Telegram, as one closed set of plain values."""
+"""Telegram's updates as plain values, and the prompt text of messages: author, quotes and forwards."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Literal
+
+from bot.telegram.markup.entity_text import MESSAGE_UNITS
+from shared.core.context import untrusted_text
+from shared.core.context.untrusted_text import strip_marks
+from shared.core.session.turns import utf16_units
 
 ChatKind = Literal["private", "group", "supergroup", "channel"]
 MediaKind = Literal[
-    "photo",
-    "document",
-    "voice",
-    "audio",
-    "video",
-    "video_note",
-    "animation",
-    "sticker",
-    "location",
-    "contact",
-    "poll",
-    "dice",
-    "other",
-]
+    "photo", "document", "voice", "audio", "video", "video_note", "animation", "sticker", "location",
+    "contact", "poll", "dice", "other",
+]  # fmt: skip
 MembershipKind = Literal["blocked", "unblocked", "added", "removed", "promoted", "demoted"]
 
 
@@ -29,7 +26,7 @@ MembershipKind = Literal["blocked", "unblocked", "added", "removed", "promoted",
 class BotIdentity:
     bot_id: int
     username: str
-    hears_all: bool = False
+    reads_all_messages: bool = False
     """Privacy mode is off: it reads everything in its groups."""
     reads_channels: bool = False
     """Its operator lets it answer posts of channels."""
@@ -49,7 +46,7 @@ class ChatRef:
     title: str = ""
     """Of a private chat the person's name."""
     topic: str = ""
-    """The topic's name where the message tells it."""
+    """The topic's name where the message has it."""
 
     @property
     def is_private(self) -> bool:
@@ -68,7 +65,7 @@ class MessageAuthor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """What a message holds besides words; `note` says in words what has no file."""
+    """The file of a message; `note` describes what has none."""
 
     kind: MediaKind
     file_id: str = ""
@@ -94,12 +91,12 @@ class ForwardOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotedMessage:
-    """What a message answers: the other message, or the words of it that were chosen."""
+    """The message that is replied to, or the part of it that was selected."""
 
     author: str
     text: str
     chosen: bool = False
-    """The person marked these very words."""
+    """The person selected this part."""
     by_bot: bool = False
     """This bot wrote it."""
     own: bool = False
@@ -153,7 +150,7 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackQuery:
-    """A button under a message of ours. Whose button it is must be checked by who handles it."""
+    """A press on a button under a message of the bot. The handler checks whose button it is."""
 
     update_id: int
     callback_id: str
@@ -169,7 +166,7 @@ class CallbackQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactionChange:
-    """Emoji on a message changed; the topic is not told."""
+    """Emoji on a message changed; Telegram does not name the topic."""
 
     update_id: int
     chat: ChatRef
@@ -182,7 +179,7 @@ class ReactionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipChange:
-    """What somebody did with the bot itself."""
+    """The bot itself was blocked, added, promoted, …"""
 
     update_id: int
     chat: ChatRef
@@ -193,7 +190,7 @@ class MembershipChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMigration:
-    """A group has become a supergroup; told twice, once in each."""
+    """A group has become a supergroup; Telegram sends it twice, once in each."""
 
     update_id: int
     old_chat: int
@@ -230,7 +227,7 @@ class InlineQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredUpdate:
-    """Needs nothing of us; the reason is for operators and holds no words of people."""
+    """An update that is not used; the reason is for operators and quotes nobody."""
 
     update_id: int
     reason: str
@@ -247,3 +244,113 @@ IncomingUpdate = (
     | InlineQuery
     | IgnoredUpdate
 )
+
+
+# -- how a model reads messages ------------------------------------------------------------------------------
+
+QUOTE_CHARS = 2_000
+OWN_ANSWER_CHARS = 400
+"""What the bot itself said stands in the conversation anyway; so much of it shows which answer is meant."""
+UNNAMED_AUTHOR = "somebody"
+
+_SPEAKER = re.compile(r"^(?=[^\s:>][^:\n]{0,63}: )", re.MULTILINE)
+
+
+def build_prompt(messages: Sequence[IncomingMessage]) -> str:
+    """The messages of one turn as one text; without quotes, forwards and groups it is what was typed.
+
+    Pictures and files are not in it, but what has no file (a place, a contact, a poll) is described in text.
+    """
+    runs = (list(run) for _, run in groupby(messages, key=_get_run_key))
+    return "\n\n".join(text for run in runs if (text := _render_run(run)))
+
+
+def join_texts(texts: Sequence[str]) -> str:
+    """A long text that an app has cut into messages, whole again."""
+    whole = ""
+    before = ""
+    for text in texts:
+        if not text:
+            continue
+        whole += text if not whole or _is_cut_inside(before, text) else f"\n{text}"
+        before = text
+    return whole
+
+
+def sanitize_name(name: str) -> str:
+    """On one line and without signs that would end or open a mark."""
+    return untrusted_text.label(name, nameless=UNNAMED_AUTHOR)
+
+
+def _get_run_key(message: IncomingMessage) -> tuple[int, str | None, object]:
+    """Messages that read as one: the same person, speaking or forwarding from the same source."""
+    forwarded = message.forward_origin.name if message.forward_origin else None
+    return message.sender.user_id, forwarded, message if message.quoted else None
+
+
+def _render_run(run: Sequence[IncomingMessage]) -> str:
+    first = run[0]
+    group = not first.chat.is_private
+    content = join_texts([message.text for message in run])
+    notes = "\n".join(note for message in run if (note := _describe_media(message.media)))
+    if first.forward_origin is not None:
+        source = "you" if first.forward_origin.from_this_bot else sanitize_name(first.forward_origin.name)
+        body = _label_and_quote(f"Forwarded from {source}", content or notes, limit=0)
+    else:
+        own = strip_marks(content, foreign=group)
+        body = "\n".join(text for text in (_indent_speakers(own) if group else own, notes) if text)
+    quote = _render_quote(first.quoted) if first.quoted else ""
+    said = f"{sanitize_name(first.sender.name)}: {body}" if group and body else body
+    return "\n\n".join(text for text in (quote, said) if text)
+
+
+def _render_quote(quoted: QuotedMessage) -> str:
+    if quoted.by_bot:
+        whose = "your message"
+    elif quoted.own:
+        whose = "their own message"
+    else:
+        whose = f"{sanitize_name(quoted.author)}"
+    label = f"{'Quoting' if quoted.chosen or quoted.elsewhere else 'In reply to'} {whose}"
+    if quoted.elsewhere:
+        label += ", from another chat"
+    content = quoted.text or (f"({_add_article(quoted.media)})" if quoted.media else "")
+    return _label_and_quote(label, content, limit=OWN_ANSWER_CHARS if quoted.by_bot else QUOTE_CHARS)
+
+
+def _label_and_quote(label: str, content: str, *, limit: int) -> str:
+    """A label of the bot, then each line of the foreign text behind a quote sign."""
+    shown = strip_marks(untrusted_text.strip_invisible(_shorten(content, limit)), foreign=True)
+    lines = "\n".join(f"> {line}" for line in shown.splitlines())
+    return f"[{label}]\n{lines}" if lines else f"[{label}]"
+
+
+def _shorten(content: str, limit: int) -> str:
+    if not limit or len(content) <= limit:
+        return content
+    tail = limit // 4
+    left_out = len(content) - limit
+    return f"{content[: limit - tail]} [… {left_out:,} characters left out …] {content[-tail:]}"
+
+
+def _indent_speakers(content: str) -> str:
+    """In a group, no further line can look as if another person spoke."""
+    first, newline, rest = content.partition("\n")
+    return f"{first}\n{_SPEAKER.sub('  ', rest)}" if newline else first
+
+
+def _describe_media(media: Media | None) -> str:
+    if media is None or not media.note or media.kind == "sticker":
+        return f"(a sticker: {media.note})" if media is not None and media.note else ""
+    return f"({_add_article(media.kind)}: {strip_marks(media.note, foreign=True)})"
+
+
+def _add_article(kind: str) -> str:
+    phrases = {"dice": "a throw of dice", "other": "something else", "video_note": "a video"}
+    return phrases.get(kind, f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}")
+
+
+def _is_cut_inside(before: str, after: str) -> bool:
+    """Cut at the limit, in the middle of a text; one unit below it where a wide sign did not fit."""
+    length = utf16_units(before)
+    return length == MESSAGE_UNITS or (length == MESSAGE_UNITS - 1 and ord(after[0]) > 0xFFFF)

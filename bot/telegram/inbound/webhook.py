@@ -1,4 +1,4 @@
-"""Takes updates that Telegram posts: the secret first, then the size, then the inbox, and only then a 200."""
+"""Receives updates that Telegram posts: checks secret and size, stores the update, then answers 200."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bot.telegram.client.bot_api import (
     is_update,
     parse_json,
 )
-from bot.telegram.client.call_queue import Backoff
+from bot.telegram.client.calls import Backoff
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
 from shared.core.tools.web_address import is_this_machine
 from shared.core.values.errors import EvertalkError, StorageUnavailable
@@ -34,6 +34,7 @@ SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's n
 MAX_BODY_BYTES = 1024 * 1024
 BODY_SECONDS = 15.0
 RETRY_SECONDS = 5
+MAX_CONNECTIONS = 40
 MIN_SECRET_CHARS = 32
 PORTS = (443, 80, 88, 8443)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
@@ -58,7 +59,6 @@ class WebhookConfig:
     url: str
     """The public address of `PATH`."""
     secret: str
-    max_connections: int = 40
     allowed_updates: tuple[str, ...] = ALLOWED_UPDATES
 
     def __post_init__(self) -> None:
@@ -111,12 +111,12 @@ def check_url(url: str) -> None:
         )
 
 
-async def register_webhook(api: BotApi, mode: WebhookConfig, *, backoff: Backoff | None = None) -> bool:
-    """Tell Telegram where to post, when it does not know already; True if it had to be told.
+async def register_webhook(api: BotApi, mode: WebhookConfig) -> bool:
+    """Set the webhook unless it is set already; True if it was set.
 
-    Tries for ever while Telegram cannot be reached. Raises TokenRefused, and CallRefused for a bad address.
+    Tries for ever while Telegram cannot be reached. Raises InvalidBotToken; for a bad address, CallRefused.
     """
-    backoff = backoff or Backoff()
+    backoff = Backoff()
     while True:
         try:
             return await _register(api, mode)
@@ -131,7 +131,7 @@ async def register_webhook(api: BotApi, mode: WebhookConfig, *, backoff: Backoff
 
 async def _register(api: BotApi, mode: WebhookConfig) -> bool:
     info = await api.call("getWebhookInfo")
-    wanted = (mode.registered_url, mode.max_connections, sorted(mode.allowed_updates))
+    wanted = (mode.registered_url, MAX_CONNECTIONS, sorted(mode.allowed_updates))
     if isinstance(info, Mapping):
         known = info.get("allowed_updates")
         allowed = sorted(map(str, known)) if isinstance(known, list) else []
@@ -140,7 +140,7 @@ async def _register(api: BotApi, mode: WebhookConfig) -> bool:
     params = {
         "url": mode.registered_url,
         "secret_token": mode.secret,
-        "max_connections": mode.max_connections,
+        "max_connections": MAX_CONNECTIONS,
         "allowed_updates": list(mode.allowed_updates),
         "drop_pending_updates": False,
     }
@@ -149,21 +149,21 @@ async def _register(api: BotApi, mode: WebhookConfig) -> bool:
 
 
 def make_webhook_handler(
-    inbox: WebhookUpdateStore, *, secret_of: Callable[[int], str | None], on_stored: Callable[[int], None]
+    inbox: WebhookUpdateStore, *, find_secret: Callable[[int], str | None], on_stored: Callable[[int], None]
 ) -> WebhookHandler:
-    """The handler of `POST PATH`. `secret_of(bot_id)` is None for a bot that has no webhook here.
+    """The handler of `POST PATH`. `find_secret(bot_id)` is None for a bot that has no webhook here.
 
     Serve it with `AppRunner(app, auto_decompress=False)`, or a broken encoding fills the log with traces.
     """
 
-    async def received(request: web.Request) -> web.Response:
-        bot_id = _number(request.match_info.get("bot_id", ""))
-        if not _has_secret(request, secret_of(bot_id)):
+    async def handle_post(request: web.Request) -> web.Response:
+        bot_id = _parse_bot_id(request.match_info.get("bot_id", ""))
+        if not _has_secret(request, find_secret(bot_id)):
             return _build_response(401)
         if request.headers.get("Content-Encoding", "identity") != "identity":
             return _build_response(415)  # Telegram never does; a small body could become a very large one
         try:
-            body = await asyncio.wait_for(_body(request), BODY_SECONDS)
+            body = await asyncio.wait_for(_read_body(request), BODY_SECONDS)
             update = parse_json(body)
         except _TooLarge:
             return _build_response(413)
@@ -182,14 +182,14 @@ def make_webhook_handler(
             on_stored(bot_id)
         return _build_response(200)
 
-    return received
+    return handle_post
 
 
 class _TooLarge(Exception):
     pass
 
 
-async def _body(request: web.Request) -> bytes:
+async def _read_body(request: web.Request) -> bytes:
     if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
         raise _TooLarge
     found = bytearray()
@@ -207,12 +207,12 @@ def _has_secret(request: web.Request, secret: str | None) -> bool:
     return same and bool(secret)
 
 
-def _number(text: str) -> int:
+def _parse_bot_id(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 16 else 0
 
 
 def _build_response(status: int, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Without words: nobody who reads them should learn anything."""
+    """Without a body: strangers learn nothing."""
     response = web.Response(status=status, headers=dict(headers or {}))
     if status != 200 and status != 503:
         response.force_close()  # an unread body is not worth reading

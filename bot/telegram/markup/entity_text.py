@@ -1,12 +1,17 @@
-"""The tree as text and entities, which every Telegram client shows."""
+"""The tree as text with entities, which every Telegram client shows, and the text as messages.
+
+Entities point into the text by UTF-16 units, as Telegram counts.
+"""
 
 from __future__ import annotations
 
+import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
-from typing import cast
+from typing import Literal, cast
 
 from bot.telegram.markup.block_tree import parse_blocks
 from bot.telegram.markup.blocks import (
@@ -23,16 +28,123 @@ from bot.telegram.markup.blocks import (
     TextSpan,
     TextSpans,
 )
-from bot.telegram.markup.splitting import (
-    EntityType,
-    MessagePart,
-    RenderedText,
-    TextEntity,
-    is_visible,
-    measure_width,
-    split,
-)
-from shared.core.session.events import utf16_units
+from shared.core.session.turns import utf16_units
+
+_JOINER = "\u200d"
+_EMOJI_STYLE = "\ufe0f"
+_FLAGS = range(0x1F1E6, 0x1F200)
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+_TAGS = range(0xE0020, 0xE0080)
+_HANGUL_TAILS = range(0x1160, 0x1200)
+
+
+def is_grapheme_boundary(text: str, at: int) -> bool:
+    """Whether a person would see the characters around `at` as two."""
+    if not 0 < at < len(text):
+        return True
+    before, after = text[at - 1], text[at]
+    if before.isascii() and after.isascii():
+        return (before, after) != ("\r", "\n")
+    if before == _JOINER or after == _JOINER or _is_extending(after):
+        return False
+    return not (_is_flag(before) and _is_flag(after) and _count_flags_before(text, at) % 2)
+
+
+def _is_extending(char: str) -> bool:
+    code = ord(char)
+    in_tail = code in _SKIN_TONES or code in _TAGS or code in _HANGUL_TAILS
+    return in_tail or unicodedata.category(char) in ("Mn", "Me", "Mc")
+
+
+def _is_flag(char: str) -> bool:
+    return ord(char) in _FLAGS
+
+
+def _count_flags_before(text: str, at: int) -> int:
+    start = at
+    while start and _is_flag(text[start - 1]):
+        start -= 1
+    return at - start
+
+
+def is_visible(text: str) -> bool:
+    """Whether Telegram would take it as a text: not only blanks, joiners and accents on nothing."""
+    return any(unicodedata.category(char)[0] in "LNPS" for char in text)
+
+
+def measure_width(text: str) -> int:
+    """Columns in a fixed-width font, where East Asian characters and pictures take two."""
+    if text.isascii():
+        return len(text)
+    columns, start = 0, 0
+    for at in range(1, len(text) + 1):
+        if is_grapheme_boundary(text, at):
+            columns += _cluster_width(text[start:at])
+            start = at
+    return columns
+
+
+def _cluster_width(cluster: str) -> int:
+    if _EMOJI_STYLE in cluster or _is_flag(cluster[0]):
+        return min(2, 2 * len(cluster))
+    return max(_char_width(char) for char in cluster)
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+EntityType = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextEntity:
+    """`offset` and `length` count UTF-16 code units."""
+
+    type: EntityType
+    offset: int
+    length: int
+    url: str | None = None
+    language: str | None = None
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+    def to_api(self) -> dict[str, str | int]:
+        """The Bot API's MessageEntity."""
+        fields: dict[str, str | int] = {"type": self.type, "offset": self.offset, "length": self.length}
+        if self.url is not None:
+            fields["url"] = self.url
+        if self.language is not None:
+            fields["language"] = self.language
+        return fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedText:
+    """A whole answer, of any length. Entities are sorted, never empty, and one inside another or apart."""
+
+    text: str = ""
+    entities: tuple[TextEntity, ...] = ()
+
+    def append_note(self, note: str) -> RenderedText:
+        """With a line of the bot below, outside of any open code fence."""
+        return RenderedText(text=f"{self.text}\n\n{note}" if self.text else note, entities=self.entities)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePart:
+    """One message. `gap` is what nobody would see between it and the next part; it is not sent."""
+
+    text: str
+    entities: tuple[TextEntity, ...] = ()
+    gap: str = ""
+
+
+# -- the tree as text with entities --------------------------------------------------------------------------
 
 MAX_COLUMN_CHARS = 32
 """One long cell must not push every row off the screen: it stands out, and its row alone is crooked."""
@@ -55,11 +167,11 @@ def render_cell(spans: TextSpans) -> str:
 def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> str:
     """Without empty cells at its end, so that a short row of a wide table stays short."""
     filled = max((n for n, cell in enumerate(row, start=1) if cell), default=0)
-    cells = (_padded(*each) for each in zip(row[:filled], widths, aligns, strict=False))
+    cells = (_pad(*each) for each in zip(row[:filled], widths, aligns, strict=False))
     return _BETWEEN.join(cells).rstrip()
 
 
-def _padded(cell: str, columns: int, align: str) -> str:
+def _pad(cell: str, columns: int, align: str) -> str:
     missing = max(0, columns - measure_width(cell))
     left = {"right": missing, "center": missing // 2}.get(align, 0)
     return " " * left + cell + " " * (missing - left)
@@ -82,7 +194,7 @@ _BOXES = {True: "☑", False: "☐"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMark:
-    """What an entity says. Equal marks side by side become one; `serial` keeps blocks apart."""
+    """The style of an entity. Equal marks side by side become one; `serial` keeps blocks apart."""
 
     type: EntityType
     url: str | None = None
@@ -101,24 +213,14 @@ def render(markdown: str, *, live: bool = False) -> RenderedText:
     return _assemble(_EntityWriter().blocks(parse_blocks(markdown, live=live), indent="", depth=0))
 
 
-def render_plain(markdown: str) -> RenderedText:
-    """No entity at all, addresses of links spelled out: for an answer whose entities were refused."""
-    return RenderedText(
-        text=_assemble(
-            _EntityWriter(spell_links=True).blocks(parse_blocks(markdown), indent="", depth=0)
-        ).text
-    )
-
-
 class _EntityWriter:
     """Walks the tree once; counts code blocks and quotes, so that two in a row stay two."""
 
-    def __init__(self, *, spell_links: bool = False) -> None:
-        self._spell_links = spell_links
+    def __init__(self) -> None:
         self._serial = 0
 
     def blocks(self, blocks: Sequence[MarkdownBlock], *, indent: str, depth: int) -> Iterator[StyledRun]:
-        for number, block in enumerate(block for block in blocks if not _is_nothing(block)):
+        for number, block in enumerate(block for block in blocks if not _is_empty(block)):
             if number:
                 yield StyledRun(text="\n\n" if block.spaced else "\n")
             yield from self._block(block, indent=indent if number else "", rest=indent, depth=depth)
@@ -127,7 +229,7 @@ class _EntityWriter:
         """`indent` stands before the first line, `rest` before the others."""
         match block:
             case CodeBlock(text=text, language=language):
-                yield self._fixed(text, language)
+                yield self._make_code_run(text, language)
             case TableBlock():
                 yield from self._table(block)
             case QuoteBlock(blocks=blocks):
@@ -143,13 +245,13 @@ class _EntityWriter:
             case DividerBlock():
                 yield StyledRun(text=indent + RULE)
 
-    def _fixed(self, text: str, language: str | None = None) -> StyledRun:
+    def _make_code_run(self, text: str, language: str | None = None) -> StyledRun:
         self._serial += 1
         mark = EntityMark(type="pre", language=language, serial=self._serial)
         return StyledRun(text=text, marks=frozenset((mark,)))
 
     def _table(self, table: TableBlock) -> Iterator[StyledRun]:
-        yield self._fixed(render_table(table))
+        yield self._make_code_run(render_table(table))
         for number, link in enumerate(find_table_links(table)):
             yield StyledRun(text=" · " if number else "\n")
             yield from self._lines((link,), "", "")
@@ -172,12 +274,12 @@ class _EntityWriter:
         for number, item in enumerate(listing.items):
             if number:
                 yield StyledRun(text="\n\n" if item.spaced else "\n")
-            label = (rest if number else indent) + _label(listing, number, item, depth)
+            label = (rest if number else indent) + _make_label(listing, number, item, depth)
             yield from self._item(item, label, indent=rest + _INDENT, depth=depth + 1)
 
     def _item(self, item: ListItem, label: str, *, indent: str, depth: int) -> Iterator[StyledRun]:
         """Only text begins on the label's own line."""
-        blocks = [block for block in item.blocks if not _is_nothing(block)]
+        blocks = [block for block in item.blocks if not _is_empty(block)]
         if not blocks:
             yield StyledRun(text=label)
         elif isinstance(blocks[0], ParagraphBlock | HeadingBlock | FormulaBlock):
@@ -192,9 +294,7 @@ class _EntityWriter:
         if indent:
             yield StyledRun(text=indent)
         for span in spans:
-            yield StyledRun(text=span.text.replace("\n", "\n" + rest), marks=_marks(span))
-            if span.url and self._spell_links and span.url != span.text:
-                yield StyledRun(text=f" ({span.url})")
+            yield StyledRun(text=span.text.replace("\n", "\n" + rest), marks=_make_marks(span))
 
 
 def _bold(spans: TextSpans) -> TextSpans:
@@ -206,19 +306,19 @@ def _bold(spans: TextSpans) -> TextSpans:
     )
 
 
-def _is_nothing(block: MarkdownBlock) -> bool:
+def _is_empty(block: MarkdownBlock) -> bool:
     match block:
         case CodeBlock(text=text):
             return not text.strip()
         case ParagraphBlock(spans=spans) | HeadingBlock(spans=spans):
             return not spans
         case QuoteBlock(blocks=blocks):
-            return all(map(_is_nothing, blocks))
+            return all(map(_is_empty, blocks))
         case _:
             return False
 
 
-def _label(listing: ListBlock, number: int, item: ListItem, depth: int) -> str:
+def _make_label(listing: ListBlock, number: int, item: ListItem, depth: int) -> str:
     if item.checked is not None:
         return _BOXES[item.checked]
     if listing.start is None:
@@ -226,7 +326,7 @@ def _label(listing: ListBlock, number: int, item: ListItem, depth: int) -> str:
     return f"{listing.start + number}."
 
 
-def _marks(span: TextSpan) -> frozenset[EntityMark]:
+def _make_marks(span: TextSpan) -> frozenset[EntityMark]:
     marks = frozenset(EntityMark(type=cast("EntityType", style)) for style in span.styles - {"math"})
     return marks | {EntityMark(type="text_link", url=span.url)} if span.url else marks
 
@@ -240,13 +340,13 @@ def _assemble(runs: Iterable[StyledRun]) -> RenderedText:
         pieces[-1:] = [StyledRun(text=shorter, marks=pieces[-1].marks)] if shorter else []
     while pieces and not pieces[0].marks and (shorter := pieces[0].text.lstrip()) != pieces[0].text:
         pieces[:1] = [StyledRun(text=shorter)] if shorter else []
-    return RenderedText(text="".join(run.text for run in pieces), entities=_entities(pieces))
+    return RenderedText(text="".join(run.text for run in pieces), entities=_build_entities(pieces))
 
 
-def _entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
+def _build_entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
     """Marks over neighbouring runs become one entity; those that would cross are cut, so that all nest."""
     starts = [0, *accumulate(utf16_units(run.text) for run in runs)]
-    reach = _reach(runs)
+    reach = _find_mark_ends(runs)
     spans: list[tuple[EntityMark, int, int]] = []
     open_marks: list[tuple[EntityMark, int]] = []
     for number, marks in enumerate([*(run.marks for run in runs), frozenset[EntityMark]()]):
@@ -256,14 +356,14 @@ def _entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
         new = [(-reach[number, mark], mark.type, mark) for mark in marks - {mark for mark, _ in open_marks}]
         open_marks += [(mark, number) for *_, mark in sorted(new, key=itemgetter(0, 1))]
     entities = (
-        _entity(mark, starts[first], starts[last])
+        _build_entity(mark, starts[first], starts[last])
         for mark, first, last in spans
         if any(run.text.strip() for run in runs[first:last])
     )
     return tuple(sorted(entities, key=lambda entity: (entity.offset, -entity.length)))
 
 
-def _reach(runs: Sequence[StyledRun]) -> dict[tuple[int, EntityMark], int]:
+def _find_mark_ends(runs: Sequence[StyledRun]) -> dict[tuple[int, EntityMark], int]:
     """For each run and mark of it, the number of the first run behind that lacks the mark."""
     reach: dict[tuple[int, EntityMark], int] = {}
     for number in range(len(runs) - 1, -1, -1):
@@ -272,12 +372,132 @@ def _reach(runs: Sequence[StyledRun]) -> dict[tuple[int, EntityMark], int]:
     return reach
 
 
-def _entity(mark: EntityMark, start: int, end: int) -> TextEntity:
+def _build_entity(mark: EntityMark, start: int, end: int) -> TextEntity:
     return TextEntity(type=mark.type, offset=start, length=end - start, url=mark.url, language=mark.language)
 
 
+# -- a text as messages --------------------------------------------------------------------------------------
+
+MESSAGE_UNITS = 4_096
+LIVE_UNITS = 3_800
+"""While an answer is being written, so that its next words still fit."""
+MESSAGE_ENTITIES = 100
+ENTITY_BYTES = 8_000
+"""Telegram refuses messages whose entities take about 9,500 bytes; addresses of links take most."""
+
+_ENTITY_OVERHEAD_BYTES = 24
+_EMPTIEST = 2
+"""A part is cut at a better place only if it is then at least one half full."""
+_BEST = 5
+"""The rank of a place that cannot be better."""
 MAX_PARTS = 5
 DOCUMENT_NAME = "answer.md"
+
+
+def split(rendered: RenderedText, *, limit: int = MESSAGE_UNITS) -> tuple[MessagePart, ...]:
+    """Parts in order; the texts joined with the gaps behind them are the rendered text.
+
+    While a text grows, all parts but the last two stay as they are, as long as the limit does.
+    """
+    text = _MeasuredText.measure(rendered)
+    parts: list[MessagePart] = []
+    start = 0
+    while start < len(text.text):
+        end = text.find_end(start, limit)
+        cut = len(text.text) if end >= len(text.text) else text.find_cut(start, end)
+        part, start = text.make_part(start, cut)
+        if is_visible(part.text):
+            parts.append(part)
+        elif parts:  # nothing to send: thousands of spaces in a line of code
+            parts[-1] = replace(parts[-1], gap=parts[-1].gap + part.text + part.gap)
+    return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MeasuredText:
+    """`offsets` has the UTF-16 offset of every character and of the end; `blocks` the code blocks' ranges."""
+
+    text: str
+    offsets: list[int]
+    entities: tuple[TextEntity, ...]
+    blocks: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def measure(cls, rendered: RenderedText) -> _MeasuredText:
+        offsets = [0, *accumulate(2 if ord(char) > 0xFFFF else 1 for char in rendered.text)]
+        at = {offset: index for index, offset in enumerate(offsets)}
+        blocks = tuple((at[e.offset], at[e.end]) for e in rendered.entities if e.type == "pre")
+        return cls(text=rendered.text, offsets=offsets, entities=rendered.entities, blocks=blocks)
+
+    def find_end(self, start: int, limit: int) -> int:
+        """The last index at which a part from `start` could end by the three limits."""
+        end = bisect_right(self.offsets, self.offsets[start] + limit) - 1
+        first, last = self.offsets[start], self.offsets[end]
+        count = size = 0
+        for entity in self.entities:
+            if entity.end <= first:
+                continue
+            if entity.offset >= last:
+                break
+            count += 1
+            size += _ENTITY_OVERHEAD_BYTES + len((entity.url or entity.language or "").encode())
+            if (count > MESSAGE_ENTITIES or size > ENTITY_BYTES) and entity.offset > first:
+                return bisect_right(self.offsets, entity.offset) - 1
+        return end
+
+    def find_cut(self, start: int, end: int) -> int:
+        """The best place up to `end`: blank line, line, space, and at last between two characters."""
+        half = start + (end - start) // _EMPTIEST
+        best, best_rank = 0, 0
+        for at in range(end, half, -1):
+            rank = self._rank(at)
+            if rank > best_rank:
+                best, best_rank = at, rank
+                if rank == _BEST:
+                    break
+        if best:
+            return best
+        return next((at for at in range(end, start, -1) if is_grapheme_boundary(self.text, at)), end)
+
+    def _rank(self, at: int) -> int:
+        """How good a cut before the character at `at` is; 0 is none."""
+        char, before = self.text[at], self.text[at - 1]
+        if char == "\n":
+            blank = self.text.startswith("\n\n", at) or before == "\n"
+            return (3 if blank else 2) if self.is_in_block(at) else (_BEST if blank else 4)
+        return 1 if char in " \t" and not before.isspace() else 0
+
+    def is_in_block(self, at: int) -> bool:
+        """Whether a code block has characters on both sides of `at`."""
+        number = bisect_right(self.blocks, (at, -1)) - 1
+        return number >= 0 and self.blocks[number][0] < at < self.blocks[number][1]
+
+    def make_part(self, start: int, cut: int) -> tuple[MessagePart, int]:
+        """The part up to `cut`, and where the next begins: behind whitespace, but with code's indentation."""
+        end = cut
+        while end > start + 1 and self.text[end - 1].isspace():
+            end -= 1
+        after = cut
+        while after < len(self.text) and self.text[after].isspace():
+            after += 1
+        if self.is_in_block(cut) and after < len(self.text):
+            line = self.text.rfind("\n", cut, after)
+            after = line + 1 if line >= 0 else cut
+        gap = self.text[end:after]
+        return MessagePart(
+            text=self.text[start:end], entities=self._slice_entities(start, end), gap=gap
+        ), after
+
+    def _slice_entities(self, start: int, end: int) -> tuple[TextEntity, ...]:
+        first, last = self.offsets[start], self.offsets[end]
+        found = []
+        for entity in self.entities:
+            offset, until = max(entity.offset, first), min(entity.end, last)
+            if entity.offset >= last:
+                break
+            if offset < until:
+                found.append(replace(entity, offset=offset - first, length=until - offset))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

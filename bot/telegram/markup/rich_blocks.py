@@ -22,7 +22,7 @@ from bot.telegram.markup.blocks import (
     TextSpan,
     TextSpans,
 )
-from shared.core.session.events import utf16_units
+from shared.core.session.turns import utf16_units
 
 # Telegram's limits, as the TDLib of July 2026 has them; list items and table rows count as blocks.
 RICH_UNITS = 32_768
@@ -86,7 +86,7 @@ def _fold(blocks: Sequence[MarkdownBlock]) -> tuple[FoldedBlock, ...]:
 
 def _details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[MarkdownBlock]] | None:
     opening = _OPENING.match(_text(blocks[0]))
-    end = _partner(blocks) if opening else None
+    end = _find_closing_block(blocks) if opening else None
     if opening is None or end is None:
         return None
     inner = list(blocks[: end + 1])
@@ -103,7 +103,7 @@ def _details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[Markdo
     return details, list(blocks[end + 1 :])
 
 
-def _partner(blocks: Sequence[MarkdownBlock]) -> int | None:
+def _find_closing_block(blocks: Sequence[MarkdownBlock]) -> int | None:
     """The number of the block with the closing tag."""
     depth = 0
     for number, block in enumerate(blocks):

@@ -1,22 +1,22 @@
-"""Brings alerts to operators' chats: by the first configured bot, from the process that holds it."""
+"""Sends alerts to operators' chats: by the first configured bot, from the process that holds it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bot.telegram.client.call_queue import Priority
-from bot.telegram.client.outcomes import (
+from bot.telegram.client.calls import (
     CallDone,
     CallNotSent,
     CallRejected,
     CallUnknown,
     ChatMoved,
     ChatUnreachable,
+    Priority,
 )
-from bot.telegram.client.outcomes import CallOutcome as TelegramOutcome
-from bot.telegram.client.outcomes import MessageSent as Arrived
+from bot.telegram.client.calls import CallOutcome as TelegramOutcome
+from bot.telegram.client.calls import MessageSent as Arrived
 from bot.telegram.client.sender import ChatTarget, Sender
-from bot.telegram.markup import render, split
+from bot.telegram.markup.entity_text import render, split
 from shared.core.ops import alerts
 from shared.core.ops.alerts import Outcome, Sending
 from shared.services.admin.alert_sender import AlertChannel, AlertSender
@@ -31,11 +31,11 @@ class TelegramAlertChannel:
         self._dashboard_url = dashboard_url
 
     async def send(self, sending: Sending) -> Outcome:
-        words = alerts.message(sending.alert, sending.phase, dashboard_url=self._dashboard_url)
-        outcome = await self._once(words)
+        text = alerts.message(sending.alert, sending.phase, dashboard_url=self._dashboard_url)
+        outcome = await self._attempt(text)
         if isinstance(outcome, ChatMoved):
             self._chat_id = outcome.new_chat_id
-            outcome = await self._once(words)
+            outcome = await self._attempt(text)
         match outcome:
             case Arrived() | CallDone():
                 return alerts.Sent()
@@ -48,9 +48,9 @@ class TelegramAlertChannel:
             case CallRejected() | ChatMoved():
                 return alerts.AlertRefused(code="telegram_refused")
 
-    async def _once(self, words: str) -> TelegramOutcome:
+    async def _attempt(self, text: str) -> TelegramOutcome:
         return await self._sender.send_text(
-            ChatTarget(chat_id=self._chat_id), split(render(words))[0], priority=Priority.NOTICE,
+            ChatTarget(chat_id=self._chat_id), split(render(text))[0], priority=Priority.NOTICE,
             patience=10.0,
             tries=1,
         )  # fmt: skip
@@ -61,28 +61,32 @@ class TelegramAlertSender:
 
     def __init__(
         self,
-        bringing: AlertSender,
+        alert_sender: AlertSender,
         *,
         bot_id: int | None,
         chats: Sequence[int],
         senders: Mapping[int, Sender],
-        held: Callable[[], Sequence[int]],
+        list_held_bots: Callable[[], Sequence[int]],
         dashboard_url: str,
     ) -> None:
-        self._bringing = bringing
+        self._alert_sender = alert_sender
         self._bot_id = bot_id
         self._chats = tuple(chats)
         self._senders = senders
-        self._held = held
+        self._list_held_bots = list_held_bots
         self._dashboard_url = dashboard_url
-        self._carriers: dict[str, AlertChannel] = {}
+        self._channels: dict[str, AlertChannel] = {}
 
     async def send_due(self) -> int:
         """Raises StorageUnavailable."""
-        sender = self._senders.get(self._bot_id) if self._bot_id in self._held() and self._bot_id else None
+        sender = (
+            self._senders.get(self._bot_id)
+            if self._bot_id in self._list_held_bots() and self._bot_id
+            else None
+        )
         if sender is None or not self._chats:
             return 0
         for chat in self._chats:
-            place = TelegramAlertChannel(sender, chat, dashboard_url=self._dashboard_url)
-            self._carriers.setdefault(f"telegram:{chat}", place)
-        return await self._bringing.send_due(self._carriers)
+            channel = TelegramAlertChannel(sender, chat, dashboard_url=self._dashboard_url)
+            self._channels.setdefault(f"telegram:{chat}", channel)
+        return await self._alert_sender.send_due(self._channels)

@@ -1,6 +1,6 @@
-"""Which buttons stand under which message, and what they say when pressed: versioned, strictly read.
+"""Builds inline keyboards, and formats and parses their callback data, which has a version.
 
-What is in a button can be forged: whoever hears a press checks that the chat it came from has that place.
+Callback data can be forged: the handler of a press checks that it came from the chat of that address.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from bot.telegram.inbound.bot_context import get_chat_texts
+from bot.telegram.texts import get_chat_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.memory.search import MessagesFound
 from shared.core.tools.reminders import Reminder
@@ -37,26 +37,26 @@ class ButtonAction(StrEnum):
     ANSWER_EDITED = "redo"
     VIEW_SUMMARY = "sum"
     UNDO_SUMMARY = "undo"
-    FORGET_NOTE = "note"
-    BRING_BACK = "back"
-    FORGET_ALL = "all"
-    KEEP_ALL = "keep"
+    ARCHIVE_NOTE = "note"
+    RESTORE_NOTE = "back"
+    ERASE_ALL = "all"
+    CANCEL_ERASURE = "keep"
     PAGE = "page"
     SETTING = "set"
     CLOSE = "close"
-    BRING = "bring"
-    LEAD_TO = "found"
-    SEARCH_ON = "older"
+    RESEND = "bring"
+    OPEN_RESULT = "found"
+    OLDER_RESULTS = "older"
     REMINDER = "remind"
     CHOOSE = "choose"
-    LET_IN = "letin"
-    KEEP_OUT = "keepout"
+    ALLOW_ACCESS = "letin"
+    DENY_ACCESS = "keepout"
     RATE = "rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ButtonPress:
-    """`address_id` is the place the button was made for, 0 for a question to an owner; `subject` a turn,
+    """`address_id` is the chat the button was made for, 0 for a question to an owner; `subject` a turn,
     summary, note, page, notice, chat, reminder, message, handover, or the time of one."""
 
     action: ButtonAction
@@ -65,7 +65,7 @@ class ButtonPress:
     word: str = ""
     """Of a setting its name and value, of a notice its round, of a chat whether it is a group, of a
     reminder what to do, of a message its session, of a time that and the message, and of a choice its
-    command and what tells it from the others."""
+    command and the hash of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def build_keyboard(rows: Sequence[Sequence[Button]]) -> InlineKeyboardMarkup | N
     """None without buttons: Telegram refuses an empty keyboard with some calls."""
     from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 
-    made = [
+    rows_of_buttons = [
         [
             InlineKeyboardButton(text=button.label, callback_data=format_callback_data(button.press))
             for button in row
@@ -115,7 +115,7 @@ def build_keyboard(rows: Sequence[Sequence[Button]]) -> InlineKeyboardMarkup | N
         for row in rows
         if row
     ]
-    return InlineKeyboardMarkup(inline_keyboard=made) if made else None
+    return InlineKeyboardMarkup(inline_keyboard=rows_of_buttons) if rows_of_buttons else None
 
 
 SWITCH_SETTINGS = ("notices", "drafts", "rich")
@@ -129,40 +129,40 @@ CHOSEN_BY_BUTTON = frozenset({"mode", "model", "voice"})
 ON_BY_DEFAULT = frozenset({"notices"})
 
 
-def build_answer_buttons(place: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
-    """Stop while it is written; then what can be wished about it. Groups have no buttons to quarrel about."""
+def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
+    """Stop while the answer is written; then actions on it, except in groups."""
     if state == "running":
-        return _row(place, turn, ("stop", ButtonAction.STOP))
-    if place.chat_id < 0:
+        return _row(chat, turn, ("stop", ButtonAction.STOP))
+    if chat.chat_id < 0:
         return None
     if state == "answered":
         return _row(
-            place, turn,
+            chat, turn,
             ("regenerate", ButtonAction.REGENERATE),
             ("shorter", ButtonAction.SHORTER),
             ("longer", ButtonAction.CONTINUE),
         )  # fmt: skip
-    return _row(place, turn, ("regenerate", ButtonAction.REGENERATE))
+    return _row(chat, turn, ("regenerate", ButtonAction.REGENERATE))
 
 
-def build_rating_buttons(place: ChatRow, handover_id: int) -> InlineKeyboardMarkup | None:
-    """Of the help of an operator; a group is of several minds."""
-    if place.chat_id < 0:
+def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarkup | None:
+    """Rates an operator's help; not in groups."""
+    if chat.chat_id < 0:
         return None
     return build_keyboard([[
         Button(
             label=f"{stars} ★",
             press=ButtonPress(
-                action=ButtonAction.RATE, address_id=place.address_id, subject=handover_id, word=str(stars)
+                action=ButtonAction.RATE, address_id=chat.address_id, subject=handover_id, word=str(stars)
             ),
         )
         for stars in range(1, 6)
     ]])  # fmt: skip
 
 
-def build_summary_buttons(place: ChatRow, link_id: int) -> InlineKeyboardMarkup | None:
+def build_summary_buttons(chat: ChatRow, link_id: int) -> InlineKeyboardMarkup | None:
     return _row(
-        place,
+        chat,
         link_id,
         ("view", ButtonAction.VIEW_SUMMARY),
         ("undo", ButtonAction.UNDO_SUMMARY),
@@ -170,7 +170,7 @@ def build_summary_buttons(place: ChatRow, link_id: int) -> InlineKeyboardMarkup 
 
 
 def build_note_buttons(
-    place: ChatRow,
+    chat: ChatRow,
     notes: Sequence[tuple[int, int]],
     *,
     mark: str,
@@ -179,95 +179,97 @@ def build_note_buttons(
     on: int | None = None,
     all_notes: bool = False,
 ) -> InlineKeyboardMarkup | None:
-    """`notes` are numbers and ids; `mark` tells a press which list it came from."""
-    texts = get_chat_texts(place)
+    """`notes` are numbers and ids; `mark` says which list a press came from."""
+    texts = get_chat_texts(chat)
     bins = [
-        _button(place, note_id, f"🗑 {number}", ButtonAction.FORGET_NOTE, mark) for number, note_id in notes
+        _button(chat, note_id, f"🗑 {number}", ButtonAction.ARCHIVE_NOTE, mark) for number, note_id in notes
     ]
     rows = [bins[start : start + BUTTONS_PER_ROW] for start in range(0, len(bins), BUTTONS_PER_ROW)]
     if undo is not None:
-        rows.append([_button(place, undo, texts.say("undo"), ButtonAction.BRING_BACK, mark)])
-    ways = [("previous", back), ("following", on), ("all_notes", 0 if all_notes else None)]
-    rows.append([_button(place, at, texts.say(key), ButtonAction.PAGE) for key, at in ways if at is not None])
+        rows.append([_button(chat, undo, texts.say("undo"), ButtonAction.RESTORE_NOTE, mark)])
+    paging = [("previous", back), ("following", on), ("all_notes", 0 if all_notes else None)]
+    rows.append(
+        [_button(chat, at, texts.say(key), ButtonAction.PAGE) for key, at in paging if at is not None]
+    )
     return build_keyboard(rows)
 
 
 def build_search_buttons(
-    place: ChatRow, found: MessagesFound, *, linked: bool, begun: bool
+    chat: ChatRow, found: MessagesFound, *, linked: bool, is_first_page: bool
 ) -> InlineKeyboardMarkup | None:
     """A number for each result, unless they are links; and ways to older ones and back to the newest."""
-    texts = get_chat_texts(place)
+    texts = get_chat_texts(chat)
     numbers = [
-        _button(place, int(hit.mid[1:]), f"→ {number}", ButtonAction.LEAD_TO, str(hit.key.session_id))
+        _button(chat, int(hit.mid[1:]), f"→ {number}", ButtonAction.OPEN_RESULT, str(hit.key.session_id))
         for number, hit in enumerate(() if linked else found.hits, 1)
     ]
     rows = [numbers[start : start + BUTTONS_PER_ROW] for start in range(0, len(numbers), BUTTONS_PER_ROW)]
-    ways = [] if begun else [_button(place, 0, texts.say("previous"), ButtonAction.SEARCH_ON)]
+    paging = [] if is_first_page else [_button(chat, 0, texts.say("previous"), ButtonAction.OLDER_RESULTS)]
     if found.next is not None:
         at, _, rest = str(found.next).partition("-")
         word = rest.replace("-", "_")
-        ways.append(_button(place, int(at), texts.say("following"), ButtonAction.SEARCH_ON, word))
-    return build_keyboard([*rows, ways])
+        paging.append(_button(chat, int(at), texts.say("following"), ButtonAction.OLDER_RESULTS, word))
+    return build_keyboard([*rows, paging])
 
 
-def build_reminder_buttons(place: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:
+def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:
     """A row for each, in the order of their numbers: what repeats can pause, and all can be cancelled."""
     rows = []
     for number, one in enumerate(waiting, 1):
         pause = ("▶", "resume") if one.paused else ("⏸", "pause")
-        ways = [pause, ("🗑", "cancel")] if one.repeat else [("🗑", "cancel")]
+        actions = [pause, ("🗑", "cancel")] if one.repeat else [("🗑", "cancel")]
         rows.append(
-            [_button(place, one.id, f"{sign} {number}", ButtonAction.REMINDER, verb) for sign, verb in ways]
+            [_button(chat, one.id, f"{sign} {number}", ButtonAction.REMINDER, verb) for sign, verb in actions]
         )
     return build_keyboard(rows)
 
 
 def build_choice_buttons(
-    place: ChatRow, command: str, choices: Sequence[Choice]
+    chat: ChatRow, command: str, choices: Sequence[Choice]
 ) -> InlineKeyboardMarkup | None:
     """The names that a command offers, below each other."""
     return build_keyboard(
         [
-            [_button(place, 0, one.label, ButtonAction.CHOOSE, f"{command}={choice_mark(one.args)}")]
+            [_button(chat, 0, one.label, ButtonAction.CHOOSE, f"{command}={hash_choice(one.args)}")]
             for one in choices
         ]
     )
 
 
-def choice_mark(name: str) -> str:
+def hash_choice(name: str) -> str:
     """Names may be longer than a button can say, and in any script."""
     return sha256(name.encode()).hexdigest()[:12]
 
 
-def build_erase_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:
-    """Before everything is forgotten."""
-    texts = get_chat_texts(place)
+def build_erase_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
+    """Confirms that everything is erased."""
+    texts = get_chat_texts(chat)
     return build_keyboard(
         [
-            [_button(place, 0, texts.say("forget_all"), ButtonAction.FORGET_ALL)],
-            [_button(place, 0, texts.say("cancel"), ButtonAction.KEEP_ALL)],
+            [_button(chat, 0, texts.say("forget_all"), ButtonAction.ERASE_ALL)],
+            [_button(chat, 0, texts.say("cancel"), ButtonAction.CANCEL_ERASURE)],
         ]
     )
 
 
-def build_edit_buttons(place: ChatRow, turn: int) -> InlineKeyboardMarkup | None:
+def build_edit_buttons(chat: ChatRow, turn: int) -> InlineKeyboardMarkup | None:
     return _row(
-        place,
+        chat,
         turn,
         ("edited_yes", ButtonAction.ANSWER_EDITED),
         ("edited_no", ButtonAction.CLOSE),
     )
 
 
-def build_uncertain_buttons(place: ChatRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
-    """Below the word that an answer may not have arrived."""
-    label = get_chat_texts(place).say("bring")
-    return build_keyboard([[_button(place, notice_id, label, ButtonAction.BRING, str(round_number))]])
+def build_uncertain_buttons(chat: ChatRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
+    """Below the notice that an answer may not have arrived."""
+    label = get_chat_texts(chat).say("bring")
+    return build_keyboard([[_button(chat, notice_id, label, ButtonAction.RESEND, str(round_number))]])
 
 
 def build_access_buttons(texts: Catalogue, chat_id: int) -> InlineKeyboardMarkup | None:
-    """Below the word to an owner that somebody wants in."""
-    rows = [(texts.say("allow"), ButtonAction.LET_IN), (texts.say("deny"), ButtonAction.KEEP_OUT)]
+    """Below the notice to an owner about an access request."""
+    rows = [(texts.say("allow"), ButtonAction.ALLOW_ACCESS), (texts.say("deny"), ButtonAction.DENY_ACCESS)]
     word = "group" if chat_id < 0 else ""
     return build_keyboard(
         [
@@ -282,51 +284,51 @@ def build_access_buttons(texts: Catalogue, chat_id: int) -> InlineKeyboardMarkup
     )
 
 
-def build_settings_buttons(place: ChatRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
+def build_settings_buttons(chat: ChatRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
     """One button for each setting, saying what it is now; pressing it changes it."""
-    texts = get_chat_texts(place)
+    texts = get_chat_texts(chat)
     rows = [
         [
             _switch_button(
-                place,
+                chat,
                 name,
-                texts.say(f"setting_{name}", value=texts.say("on" if is_setting_on(place, name) else "off")),
+                texts.say(f"setting_{name}", value=texts.say("on" if is_setting_on(chat, name) else "off")),
             )
         ]
         for name in SWITCH_SETTINGS
         if name in offered
     ]
     language = texts.say("setting_language", value=name_language(texts.language))
-    rows.append([_button(place, 0, language, ButtonAction.SETTING, f"language={CHOOSE}")])
-    rows.append([_button(place, 0, texts.say("close"), ButtonAction.CLOSE)])
+    rows.append([_button(chat, 0, language, ButtonAction.SETTING, f"language={CHOOSE}")])
+    rows.append([_button(chat, 0, texts.say("close"), ButtonAction.CLOSE)])
     return build_keyboard(rows)
 
 
-def build_language_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:
+def build_language_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
     """Each by the name that its people call it."""
-    ways = [
-        _button(place, 0, name_language(language), ButtonAction.SETTING, f"language={language}")
+    buttons = [
+        _button(chat, 0, name_language(language), ButtonAction.SETTING, f"language={language}")
         for language in list_languages()
     ]
-    return build_keyboard([ways[at : at + 2] for at in range(0, len(ways), 2)])
+    return build_keyboard([buttons[at : at + 2] for at in range(0, len(buttons), 2)])
 
 
-def is_setting_on(place: ChatRow, name: str) -> bool:
-    return bool(place.settings.get(name, name in ON_BY_DEFAULT))
+def is_setting_on(chat: ChatRow, name: str) -> bool:
+    return bool(chat.settings.get(name, name in ON_BY_DEFAULT))
 
 
-def _switch_button(place: ChatRow, name: str, label: str) -> Button:
+def _switch_button(chat: ChatRow, name: str, label: str) -> Button:
     return _button(
-        place, 0, label, ButtonAction.SETTING, f"{name}={'off' if is_setting_on(place, name) else 'on'}"
+        chat, 0, label, ButtonAction.SETTING, f"{name}={'off' if is_setting_on(chat, name) else 'on'}"
     )
 
 
-def _row(place: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
+def _row(chat: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
     """Each by the key of its label."""
-    say = get_chat_texts(place).say
-    return build_keyboard([[_button(place, subject, say(key), action) for key, action in buttons]])
+    say = get_chat_texts(chat).say
+    return build_keyboard([[_button(chat, subject, say(key), action) for key, action in buttons]])
 
 
-def _button(place: ChatRow, subject: int, label: str, action: ButtonAction, word: str = "") -> Button:
-    press = ButtonPress(action=action, address_id=place.address_id, subject=subject, word=word)
+def _button(chat: ChatRow, subject: int, label: str, action: ButtonAction, word: str = "") -> Button:
+    press = ButtonPress(action=action, address_id=chat.address_id, subject=subject, word=word)
     return Button(label=label, press=press)

@@ -1,89 +1,174 @@
-"""Answers on their way to Telegram: live, again after a crash or a 429, and the note of a summary behind."""
+"""Answers turns for the bots that this process holds, and delivers again what did not arrive."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import groupby
 
 import structlog
 
-from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.outbound.buttons import build_summary_buttons, is_setting_on
 from bot.telegram.outbound.delivery_context import DeliveryContext
-from bot.telegram.outbound.draft_streaming import GROUP_PACING, NATIVE_PACING, PRIVATE_PACING, EditPacing
 from bot.telegram.outbound.final_delivery import FinalDelivery
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.outbound.streaming_reply import StreamingReply
-from bot.telegram.outbound.typing_indicator import TYPING_DELAY_SECONDS, TYPING_INTERVAL_SECONDS, TaskStarter
+from bot.telegram.outbound.streaming_reply import ReplyPacing, StreamingReply
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
-from shared.adapters.postgres.telegram.chats import ChatRow
+from bot.telegram.texts import get_chat_texts
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.core.session.turns import ReplyEvent
 from shared.core.values.errors import StorageUnavailable
+from shared.runtime import BackgroundTasks
+from shared.services.turns.turn_dispatcher import OpenReplySink, SessionAnswerer, TurnDispatcher
 
 log = structlog.get_logger(__name__)
 
 MAX_PARALLEL_SESSIONS = 8
+RECOVERY_SECONDS = 1.0
+DRAIN_SECONDS = 2.5
+
+AfterAnswer = Callable[[ChatRow], Awaitable[None]]
 
 
-class AnswerDelivery:
-    """One for all bots of the process; `emitter` for answers that run here, `recover` for all others."""
+class TelegramTurnDispatcher:
+    """`list_held_bots` are the bots whose lease this process has now."""
 
     def __init__(
         self,
-        post: DeliveryContext,
+        conversation: SessionAnswerer,
+        delivery: AnswerDelivery,
+        chats: PostgresTelegramChats,
         *,
-        tasks: TaskStarter,
-        private: EditPacing = PRIVATE_PACING,
-        group: EditPacing = GROUP_PACING,
-        native: EditPacing = NATIVE_PACING,
-        typing_every: float = TYPING_INTERVAL_SECONDS,
-        typing_after: float = TYPING_DELAY_SECONDS,
-        patience: float = FINAL_PATIENCE_SECONDS,
+        list_held_bots: Callable[[], Collection[int]],
+        on_idle: AfterAnswer,
     ) -> None:
-        self._post = post
-        self.uncertain = UncertainNotices(post, tasks=tasks)
-        self._finals = FinalDelivery(post, tasks=tasks, notices=self.uncertain)
-        self._tasks = tasks
-        self._private = private
-        self._group = group
-        self._native = native
-        self._typing_every = typing_every
-        self._typing_after = typing_after
-        self._patience = patience
-        self._live: dict[int, StreamingReply] = {}
+        self._delivery = delivery
+        self._chats = chats
+        self._list_held_bots = list_held_bots
+        self._on_idle = on_idle
+        self._answers = TurnDispatcher(
+            conversation,
+            channel="telegram",
+            orphan=self._open_orphan_sink,
+            accounts=lambda: [str(bot_id) for bot_id in list_held_bots()],
+        )
+        self._loops = BackgroundTasks()
+        self._bot_serving = asyncio.Event()
 
-    def open_reply(self, place: ChatRow) -> StreamingReply:
-        """An `Emit` for `Conversation.answer(place.session_id, …)`; close it when that returns."""
+    def start(self) -> None:
+        self._answers.start()
+        self._loops.run_forever(self._run_recovery)
+
+    def dispatch(self, chat: ChatRow) -> None:
+        """Answer the chat's session soon; several calls are one."""
+        self._answers.dispatch(chat.session_id, partial(self._open_sink, chat))
+
+    def wake(self) -> None:
+        self._answers.wake()
+
+    def on_bot_serving(self) -> None:
+        """This process holds a bot now: look at once for what its last holder left."""
+        self._bot_serving.set()
+        self._answers.wake()
+
+    async def close(self) -> None:
+        await self._answers.close(drain_seconds=DRAIN_SECONDS)
+        await self._loops.cancel()
+
+    def _open_sink(self, chat: ChatRow) -> TelegramReplySink:
+        return TelegramReplySink(chat, self._delivery.open_reply(chat), self._on_idle)
+
+    async def _open_orphan_sink(self, session_id: int) -> OpenReplySink | None:
+        chat = await self._chats.find_chat_of_due_turn(session_id)
+        return None if chat is None else partial(self._open_sink, chat)
+
+    async def _run_recovery(self) -> None:
+        """Deliver unfinished answers, forever; a slow Telegram delays nothing else here."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RECOVERY_SECONDS):
+                    await self._bot_serving.wait()
+            self._bot_serving.clear()
+            held = list(self._list_held_bots())
+            if self._answers.is_closing or not held:
+                continue
+            try:
+                await self._delivery.resume_unfinished(held)
+            except StorageUnavailable as error:
+                log.warning("unfinished_deliveries_unreadable", reason=str(error))
+
+
+class TelegramReplySink:
+    """One chat as the reply sink of its session."""
+
+    def __init__(self, chat: ChatRow, reply: StreamingReply, on_idle: AfterAnswer) -> None:
+        self._chat = chat
+        self._reply = reply
+        self._on_idle = on_idle
+
+    async def __call__(self, event: ReplyEvent) -> None:
+        await self._reply(event)
+
+    async def mark_idle(self) -> None:
+        await self._on_idle(self._chat)
+
+    async def close(self) -> None:
+        await self._reply.close()
+
+
+class AnswerDelivery:
+    """One for all bots of the process; `open_reply` for what runs here, `resume_unfinished` for the rest."""
+
+    def __init__(
+        self,
+        context: DeliveryContext,
+        *,
+        tasks: BackgroundTasks,
+        pacing: ReplyPacing | None = None,
+    ) -> None:
+        self._context = context
+        self.uncertain = UncertainNotices(context, tasks=tasks)
+        self._final_delivery = FinalDelivery(context, tasks=tasks, notices=self.uncertain)
+        self._tasks = tasks
+        self._pacing = pacing or ReplyPacing()
+        self._replies: dict[int, StreamingReply] = {}
+
+    def open_reply(self, chat: ChatRow) -> StreamingReply:
+        """Opens the reply that receives the events of the session's answers; close it at the end."""
         answer = StreamingReply(
-            self._post, self._finals, place,
-            tasks=self._tasks, private=self._private, group=self._group, native=self._native,
-            typing_every=self._typing_every, typing_after=self._typing_after,
-            patience=self._patience, closed=self._closed,
-        )  # fmt: skip
-        self._live[place.session_id] = answer
+            self._context,
+            self._final_delivery,
+            chat,
+            tasks=self._tasks,
+            pacing=self._pacing,
+            on_closed=self._on_reply_closed,
+        )
+        self._replies[chat.session_id] = answer
         return answer
 
     async def resume_unfinished(self, accounts: Sequence[int]) -> int:
-        """Brings what ended and is not wholly in its chat; says how many turns are done.
+        """Deliver ended turns that are not wholly in their chats; returns how many are done.
 
-        For the start, after `left_by_the_dead`, and for every second: what has to wait is left for the next.
-        Raises StorageUnavailable.
+        For the start, after `recover_interrupted`, and for every second: what has to wait is left for the
+        next. Raises StorageUnavailable.
         """
-        unfinished = await self._post.deliveries.unfinished(accounts)
+        unfinished = await self._context.deliveries.list_unfinished(accounts)
         # Of a session one after the other, as they were asked; sessions do not wait for each other.
         sessions = [list(turns) for _, turns in groupby(sorted(unfinished), key=lambda found: found[0])]
         gate = asyncio.Semaphore(MAX_PARALLEL_SESSIONS)
         done = await asyncio.gather(
-            *(self._recover_session(turns, gate) for turns in sessions if turns[0][0] not in self._live)
+            *(self._recover_session(turns, gate) for turns in sessions if turns[0][0] not in self._replies)
         )
         return sum(done)
 
     def deliver_soon(self, session_id: int, turn: int) -> None:
-        """Soon, although its session is at another answer: somebody has asked for this one."""
-        self._tasks.start(self._bring(session_id, turn))
+        """Soon, although its session is at another answer: a button asked for this one."""
+        self._tasks.start(self._recover_soon(session_id, turn))
 
-    async def _bring(self, session_id: int, turn: int) -> None:
+    async def _recover_soon(self, session_id: int, turn: int) -> None:
         try:
             await self._recover_turn(session_id, turn)
         except StorageUnavailable as error:
@@ -94,53 +179,56 @@ class AnswerDelivery:
         async with gate:
             for session_id, turn in turns:
                 try:
-                    brought = await self._recover_turn(session_id, turn)
+                    is_delivered = await self._recover_turn(session_id, turn)
                 except StorageUnavailable as error:
                     log.warning("delivery_deferred", session_id=session_id, turn=turn, reason=str(error))
                     return done
-                if not brought:
+                if not is_delivered:
                     return done
                 done += 1
         return done
 
     async def _recover_turn(self, session_id: int, turn: int) -> bool:
-        ended = await self._post.deliveries.ended_turn(session_id, turn)
+        ended = await self._context.deliveries.load_ended_turn(session_id, turn)
         if ended is None:
             return False
-        place = await self._post.places.place(ended.address_id)
-        if place is None or place.unreachable:
+        chat = await self._context.chats.find_chat(ended.address_id)
+        if chat is None or chat.unreachable:
             return False
-        return await self._finals.deliver(place, ended, patience=0.0, tries=1)
+        await self._final_delivery.announce_uncertain(session_id, up_to=turn)
+        return await self._final_delivery.deliver(chat, ended, patience=0.0, tries=1)
 
-    def _closed(self, answer: StreamingReply) -> None:
-        if self._live.get(answer.session_id) is answer:
-            del self._live[answer.session_id]
+    def _on_reply_closed(self, answer: StreamingReply) -> None:
+        if self._replies.get(answer.session_id) is answer:
+            del self._replies[answer.session_id]
 
 
 class SummaryNotices:
-    """`desk_of` and `voice_of` by the bot's id; None for a bot that is not ours now."""
+    """`find_context` and `find_notifier` by the bot's id; None for a bot that is not ours now."""
 
     def __init__(
-        self, desk_of: Callable[[int], BotContext | None], voice_of: Callable[[int], Notifier | None]
+        self,
+        find_context: Callable[[int], BotContext | None],
+        find_notifier: Callable[[int], Notifier | None],
     ) -> None:
-        self._desk_of = desk_of
-        self._voice_of = voice_of
+        self._find_context = find_context
+        self._find_notifier = find_notifier
 
-    async def send_after_answer(self, place: ChatRow) -> None:
-        """Raises StorageUnavailable. A note is noted before it is said: rather none than two."""
-        desk, voice = self._desk_of(place.bot_id), self._voice_of(place.bot_id)
-        if desk is None or voice is None or desk.public:
+    async def send_after_answer(self, chat: ChatRow) -> None:
+        """Raises StorageUnavailable. The notice is recorded before it is sent: rather none than two."""
+        context, notifier = self._find_context(chat.bot_id), self._find_notifier(chat.bot_id)
+        if context is None or notifier is None or context.public:
             return
-        summary = await desk.stores.telegram_chats.newest_summary(place.session_id)
+        summary = await context.stores.telegram_chats.load_newest_summary(chat.session_id)
         if summary is None:
             return
-        now = await desk.stores.telegram_chats.place(place.address_id)
+        now = await context.stores.telegram_chats.find_chat(chat.address_id)
         noted = int(now.settings.get("noted") or 0) if now is not None else 0
         if now is None or summary.link_id <= noted:
             return
-        await desk.stores.telegram_chats.change_settings(place.address_id, {"noted": summary.link_id})
+        await context.stores.telegram_chats.change_settings(chat.address_id, {"noted": summary.link_id})
         if is_setting_on(now, "notices"):
-            words = get_chat_texts(now).say("summarised", count=summary.messages)
-            await voice.send(
-                get_chat_target(now), words, keyboard=build_summary_buttons(now, summary.link_id), silent=True
+            text = get_chat_texts(now).say("summarised", count=summary.messages)
+            await notifier.send(
+                get_chat_target(now), text, keyboard=build_summary_buttons(now, summary.link_id), silent=True
             )

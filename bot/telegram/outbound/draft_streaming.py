@@ -1,12 +1,12 @@
-"""What of an unfinished answer is in the chat, and what to show next: pure, with the time from outside."""
+"""The draft of an unfinished answer: what its chat shows, and the next edit; the caller passes the time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
 
-from bot.telegram.markup import LIVE_UNITS, MAX_PARTS, MessagePart, render, split, utf16_units
-from shared.core.session.events import Delta
+from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS, MessagePart, render, split
+from shared.core.session.turns import Delta, utf16_units
 
 FILLER = MessagePart(text="…")
 """In a bubble that a new attempt has not filled yet."""
@@ -63,7 +63,7 @@ class DraftProgress:
 class ReplyDraft:
     """The text of the newest attempt and the bubbles that show it."""
 
-    rhythm: EditPacing
+    pacing: EditPacing
     attempt: int = 0
     text: str = ""
     status: str | None = None
@@ -71,16 +71,16 @@ class ReplyDraft:
     bubbles: list[DraftMessage] = field(default_factory=list)
     _units: int = 0
     _first_at: float | None = None
-    _seen: DraftProgress = field(default_factory=DraftProgress)
+    _shown_progress: DraftProgress = field(default_factory=DraftProgress)
     _overflows: bool = False
     _not_before: float = -inf
     _interval: float = 0.0
     _ended: bool = False
 
     def __post_init__(self) -> None:
-        self._interval = self.rhythm.edit_seconds
+        self._interval = self.pacing.edit_seconds
 
-    # -- what is heard --------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------
 
     def begin(self, attempt: int) -> None:
         """A later attempt starts with nothing; what is shown stays until there is something to replace it."""
@@ -93,7 +93,7 @@ class ReplyDraft:
             return
         self.begin(delta.attempt)
         if delta.offset < self._units:
-            self._cut(delta.offset)
+            self._truncate(delta.offset)
         if delta.offset > self._units:
             return  # a piece is missing: the whole text comes with the end
         self.text += delta.text
@@ -105,20 +105,20 @@ class ReplyDraft:
     def set_status(self, status: str | None) -> None:
         self.status = status
 
-    # -- what is to be done ---------------------------------------------------------------------------
+    # -- next edits -----------------------------------------------------------------------------------
 
     def wants_bubble(self, now: float) -> bool:
-        """Whether a message is to be sent now; `opening` is what it shows."""
+        """Whether a message is to be sent now; `render_opening` is what it shows."""
         if self._ended or now < self._not_before:
             return False
         if self.bubbles:
             return self._overflows and len(self.bubbles) < MAX_PARTS
         if self.status is not None:
             return True
-        if self._first_at is None or now - self._first_at < self.rhythm.settle_seconds:
+        if self._first_at is None or now - self._first_at < self.pacing.settle_seconds:
             return False
-        enough = len(self.text.strip()) >= self.rhythm.first_chars
-        return enough or now - self._first_at >= self.rhythm.first_seconds
+        enough = len(self.text.strip()) >= self.pacing.first_chars
+        return enough or now - self._first_at >= self.pacing.first_seconds
 
     def render_opening(self) -> tuple[MessagePart, DraftProgress] | None:
         """None when nothing of it can be shown yet."""
@@ -126,7 +126,7 @@ class ReplyDraft:
         if number >= len(views):
             self._overflows = False
             return None
-        return views[number], self._state()
+        return views[number], self._get_progress()
 
     def next_edit(self, now: float) -> DraftEdit | None:
         """The next change of a bubble, the first bubble that needs one first."""
@@ -134,7 +134,7 @@ class ReplyDraft:
             return None
         views = self.render_views()
         if not views:
-            self._seen = self._state()
+            self._shown_progress = self._get_progress()
             return None
         self._overflows = len(views) > len(self.bubbles)
         last = min(len(views), len(self.bubbles)) - 1
@@ -147,13 +147,13 @@ class ReplyDraft:
                     message_id=bubble.message_id,
                     part=part,
                     is_last=is_last,
-                    seen=self._state(),
+                    seen=self._get_progress(),
                 )
-        self._seen = self._state()
+        self._shown_progress = self._get_progress()
         return None
 
-    def next_at(self, now: float) -> float | None:
-        """When `edit` can have something; None while there is nothing new to show."""
+    def get_next_edit_time(self, now: float) -> float | None:
+        """When `next_edit` can have something; None while there is nothing new to show."""
         if not self.bubbles or self._ended or not self._has_news():
             return None
         return max(now, self._not_before)
@@ -161,32 +161,32 @@ class ReplyDraft:
     def render_views(self) -> tuple[MessagePart, ...]:
         rendered = render(self.text, live=True)
         if self.status is not None:
-            rendered = rendered.followed_by(self.status)
+            rendered = rendered.append_note(self.status)
         return split(rendered, limit=LIVE_UNITS)
 
-    # -- what was done --------------------------------------------------------------------------------
+    # -- outcomes -------------------------------------------------------------------------------------
 
     def record_opened(self, message_id: int, part: MessagePart, seen: DraftProgress, now: float) -> None:
         self.bubbles.append(DraftMessage(message_id=message_id, shown=part))
         self._overflows = False
         self._not_before = now + self._interval
-        self._seen = seen
+        self._shown_progress = seen
 
     def record_edited(self, edit: DraftEdit, now: float) -> None:
         bubble = self.bubbles[edit.number]
         bubble.shown, bubble.is_last = edit.part, edit.is_last
         self._not_before = now + self._interval
         if edit.number == len(self.bubbles) - 1:
-            self._seen = edit.seen
+            self._shown_progress = edit.seen
 
     def slow_down(self, retry_after: float | None, now: float) -> None:
-        """Telegram wants less of this: nothing for a while, then half as often."""
+        """Telegram asks for fewer edits: pause, then edit half as often."""
         if retry_after is not None:
-            self._interval = min(2 * self._interval, max(self.rhythm.slowest_seconds, self._interval))
+            self._interval = min(2 * self._interval, max(self.pacing.slowest_seconds, self._interval))
         self._not_before = now + max(self._interval, retry_after or 0.0)
 
     def end(self) -> None:
-        """Nothing more is shown of it."""
+        """Stop showing it."""
         self._ended = True
 
     @property
@@ -194,18 +194,18 @@ class ReplyDraft:
         return self._ended
 
     def _has_news(self) -> bool:
-        seen = self._seen
+        seen = self._shown_progress
         if self.status != seen.status and (self.status or self.text):
             return True
         if self._first_at is None:
             return False
         if seen.attempt != self.attempt:
-            return len(self.text.strip()) >= self.rhythm.first_chars
-        return len(self.text) - seen.chars >= self.rhythm.new_chars
+            return len(self.text.strip()) >= self.pacing.first_chars
+        return len(self.text) - seen.chars >= self.pacing.new_chars
 
-    def _state(self) -> DraftProgress:
+    def _get_progress(self) -> DraftProgress:
         return DraftProgress(attempt=self.attempt, chars=len(self.text), status=self.status)
 
-    def _cut(self, offset: int) -> None:
+    def _truncate(self, offset: int) -> None:
         self.text = self.text.encode("utf-16-le")[: 2 * offset].decode("utf-16-le", "ignore")
         self._units = utf16_units(self.text)

@@ -1,4 +1,4 @@
-"""Brings an answer that has ended into its chat, exactly once: for live answers and after a crash alike."""
+"""Delivers an answer that has ended to its chat, exactly once: live and after a crash."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.telegram.client.call_queue import Priority
-from bot.telegram.client.outcomes import (
+from bot.telegram.client.calls import (
     CallDone,
     CallNotSent,
     CallOutcome,
@@ -19,10 +18,12 @@ from bot.telegram.client.outcomes import (
     ChatMoved,
     ChatUnreachable,
     MessageSent,
+    Priority,
     is_missing_message,
 )
 from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS, TRIES, ChatTarget, Sender
-from bot.telegram.markup import DOCUMENT_NAME, RichBlock
+from bot.telegram.markup.entity_text import DOCUMENT_NAME
+from bot.telegram.markup.rich_blocks import RichBlock
 from bot.telegram.outbound.delivery_context import (
     DeliveryAttempts,
     DeliveryContext,
@@ -32,18 +33,16 @@ from bot.telegram.outbound.delivery_context import (
     is_notice,
 )
 from bot.telegram.outbound.native_drafts import edit_rich, is_form_refused, send_rich
-from bot.telegram.outbound.typing_indicator import TaskStarter
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
 from shared.core.identity.handover import ANSWERED_TOGETHER
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.files import PICTURE_MIMES
+from shared.runtime import BackgroundTasks
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
-
-__all__ = ["FinalDelivery", "DeliveryContext"]
 
 log = structlog.get_logger(__name__)
 
@@ -57,11 +56,11 @@ _MAX_REMEMBERED = 1_000
 
 
 class _DeliverLater(Exception):
-    """Not all of it could be brought now; the rows say what is left."""
+    """Not everything could be delivered now; the rows say what is left."""
 
 
 class _DeliverAgain(Exception):
-    """A bubble was lost; its rows are as if it had never been."""
+    """A bubble was lost; its rows are reset."""
 
 
 class _ChatHasMoved(Exception):
@@ -76,10 +75,10 @@ class _ChatIsUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FinalAnswer:
-    place: ChatRow
+    chat: ChatRow
     ended: EndedTurn
     sender: Sender
-    letter: OutgoingMessage
+    message: OutgoingMessage
     keyboard: InlineKeyboardMarkup | None
     reply_to: int | None
     patience: float
@@ -87,269 +86,289 @@ class _FinalAnswer:
     maybe_shown: str | None
 
     @property
-    def where(self) -> ChatTarget:
-        return ChatTarget(chat_id=self.place.chat_id, thread_id=self.place.thread_id)
+    def target(self) -> ChatTarget:
+        return ChatTarget(chat_id=self.chat.chat_id, thread_id=self.chat.thread_id)
 
     @property
     def key(self) -> tuple[int, int]:
         return self.ended.session_id, self.ended.turn
 
     def is_file(self, number: int) -> bool:
-        return number >= len(self.letter.parts)
+        return number >= len(self.message.parts)
 
-    def keyboard_of(self, number: int) -> InlineKeyboardMarkup | None:
-        return self.keyboard if number == self.letter.count - 1 else None
+    def get_keyboard(self, number: int) -> InlineKeyboardMarkup | None:
+        return self.keyboard if number == self.message.count - 1 else None
 
 
 class FinalDelivery:
     """The one code path for the end of an answer; raises StorageUnavailable."""
 
-    def __init__(self, post: DeliveryContext, *, tasks: TaskStarter, notices: UncertainNotices) -> None:
-        self._post = post
+    def __init__(
+        self, context: DeliveryContext, *, tasks: BackgroundTasks, notices: UncertainNotices
+    ) -> None:
+        self._context = context
         self._notices = notices
         self._tasks = tasks
-        self._store = post.deliveries
-        self._attempts = DeliveryAttempts(store=post.deliveries, crash_point=post.crash_point)
-        self._told: dict[tuple[int, str], float] = {}
-        self._left: dict[int, set[int]] = {}
-        self._brought: dict[int, tuple[int, int]] = {}
+        self._store = context.deliveries
+        self._attempts = DeliveryAttempts(store=context.deliveries, crash_point=context.crash_point)
+        self._notified_at: dict[tuple[int, str], float] = {}
+        self._pending: dict[int, set[int]] = {}
+        self._last_delivered: dict[int, tuple[int, int]] = {}
 
     async def deliver(
         self,
-        place: ChatRow,
+        chat: ChatRow,
         ended: EndedTurn,
         *,
         patience: float = FINAL_PATIENCE_SECONDS,
         tries: int = TRIES,
         maybe_shown: str | None = None,
     ) -> bool:
-        """True when nothing of it is left to do. `maybe_shown`: a lost bubble with this text may be there."""
+        """True when nothing is left to do. `maybe_shown`: text of a bubble that may have arrived."""
         self.mark_pending(ended.session_id, ended.turn)
-        if self._post.want_voice_note is not None and ended.state == "answered" and not ended.operator:
-            await self._post.want_voice_note(ended.session_id, ended.turn)
+        if self._context.want_voice_note is not None and ended.state == "answered" and not ended.operator:
+            await self._context.want_voice_note(ended.session_id, ended.turn)
         about = {"session": ended.session_id, "turn": ended.turn}
-        with self._post.tracer.span("delivery", about) as span:
-            brought = await self._deliver(place, ended, patience, tries, maybe_shown)
-            span.set_attributes(brought=brought)
-        if brought:
-            self._was_brought(ended)
-        return brought
+        with self._context.tracer.span("delivery", about) as span:
+            delivered = await self._deliver(chat, ended, patience, tries, maybe_shown)
+            span.set_attributes(brought=delivered)
+        if delivered:
+            self._record_delivered(ended)
+        return delivered
 
     def is_in_order(self, session_id: int, *, turn: int, address_id: int) -> bool:
-        """We have just brought the turn before there, and what came before that even earlier."""
-        return self._brought.get(session_id) == (address_id, turn - 1)
+        """This process has just delivered the turn before, in the same chat."""
+        return self._last_delivered.get(session_id) == (address_id, turn - 1)
+
+    async def announce_uncertain(self, session_id: int, *, up_to: int) -> None:
+        """Send notices of answers that another process left uncertain, before what is sent next."""
+        await self._notices.send_now(session_id, up_to=up_to)
 
     def list_pending(self, session_id: int, *, before: int) -> list[int]:
-        """Earlier turns that are still to be brought: their answers come first."""
-        return sorted(turn for turn in self._left.get(session_id, ()) if turn < before)
+        """Earlier turns that are not delivered yet: their answers come first."""
+        return sorted(turn for turn in self._pending.get(session_id, ()) if turn < before)
 
     def mark_pending(self, session_id: int, turn: int) -> None:
-        """It is to be brought, and later ones behind it."""
-        self._left.setdefault(session_id, set()).add(turn)
+        """It has to be delivered, before later ones."""
+        self._pending.setdefault(session_id, set()).add(turn)
 
     async def _deliver(
-        self, place: ChatRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: str | None
+        self, chat: ChatRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: str | None
     ) -> bool:
         for _ in range(_MAX_ROUNDS):
             try:
-                await self._bring(place, ended, patience=patience, tries=tries, maybe_shown=maybe_shown)
+                await self._deliver_once(chat, ended, patience=patience, tries=tries, maybe_shown=maybe_shown)
             except (_DeliverLater, SendClaimedElsewhere):
                 return False
             except _ChatIsUnreachable as gone:
-                await self._give_up(place, ended, str(gone))
+                await self._give_up(chat, ended, str(gone))
                 return True
             except _ChatHasMoved as moved:
-                place = await self._post.follow_migration(place, moved.new_chat_id)
-                again = await self._store.ended_turn(ended.session_id, ended.turn)
+                chat = await self._context.follow_migration(chat, moved.new_chat_id)
+                again = await self._store.load_ended_turn(ended.session_id, ended.turn)
                 ended = again or ended
             except _DeliverAgain:
-                ended = await self._store.ended_turn(ended.session_id, ended.turn) or ended
+                ended = await self._store.load_ended_turn(ended.session_id, ended.turn) or ended
             else:
                 return True
         return False
 
-    def _was_brought(self, ended: EndedTurn) -> None:
-        if (left := self._left.get(ended.session_id)) is not None:
-            left.discard(ended.turn)
-            if not left:
-                del self._left[ended.session_id]
-        self._brought.pop(ended.session_id, None)
-        self._brought[ended.session_id] = ended.address_id, ended.turn
-        while len(self._brought) > _MAX_REMEMBERED:
-            del self._brought[next(iter(self._brought))]
+    def _record_delivered(self, ended: EndedTurn) -> None:
+        if (pending := self._pending.get(ended.session_id)) is not None:
+            pending.discard(ended.turn)
+            if not pending:
+                del self._pending[ended.session_id]
+        self._last_delivered.pop(ended.session_id, None)
+        self._last_delivered[ended.session_id] = ended.address_id, ended.turn
+        while len(self._last_delivered) > _MAX_REMEMBERED:
+            del self._last_delivered[next(iter(self._last_delivered))]
 
-    def has_told_recently(self, place: ChatRow, code: str) -> bool:
-        """Whether this trouble was told in this chat just before."""
-        told = self._told.get((place.address_id, code), -inf)
-        return self._post.clock.now() - told < COOL_DOWN_SECONDS
+    def has_notified_recently(self, chat: ChatRow, code: str) -> bool:
+        """Whether the chat has just got a notice with this code."""
+        notified_at = self._notified_at.get((chat.address_id, code), -inf)
+        return self._context.clock.now() - notified_at < COOL_DOWN_SECONDS
 
-    def record_told(self, place: ChatRow, code: str) -> None:
-        now = self._post.clock.now()
-        if len(self._told) >= _MAX_REMEMBERED:
-            self._told = {k: at for k, at in self._told.items() if now - at < COOL_DOWN_SECONDS}
-        self._told[place.address_id, code] = now
+    def record_notified(self, chat: ChatRow, code: str) -> None:
+        now = self._context.clock.now()
+        if len(self._notified_at) >= _MAX_REMEMBERED:
+            self._notified_at = {k: at for k, at in self._notified_at.items() if now - at < COOL_DOWN_SECONDS}
+        self._notified_at[chat.address_id, code] = now
 
     # -- the whole ------------------------------------------------------------------------------------
 
-    async def _bring(
-        self, place: ChatRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: str | None
+    async def _deliver_once(
+        self, chat: ChatRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: str | None
     ) -> None:
-        sender = self._post.senders.get(place.bot_id)
-        if sender is None or sender.get_hold_seconds(place.chat_id) > patience:
+        sender = self._context.senders.get(chat.bot_id)
+        if sender is None or sender.get_hold_seconds(chat.chat_id) > patience:
             raise _DeliverLater
         if ended.error_code == ANSWERED_TOGETHER:
-            await self._take_back(place, ended, sender)
+            await self._withdraw(chat, ended, sender)
             return
-        if await self._is_told_already(place, ended):
+        if await self._skip_repeated_notice(chat, ended):
             return
-        job = _FinalAnswer(
-            place=place,
+        answer = _FinalAnswer(
+            chat=chat,
             ended=ended,
             sender=sender,
-            letter=build_outgoing_message(self._post, place, ended),
-            keyboard=None if ended.operator else self._post.keyboard(place, ended.turn, ended.state),
-            reply_to=await self._post.find_question(place, ended.turn),
+            message=build_outgoing_message(self._context, chat, ended),
+            keyboard=None if ended.operator else self._context.keyboard(chat, ended.turn, ended.state),
+            reply_to=await self._context.find_question(chat, ended.turn),
             patience=patience,
             tries=tries,
             maybe_shown=maybe_shown,
         )
-        if job.letter.blocks is not None and not await self._bring_rich(job, job.letter.blocks):
-            now = await self._store.ended_turn(*job.key)
-            job = replace(job, letter=replace(job.letter, blocks=None), ended=now or job.ended)
-        if job.letter.blocks is None:
-            await self._bring_parts(job)
-        self._post.show_working(place, ended.turn, self._tasks, ended=True)
+        if answer.message.blocks is not None and not await self._deliver_rich(answer, answer.message.blocks):
+            now = await self._store.load_ended_turn(*answer.key)
+            answer = replace(answer, message=replace(answer.message, blocks=None), ended=now or answer.ended)
+        if answer.message.blocks is None:
+            await self._deliver_parts(answer)
+        self._context.show_working(chat, ended.turn, self._tasks, ended=True)
         if is_notice(ended):
-            self.record_told(place, ended.error_code)
-        if job.keyboard is not None and ended.turn > 1:
-            self._tasks.start(self._clear_previous(job))
+            self.record_notified(chat, ended.error_code)
+        if answer.keyboard is not None and ended.turn > 1:
+            self._tasks.start(self._clear_previous_buttons(answer))
 
-    async def _bring_parts(self, job: _FinalAnswer) -> None:
-        count = job.letter.count
-        rows = _index_by_part(job.ended.parts)
+    async def _deliver_parts(self, answer: _FinalAnswer) -> None:
+        count = answer.message.count
+        rows = _index_by_part(answer.ended.parts)
         if not rows.keys() >= set(range(count)):
             rows = _index_by_part(
-                await self._store.plan(*job.key, address_id=job.ended.address_id, count=count)
+                await self._store.plan(*answer.key, address_id=answer.ended.address_id, count=count)
             )
         for number in range(count):
-            await self._bring_part(job, rows[number])
-            self._post.crash_point("telegram_after_part")
-        await self._clear(job, rows, count)
+            await self._deliver_part(answer, rows[number])
+            self._context.crash_point("telegram_after_part")
+        await self._delete_surplus(answer, rows, count)
 
-    async def _bring_rich(self, job: _FinalAnswer, blocks: tuple[RichBlock, ...]) -> bool:
+    async def _deliver_rich(self, answer: _FinalAnswer, blocks: tuple[RichBlock, ...]) -> bool:
         """False when the classic form has to do."""
-        rows = _index_by_part(await self._store.plan(*job.key, address_id=job.ended.address_id, count=1))
+        rows = _index_by_part(
+            await self._store.plan(*answer.key, address_id=answer.ended.address_id, count=1)
+        )
         # First: whoever finds part 0 delivered later must not take these for parts of a classic answer.
-        await self._clear(job, rows, 1)
-        outcome = await self._rich_outcome(job, rows[0], blocks)
+        await self._delete_surplus(answer, rows, 1)
+        outcome = await self._send_or_edit_rich(answer, rows[0], blocks)
         if outcome is None:
             return False
         if is_form_refused(outcome):
-            self._post.get_form_support(job.place.bot_id).refuse("rich", getattr(outcome, "reason", ""))
+            self._context.get_form_support(answer.chat.bot_id).refuse("rich", getattr(outcome, "reason", ""))
             return False
-        await self._conclude(job, 0, outcome, edited=rows[0].state == "sent")
+        await self._record_outcome(answer, 0, outcome, edited=rows[0].state == "sent")
         return True
 
-    async def _rich_outcome(
-        self, job: _FinalAnswer, row: PartRow, blocks: tuple[RichBlock, ...]
+    async def _send_or_edit_rich(
+        self, answer: _FinalAnswer, row: PartRow, blocks: tuple[RichBlock, ...]
     ) -> CallOutcome | None:
         if row.remote_id is not None:
-            if not await self._is_here(job, row.remote_id):
+            if not await self._is_in_chat(answer, row.remote_id):
                 return None
             outcome = await edit_rich(
-                job.sender, job.place.chat_id, row.remote_id, blocks, keyboard=job.keyboard
+                answer.sender, answer.chat.chat_id, row.remote_id, blocks, keyboard=answer.keyboard
             )
             return None if is_missing_message(outcome) else outcome
         return await send_rich(
-            job.sender, job.where, blocks,
-            reply_to=job.reply_to, keyboard=job.keyboard, patience=job.patience,
-            attempt=self._attempts.for_part((*job.key, 0)),
+            answer.sender, answer.target, blocks,
+            reply_to=answer.reply_to, keyboard=answer.keyboard, patience=answer.patience,
+            observer=self._attempts.observe((*answer.key, 0)),
         )  # fmt: skip
 
     # -- one part -------------------------------------------------------------------------------------
 
-    async def _bring_part(self, job: _FinalAnswer, row: PartRow) -> None:
+    async def _deliver_part(self, answer: _FinalAnswer, row: PartRow) -> None:
         if row.state == "sending":
-            if not await self._attempts.store_pending_outcome((*job.key, row.part)):
+            if not await self._attempts.store_pending_outcome((*answer.key, row.part)):
                 raise _DeliverLater  # on its way, or to be sent in the next round
         elif row.state == "sent" and row.remote_id is not None:
             # No text becomes a file: a notice that stands in its place goes.
-            if job.is_file(row.part) or not await self._edit(job, row, row.remote_id):
-                await self._forget_bubble(job, row, row.remote_id)
-        elif row.state == "queued" and self._may_be_there(job, row):
-            await self._store.give_up(*job.key, 0, state="uncertain", error="its bubble may be there")
-            await self._notices.send_now(*job.key)
+            if answer.is_file(row.part) or not await self._edit(answer, row, row.remote_id):
+                await self._restart_from(answer, row, row.remote_id)
+        elif row.state == "queued" and self._may_have_arrived(answer, row):
+            await self._store.give_up(*answer.key, 0, state="uncertain", error="its bubble may be there")
+            await self._notices.send_now(answer.key[0], up_to=answer.key[1])
         elif row.state == "queued":
-            await self._send(job, row.part)
+            await self._send(answer, row.part)
 
-    def _may_be_there(self, job: _FinalAnswer, row: PartRow) -> bool:
-        """Whether a bubble of unknown fate showed all that this answer says."""
-        return row.part == 0 and job.letter.count == 1 and job.maybe_shown == job.letter.parts[0].text
+    def _may_have_arrived(self, answer: _FinalAnswer, row: PartRow) -> bool:
+        """Whether a bubble that may have arrived has the whole answer."""
+        return (
+            row.part == 0 and answer.message.count == 1 and answer.maybe_shown == answer.message.parts[0].text
+        )
 
-    async def _edit(self, job: _FinalAnswer, row: PartRow, message_id: int) -> bool:
-        """False when the bubble is good for nothing any more."""
-        if not await self._is_here(job, message_id):
+    async def _edit(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> bool:
+        """False when the bubble cannot be edited any more."""
+        if not await self._is_in_chat(answer, message_id):
             return False
-        self._post.crash_point("telegram_before_edit")
-        outcome = await job.sender.edit_text(
-            job.place.chat_id, message_id, job.letter.parts[row.part],
-            keyboard=job.keyboard_of(row.part), priority=Priority.FINAL,
-            patience=job.patience, tries=job.tries,
+        self._context.crash_point("telegram_before_edit")
+        outcome = await answer.sender.edit_text(
+            answer.chat.chat_id, message_id, answer.message.parts[row.part],
+            keyboard=answer.get_keyboard(row.part), priority=Priority.FINAL,
+            patience=answer.patience, tries=answer.tries,
         )  # fmt: skip
-        self._post.crash_point("telegram_after_edit")
+        self._context.crash_point("telegram_after_edit")
         if isinstance(outcome, CallRejected) and outcome.status != 404:
             return False
         if isinstance(outcome, CallUnknown | CallRejected):
             raise _DeliverLater
-        await self._conclude(job, row.part, outcome, edited=True)
+        await self._record_outcome(answer, row.part, outcome, edited=True)
         return True
 
-    async def _send(self, job: _FinalAnswer, number: int) -> None:
-        outcome = await self._send_out(job, number)
-        self._post.crash_point("telegram_after_send")
+    async def _send(self, answer: _FinalAnswer, number: int) -> None:
+        outcome = await self._send_request(answer, number)
+        self._context.crash_point("telegram_after_send")
         if isinstance(outcome, CallRejected) and outcome.status == 404:
             outcome = CallNotSent(reason=outcome.reason)
-        await self._conclude(job, number, outcome, edited=False)
+        await self._record_outcome(answer, number, outcome, edited=False)
 
-    async def _send_out(self, job: _FinalAnswer, number: int) -> CallOutcome:
-        reply_to = job.reply_to if number == 0 else None
-        attempt = self._attempts.for_part((*job.key, number))
-        if (file := job.letter.file_at(number)) is not None:
-            body = await self._post.files(job.ended.session_id, file.id)
+    async def _send_request(self, answer: _FinalAnswer, number: int) -> CallOutcome:
+        reply_to = answer.reply_to if number == 0 else None
+        attempt = self._attempts.observe((*answer.key, number))
+        if (file := answer.message.file_at(number)) is not None:
+            body = await self._context.files(answer.ended.session_id, file.id)
             if body is None:
                 return CallDone()  # forgotten meanwhile
-            return await job.sender.send_document(
-                job.where, name=file.name, content=body, photo=file.mime in PICTURE_MIMES, silent=True,
-                keyboard=job.keyboard_of(number), patience=job.patience, tries=job.tries, attempt=attempt,
+            return await answer.sender.send_document(
+                answer.target, name=file.name, content=body, photo=file.mime in PICTURE_MIMES, silent=True,
+                keyboard=answer.get_keyboard(number), patience=answer.patience, tries=answer.tries,
+                observer=attempt,
             )  # fmt: skip
-        if job.letter.document is not None and job.is_file(number):
-            return await job.sender.send_document(
-                job.where, name=DOCUMENT_NAME, content=job.letter.document.encode(),
-                caption=self._post.texts.document(job.place), silent=True,
-                keyboard=job.keyboard_of(number), patience=job.patience, tries=job.tries, attempt=attempt,
+        if answer.message.document is not None and answer.is_file(number):
+            return await answer.sender.send_document(
+                answer.target, name=DOCUMENT_NAME, content=answer.message.document.encode(),
+                caption=self._context.texts.format_document_caption(answer.chat), silent=True,
+                keyboard=answer.get_keyboard(number), patience=answer.patience, tries=answer.tries,
+                observer=attempt,
             )  # fmt: skip
-        return await job.sender.send_text(
-            job.where, job.letter.parts[number], reply_to=reply_to, keyboard=job.keyboard_of(number),
-            silent=number > 0, priority=Priority.FINAL, patience=job.patience, tries=job.tries,
-            attempt=attempt,
+        return await answer.sender.send_text(
+            answer.target, answer.message.parts[number], reply_to=reply_to,
+            keyboard=answer.get_keyboard(number), silent=number > 0, priority=Priority.FINAL,
+            patience=answer.patience, tries=answer.tries, observer=attempt,
         )  # fmt: skip
 
-    async def _conclude(self, job: _FinalAnswer, number: int, outcome: CallOutcome, *, edited: bool) -> None:
-        """What became of a part goes into its row."""
+    async def _record_outcome(
+        self, answer: _FinalAnswer, number: int, outcome: CallOutcome, *, edited: bool
+    ) -> None:
+        """Store the outcome of a part in its row."""
         match outcome:
             case MessageSent():
-                await self._attempts.record_outcome((*job.key, number), outcome)
+                await self._attempts.record_outcome((*answer.key, number), outcome)
             case CallDone():
-                await self._store.delivered(*job.key, number, remote_id=None)
+                await self._store.mark_delivered(*answer.key, number, remote_id=None)
             case CallUnknown() if not edited:
-                log.warning("message_delivery_unknown", session_id=job.key[0], turn=job.key[1], part=number)
-                await self._attempts.record_outcome((*job.key, number), outcome)
-                await self._notices.send_now(*job.key)
+                log.warning(
+                    "message_delivery_unknown", session_id=answer.key[0], turn=answer.key[1], part=number
+                )
+                await self._attempts.record_outcome((*answer.key, number), outcome)
+                await self._notices.send_now(answer.key[0], up_to=answer.key[1])
             case CallRejected(reason=reason):
                 log.error(
-                    "message_rejected", session_id=job.key[0], turn=job.key[1], part=number, reason=reason
+                    "message_rejected",
+                    session_id=answer.key[0],
+                    turn=answer.key[1],
+                    part=number,
+                    reason=reason,
                 )
-                await self._store.give_up(*job.key, number, state="dead", error=reason)
+                await self._store.give_up(*answer.key, number, state="dead", error=reason)
             case ChatUnreachable(reason=reason):
                 raise _ChatIsUnreachable(reason)
             case ChatMoved(new_chat_id=new_chat_id):
@@ -357,80 +376,80 @@ class FinalDelivery:
             case CallNotSent() | CallUnknown():
                 raise _DeliverLater
 
-    # -- bubbles that are in the way ------------------------------------------------------------------
+    # -- surplus bubbles ------------------------------------------------------------------------------
 
-    async def _forget_bubble(self, job: _FinalAnswer, row: PartRow, message_id: int) -> None:
-        """This bubble and those behind it go, and their parts are sent anew."""
-        here = [known for known in (message_id,) if await self._is_here(job, known)]
-        left = await self._store.send_anew(
-            *job.key, part=row.part, address_id=job.ended.address_id, count=job.letter.count
+    async def _restart_from(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> None:
+        """Delete this bubble and those behind it, and send their parts again."""
+        here = [known for known in (message_id,) if await self._is_in_chat(answer, known)]
+        shown = await self._store.restart_delivery(
+            *answer.key, part=row.part, address_id=answer.ended.address_id, count=answer.message.count
         )
-        await job.sender.delete(job.place.chat_id, {*here, *(left if here else ())})
+        await answer.sender.delete(answer.chat.chat_id, {*here, *(shown if here else ())})
         raise _DeliverAgain
 
-    async def _is_here(self, job: _FinalAnswer, message_id: int) -> bool:
+    async def _is_in_chat(self, answer: _FinalAnswer, message_id: int) -> bool:
         """In a supergroup that was a group, the number is another message's."""
-        if job.place.chat_id > 0:
+        if answer.chat.chat_id > 0:
             return True
-        message = await self._post.places.message(job.place.bot_id, job.place.chat_id, message_id)
-        return message is not None and (message.session_id, message.turn) == job.key
+        message = await self._context.chats.find_message(answer.chat.bot_id, answer.chat.chat_id, message_id)
+        return message is not None and (message.session_id, message.turn) == answer.key
 
-    async def _clear(self, job: _FinalAnswer, rows: Mapping[int, PartRow], count: int) -> None:
-        """First out of the chat, then out of the rows: after a crash in between it is done again."""
+    async def _delete_surplus(self, answer: _FinalAnswer, rows: Mapping[int, PartRow], count: int) -> None:
+        """First from the chat, then from the rows: after a crash in between it is done again."""
         surplus = [row.remote_id for row in rows.values() if row.part >= count]
         if not surplus:
             return
-        outcome = await job.sender.delete(
-            job.place.chat_id, [known for known in surplus if known is not None]
+        outcome = await answer.sender.delete(
+            answer.chat.chat_id, [known for known in surplus if known is not None]
         )
         if isinstance(outcome, CallNotSent | CallUnknown):
             raise _DeliverLater
-        await self._store.drop_surplus(*job.key, count=count)
+        await self._store.drop_surplus(*answer.key, count=count)
 
-    async def _take_back(self, place: ChatRow, ended: EndedTurn, sender: Sender) -> None:
-        """What an attempt has shown before a human answered this turn with a later one is no answer."""
+    async def _withdraw(self, chat: ChatRow, ended: EndedTurn, sender: Sender) -> None:
+        """Delete what was shown before an operator answered this turn together with a later one."""
         known = [row.remote_id for row in ended.parts if row.state == "sent" and row.remote_id is not None]
-        if known and isinstance(await sender.delete(place.chat_id, known), CallNotSent | CallUnknown):
+        if known and isinstance(await sender.delete(chat.chat_id, known), CallNotSent | CallUnknown):
             raise _DeliverLater
         await self._store.drop_surplus(ended.session_id, ended.turn, count=1)
-        await self._store.delivered(ended.session_id, ended.turn, 0, remote_id=None)
+        await self._store.mark_delivered(ended.session_id, ended.turn, 0, remote_id=None)
 
-    async def _clear_previous(self, job: _FinalAnswer) -> None:
+    async def _clear_previous_buttons(self, answer: _FinalAnswer) -> None:
         """Buttons are under the newest answer only."""
-        await self._post.clock.sleep(BUTTON_CLEANUP_DELAY_SECONDS)
-        bot_id, chat_id = job.place.bot_id, job.place.chat_id
+        await self._context.clock.sleep(BUTTON_CLEANUP_DELAY_SECONDS)
+        bot_id, chat_id = answer.chat.bot_id, answer.chat.chat_id
         try:
-            known = await self._store.last_message(
-                job.ended.session_id, job.ended.turn - 1, bot_id=bot_id, chat_id=chat_id
+            known = await self._store.find_last_message(
+                answer.ended.session_id, answer.ended.turn - 1, bot_id=bot_id, chat_id=chat_id
             )
         except StorageUnavailable as error:
-            log.info("button_cleanup_failed", session_id=job.ended.session_id, reason=str(error))
+            log.info("button_cleanup_failed", session_id=answer.ended.session_id, reason=str(error))
             return
         if known is None:
             return
-        outcome = await job.sender.edit_keyboard(
-            chat_id, known, None, priority=Priority.TIDYING, patience=BUTTON_CLEANUP_PATIENCE_SECONDS
+        outcome = await answer.sender.edit_keyboard(
+            chat_id, known, None, priority=Priority.CLEANUP, patience=BUTTON_CLEANUP_PATIENCE_SECONDS
         )
         if isinstance(outcome, CallNotSent):
-            # Nobody takes the chat for quiet while it is written in: then it is time all the same.
-            await job.sender.edit_keyboard(
+            # The chat stayed busy: clear the buttons at a higher priority.
+            await answer.sender.edit_keyboard(
                 chat_id, known, None, priority=Priority.NOTICE, patience=FINAL_PATIENCE_SECONDS
             )
 
-    async def _give_up(self, place: ChatRow, ended: EndedTurn, reason: str) -> None:
-        for row in await self._store.parts(ended.session_id, ended.turn):
+    async def _give_up(self, chat: ChatRow, ended: EndedTurn, reason: str) -> None:
+        for row in await self._store.list_parts(ended.session_id, ended.turn):
             await self._store.give_up(ended.session_id, ended.turn, row.part, state="dead", error=reason)
-        await self._post.places.set_reachable(place.bot_id, place.chat_id, reachable=False)
+        await self._context.chats.set_reachable(chat.bot_id, chat.chat_id, reachable=False)
 
-    # -- words ----------------------------------------------------------------------------------------
+    # -- notices --------------------------------------------------------------------------------------
 
-    async def _is_told_already(self, place: ChatRow, ended: EndedTurn) -> bool:
-        """The same trouble twice within a minute is told once, unless a bubble has to become something."""
+    async def _skip_repeated_notice(self, chat: ChatRow, ended: EndedTurn) -> bool:
+        """Drop a notice that the chat got within the last minute, unless a bubble has to become it."""
         if not is_notice(ended) or any(row.remote_id is not None for row in ended.parts):
             return False
-        if not self.has_told_recently(place, ended.error_code):
+        if not self.has_notified_recently(chat, ended.error_code):
             return False
-        await self._store.delivered(ended.session_id, ended.turn, 0, remote_id=None)
+        await self._store.mark_delivered(ended.session_id, ended.turn, 0, remote_id=None)
         return True
 
 

@@ -13,13 +13,13 @@ from zlib import crc32
 
 import structlog
 
-from bot.telegram.client.aiogram_types import to_aiogram_entities, to_reply_parameters
-from bot.telegram.client.call_queue import Priority, ScaledClock
-from bot.telegram.client.outcomes import (
+from bot.telegram.client.calls import (
     CallNotSent,
     CallOutcome,
     CallRejected,
     ChatUnreachable,
+    Priority,
+    ScaledClock,
     is_missing_message,
 )
 from bot.telegram.client.sender import (
@@ -28,8 +28,11 @@ from bot.telegram.client.sender import (
     ChatTarget,
     Sender,
     SendObserver,
+    to_aiogram_entities,
+    to_reply_parameters,
 )
-from bot.telegram.markup import MessagePart, RichBlock
+from bot.telegram.markup.entity_text import MessagePart
+from bot.telegram.markup.rich_blocks import RichBlock
 from bot.telegram.outbound.draft_streaming import ReplyDraft
 
 if TYPE_CHECKING:
@@ -73,22 +76,20 @@ class NativeDraft:
     def __init__(
         self,
         sender: Sender,
-        where: ChatTarget,
+        target: ChatTarget,
         draft: ReplyDraft,
         *,
         clock: ScaledClock,
-        latch: FormSupport,
+        form_support: FormSupport,
         every: float = 0.5,
-        keep_alive: float = KEEP_ALIVE_SECONDS,
         draft_id: int,
     ) -> None:
         self._sender = sender
-        self._where = where
+        self._target = target
         self._draft = draft
         self._clock = clock
-        self._latch = latch
+        self._form_support = form_support
         self._every = every
-        self._keep_alive = keep_alive
         self.draft_id = draft_id
         self._over = asyncio.Event()
         self._shown: MessagePart | None = None
@@ -104,10 +105,10 @@ class NativeDraft:
                 return False
             now = self._clock.now()
             pause = self._every
-            if part != self._shown or now - self._shown_at >= self._keep_alive:
+            if part != self._shown or now - self._shown_at >= KEEP_ALIVE_SECONDS:
                 outcome = await self._show(part)
                 if isinstance(outcome, CallRejected):
-                    self._latch.refuse("drafts", outcome.reason)
+                    self._form_support.refuse("drafts", outcome.reason)
                     return False
                 if isinstance(outcome, ChatUnreachable):
                     return True
@@ -129,46 +130,46 @@ class NativeDraft:
         from aiogram.methods import SendMessageDraft
 
         method = SendMessageDraft(
-            chat_id=self._where.chat_id,
+            chat_id=self._target.chat_id,
             draft_id=self.draft_id,
-            message_thread_id=self._where.thread_id or None,
+            message_thread_id=self._target.thread_id or None,
             text=part.text,
             entities=to_aiogram_entities(part),
             can_stop=True,
             keep_on_stop=True,
         )
         return await self._sender.call(
-            method, chat_id=self._where.chat_id, priority=Priority.EDIT, patience=0.0, counts=False, tries=1
+            method, chat_id=self._target.chat_id, priority=Priority.EDIT, patience=0.0, counts=False, tries=1
         )
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._clock.real(seconds)):
+            async with asyncio.timeout(self._clock.to_real_seconds(seconds)):
                 await self._over.wait()
 
 
 async def send_rich(
     sender: Sender,
-    where: ChatTarget,
+    target: ChatTarget,
     blocks: tuple[RichBlock, ...],
     *,
     reply_to: int | None,
     keyboard: InlineKeyboardMarkup | None,
     patience: float = FINAL_PATIENCE_SECONDS,
-    attempt: SendObserver | None = None,
+    observer: SendObserver | None = None,
 ) -> CallOutcome:
-    """A new message; Rejected means that the classic form has to do."""
+    """A new message; CallRejected means that the classic form has to do."""
     from aiogram.methods import SendRichMessage
 
     method = SendRichMessage(
-        chat_id=where.chat_id,
-        message_thread_id=where.thread_id or None,
+        chat_id=target.chat_id,
+        message_thread_id=target.thread_id or None,
         rich_message=_rich(blocks),
         reply_parameters=to_reply_parameters(reply_to),
         reply_markup=keyboard,
     )
     return await sender.call(
-        method, chat_id=where.chat_id, priority=Priority.FINAL, patience=patience, attempt=attempt
+        method, chat_id=target.chat_id, priority=Priority.FINAL, patience=patience, observer=observer
     )
 
 

@@ -1,4 +1,4 @@
-"""The bot's own words: command results, notes and refusals, in the right topic, once, without haste."""
+"""Sends the bot's own messages: command results, notices and refusals."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.telegram.client.call_queue import Priority
-from bot.telegram.client.outcomes import CallOutcome, ChatMoved, ChatUnreachable, MessageSent
+from bot.telegram.client.calls import CallOutcome, ChatMoved, ChatUnreachable, MessageSent, Priority
 from bot.telegram.client.sender import ChatTarget, Sender
-from bot.telegram.markup import render, split
+from bot.telegram.inbound.updates import CallbackQuery
+from bot.telegram.markup.entity_text import render, split
 from bot.telegram.texts import Markdown
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 
@@ -22,28 +22,28 @@ PATIENCE_SECONDS = 30.0
 
 
 class Notifier:
-    """For one bot. What cannot be said is logged: nothing that was promised hangs on it."""
+    """For one bot. A message that cannot be sent is logged and dropped."""
 
-    def __init__(self, sender: Sender, places: PostgresTelegramChats) -> None:
+    def __init__(self, sender: Sender, chats: PostgresTelegramChats) -> None:
         self._sender = sender
-        self._places = places
+        self._chats = chats
 
     async def send(
         self,
-        where: ChatTarget,
-        words: Markdown,
+        target: ChatTarget,
+        text: Markdown,
         *,
         keyboard: InlineKeyboardMarkup | None = None,
         silent: bool = False,
         reply_to: int | None = None,
     ) -> int | None:
         """The id of the last message; None when it did not get there."""
-        parts = split(render(words))
+        parts = split(render(text))
         message_id = None
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             outcome = await self._sender.send_text(
-                where,
+                target,
                 part,
                 keyboard=keyboard if last else None,
                 silent=silent,
@@ -51,51 +51,66 @@ class Notifier:
                 priority=Priority.NOTICE,
                 patience=PATIENCE_SECONDS,
             )
-            message_id = await self._heed(where, outcome)
+            message_id = await self._handle_outcome(target, outcome)
             if message_id is None:
                 return None
         return message_id
 
-    async def send_file(self, where: ChatTarget, *, name: str, content: bytes, caption: str) -> None:
-        """A file."""
+    async def send_file(self, target: ChatTarget, *, name: str, content: bytes, caption: str) -> None:
+        """Send a file."""
         outcome = await self._sender.send_document(
-            where, name=name, content=content, caption=caption, patience=PATIENCE_SECONDS
+            target, name=name, content=content, caption=caption, patience=PATIENCE_SECONDS
         )
-        await self._heed(where, outcome)
+        await self._handle_outcome(target, outcome)
 
     async def edit(
         self,
-        where: ChatTarget,
+        target: ChatTarget,
         message_id: int,
-        words: Markdown,
+        text: Markdown,
         *,
         keyboard: InlineKeyboardMarkup | None = None,
     ) -> None:
-        """Put other words, and other buttons, into a message of ours."""
-        parts = split(render(words))
+        """Replace the text and the buttons of a message of the bot."""
+        parts = split(render(text))
         if parts:
-            await self._sender.edit_text(where.chat_id, message_id, parts[0], keyboard=keyboard)
+            await self._sender.edit_text(target.chat_id, message_id, parts[0], keyboard=keyboard)
 
-    async def delete(self, where: ChatTarget, message_id: int) -> None:
-        await self._sender.delete(where.chat_id, [message_id])
+    async def send_or_edit(
+        self,
+        chat: ChatRow,
+        query: CallbackQuery | None,
+        text: Markdown,
+        *,
+        keyboard: InlineKeyboardMarkup | None = None,
+    ) -> None:
+        """Edit the message whose button was pressed; without one send a message."""
+        target = get_chat_target(chat)
+        if query is not None and query.message_id is not None and query.accessible:
+            await self.edit(target, query.message_id, text, keyboard=keyboard)
+        else:
+            await self.send(target, text, keyboard=keyboard, silent=query is not None)
 
-    async def answer_callback(self, callback_id: str, words: str = "", *, alert: bool = False) -> None:
-        """Ends the waiting of a pressed button; one that is too old by now needs no answer."""
-        await self._sender.answer_callback(callback_id, text=words, alert=alert)
+    async def delete(self, target: ChatTarget, message_id: int) -> None:
+        await self._sender.delete(target.chat_id, [message_id])
 
-    async def _heed(self, where: ChatTarget, outcome: CallOutcome) -> int | None:
+    async def answer_callback(self, callback_id: str, text: str = "", *, alert: bool = False) -> None:
+        """End the waiting of a pressed button; one that is too old needs no answer."""
+        await self._sender.answer_callback(callback_id, text=text, alert=alert)
+
+    async def _handle_outcome(self, target: ChatTarget, outcome: CallOutcome) -> int | None:
         match outcome:
             case MessageSent(message_id=message_id):
                 return message_id
             case ChatUnreachable(reason=reason):
-                log.info("chat_gone", chat_id=where.chat_id, reason=reason)
-                await self._places.set_reachable(self._sender.bot_id, where.chat_id, reachable=False)
+                log.info("chat_gone", chat_id=target.chat_id, reason=reason)
+                await self._chats.set_reachable(self._sender.bot_id, target.chat_id, reachable=False)
             case ChatMoved(new_chat_id=new_chat):
-                await self._places.migrate(self._sender.bot_id, old_chat=where.chat_id, new_chat=new_chat)
+                await self._chats.migrate(self._sender.bot_id, old_chat=target.chat_id, new_chat=new_chat)
             case _:
-                log.warning("notice_send_failed", chat_id=where.chat_id, outcome=str(outcome))
+                log.warning("notice_send_failed", chat_id=target.chat_id, outcome=str(outcome))
         return None
 
 
-def get_chat_target(place: ChatRow) -> ChatTarget:
-    return ChatTarget(chat_id=place.chat_id, thread_id=place.thread_id)
+def get_chat_target(chat: ChatRow) -> ChatTarget:
+    return ChatTarget(chat_id=chat.chat_id, thread_id=chat.thread_id)

@@ -1,25 +1,27 @@
-"""Shows an answer in its chat while it is being written, and brings its end when it is stored."""
+"""Streams an answer to its chat while it is being written, and delivers its end when it is stored."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
-from bot.telegram.client.call_queue import Priority
-from bot.telegram.client.outcomes import (
+from bot.telegram.client.calls import (
     CallDone,
     CallNotSent,
     CallUnknown,
     ChatMoved,
     ChatUnreachable,
     MessageSent,
+    Priority,
+    ScaledClock,
     is_missing_message,
 )
 from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, ChatTarget, Sender
-from bot.telegram.markup import MessagePart
+from bot.telegram.markup.entity_text import MessagePart
 from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.draft_streaming import (
     GROUP_PACING,
@@ -33,14 +35,8 @@ from bot.telegram.outbound.draft_streaming import (
 )
 from bot.telegram.outbound.final_delivery import FinalDelivery
 from bot.telegram.outbound.native_drafts import NativeDraft, make_draft_id
-from bot.telegram.outbound.typing_indicator import (
-    TYPING_DELAY_SECONDS,
-    TYPING_INTERVAL_SECONDS,
-    TaskStarter,
-    TypingIndicator,
-)
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.core.session.events import (
+from shared.core.session.turns import (
     Delta,
     Organizing,
     ReplyEvent,
@@ -50,276 +46,292 @@ from shared.core.session.events import (
     ToolRunning,
 )
 from shared.core.values.errors import StorageUnavailable
+from shared.runtime import BackgroundTasks
 
 log = structlog.get_logger(__name__)
 
 BUBBLE_PATIENCE_SECONDS = 1.0
 """The model's stream waits while a bubble is sent."""
 LAST_EDIT_SECONDS = 5.0
+TYPING_INTERVAL_SECONDS = 4.0
+"""Telegram shows it for five."""
+TYPING_DELAY_SECONDS = 0.2
+"""An answer that is there sooner needs no sign that it is coming."""
+LAST_CALL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyPacing:
+    """How often edits and typing are sent; tests choose faster ones."""
+
+    private: EditPacing = PRIVATE_PACING
+    group: EditPacing = GROUP_PACING
+    native: EditPacing = NATIVE_PACING
+    typing_every: float = TYPING_INTERVAL_SECONDS
+    typing_after: float = TYPING_DELAY_SECONDS
+    patience: float = FINAL_PATIENCE_SECONDS
+
+    def get_edit_pacing(self, chat: ChatRow) -> EditPacing:
+        return self.private if chat.chat_id > 0 else self.group
 
 
 class StreamingReply:
-    """The listener of one session's answers, one turn after the other; `close` it when `answer` returns."""
+    """The reply sink of one session, one turn after the other; `close` it when the session is idle."""
 
     def __init__(
         self,
-        post: DeliveryContext,
-        finals: FinalDelivery,
-        place: ChatRow,
+        context: DeliveryContext,
+        final_delivery: FinalDelivery,
+        chat: ChatRow,
         *,
-        tasks: TaskStarter,
-        private: EditPacing = PRIVATE_PACING,
-        group: EditPacing = GROUP_PACING,
-        native: EditPacing = NATIVE_PACING,
-        typing_every: float = TYPING_INTERVAL_SECONDS,
-        typing_after: float = TYPING_DELAY_SECONDS,
-        patience: float = FINAL_PATIENCE_SECONDS,
-        closed: Callable[[StreamingReply], None] | None = None,
+        tasks: BackgroundTasks,
+        pacing: ReplyPacing,
+        on_closed: Callable[[StreamingReply], None],
     ) -> None:
-        self._post = post
-        self._finals = finals
-        self._place = place
+        self._context = context
+        self._final_delivery = final_delivery
+        self._chat = chat
         self._tasks = tasks
-        self._private, self._group = private, group
-        self._rhythm = private if place.chat_id > 0 else group
-        self._native_rhythm = native
-        self._typing_every = typing_every
-        self._typing_after = typing_after
-        self._patience = patience
-        self._closed = closed
+        self._pacing = pacing
+        self._on_closed = on_closed
         self._typing: TypingIndicator | None = None
-        self._draft = ReplyDraft(rhythm=self._rhythm)
+        self._draft = ReplyDraft(pacing=self._pacing.get_edit_pacing(self._chat))
         self._draft.end()
         self._turn = 0
         self._asked_at = 0
-        self._has_looked_back = False
+        self._has_checked_earlier = False
         self._epoch = 0
-        self._news = asyncio.Event()
+        self._draft_changed = asyncio.Event()
         self._is_idle = False
         self._refreshing: asyncio.Task[None] | None = None
         self._native: NativeDraft | None = None
         self._maybe_shown: str | None = None
 
     async def __call__(self, event: ReplyEvent) -> None:
-        """Never raises: what could not be shown now is brought by `recover`."""
+        """Never raises: `resume_unfinished` delivers what could not be shown now."""
         try:
-            await self._hear(event)
+            await self._handle(event)
         except StorageUnavailable as error:
             self._draft.end()
-            log.warning("streaming_reply_failed", session_id=self._place.session_id, reason=str(error))
+            log.warning("streaming_reply_failed", session_id=self._chat.session_id, reason=str(error))
         except Exception:
             self._draft.end()
-            log.exception("streaming_reply_failed", session_id=self._place.session_id, turn=self._turn)
+            log.exception("streaming_reply_failed", session_id=self._chat.session_id, turn=self._turn)
 
     async def close(self) -> None:
-        """Nothing of it is on its way any more."""
-        await self._end_show()
+        """Stop edits and typing; returns when no call is under way."""
+        await self._stop_showing()
         await self._stop_typing()
-        if self._closed is not None:
-            self._closed(self)
+        self._on_closed(self)
 
     @property
     def session_id(self) -> int:
-        return self._place.session_id
+        return self._chat.session_id
 
     @property
     def _sender(self) -> Sender | None:
-        return self._post.senders.get(self._place.bot_id)
+        return self._context.senders.get(self._chat.bot_id)
 
     @property
-    def _where(self) -> ChatTarget:
-        return ChatTarget(chat_id=self._place.chat_id, thread_id=self._place.thread_id)
+    def _target(self) -> ChatTarget:
+        return ChatTarget(chat_id=self._chat.chat_id, thread_id=self._chat.thread_id)
 
     # -- events ---------------------------------------------------------------------------------------
 
-    async def _hear(self, event: ReplyEvent) -> None:
+    async def _handle(self, event: ReplyEvent) -> None:
         match event:
             case RunStarted():
-                await self._started(event)
+                await self._handle_started(event)
             case Delta() if event.turn == self._turn:
                 self._start_typing()
-                self._draft.append(event, self._post.clock.now())
+                self._draft.append(event, self._context.clock.now())
                 await self._show()
             case ToolRunning() if event.turn == self._turn:
-                self._draft.set_status(self._post.texts.working(self._place, event.name, event.subject))
+                self._draft.set_status(
+                    self._context.texts.format_working(self._chat, event.name, event.subject)
+                )
                 await self._show()
             case Organizing() if event.turn == self._turn:
-                self._draft.set_status(self._post.texts.working(self._place, "organizing"))
+                self._draft.set_status(self._context.texts.format_working(self._chat, "organizing"))
                 await self._show()
             case Stored(kind="msg"):
-                await self._stored(event)
+                await self._handle_stored(event)
             case RunEnded():
-                await self._end_show()
+                await self._stop_showing()
                 await self._stop_typing()
             case _:
                 pass
 
-    async def _started(self, event: RunStarted) -> None:
+    async def _handle_started(self, event: RunStarted) -> None:
         self._epoch = event.epoch
         if event.turn == self._turn and not self._draft.is_ended:
             self._draft.begin(event.attempt)
             return
-        await self._end_show()
+        await self._stop_showing()
         self._turn, self._asked_at, self._maybe_shown = event.turn, event.address_id, None
-        self._has_looked_back = False
-        in_order = await self._earlier_are_there(event.turn)
-        self._draft = ReplyDraft(rhythm=self._rhythm, attempt=event.attempt)
+        self._has_checked_earlier = False
+        in_order = await self._deliver_earlier(event.turn)
+        self._draft = ReplyDraft(pacing=self._pacing.get_edit_pacing(self._chat), attempt=event.attempt)
         self._start_typing()
-        self._post.show_working(self._place, event.turn, self._tasks)
+        self._context.show_working(self._chat, event.turn, self._tasks)
         if not in_order:
             self._draft.end()
             return
         if event.attempt > 1:
             await self._adopt_bubbles()
-        if not self._draft.bubbles and self._place.chat_id > 0 and self._post.can_use(self._place, "drafts"):
+        if not self._draft.bubbles and self._chat.chat_id > 0 and self._context.can_use(self._chat, "drafts"):
             self._start_native()
 
-    async def _follow_to(self, address_id: int) -> None:
-        """A session may have several places: an answer is shown where its question was asked."""
-        if address_id in (0, self._place.address_id):
+    async def _follow_chat(self, address_id: int) -> None:
+        """A session may have several chats: an answer goes to the chat of its question."""
+        if address_id in (0, self._chat.address_id):
             return
-        place = await self._post.places.place(address_id)
-        if place is not None:
-            self._place = place
-            self._rhythm = self._private if place.chat_id > 0 else self._group
+        chat = await self._context.chats.find_chat(address_id)
+        if chat is not None:
+            self._chat = chat
 
-    async def _earlier_are_there(self, turn: int) -> bool:
-        """What another process left behind comes first; until it is there, nothing of this turn is shown."""
+    async def _deliver_earlier(self, turn: int) -> bool:
+        """Deliver earlier turns first; until they have arrived, nothing of this turn is shown."""
         if await self._is_in_order(turn):
             return True
-        for earlier in self._finals.list_pending(self._place.session_id, before=turn):
-            if not await self._bring_one(earlier, patience=0.0):
+        for earlier in self._final_delivery.list_pending(self._chat.session_id, before=turn):
+            if not await self._deliver_turn(earlier, patience=0.0):
                 return False
         return True
 
     async def _is_in_order(self, turn: int) -> bool:
-        """Else it looks for what is left: of another process, or of a commit whose reply was lost."""
-        await self._follow_to(self._asked_at)
-        session_id, address_id = self._place.session_id, self._place.address_id
-        in_order = self._finals.is_in_order(session_id, turn=turn, address_id=address_id)
+        """If not, mark the earlier turns that another process left undelivered."""
+        await self._follow_chat(self._asked_at)
+        session_id, address_id = self._chat.session_id, self._chat.address_id
+        in_order = self._final_delivery.is_in_order(session_id, turn=turn, address_id=address_id)
         if not in_order:
-            before = await self._post.deliveries.unfinished_before(session_id, turn, address_id=address_id)
+            before = await self._context.deliveries.list_unfinished_before(
+                session_id, turn, address_id=address_id
+            )
             for earlier in before:
-                self._finals.mark_pending(session_id, earlier)
-        self._has_looked_back = True
+                self._final_delivery.mark_pending(session_id, earlier)
+            await self._final_delivery.announce_uncertain(session_id, up_to=turn)
+        self._has_checked_earlier = True
         return in_order
 
-    async def _stored(self, event: Stored) -> None:
+    async def _handle_stored(self, event: Stored) -> None:
         if event.payload.get("waiting"):
-            await self._end_show()
-            await self._tell_waiting(event)
+            await self._stop_showing()
+            await self._send_waiting_notice(event)
         elif event.payload.get("role") in ("assistant", "notice"):
-            await self._end_show()
+            await self._stop_showing()
             await self._stop_typing()
-            await self._bring(int(event.payload.get("turn", self._turn)))
+            await self._deliver(int(event.payload.get("turn", self._turn)))
 
-    async def _bring(self, turn: int) -> None:
-        """After whatever of earlier turns had to wait."""
-        self._finals.mark_pending(self._place.session_id, turn)
-        if turn == self._turn and not self._has_looked_back:
+    async def _deliver(self, turn: int) -> None:
+        """Deliver the turn, after earlier turns that had to wait."""
+        self._final_delivery.mark_pending(self._chat.session_id, turn)
+        if turn == self._turn and not self._has_checked_earlier:
             await self._is_in_order(turn)
-        for earlier in self._finals.list_pending(self._place.session_id, before=turn):
-            if not await self._bring_one(earlier):
+        for earlier in self._final_delivery.list_pending(self._chat.session_id, before=turn):
+            if not await self._deliver_turn(earlier):
                 return
-        await self._bring_one(turn, maybe_shown=self._maybe_shown)
+        await self._deliver_turn(turn, maybe_shown=self._maybe_shown)
 
-    async def _bring_one(
+    async def _deliver_turn(
         self, turn: int, *, patience: float | None = None, maybe_shown: str | None = None
     ) -> bool:
-        ended = await self._post.deliveries.ended_turn(self._place.session_id, turn)
+        ended = await self._context.deliveries.load_ended_turn(self._chat.session_id, turn)
         if ended is None:
             return False
-        place: ChatRow | None = self._place
-        if ended.address_id != self._place.address_id:
-            place = await self._post.places.place(ended.address_id)
-        return place is not None and await self._finals.deliver(
-            place,
+        chat: ChatRow | None = self._chat
+        if ended.address_id != self._chat.address_id:
+            chat = await self._context.chats.find_chat(ended.address_id)
+        return chat is not None and await self._final_delivery.deliver(
+            chat,
             ended,
-            patience=self._patience if patience is None else patience,
+            patience=self._pacing.patience if patience is None else patience,
             maybe_shown=maybe_shown,
         )
 
-    async def _tell_waiting(self, event: Stored) -> None:
-        """That an answer takes longer is said once; nobody misses it when it gets lost."""
+    async def _send_waiting_notice(self, event: Stored) -> None:
+        """Tell the chat once that an answer takes longer; a lost notice is not repeated."""
         code, sender = str(event.payload.get("error", "")), self._sender
-        if sender is None or self._finals.has_told_recently(self._place, code):
+        if sender is None or self._final_delivery.has_notified_recently(self._chat, code):
             return
-        words = self._post.texts.notice(self._place, code, str(event.payload.get("text", "")))
+        text = self._context.texts.format_notice(self._chat, code, str(event.payload.get("text", "")))
         outcome = await sender.send_text(
-            self._where, MessagePart(text=words), silent=True, patience=EDIT_PATIENCE_SECONDS
+            self._target, MessagePart(text=text), silent=True, patience=EDIT_PATIENCE_SECONDS
         )
         if isinstance(outcome, MessageSent):
-            self._finals.record_told(self._place, code)
+            self._final_delivery.record_notified(self._chat, code)
 
     # -- bubbles --------------------------------------------------------------------------------------
 
     async def _adopt_bubbles(self) -> None:
-        """An earlier attempt, perhaps of another process, has shown something: it is replaced in place."""
-        rows = await self._post.deliveries.parts(self._place.session_id, self._turn)
+        """Take over the messages of an earlier attempt, perhaps of another process, and edit them."""
+        rows = await self._context.deliveries.list_parts(self._chat.session_id, self._turn)
         known = [row for row in rows if row.state == "sent" and row.remote_id is not None]
         self._draft.bubbles = [DraftMessage(message_id=row.remote_id or 0) for row in known]
         if known:
             self._start_refreshing()
 
     async def _show(self) -> None:
-        """A new bubble is sent here and now, so that none is on its way when the answer is committed."""
-        if self._native is None and self._draft.wants_bubble(self._post.clock.now()):
+        """Send a new bubble right away, so that none is under way when the answer is committed."""
+        if self._native is None and self._draft.wants_bubble(self._context.clock.now()):
             await self._open_bubble()
-        if self._is_idle and self._draft.next_at(0.0) is not None:
-            self._news.set()
+        if self._is_idle and self._draft.get_next_edit_time(0.0) is not None:
+            self._draft_changed.set()
 
     async def _open_bubble(self) -> None:
         opening, sender, number = self._draft.render_opening(), self._sender, len(self._draft.bubbles)
         if opening is None or sender is None:
             return
         part, seen = opening
-        reply_to = await self._post.find_question(self._place, self._turn) if number == 0 else None
-        self._post.crash_point("telegram_before_bubble")
+        reply_to = await self._context.find_question(self._chat, self._turn) if number == 0 else None
+        self._context.crash_point("telegram_before_bubble")
         outcome = await sender.send_text(
-            self._where, part, reply_to=reply_to, silent=number > 0,
-            keyboard=self._post.keyboard(self._place, self._turn, "running"),
+            self._target, part, reply_to=reply_to, silent=number > 0,
+            keyboard=self._context.keyboard(self._chat, self._turn, "running"),
             patience=BUBBLE_PATIENCE_SECONDS, tries=1,
         )  # fmt: skip
-        self._post.crash_point("telegram_after_bubble")
+        self._context.crash_point("telegram_after_bubble")
         match outcome:
             case MessageSent(message_id=message_id):
-                await self._opened(sender, message_id, part, seen)
+                await self._record_opened(sender, message_id, part, seen)
             case CallNotSent(retry_after=retry_after):
-                self._draft.slow_down(retry_after, self._post.clock.now())
+                self._draft.slow_down(retry_after, self._context.clock.now())
             case CallUnknown(reason=reason):
-                self._tell_stray(reason)
+                self._log_stray(reason)
                 self._maybe_shown = part.text if number == 0 else None
                 self._draft.end()
             case ChatMoved(new_chat_id=new_chat_id):
-                self._place = await self._post.follow_migration(self._place, new_chat_id)
+                self._chat = await self._context.follow_migration(self._chat, new_chat_id)
             case _:
                 self._draft.end()
         if isinstance(outcome, ChatUnreachable):
-            await self._post.places.set_reachable(self._place.bot_id, self._place.chat_id, reachable=False)
+            await self._context.chats.set_reachable(self._chat.bot_id, self._chat.chat_id, reachable=False)
 
-    async def _opened(self, sender: Sender, message_id: int, part: MessagePart, seen: DraftProgress) -> None:
+    async def _record_opened(
+        self, sender: Sender, message_id: int, part: MessagePart, seen: DraftProgress
+    ) -> None:
         number = len(self._draft.bubbles)
         ours = False
         try:
-            ours = await self._post.deliveries.bubble_shown(
-                self._place.session_id, self._turn, number,
-                epoch=self._epoch, address_id=self._place.address_id, remote_id=message_id,
+            ours = await self._context.deliveries.record_bubble(
+                self._chat.session_id, self._turn, number,
+                epoch=self._epoch, address_id=self._chat.address_id, remote_id=message_id,
             )  # fmt: skip
         finally:
             if not ours:
                 self._draft.end()
-                gone = await sender.delete(self._place.chat_id, [message_id])
+                gone = await sender.delete(self._chat.chat_id, [message_id])
                 if not isinstance(gone, CallDone):
-                    self._tell_stray(f"not deleted: {gone}")
+                    self._log_stray(f"not deleted: {gone}")
         if ours:
-            self._draft.record_opened(message_id, part, seen, self._post.clock.now())
+            self._draft.record_opened(message_id, part, seen, self._context.clock.now())
             self._start_refreshing()
 
-    def _tell_stray(self, reason: str) -> None:
-        """The one thing that may stand in a chat and is not known of."""
+    def _log_stray(self, reason: str) -> None:
+        """Log a message that may stand in the chat without a row."""
         log.warning(
             "draft_message_delivery_unknown",
-            session_id=self._place.session_id,
+            session_id=self._chat.session_id,
             turn=self._turn,
             reason=reason,
         )
@@ -330,31 +342,31 @@ class StreamingReply:
 
     async def _refresh(self, draft: ReplyDraft) -> None:
         while not draft.is_ended:
-            edit = draft.next_edit(self._post.clock.now())
+            edit = draft.next_edit(self._context.clock.now())
             if edit is not None:
                 await self._edit(draft, edit)
                 continue
-            self._news.clear()
-            at = draft.next_at(self._post.clock.now())
+            self._draft_changed.clear()
+            at = draft.get_next_edit_time(self._context.clock.now())
             self._is_idle = at is None
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._seconds_until(at)):
-                    await self._news.wait()
+                    await self._draft_changed.wait()
 
     def _seconds_until(self, at: float | None) -> float | None:
-        """Without a time the next piece or the end wakes it."""
-        return None if at is None else self._post.clock.real(at - self._post.clock.now())
+        """None waits until the next piece or the end."""
+        return None if at is None else self._context.clock.to_real_seconds(at - self._context.clock.now())
 
     async def _edit(self, draft: ReplyDraft, edit: DraftEdit) -> None:
         sender = self._sender
         if sender is None:
-            draft.slow_down(None, self._post.clock.now())
+            draft.slow_down(None, self._context.clock.now())
             return
-        keyboard = self._post.keyboard(self._place, self._turn, "running") if edit.is_last else None
+        keyboard = self._context.keyboard(self._chat, self._turn, "running") if edit.is_last else None
         outcome = await sender.edit_text(
-            self._place.chat_id, edit.message_id, edit.part, keyboard=keyboard, priority=Priority.EDIT
+            self._chat.chat_id, edit.message_id, edit.part, keyboard=keyboard, priority=Priority.EDIT
         )
-        now = self._post.clock.now()
+        now = self._context.clock.now()
         if isinstance(outcome, MessageSent | CallDone):
             draft.record_edited(edit, now)
         elif isinstance(outcome, CallNotSent):
@@ -366,10 +378,10 @@ class StreamingReply:
                 log.info("streaming_edits_stopped", outcome=type(outcome).__name__)
             draft.end()
 
-    async def _end_show(self) -> None:
-        """The edit that is on its way may end: the next one for its message waits for it anyway."""
+    async def _stop_showing(self) -> None:
+        """Stop editing; an edit under way may end, the next one for its message waits for it."""
         self._draft.end()
-        self._news.set()
+        self._draft_changed.set()
         if self._native is not None:
             self._native.stop()
         task, self._refreshing, self._native = self._refreshing, None, None
@@ -383,9 +395,9 @@ class StreamingReply:
         if sender is None:
             return
         self._native = NativeDraft(
-            sender, self._where, self._draft, clock=self._post.clock,
-            latch=self._post.get_form_support(self._place.bot_id), every=self._native_rhythm.edit_seconds,
-            draft_id=make_draft_id(self._place.session_id, self._turn),
+            sender, self._target, self._draft, clock=self._context.clock,
+            form_support=self._context.get_form_support(self._chat.bot_id),
+            every=self._pacing.native.edit_seconds, draft_id=make_draft_id(self._chat.session_id, self._turn),
         )  # fmt: skip
         self._refreshing = self._tasks.start(self._run_native(self._native))
 
@@ -398,11 +410,53 @@ class StreamingReply:
     def _start_typing(self) -> None:
         if self._typing is None and (sender := self._sender) is not None:
             self._typing = TypingIndicator(
-                sender, self._where, tasks=self._tasks, clock=self._post.clock,
-                every=self._typing_every, after=self._typing_after,
+                sender, self._target, tasks=self._tasks, clock=self._context.clock,
+                every=self._pacing.typing_every, after=self._pacing.typing_after,
             )  # fmt: skip
 
     async def _stop_typing(self) -> None:
         typing, self._typing = self._typing, None
         if typing is not None:
             await typing.stop()
+
+
+class TypingIndicator:
+    """Shows "typing" in one chat; `stop` returns when no call is under way."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        target: ChatTarget,
+        *,
+        tasks: BackgroundTasks,
+        clock: ScaledClock,
+        every: float = TYPING_INTERVAL_SECONDS,
+        after: float = TYPING_DELAY_SECONDS,
+    ) -> None:
+        self._sender = sender
+        self._target = target
+        self._clock = clock
+        self._every = every
+        self._after = after
+        self._stopped = asyncio.Event()
+        self._task = tasks.start(self._run())
+
+    async def stop(self) -> None:
+        self._stopped.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_CALL_SECONDS):
+                await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        await self._pause(self._after)
+        while not self._stopped.is_set():
+            outcome = await self._sender.send_typing(self._target)
+            if isinstance(outcome, ChatUnreachable):
+                return
+            wanted = outcome.retry_after if isinstance(outcome, CallNotSent) else None
+            await self._pause(max(self._every, wanted or 0.0))
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._clock.to_real_seconds(seconds)):
+                await self._stopped.wait()

@@ -1,4 +1,4 @@
-"""One bot from its token to its last answer: known to Telegram, leased, polled or posted to, and heard."""
+"""Runs one bot: holds its lease, polls or registers its webhook, and reads its inbox."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from bot.telegram.client.aiogram_loader import AiogramLoader
 from bot.telegram.client.bot_api import CallRefused, InvalidBotToken, TelegramUnavailable
 from bot.telegram.client.command_menus import build_command_menus, list_menu_languages
 from bot.telegram.handlers.update_handler import UpdateHandler
-from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.bot_context import BotContext
-from bot.telegram.inbound.inbox_reader import InboxReader
-from bot.telegram.inbound.polling import Poller
-from bot.telegram.inbound.update_parser import allowed_updates
+from bot.telegram.inbound.inbox import InboxReader, Poller
+from bot.telegram.inbound.message_batching import MessageBatcher
+from bot.telegram.inbound.update_parser import list_allowed_updates
 from bot.telegram.inbound.webhook import WebhookConfig, register_webhook
 from bot.telegram.texts import get_texts
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import StorageLimiter
-from shared.runtime.crash_points import CrashPoint, ignore_crash_point
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks, CrashPoint, ignore_crash_point
 from shared.services.turns.session_service import LEASE_SECONDS
 
 VALID_SECONDS = LEASE_SECONDS - 1.0
-"""A process that was stopped for longer may have been replaced, and looks at its lease before all else."""
+"""A process that was paused for longer may have been replaced, and checks its lease first."""
 
 
 class LeaseGuard:
-    """The runner tells it each look at the lease; what one process only may do waits for `sure`."""
+    """Whether this process holds the lease; the runner updates it, and exclusive work waits for it."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
@@ -41,7 +39,7 @@ class LeaseGuard:
         self._seen = asyncio.Event()
 
     def mark_held(self, *, asked_at: float) -> None:
-        """It was ours when Postgres was asked; `asked_at` is `now()` before that."""
+        """Postgres has confirmed the lease; `asked_at` is `now()` before the query."""
         self._seen_at = asked_at
         self._seen.set()
 
@@ -61,54 +59,55 @@ class LeaseGuard:
 log = structlog.get_logger(__name__)
 
 UPDATE_POLL_SECONDS = 0.5
-"""How long an update may wait that nobody announced, such as one that another process took in."""
+"""How often the inbox is read without a wake-up, for updates that another process has stored."""
 LEASE_RENEW_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
 
 
 class BotRunner:
-    """`start` it once its desk stands; it works whenever this process holds the bot's lease."""
+    """`start` it when its context is ready; it works whenever this process holds the bot's lease."""
 
     def __init__(
         self,
-        desk: BotContext,
-        hearing: UpdateHandler,
-        lanes: MessageBatcher,
+        context: BotContext,
+        update_handler: UpdateHandler,
+        batcher: MessageBatcher,
         *,
-        hold: LeaseGuard,
+        lease_guard: LeaseGuard,
         worker_id: int,
         webhook: WebhookConfig | None,
-        library: AiogramLoader,
+        loader: AiogramLoader,
         on_serving: Callable[[], None] = lambda: None,
         storage_limiter: StorageLimiter = nullcontext,
         crash_point: CrashPoint = ignore_crash_point,
     ) -> None:
-        self._desk = desk
-        self._lanes = lanes
-        self._hold = hold
+        self._context = context
+        self._bot_id = context.identity.bot_id
+        self._batcher = batcher
+        self._lease_guard = lease_guard
         self._worker_id = worker_id
         self._webhook = webhook
-        self._library = library
+        self._loader = loader
         self._on_serving = on_serving
         self._crash_point = crash_point
         self._has_menus = False
-        self._takes_in = asyncio.Event()
-        """Telegram has been asked for what people write, or told where to post it."""
+        self._intake_started = asyncio.Event()
+        """Polling has started, or the webhook is set."""
         self._epoch: int | None = None
-        self._taken = False
-        """What the holder before left was looked after: only then is anything sent."""
+        self._is_recovered = False
+        """Deliveries that the last holder left were recovered: only then is anything sent."""
         self._tasks = BackgroundTasks()
         self._intake: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._reader = InboxReader(
-            desk.stores.telegram_inbox, lanes, bot=desk.identity, on_other=hearing.handle_update,
-            look_seconds=UPDATE_POLL_SECONDS,
+            context.stores.telegram_inbox, batcher, bot=context.identity,
+            on_other=update_handler.handle_update, poll_seconds=UPDATE_POLL_SECONDS,
             storage_limiter=storage_limiter,
         )  # fmt: skip
 
     @property
     def is_serving(self) -> bool:
-        return self._epoch is not None and self._taken
+        return self._epoch is not None and self._is_recovered
 
     def start(self) -> None:
         self._tasks.run_forever(self._keep_lease)
@@ -116,67 +115,69 @@ class BotRunner:
     def wake(self) -> None:
         """An update was stored, and Telegram does not know it yet."""
         self._crash_point("telegram_after_store")
-        self._reader.ring()
+        self._reader.wake()
 
     async def close(self) -> None:
-        """What was not handed on comes again; the lease goes to whoever waits for it."""
+        """Unhandled updates come again; the lease goes to whoever waits for it."""
         await self._stop_intake()
-        await self._lanes.close()
+        await self._batcher.close()
         await self._tasks.cancel()
         with suppress(StorageUnavailable):
-            await self._desk.stores.leases.give_back(self._desk.config.lease_name, worker_id=self._worker_id)
+            await self._context.stores.leases.release(
+                self._context.config.lease_name, worker_id=self._worker_id
+            )
 
     # -- the lease --------------------------------------------------------------------------------------
 
     async def _keep_lease(self) -> None:
         while True:
-            asked_at = self._hold.now()
+            asked_at = self._lease_guard.now()
             try:
-                epoch = await self._desk.stores.leases.take(
-                    self._desk.config.lease_name, worker_id=self._worker_id
+                epoch = await self._context.stores.leases.take(
+                    self._context.config.lease_name, worker_id=self._worker_id
                 )
             except StorageUnavailable as error:
-                log.warning("lease_check_failed", bot=self._desk.bot_id, reason=str(error))
+                log.warning("lease_check_failed", bot=self._bot_id, reason=str(error))
             else:
-                await self._leased(epoch)
+                await self._handle_lease(epoch)
                 if epoch is not None:
-                    self._hold.mark_held(asked_at=asked_at)
+                    self._lease_guard.mark_held(asked_at=asked_at)
             await asyncio.sleep(LEASE_RENEW_SECONDS)
 
-    async def _leased(self, epoch: int | None) -> None:
+    async def _handle_lease(self, epoch: int | None) -> None:
         if epoch is None:
             if self._epoch is not None:
-                log.warning("lease_lost", bot=self._desk.bot_id)
-                await self._let_go()
+                log.warning("lease_lost", bot=self._bot_id)
+                await self._release()
             return
         if epoch != self._epoch:
             if self._epoch is not None:
-                log.warning("lease_lost", bot=self._desk.bot_id)
-                await self._let_go()
+                log.warning("lease_lost", bot=self._bot_id)
+                await self._release()
             self._epoch = epoch
-        if not self._taken:
-            left = await self._desk.stores.deliveries.left_by_the_dead([self._desk.bot_id])
-            left += await self._desk.stores.handovers.left_by_the_dead([self._desk.bot_id])
-            left += await self._desk.stores.uncertain_notices.left_by_the_dead([self._desk.bot_id])
+        if not self._is_recovered:
+            left = await self._context.stores.deliveries.recover_interrupted([self._bot_id])
+            left += await self._context.stores.handovers.recover_interrupted([self._bot_id])
+            left += await self._context.stores.uncertain_notices.recover_interrupted([self._bot_id])
             if left:
-                log.warning("deliveries_unknown_after_takeover", bot=self._desk.bot_id, count=left)
-            self._taken = True
-            log.info("bot_serves", bot=self._desk.bot_id, username=self._desk.identity.username)
+                log.warning("deliveries_unknown_after_takeover", bot=self._bot_id, count=left)
+            self._is_recovered = True
+            log.info("bot_serves", bot=self._bot_id, username=self._context.identity.username)
             self._on_serving()
         if self._reading is None or self._reading.done():
-            self._reading = self._tasks.start(self._read())
+            self._reading = self._tasks.start(self._run_reader())
         if self._intake is None or self._intake.done():
-            self._intake = self._tasks.start(self._take_in())
+            self._intake = self._tasks.start(self._run_intake())
         if not self._has_menus:
             self._has_menus = True
             self._tasks.start(self._set_menus())
 
-    async def _let_go(self) -> None:
-        """Another process has what came in, and may group it otherwise: nothing of ours is handed on."""
-        self._hold.mark_lost()
-        self._epoch, self._taken = None, False
+    async def _release(self) -> None:
+        """The lease is lost: another process handles the inbox, so drop what waits here."""
+        self._lease_guard.mark_lost()
+        self._epoch, self._is_recovered = None, False
         await self._stop_intake()
-        await self._lanes.close()
+        await self._batcher.close()
 
     async def _stop_intake(self) -> None:
         running = [task for task in (self._intake, self._reading) if task is not None]
@@ -186,58 +187,60 @@ class BotRunner:
         if running:
             await asyncio.wait(running, timeout=CLOSE_SECONDS)
 
-    async def _read(self) -> None:
-        await self._library.wait_until_ready()
+    async def _run_reader(self) -> None:
+        await self._loader.wait_until_ready()
         await self._reader.run()
 
-    async def _take_in(self) -> None:
-        """Poll, or tell Telegram where to post; until cancelled or refused for good."""
+    async def _run_intake(self) -> None:
+        """Poll, or register the webhook; until cancelled or refused for good."""
         try:
             if self._webhook is not None:
-                await self._be_posted_to(self._webhook)
+                await self._serve_webhook(self._webhook)
             else:
                 poller = Poller(
-                    self._desk.api,
-                    inbox=self._desk.stores.telegram_inbox,
-                    problems=self._desk.stores.telegram_chats,
+                    self._context.api,
+                    inbox=self._context.stores.telegram_inbox,
+                    problems=self._context.stores.telegram_chats,
                     on_stored=self.wake,
-                    on_asked=self._takes_in.set,
-                    allowed=allowed_updates(self._desk.identity),
+                    on_poll=self._intake_started.set,
+                    allowed=list_allowed_updates(self._context.identity),
                 )
                 await poller.run()
         except InvalidBotToken as refused:
-            log.error("bot_token_rejected", bot=self._desk.bot_id, advice=refused.advice)
-            await self._tell(refused.advice)
+            log.error("bot_token_rejected", bot=self._bot_id, advice=refused.advice)
+            await self._report_problem(refused.advice)
             await asyncio.sleep(60)
 
-    async def _be_posted_to(self, webhook: WebhookConfig) -> None:
+    async def _serve_webhook(self, webhook: WebhookConfig) -> None:
         try:
-            if await register_webhook(self._desk.api, webhook):
-                log.info("webhook_set", bot=self._desk.bot_id)
-            await self._tell("")
-            self._takes_in.set()
+            if await register_webhook(self._context.api, webhook):
+                log.info("webhook_set", bot=self._bot_id)
+            await self._report_problem("")
+            self._intake_started.set()
             await asyncio.Event().wait()
         except CallRefused as refused:
-            await self._tell(f"Telegram refuses the webhook: {refused.description}")
-            log.error("webhook_rejected", bot=self._desk.bot_id, reason=str(refused))
+            await self._report_problem(f"Telegram refuses the webhook: {refused.description}")
+            log.error("webhook_rejected", bot=self._bot_id, reason=str(refused))
             await asyncio.sleep(60)
 
-    async def _tell(self, problem: str) -> None:
+    async def _report_problem(self, problem: str) -> None:
         with suppress(StorageUnavailable):
-            await self._desk.stores.telegram_chats.tell_problem(self._desk.bot_id, problem)
+            await self._context.stores.telegram_chats.record_problem(self._bot_id, problem)
 
     # -- what people see in their apps --------------------------------------------------------------------
 
     async def _set_menus(self) -> None:
-        """Commands and the words about the bot, for each scope and language; it works without them, too.
+        """Set commands and descriptions for each scope and language; the bot works without them, too.
 
-        They are from before, in most cases: nobody who waits for an answer waits for ten calls of this kind.
+        They rarely change, so no answer waits for these calls.
         """
-        await self._library.wait_until_ready()
-        await self._takes_in.wait()
+        await self._loader.wait_until_ready()
+        await self._intake_started.wait()
         try:
-            desk = self._desk
-            for menu in build_command_menus(desk.audience, humans=desk.humans, speaks=desk.speaks):
+            context = self._context
+            for menu in build_command_menus(
+                context.config.audience, humans=context.has_handover, speaks=context.can_speak
+            ):
                 await self._set_profile(
                     "setMyCommands",
                     menu.language,
@@ -249,13 +252,13 @@ class BotRunner:
                 await self._set_profile("setMyDescription", language, description=say("description"))
                 await self._set_profile("setMyShortDescription", language, short_description=say("about"))
         except (CallRefused, TelegramUnavailable, InvalidBotToken) as error:
-            log.warning("set_commands_failed", bot=self._desk.bot_id, reason=str(error))
+            log.warning("set_commands_failed", bot=self._bot_id, reason=str(error))
 
-    async def _set_profile(self, method: str, language: str, **wish: Any) -> None:
+    async def _set_profile(self, method: str, language: str, **params: Any) -> None:
         """A call for each language is many: Telegram may ask to wait among them."""
         while True:
             try:
-                await self._desk.api.call(method, {**wish, "language_code": language})
+                await self._context.api.call(method, {**params, "language_code": language})
                 return
             except CallRefused as refused:
                 if not refused.retry_after_seconds:
@@ -266,7 +269,7 @@ class BotRunner:
 def make_steady_clock() -> Callable[[], datetime]:
     """The time of day as it was at the start, and what has passed since: nobody who sets the clock moves it.
 
-    What waits in a lane for the rest of a paste would otherwise wait for as long as the clock was set back.
+    What waits in a buffer for the rest of a paste would otherwise wait for as long as the clock was set back.
     """
     began, since = datetime.now(UTC), _seconds()
     return lambda: began + timedelta(seconds=_seconds() - since)

@@ -77,7 +77,7 @@ class AlertMail:
 
     def _send(self, letter: bytes) -> Outcome:
         try:
-            server = self._connected()
+            server = self._connect()
         except smtplib.SMTPAuthenticationError:
             return AlertRefused(code="login_refused")
         except (ssl.SSLError, smtplib.SMTPNotSupportedError):
@@ -90,13 +90,13 @@ class AlertMail:
             log.info("alert_mail_failed", error=type(error).__name__)
             return NotSent(code="no_connection")
         try:
-            return self._given(server, letter)
+            return self._hand_over(server, letter)
         finally:
             with contextlib.suppress(OSError, smtplib.SMTPException):
                 server.quit()
             server.close()
 
-    def _connected(self) -> smtplib.SMTP:
+    def _connect(self) -> smtplib.SMTP:
         context = self._context or ssl.create_default_context()
         if self._tls:
             server: smtplib.SMTP = smtplib.SMTP_SSL(self._host, self._port, timeout=SECONDS, context=context)
@@ -114,23 +114,23 @@ class AlertMail:
             raise
         return server
 
-    def _given(self, server: smtplib.SMTP, letter: bytes) -> Outcome:
+    def _hand_over(self, server: smtplib.SMTP, letter: bytes) -> Outcome:
         """Before the last dot all can be tried again; after it, only what the server answers counts."""
         try:
-            refused = _refused(server.mail(self._sender)[0])
+            refused = _judge_code(server.mail(self._sender)[0])
             for receiver in self._receivers:
-                refused = refused or _refused(server.rcpt(receiver)[0])
+                refused = refused or _judge_code(server.rcpt(receiver)[0])
             if refused is not None:
                 return refused
             code, _ = server.docmd("DATA")
             if code != 354:
-                return _refused(code) or NotSent(code=f"smtp_{code}")
+                return _judge_code(code) or NotSent(code=f"smtp_{code}")
         except TimeoutError:
             return NotSent(code="timeout")
         except (OSError, smtplib.SMTPException):
             return NotSent(code="no_connection")
         try:
-            server.send(_dotted(letter))
+            server.send(_escape_dots(letter))
             code, _ = server.getreply()
         except (OSError, smtplib.SMTPException):
             return AlertOutcomeUnknown(code="lost_connection")
@@ -139,14 +139,14 @@ class AlertMail:
         return AlertRefused(code="mail_refused") if code >= 500 else NotSent(code=f"smtp_{code}")
 
 
-def _dotted(letter: bytes) -> bytes:
+def _escape_dots(letter: bytes) -> bytes:
     """No line of the letter ends it early."""
     body = letter if letter.endswith(b"\r\n") else letter + b"\r\n"
     body = (b"." + body if body.startswith(b".") else body).replace(b"\r\n.", b"\r\n..")
     return body + b".\r\n"
 
 
-def _refused(code: int) -> Outcome | None:
+def _judge_code(code: int) -> Outcome | None:
     if 200 <= code < 300:
         return None
     return AlertRefused(code="address_of_mail") if code >= 500 else NotSent(code=f"smtp_{code}")

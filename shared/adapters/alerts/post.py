@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 import structlog
 
-from shared.adapters.files.web_pages import Pinned, Resolve, resolved
+from shared.adapters.files.web_pages import PinnedResolver, Resolve, resolve_host
 from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
 from shared.core.tools.web_address import Address, BadWebAddress, is_public, web_address
 
@@ -29,7 +29,7 @@ OwnServers = Callable[[SplitResult], Permits | None]
 class Poster:
     """A name is resolved once, and the connection goes to one of the very addresses that were looked at."""
 
-    def __init__(self, own: OwnServers, *, resolve: Resolve = resolved) -> None:
+    def __init__(self, own: OwnServers, *, resolve: Resolve = resolve_host) -> None:
         self._own = own
         self._resolve = resolve
 
@@ -52,7 +52,7 @@ class Poster:
     async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
         host, addresses = await self._addresses(url)
         connector = aiohttp.TCPConnector(
-            resolver=Pinned(host, addresses), use_dns_cache=False, limit=1, force_close=True
+            resolver=PinnedResolver(host, addresses), use_dns_cache=False, limit=1, force_close=True
         )
         async with (
             aiohttp.ClientSession(
@@ -67,18 +67,18 @@ class Poster:
         parts = urlsplit(url)
         if (permits := self._own(parts)) is not None:
             host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-            found = await self._looked_up(host, port)
+            found = await self._look_up(host, port)
         elif parts.scheme != "https":
             raise BadWebAddress("Only https leaves this machine.")
         else:
             address, permits = web_address(url), is_public
             host = address.host
-            found = [address.literal] if address.literal else await self._looked_up(host, address.port)
+            found = [address.literal] if address.literal else await self._look_up(host, address.port)
         if not found or not all(map(permits, found)):
             raise BadWebAddress(f"{host} is not where it may be.")
         return host, found
 
-    async def _looked_up(self, host: str, port: int) -> Sequence[Address]:
+    async def _look_up(self, host: str, port: int) -> Sequence[Address]:
         async with asyncio.timeout(RESOLVE_SECONDS):
             return await self._resolve(host, port)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult
 
 from shared.adapters.alerts.post import Permits, Poster
 from shared.adapters.encryption import CannotUnseal, Encryption, Sealed
-from shared.adapters.files.web_pages import Resolve, resolved
+from shared.adapters.files.web_pages import Resolve, resolve_host
 from shared.config.settings import BadSettings
 from shared.core.identity.push import PushTarget, PushUnavailable, Urgency, origin_of
 from shared.core.ops.alerts import AlertRefused, Outcome
@@ -36,15 +38,15 @@ class WebPush:
         self,
         store: PushKeyStore,
         *,
-        vault: Callable[[], Encryption],
+        encryption: Callable[[], Encryption],
         subject: str,
         services: Sequence[str] = (),
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_host,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`subject`: whom a push service can ask about us; `services` are origins of one's own."""
         self._store = store
-        self._vault = vault
+        self._encryption = encryption
         self._subject = subject
         self._services = frozenset(services)
         self._poster = Poster(self._own, resolve=resolve)
@@ -58,7 +60,8 @@ class WebPush:
         Raises StorageUnavailable, PushUnavailable.
         """
         if not self._public:
-            self._public, _ = await self._store.load_key() or await self._store.keep_key(*self._made())
+            await asyncio.to_thread(import_module, "webpush")  # a tenth of a second, once
+            self._public, _ = await self._store.load_key() or await self._store.keep_key(*self._make_key())
         return self._public
 
     async def send(
@@ -70,7 +73,7 @@ class WebPush:
         """
         await self._open()
         try:
-            body = self._encrypted(target, message)
+            body = self._encrypt(target, message)
         except ValueError:
             return AlertRefused(code="bad_keys")
         headers = {
@@ -86,7 +89,7 @@ class WebPush:
     def _own(self, parts: SplitResult) -> Permits | None:
         return (lambda _: True) if origin_of(parts.geturl()) in self._services else None
 
-    def _made(self) -> tuple[str, Sealed]:
+    def _make_key(self) -> tuple[str, Sealed]:
         from webpush import VAPID
 
         private, public, shown = VAPID.generate_keys()
@@ -112,11 +115,11 @@ class WebPush:
     def _open_vault(self) -> Encryption:
         """Raises PushUnavailable where this process was given no key of the installation."""
         try:
-            return self._vault()
+            return self._encryption()
         except BadSettings as error:
             raise PushUnavailable(str(error)) from error
 
-    def _encrypted(self, target: PushTarget, message: bytes) -> bytes:
+    def _encrypt(self, target: PushTarget, message: bytes) -> bytes:
         """Raises ValueError for a point that is not on the curve."""
         from webpush import WebPushSubscription
 

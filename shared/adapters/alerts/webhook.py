@@ -7,7 +7,7 @@ from collections.abc import Callable
 from urllib.parse import SplitResult
 
 from shared.adapters.alerts.post import Permits, Poster
-from shared.adapters.files.web_pages import Resolve, resolved
+from shared.adapters.files.web_pages import Resolve, resolve_host
 from shared.core.ops.alerts import Outcome, Sending, payload, signature
 from shared.core.tools.web_address import is_this_machine
 
@@ -25,7 +25,7 @@ class AlertWebhook:
         secret: str,
         *,
         dashboard_url: str,
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_host,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._url = url

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.servers import EmbeddedServers, Wanted
+from shared.adapters.embedded.servers import EmbeddedChoice, EmbeddedServers
 
-__all__ = ["EmbeddedServerFailed", "EmbeddedServers", "Wanted"]
+__all__ = ["EmbeddedServerFailed", "EmbeddedServers", "EmbeddedChoice"]

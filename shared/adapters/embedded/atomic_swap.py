@@ -14,25 +14,25 @@ Moves = Sequence[tuple[Path, Path]]
 
 def begin_swap(data_folder: Path, moves: Moves, write: Callable[[Path, bytes], None]) -> None:
     """From the moment that the journal is on the disk, the swap happens, however often we fall."""
-    told = [
+    entries = [
         [str(source.relative_to(data_folder)), str(target.relative_to(data_folder))]
         for source, target in moves
     ]
-    write(data_folder / JOURNAL, json.dumps(told).encode())
+    write(data_folder / JOURNAL, json.dumps(entries).encode())
 
 
 def finish_swap(data_folder: Path, *, between: Callable[[], None] = lambda: None) -> bool:
     """Do what a journal says is left of it; False when there is none."""
     journal = data_folder / JOURNAL
     try:
-        told = json.loads(journal.read_bytes())
+        entries = json.loads(journal.read_bytes())
     except FileNotFoundError:
         return False
     except ValueError as error:
         raise EmbeddedServerFailed(
             f"{journal} cannot be read: {error}", advice="Put it aside, and restore the backup again."
         ) from None
-    for source, target in told:
+    for source, target in entries:
         _move(data_folder / source, data_folder / target)
         between()
     journal.unlink()

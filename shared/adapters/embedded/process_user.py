@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ProcessUser:
     """A system account; without a `uid`, simply ourselves."""
 
     uid: int | None = None
@@ -97,30 +97,30 @@ class Account:
         return not others and members <= {self.uid}
 
 
-def account_for(folder: Path, name: str = SHARED) -> Account:
+def find_account(folder: Path, name: str = SHARED) -> ProcessUser:
     """Ourselves; for root the folder's owner, else the account of this name, where there is none `nobody`."""
     if os.geteuid() != 0:
-        return Account()
+        return ProcessUser()
     owner = folder.stat()
     if owner.st_uid != 0:
-        return Account(uid=owner.st_uid, gid=owner.st_gid)
-    found = _known(name) or pwd.getpwnam(SHARED)
-    return Account(uid=found.pw_uid, gid=found.pw_gid)
+        return ProcessUser(uid=owner.st_uid, gid=owner.st_gid)
+    found = _find_user(name) or pwd.getpwnam(SHARED)
+    return ProcessUser(uid=found.pw_uid, gid=found.pw_gid)
 
 
 def make_account(name: str) -> bool:
     """For root: whether the account is there now; whoever cannot make it goes on without."""
-    if os.geteuid() != 0 or _known(name) is not None:
+    if os.geteuid() != 0 or _find_user(name) is not None:
         return os.geteuid() == 0
     for command in _ways_to_make(name):
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=_SECONDS,
         )  # fmt: skip
-        if done.returncode != 0 and _known(name) is None:
+        if done.returncode != 0 and _find_user(name) is None:
             _log.warning("the account %s cannot be made: %s", name, done.stdout.strip()[:300])
             return False
-    return _known(name) is not None
+    return _find_user(name) is not None
 
 
 def _ways_to_make(name: str) -> list[list[str]]:
@@ -135,7 +135,7 @@ def _ways_to_make(name: str) -> list[list[str]]:
     return []
 
 
-def _known(name: str) -> pwd.struct_passwd | None:
+def _find_user(name: str) -> pwd.struct_passwd | None:
     """Never root, whatever it is called: PostgreSQL would refuse."""
     try:
         found = pwd.getpwnam(name)

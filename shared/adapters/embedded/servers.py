@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 
 from shared.adapters.embedded.atomic_swap import finish_swap
-from shared.adapters.embedded.binaries import Binaries, ServerConfig, reachable_binaries
+from shared.adapters.embedded.binaries import Binaries, ServerConfig, make_reachable
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.folders import FolderLock, is_held, known_sockets, socket_folder
-from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url
-from shared.adapters.embedded.process_user import SHARED, account_for
-from shared.adapters.embedded.valkey import EmbeddedValkey, valkey_url
+from shared.adapters.embedded.folders import FolderLock, find_socket_folder, is_held, socket_folder
+from shared.adapters.embedded.postgres import EmbeddedPostgres, build_postgres_url
+from shared.adapters.embedded.process_user import SHARED, find_account
+from shared.adapters.embedded.valkey import EmbeddedValkey, build_valkey_url
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EmbeddedChoice:
     """Which of the two to bring along; the other exists elsewhere."""
 
     postgres: bool = True
@@ -41,7 +41,7 @@ class EmbeddedServers:
         self,
         folder: Path,
         *,
-        wanted: Wanted = Wanted(),
+        wanted: EmbeddedChoice = EmbeddedChoice(),
         durable: bool = True,
         binaries: Binaries | None = None,
         account: str = SHARED,
@@ -119,7 +119,7 @@ class EmbeddedServers:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             self._folder.mkdir(exist_ok=True)
             # Root's servers run under another account, which must be able to pass through this folder.
-            account_for(self._folder, self._account).let_through(self._folder)
+            find_account(self._folder, self._account).let_through(self._folder)
         except OSError as error:
             raise EmbeddedServerFailed(
                 f"the data folder {self._folder} cannot be used: {error.strerror}",
@@ -127,13 +127,13 @@ class EmbeddedServers:
             ) from None
 
     def _prepare(self) -> None:
-        account = account_for(self._folder, self._account)
+        account = find_account(self._folder, self._account)
         if not account.can_run(self._folder):
             raise EmbeddedServerFailed(
                 f"running as root, and the servers' account {account.uid} cannot reach {self._folder}",
                 advice="Set EVERTALK_DATA_DIR to a folder outside private homes, such as /var/lib/evertalk.",
             )
-        binaries = self._binaries or reachable_binaries(account, self._folder)
+        binaries = self._binaries or make_reachable(account, self._folder)
         sockets = socket_folder(self._folder, account)
         place = ServerConfig(
             folder=self._folder, sockets=sockets, binaries=binaries, account=account, durable=self._durable
@@ -147,8 +147,8 @@ def are_running(folder: Path) -> bool:
     return is_held(folder / "lock")
 
 
-def urls_of(folder: Path) -> tuple[str, str]:
+def build_urls(folder: Path) -> tuple[str, str]:
     """Where PostgreSQL and Valkey of a folder listen, whoever started them."""
     folder = folder.expanduser().absolute()
-    sockets = known_sockets(folder)
-    return postgres_url(sockets), valkey_url(sockets)
+    sockets = find_socket_folder(folder)
+    return build_postgres_url(sockets), build_valkey_url(sockets)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shared.adapters.embedded.binaries import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
+from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, wait_until
 
 _SOCKET = "valkey.sock"
 _START_SECONDS = 30.0
@@ -37,7 +37,7 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        return valkey_url(self._socket.parent)
+        return build_valkey_url(self._socket.parent)
 
     async def start(self) -> None:
         await stop_leftover(self._pid_file, ("valkey-server", str(self._socket)), signal.SIGTERM)
@@ -48,7 +48,9 @@ class EmbeddedValkey:
             account=self._place.account,
             death_signal=signal.SIGTERM,
         )
-        await until(lambda: process.poll() is not None or self._answers(), timeout_seconds=_START_SECONDS)
+        await wait_until(
+            lambda: process.poll() is not None or self._answers(), timeout_seconds=_START_SECONDS
+        )
         if process.poll() is not None or not self._answers():
             await self.stop()
             raise EmbeddedServerFailed(
@@ -85,7 +87,7 @@ class EmbeddedValkey:
         }
 
 
-def valkey_url(sockets: Path) -> str:
+def build_valkey_url(sockets: Path) -> str:
     return f"unix://{sockets / _SOCKET}"
 
 

@@ -16,7 +16,7 @@ _CHUNK = 1024 * 1024
 PART = ".part"
 
 
-def digest_of(path: Path) -> Member:
+def compute_digest(path: Path) -> Member:
     with path.open("rb") as file:
         return _digest(file)
 
@@ -52,7 +52,7 @@ def write_archive(target: Path, manifest: bytes, parts: Mapping[str, Path]) -> P
     return partial
 
 
-def settle(partial: Path, target: Path) -> None:
+def finish_archive(partial: Path, target: Path) -> None:
     partial.rename(target)
     sync_folder(target.parent)
 
@@ -60,14 +60,14 @@ def settle(partial: Path, target: Path) -> None:
 def open_archive(path: Path) -> bytes:
     """The manifest's bytes; raises BadBackup."""
     with _reading(path) as tar:
-        return _manifest_of(tar)
+        return _read_manifest(tar)
 
 
 def unpack(path: Path, target: Path | None) -> Manifest:
     """Every part read and compared with its checksum, and written to `target`; raises BadBackup."""
     found: set[str] = set()
     with _reading(path) as tar:
-        manifest = read_manifest(_manifest_of(tar))
+        manifest = read_manifest(_read_manifest(tar))
         for member in _members(tar):
             if member.name == MANIFEST and not found and member.offset == 0:
                 continue  # a tar file is gone through from its beginning each time
@@ -75,7 +75,7 @@ def unpack(path: Path, target: Path | None) -> Manifest:
             if expected is None or not member.isreg() or member.name in found:
                 raise BadBackup(f"it holds something that its manifest does not name: {member.name[:80]!r}")
             found.add(member.name)
-            if member.size != expected.bytes or _copied(tar, member, target) != expected:
+            if member.size != expected.bytes or _copy(tar, member, target) != expected:
                 raise BadBackup(f"{member.name} is not as its manifest says: damaged, or changed since")
         if missing := set(manifest.members) - found:
             raise BadBackup(f"it ends too early: {', '.join(sorted(missing))} is missing")
@@ -92,7 +92,7 @@ def unpack_folder(archive: Path, target: Path) -> int:
                 raise BadBackup(f"it holds a file that may not be: {member.name[:80]!r}")
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _copied(tar, member, path.parent, as_name=path.name)
+            _copy(tar, member, path.parent, as_name=path.name)
             number += 1
     return number
 
@@ -112,7 +112,7 @@ def write_private(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    settle(partial, path)
+    finish_archive(partial, path)
 
 
 def _files(root: Path, names: tuple[str, ...]) -> Iterator[Path]:
@@ -145,7 +145,7 @@ def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         raise BadBackup(f"it is broken in the middle: {error}") from None
 
 
-def _manifest_of(tar: tarfile.TarFile) -> bytes:
+def _read_manifest(tar: tarfile.TarFile) -> bytes:
     first = next(_members(tar), None)
     if first is None or first.name != MANIFEST or not first.isreg() or first.size > MOST_MANIFEST_BYTES:
         raise BadBackup("it does not begin with a manifest: it is no backup of Evertalk")
@@ -153,7 +153,7 @@ def _manifest_of(tar: tarfile.TarFile) -> bytes:
     return b"" if taken is None else taken.read(MOST_MANIFEST_BYTES)
 
 
-def _copied(
+def _copy(
     tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path | None, *, as_name: str | None = None
 ) -> Member:
     source = tar.extractfile(member)

@@ -30,20 +30,20 @@ class ErasureFile:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
             return []
-        return [erased for line in lines if (erased := _parsed(line)) is not None]
+        return [erased for line in lines if (erased := _parse_entry(line)) is not None]
 
     def add(self, erasures: Sequence[Erased]) -> int:
         """Those that are not there yet, on the disk when this returns; how many."""
-        with self._held():
+        with self._lock():
             known = {one.key for one in self.read()}
             fresh = [one for one in erasures if one.key not in known]
             if fresh:
                 self._append(fresh)
         return len(fresh)
 
-    def let_go(self, *, now: datetime) -> None:
+    def discard_old(self, *, now: datetime) -> None:
         """What is older than the database's own log."""
-        with self._held():
+        with self._lock():
             everything = self.read()
             kept = [one for one in everything if one.at > now - KEPT]
             if len(kept) == len(everything):
@@ -65,7 +65,7 @@ class ErasureFile:
             os.fsync(file.fileno())
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         """The worker appends while a backup does."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(self._path.with_name(f".{FILE}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -77,15 +77,17 @@ class ErasureFile:
 
 
 def _lines(erasures: Iterable[Erased]) -> bytes:
-    return b"".join(json.dumps(_told(one), separators=(",", ":")).encode() + b"\n" for one in erasures)
+    return b"".join(
+        json.dumps(_format_entry(one), separators=(",", ":")).encode() + b"\n" for one in erasures
+    )
 
 
-def _told(one: Erased) -> dict[str, Any]:
+def _format_entry(one: Erased) -> dict[str, Any]:
     at = one.at.astimezone(UTC).isoformat()
     return {"at": at, "party": one.party.hex(), "scope": one.scope, "about": dict(one.about)}
 
 
-def _parsed(line: bytes) -> Erased | None:
+def _parse_entry(line: bytes) -> Erased | None:
     try:
         told = json.loads(line)
         at = datetime.fromisoformat(told["at"]).astimezone(UTC)

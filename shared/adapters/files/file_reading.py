@@ -33,10 +33,10 @@ async def read_file(
     if picture_mime(content) is not None:
         return await read_picture(content, opened=opened)
     if (kind := document_kind(content)) is None:
-        return read_words(content, name, most_chars=most_chars)
+        return read_text_document(content, name, most_chars=most_chars)
     found = await read_document(content, name, kind, opened=opened, most_chars=most_chars)
     if kind == "page" and isinstance(found, NotRead):  # a page of scripts alone, which somebody may ask about
-        return read_words(content, name, most_chars=most_chars)
+        return read_text_document(content, name, most_chars=most_chars)
     return found
 
 
@@ -66,7 +66,7 @@ async def read_document(
     return _cut(Document(name=name, text=text, mime=mime, truncated=bool(head.get("truncated"))), most_chars)
 
 
-def read_words(content: bytes, name: str, *, most_chars: int = MOST_TEXT_CHARS) -> Document | NotRead:
+def read_text_document(content: bytes, name: str, *, most_chars: int = MOST_TEXT_CHARS) -> Document | NotRead:
     try:
         text = read_text(content)
     except NotText:

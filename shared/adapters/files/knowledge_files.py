@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.adapters.files.pdf_pages import BrokenPdf, pages_of
+from shared.adapters.files.pdf_pages import BrokenPdf, extract_pages
 from shared.adapters.files.safe_paths import NotReadable, has_plain_name, read_bytes, regular_file
 from shared.adapters.files.workspace_files import workspace_path
 from shared.core.context.agents import KNOWLEDGE_FOLDER, clean
@@ -47,11 +47,11 @@ class KnowledgeFiles:
     async def scan(self, folder: str) -> Shelf:
         """Raises TimeoutError."""
         async with asyncio.timeout(LIST_SECONDS):
-            return await asyncio.to_thread(shelf_of, self._folder(folder))
+            return await asyncio.to_thread(build_shelf, self._folder(folder))
 
     async def read_passages(self, folder: str, path: str) -> tuple[Passage, ...]:
         """Raises UnreadableKnowledge."""
-        return await passages_of(path, await asyncio.to_thread(self._content, folder, path))
+        return await split_passages(path, await asyncio.to_thread(self._content, folder, path))
 
     def _content(self, folder: str, path: str) -> bytes:
         root = self._folder(folder).resolve()
@@ -67,26 +67,26 @@ class KnowledgeFiles:
         return workspace_path(self._root, folder) / KNOWLEDGE_FOLDER
 
 
-async def passages_of(path: str, content: bytes) -> tuple[Passage, ...]:
+async def split_passages(path: str, content: bytes) -> tuple[Passage, ...]:
     """Of a file by its name and bytes; raises UnreadableKnowledge."""
     suffix = Path(path).suffix.lower()
     try:
         if suffix == _PDF:
-            return split_pages([clean(page) for page in await pages_of(content)])
+            return split_pages([clean(page) for page in await extract_pages(content)])
         if suffix not in _KINDS:
             raise ValueError(_NO_KIND)
-        return await asyncio.to_thread(lambda: _KINDS[suffix](_decoded(content)))
+        return await asyncio.to_thread(lambda: _KINDS[suffix](_decode(content)))
     except (BrokenPdf, ValueError) as error:
         raise UnreadableKnowledge(f"{path} {error}") from error
 
 
-def shelf_of(folder: Path) -> Shelf:
+def build_shelf(folder: Path) -> Shelf:
     """Hidden files and folders are not looked at. Never raises."""
     files: dict[str, bytes] = {}
     problems: list[str] = []
     if folder.is_symlink() and not folder.resolve().is_relative_to(folder.parent.resolve()):
         return Shelf(files={}, problems=(f"{KNOWLEDGE_FOLDER}/ leads out of the folder",))
-    for number, path in enumerate(_found(folder, problems)):
+    for number, path in enumerate(_find_files(folder, problems)):
         name = path.relative_to(folder).as_posix()
         if not has_plain_name(name):
             problems.append(f"{KNOWLEDGE_FOLDER}/ has a file whose name is no text: {name!a}")
@@ -106,7 +106,7 @@ def shelf_of(folder: Path) -> Shelf:
     return Shelf(files=files, problems=tuple(problems))
 
 
-def _found(folder: Path, problems: list[str]) -> Iterator[Path]:
+def _find_files(folder: Path, problems: list[str]) -> Iterator[Path]:
     def unreadable(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             problems.append(f"{error.filename} cannot be read: {error.strerror}")
@@ -120,7 +120,7 @@ def _too_large(size: int) -> str:
     return f"has {size / 1024**2:,.0f} MB; {MOST_BYTES // 1024**2} MB is the most"
 
 
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     """Raises ValueError for what is no text."""
     if b"\x00" in content[:65_536]:
         raise ValueError("is not a text")

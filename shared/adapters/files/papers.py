@@ -113,7 +113,7 @@ class _Archive:
             _parse(self.pieces(name), began)
         return found
 
-    def related(self, name: str) -> dict[str, tuple[str, str]]:
+    def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
         """What a part of an Office file refers to: its kind and its place, by the id of the reference."""
         folder, _, own = name.rpartition("/")
         place = posixpath.join(folder, "_rels", f"{own}.rels")
@@ -143,7 +143,9 @@ def _read_archive(archive: _Archive, words: _Words) -> str:
 
 
 def _read_office(archive: _Archive, words: _Words) -> None:
-    main = next((place for kind, place in archive.related("").values() if kind == "officeDocument"), "")
+    main = next(
+        (place for kind, place in archive.read_relations("").values() if kind == "officeDocument"), ""
+    )
     kind = main.partition("/")[0]
     if main not in archive.names or kind not in ("word", "xl", "ppt"):
         raise Refused("file_unknown_kind")
@@ -159,7 +161,7 @@ def _read_office(archive: _Archive, words: _Words) -> None:
 
 
 def _read_document(archive: _Archive, words: _Words, main: str) -> None:
-    related = dict(archive.related(main).values())
+    related = dict(archive.read_relations(main).values())
     style = ""
     for tag, one in archive.elements(related.get("styles", ""), "style", "name"):
         if tag == "style":
@@ -176,21 +178,21 @@ def _read_document(archive: _Archive, words: _Words, main: str) -> None:
 
 
 def _read_slides(archive: _Archive, words: _Words, main: str) -> None:
-    related = archive.related(main)
+    related = archive.read_relations(main)
     for number, (_, one) in enumerate(archive.elements(main, "sldId"), 1):
         place = related.get(one.get("id", ""), ("", ""))[1]
         if place not in archive.names:
             continue
         words.part(f"## Slide {number}")
         words.read(archive.pieces(place))
-        for kind, notes in archive.related(place).values():
+        for kind, notes in archive.read_relations(place).values():
             if kind == "notesSlide" and notes in archive.names:
                 words.part("Notes:")
                 words.read(archive.pieces(notes))
 
 
 def _read_workbook(archive: _Archive, words: _Words, main: str) -> None:
-    related = archive.related(main)
+    related = archive.read_relations(main)
     places = dict(related.values())
     if (shared := places.get("sharedStrings", "")) in archive.names:
         words.shared = _shared_strings(archive.pieces(shared))
@@ -478,7 +480,7 @@ class _Words:
         return moment.date().isoformat() if days == int(days) else moment.isoformat(" ")
 
     def _end_table(self) -> None:
-        rows = [_trimmed(row) for row in self._tables.pop()]
+        rows = [_trim(row) for row in self._tables.pop()]
         rows = [row for row in rows if row]
         width = max(map(len, rows), default=0)
         if not width:
@@ -492,7 +494,7 @@ class _Words:
             self._blocks.append("\n".join([lines[0], "|" + " --- |" * width, *lines[1:]]))
 
 
-def _trimmed(row: list[str]) -> list[str]:
+def _trim(row: list[str]) -> list[str]:
     while row and not row[-1]:
         row.pop()
     return row

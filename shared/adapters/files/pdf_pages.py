@@ -20,7 +20,7 @@ class BrokenPdf(Exception):
     """It could not be read; the text says why."""
 
 
-async def pages_of(content: bytes, *, seconds: float = SECONDS) -> list[str]:
+async def extract_pages(content: bytes, *, seconds: float = SECONDS) -> list[str]:
     """Raises BrokenPdf."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shared.adapters.files.pdf_pages",

@@ -38,7 +38,7 @@ Kind = Literal["picture", "chart"] | DocumentKind
 Opened = tuple[dict[str, Any] | None, bytes]
 
 
-class SenderMustWait(EvertalkError):
+class SenderThrottled(EvertalkError):
     """Files of one sender have taken too much time lately."""
 
     code = "files_took_long"
@@ -49,7 +49,7 @@ class SenderMustWait(EvertalkError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class Openings:
+class SandboxClient:
     """What a process has opened: few files at once, one of each sender, and none that failed lately."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -70,10 +70,10 @@ class Openings:
     ) -> Opened:
         """None when it cannot be opened. `most_seconds` are those of a sender's files in a minute.
 
-        Raises SenderMustWait, and TimeoutError when no place became free.
+        Raises SenderThrottled, and TimeoutError when no place became free.
         """
         key = hashlib.sha256(kind.encode() + content).digest()
-        if self._failed_lately(key):
+        if self._has_failed_lately(key):
             return None, b""
         own, held = self._senders.setdefault(sender, asyncio.Lock()), []
         try:
@@ -89,14 +89,14 @@ class Openings:
     async def _open(
         self, kind: Kind, content: bytes, key: bytes, sender: str, seconds: float, most_seconds: float
     ) -> Opened:
-        if self._failed_lately(key):  # by the same file, which was opened while this one waited
+        if self._has_failed_lately(key):  # by the same file, which was opened while this one waited
             return None, b""
         spent = self._recent(sender)
         if sum(took for _, took in spent) >= most_seconds:
-            raise SenderMustWait(max(1.0, spent[0][0] + BUDGET_SECONDS - self._clock()))
+            raise SenderThrottled(max(1.0, spent[0][0] + BUDGET_SECONDS - self._clock()))
         began = self._clock()
         try:
-            head, body = await opened_elsewhere(kind, content, seconds=seconds)
+            head, body = await open_in_sandbox(kind, content, seconds=seconds)
         finally:
             self._spend(sender, self._clock() - began)
         if head is None:
@@ -112,7 +112,7 @@ class Openings:
             self._spent = {one: known for one in self._spent if (known := self._recent(one))}
         self._spent[sender] = [*self._recent(sender), (self._clock(), took)]
 
-    def _failed_lately(self, key: bytes) -> bool:
+    def _has_failed_lately(self, key: bytes) -> bool:
         at = self._failed.get(key)
         if at is None or self._clock() - at >= FAILED_SECONDS:
             return False
@@ -135,7 +135,7 @@ def cpu_seconds(size: int) -> int:
     return min(MOST_CPU_SECONDS, LEAST_CPU_SECONDS + size // BYTES_PER_CPU_SECOND)
 
 
-async def opened_elsewhere(kind: Kind, content: bytes, *, seconds: float = OPEN_SECONDS) -> Opened:
+async def open_in_sandbox(kind: Kind, content: bytes, *, seconds: float = OPEN_SECONDS) -> Opened:
     """By a process of its own with little memory and time: whatever a file does, it does it there.
 
     None when the file cannot be opened.

@@ -74,7 +74,7 @@ def page(content: bytes) -> tuple[dict[str, Any], bytes]:
     """An HTML page as Markdown: its main part where it names one, without menus, scripts and forms."""
     from shared.adapters.files.papers import page_markdown
 
-    title, text = page_markdown(_decoded_page(content))
+    title, text = page_markdown(_decode_page(content))
     head = {"title": title, "truncated": len(text) > MOST_PAGE_CHARS}
     return head, text[:MOST_PAGE_CHARS].encode("utf-8", "replace")
 
@@ -94,7 +94,7 @@ def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
     return {"mime": "image/png", "width": WIDTH, "height": HEIGHT}, draw_chart(json.loads(content))
 
 
-def _decoded_page(content: bytes) -> str:
+def _decode_page(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -18,7 +18,7 @@ import aiohttp
 import structlog
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from shared.adapters.files.sandbox_client import opened_elsewhere
+from shared.adapters.files.sandbox_client import open_in_sandbox
 from shared.core.tools.fetched_pages import page_text
 from shared.core.tools.web_address import (
     MOST_URL_CHARS,
@@ -26,10 +26,10 @@ from shared.core.tools.web_address import (
     BadWebAddress,
     WebAddress,
     is_public,
-    redirected,
+    resolve_redirect,
     web_address,
 )
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.ports import ToolContext, ToolFailed, ToolImage, ToolOutput
 
 log = structlog.get_logger(__name__)
@@ -89,7 +89,7 @@ class FetchUrl:
         self, *, permits: Callable[[Address], bool] = is_public, resolve: Resolve | None = None
     ) -> None:
         self._permits = permits
-        self._resolve = resolve or resolved
+        self._resolve = resolve or resolve_host
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
@@ -109,7 +109,7 @@ class FetchUrl:
         """Raises ToolFailed with what the model should know."""
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                return await self._followed(address)
+                return await self._fetch_following(address)
         except BadWebAddress as error:
             raise ToolFailed(str(error)) from error
         except TimeoutError as error:
@@ -119,7 +119,7 @@ class FetchUrl:
             log.info("page_not_fetched", host=address.host, error=type(error).__name__)
             raise ToolFailed(f"{address.host} could not be read ({type(error).__name__}).") from error
 
-    async def _followed(self, address: WebAddress) -> Fetched:
+    async def _fetch_following(self, address: WebAddress) -> Fetched:
         for _ in range(MOST_REDIRECTS + 1):
             answer = await self._once(address)
             if isinstance(answer, Fetched):
@@ -128,9 +128,9 @@ class FetchUrl:
         raise ToolFailed(f"The page leads on more than {MOST_REDIRECTS} times.")
 
     async def _once(self, address: WebAddress) -> Fetched | WebAddress:
-        pinned = await self._pinned(address)
+        pinned = await self._resolve_pinned(address)
         connector = aiohttp.TCPConnector(
-            resolver=Pinned(address.host, pinned), use_dns_cache=False, limit=1, force_close=True
+            resolver=PinnedResolver(address.host, pinned), use_dns_cache=False, limit=1, force_close=True
         )
         async with (
             aiohttp.ClientSession(
@@ -143,20 +143,20 @@ class FetchUrl:
             session.get(address.url, allow_redirects=False) as response,
         ):
             if response.status in _REDIRECTS and (location := response.headers.get("Location")):
-                return redirected(address, location)
+                return resolve_redirect(address, location)
             if response.status >= 400:
                 raise ToolFailed(f"{address.host} answered {response.status} {response.reason or ''}".strip())
-            return await _taken(address, response)
+            return await _read_response(address, response)
 
-    async def _pinned(self, address: WebAddress) -> tuple[Address, ...]:
+    async def _resolve_pinned(self, address: WebAddress) -> tuple[Address, ...]:
         literal = address.literal
-        found = (literal,) if literal is not None else await self._looked_up(address)
+        found = (literal,) if literal is not None else await self._look_up(address)
         if not all(self._permits(one) for one in found):
             log.warning("page_refused", host=address.host, reason="not a public address")
             raise BadWebAddress(f"{address.host} is not on the public web.")
         return tuple(found)
 
-    async def _looked_up(self, address: WebAddress) -> Sequence[Address]:
+    async def _look_up(self, address: WebAddress) -> Sequence[Address]:
         try:
             async with asyncio.timeout(RESOLVE_SECONDS):
                 found = await self._resolve(address.host, address.port)
@@ -167,7 +167,7 @@ class FetchUrl:
         return found[:MOST_ADDRESSES]
 
 
-class Pinned(AbstractResolver):
+class PinnedResolver(AbstractResolver):
     """Knows one name only, and what it was resolved to."""
 
     def __init__(self, host: str, addresses: Sequence[Address]) -> None:
@@ -195,20 +195,20 @@ class Pinned(AbstractResolver):
         return None
 
 
-async def resolved(host: str, port: int) -> Sequence[Address]:
+async def resolve_host(host: str, port: int) -> Sequence[Address]:
     loop = asyncio.get_running_loop()
     rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ipaddress.ip_address(row[4][0]) for row in rows))
 
 
-async def _taken(address: WebAddress, response: aiohttp.ClientResponse) -> Fetched:
+async def _read_response(address: WebAddress, response: aiohttp.ClientResponse) -> Fetched:
     mime = (response.content_type or "").lower()
     if mime not in _PAGES | _TEXTS | _PICTURES and not _is_text(mime) and mime != "application/pdf":
         raise ToolFailed(f"{address.host} sent {mime[:60] or 'a file'}, which cannot be read here.")
-    unpacked = _unpacking(response.headers.get("Content-Encoding", ""))
+    unpack = _make_unpacker(response.headers.get("Content-Encoding", ""))
     body = bytearray()
     async for piece in response.content.iter_chunked(_PIECE):
-        body += unpacked(piece, MOST_BYTES + 1 - len(body))
+        body += unpack(piece, MOST_BYTES + 1 - len(body))
         if len(body) > MOST_BYTES:
             break
     truncated = len(body) > MOST_BYTES
@@ -220,7 +220,7 @@ async def _taken(address: WebAddress, response: aiohttp.ClientResponse) -> Fetch
     )
 
 
-def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
+def _make_unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
     """At most so many bytes come out of a piece, however many are in it."""
     kind = encoding.strip().lower()
     if kind in ("", "identity"):
@@ -229,7 +229,7 @@ def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
         raise ToolFailed("The page came packed in a way that was not asked for.")
     unpacker: Any = None
 
-    def unpacked(piece: bytes, most: int) -> bytes:
+    def unpack(piece: bytes, most: int) -> bytes:
         nonlocal unpacker
         if unpacker is None:
             # Servers send deflate with and without the header that it should have.
@@ -238,7 +238,7 @@ def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
         out: bytes = unpacker.decompress(unpacker.unconsumed_tail + piece, most)
         return out
 
-    return unpacked
+    return unpack
 
 
 def _charset(response: aiohttp.ClientResponse) -> str:
@@ -259,15 +259,15 @@ async def _readable(fetched: Fetched) -> str | ToolOutput:
     if fetched.mime in _PICTURES:
         return ToolOutput(text=f"A picture from {url}", images=(ToolImage(body=fetched.body),))
     if fetched.mime == "application/pdf":
-        return await _opened("pdf", fetched, fetched.body)
+        return await _open_content("pdf", fetched, fetched.body)
     text = fetched.body.decode(fetched.charset, "replace")
     if fetched.mime in _PAGES:
-        return await _opened("page", fetched, text.encode("utf-8", "replace"))
+        return await _open_content("page", fetched, text.encode("utf-8", "replace"))
     return page_text(url, text, truncated=fetched.truncated)
 
 
-async def _opened(kind: Any, fetched: Fetched, content: bytes) -> str:
-    head, body = await opened_elsewhere(kind, content)
+async def _open_content(kind: Any, fetched: Fetched, content: bytes) -> str:
+    head, body = await open_in_sandbox(kind, content)
     if head is None:
         raise ToolFailed(f"What {fetched.address.host} sent could not be opened.")
     text = body.decode("utf-8", "replace").strip()

@@ -42,7 +42,7 @@ class WorkspaceFiles:
     def load(self, folder: str) -> Workspace:
         """As it was read last. Only a folder that nobody named before is read at once: a few small files."""
         if folder not in self._known:
-            self._take(folder, read_workspace(self.path_of(folder)))
+            self._take(folder, read_workspace(self.resolve_path(folder)))
             self._keep_watch()
         return self._known[folder]
 
@@ -55,11 +55,11 @@ class WorkspaceFiles:
                 self._take(folder, await self._read(folder))
                 self._keep_watch()
 
-    def tell(self, on_change: OnChange) -> None:
+    def subscribe(self, on_change: OnChange) -> None:
         """Who wants to know that something in a folder may have changed."""
         self._on_change = on_change
 
-    def path_of(self, folder: str) -> Path:
+    def resolve_path(self, folder: str) -> Path:
         return workspace_path(self._root, folder)
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ class WorkspaceFiles:
 
     async def _read(self, folder: str) -> Workspace:
         async with asyncio.timeout(READ_SECONDS):
-            return await asyncio.to_thread(read_workspace, self.path_of(folder))
+            return await asyncio.to_thread(read_workspace, self.resolve_path(folder))
 
     def _take(self, folder: str, found: Workspace) -> None:
         before = self._known.get(folder)
@@ -143,14 +143,14 @@ class WorkspaceFiles:
 
     def _existing(self) -> tuple[Path, ...]:
         """Folders that are there; for one that is not, the folder of all, where it may appear."""
-        paths = {self.path_of(folder) for folder in self._known}
+        paths = {self.resolve_path(folder) for folder in self._known}
         there = {path.resolve() for path in paths if path.is_dir()} - {Path(self._root.anchor)}
         if len(there) < len(paths) and self._root.is_dir():
             there.add(self._root.resolve())
         return tuple(sorted(there))
 
     def _is_touched(self, folder: str, changed: set[Path]) -> bool:
-        path = self.path_of(folder).resolve()
+        path = self.resolve_path(folder).resolve()
         return any(one == path or one.is_relative_to(path) for one in changed)
 
 

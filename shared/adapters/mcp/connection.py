@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from shared.adapters.mcp.results import tool_output
+from shared.adapters.mcp.results import convert_output
 from shared.core.tools.mcp import McpServer, OfferedTool
 from shared.ports import ToolFailed, ToolOutput
 
@@ -37,7 +37,7 @@ LOGGED_LINES, LOGGED_CHARS = 40, 300
 OnTools = Callable[[Sequence[OfferedTool]], None]
 
 
-class McpLink:
+class McpConnection:
     """Owns one task; `start` once, `close` at the end."""
 
     def __init__(self, server: McpServer, *, on_tools: OnTools) -> None:
@@ -70,7 +70,7 @@ class McpLink:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=STOP_SECONDS)
 
-    async def tried(self, seconds: float) -> bool:
+    async def wait_until_tried(self, seconds: float) -> bool:
         """Whether the server is there, once the first attempt has ended."""
         try:
             async with asyncio.timeout(seconds):
@@ -81,7 +81,7 @@ class McpLink:
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
         """Raises ToolFailed with what the model should know."""
-        await self.tried(FIRST_WAIT_SECONDS)
+        await self.wait_until_tried(FIRST_WAIT_SECONDS)
         client = self._client
         if client is None or not self._ready.is_set():
             raise ToolFailed(
@@ -91,7 +91,7 @@ class McpLink:
         from mcp.shared.exceptions import MCPError
 
         try:
-            return tool_output(await client.call_tool(tool, dict(arguments)))
+            return convert_output(await client.call_tool(tool, dict(arguments)))
         except MCPError as error:
             if self._over.is_set() or "closed" in str(error).casefold():
                 self._over.set()
@@ -116,9 +116,9 @@ class McpLink:
             except asyncio.CancelledError:
                 raise
             except BaseExceptionGroup as group:
-                self._failed(_first_of(group))
+                self._record_failure(_find_first_error(group))
             except Exception as error:  # noqa: BLE001 - whatever a server does, it is begun again
-                self._failed(error)
+                self._record_failure(error)
             finally:
                 self._client = None
                 self._ready.clear()
@@ -142,8 +142,8 @@ class McpLink:
         except TimeoutError:
             return
 
-    def _failed(self, error: BaseException) -> None:
-        self.problem = _told(error)
+    def _record_failure(self, error: BaseException) -> None:
+        self.problem = _describe_error(error)
         log.warning("mcp_server_failed", server=self.server.name, error=self.problem)
 
     async def _once(self) -> None:
@@ -152,9 +152,9 @@ class McpLink:
             async with asyncio.timeout(START_SECONDS):
                 transport = await self._transport(stack)
                 client = module.Client(
-                    Watched(transport, self._over),
+                    WatchedTransport(transport, self._over),
                     read_timeout_seconds=CALL_SECONDS,
-                    message_handler=self._heard,
+                    message_handler=self._handle_message,
                     cache=None,
                 )
                 await stack.enter_async_context(client)
@@ -198,7 +198,7 @@ class McpLink:
                 async with asyncio.timeout(START_SECONDS):
                     await self._list(client)
 
-    async def _heard(self, message: Any) -> None:
+    async def _handle_message(self, message: Any) -> None:
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             self._changed.set()
 
@@ -207,7 +207,7 @@ class McpLink:
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             page = await client.list_tools(cursor=cursor)
-            found += [_offered(tool) for tool in page.tools]
+            found += [_parse_tool(tool) for tool in page.tools]
             cursor = page.next_cursor
             if not cursor:
                 break
@@ -215,7 +215,7 @@ class McpLink:
 
     async def _transport(self, stack: AsyncExitStack) -> Any:
         if self.server.url:
-            return await self._by_http(stack)
+            return await self._open_http(stack)
         stdio = await asyncio.to_thread(importlib.import_module, "mcp.client.stdio")
         server = self.server
         parameters = stdio.StdioServerParameters(
@@ -228,7 +228,7 @@ class McpLink:
         errors = await stack.enter_async_context(_Errors(server.name))
         return stdio.stdio_client(parameters, errlog=errors)
 
-    async def _by_http(self, stack: AsyncExitStack) -> Any:
+    async def _open_http(self, stack: AsyncExitStack) -> Any:
         http = await asyncio.to_thread(importlib.import_module, "mcp.client.streamable_http")
         clients = importlib.import_module("mcp.shared._httpx_utils")
         client = clients.create_mcp_http_client(headers=dict(self.server.headers))
@@ -236,7 +236,7 @@ class McpLink:
         return http.streamable_http_client(self.server.url, http_client=client)
 
 
-class Watched:
+class WatchedTransport:
     """A transport that says when the other side has ended; the package tells only those who call."""
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:
@@ -314,7 +314,7 @@ class _Errors:
                     log.info("mcp_server_said", server=self._server, line=line[:LOGGED_CHARS])
 
 
-def _offered(tool: Any) -> OfferedTool:
+def _parse_tool(tool: Any) -> OfferedTool:
     hints = tool.annotations
     harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
     return OfferedTool(
@@ -325,12 +325,12 @@ def _offered(tool: Any) -> OfferedTool:
     )
 
 
-def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _find_first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+    return _find_first_error(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Without addresses, which may hold keys."""
     if isinstance(error, TimeoutError):
         return f"it was not ready within {START_SECONDS:g} seconds"

@@ -14,7 +14,7 @@ MOST_CHARS = 1_000_000
 MOST_PARTS = 200
 
 
-def tool_output(result: Any) -> ToolOutput:
+def convert_output(result: Any) -> ToolOutput:
     """Raises ToolFailed for a result that is marked as an error."""
     texts: list[str] = []
     images: list[ToolImage] = []

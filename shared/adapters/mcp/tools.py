@@ -13,19 +13,19 @@ from typing import Any
 
 import structlog
 
-from shared.adapters.mcp.connection import CALL_SECONDS, FIRST_WAIT_SECONDS, McpLink
+from shared.adapters.mcp.connection import CALL_SECONDS, FIRST_WAIT_SECONDS, McpConnection
 from shared.config.settings import Settings, find_mcp_file
 from shared.core.tools.mcp import (
     BorrowedTool,
     LeftOutTool,
     McpServer,
     OfferedTool,
-    borrowed,
+    borrow_tools,
+    resolve_collisions,
     server_names,
     servers_in,
-    without_collisions,
 )
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.ports import Tool, ToolContext, ToolFailed, ToolOutput
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ LOOK_SECONDS = 5.0
 PROBE_SECONDS = 15.0
 
 
-def configured_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """What the operator's file names, and what is wrong with it; nothing where there is no file."""
     text, problem = _file_text(path)
     if problem:
@@ -62,7 +62,7 @@ def _file_text(path: Path | None) -> tuple[str, str]:
 
 def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """Those of the file and those that are stored, and what is wrong; of two of one name the file's holds."""
-    found, problems = configured_servers(find_mcp_file(settings))
+    found, problems = load_servers(find_mcp_file(settings))
     if settings.mcp_servers is None:
         return found, problems
     stored, _ = servers_in(settings.mcp_servers.get_secret_value(), {})
@@ -83,7 +83,7 @@ class McpTool:
     """One tool of a server; whoever only needs its spec has no link."""
 
     borrowed: BorrowedTool
-    link: McpLink | None
+    link: McpConnection | None
 
     @property
     def spec(self) -> ToolSpec:
@@ -118,11 +118,12 @@ class McpTools:
         self._known = known
         self._offered = _read_known(known, self._servers)
         self._links = {
-            server.name: McpLink(server, on_tools=partial(self._listed, server.name)) for server in servers
+            server.name: McpConnection(server, on_tools=partial(self._record_tools, server.name))
+            for server in servers
         }
         self._told: tuple[LeftOutTool, ...] = ()
         self.version = 0
-        self._tools = self._made()
+        self._tools = self._make_tools()
 
     def start(self) -> None:
         """Nobody waits for it: a server's tools are offered once it has told them."""
@@ -135,22 +136,22 @@ class McpTools:
     def tools(self) -> Sequence[Tool]:
         return self._tools
 
-    async def ready(self, seconds: float) -> dict[str, bool]:
+    async def check_ready(self, seconds: float) -> dict[str, bool]:
         """By server: whether it is there, once each was tried."""
         names = list(self._links)
-        found = await asyncio.gather(*(self._links[name].tried(seconds) for name in names))
+        found = await asyncio.gather(*(self._links[name].wait_until_tried(seconds) for name in names))
         return dict(zip(names, found, strict=True))
 
-    def _listed(self, server: str, tools: Sequence[OfferedTool]) -> None:
+    def _record_tools(self, server: str, tools: Sequence[OfferedTool]) -> None:
         if self._offered.get(server) == tuple(tools):
             return
         self._offered[server] = tuple(tools)
-        self._tools = self._made()
+        self._tools = self._make_tools()
         self.version += 1
         _write_known(self._known, self._servers, self._offered)
 
-    def _made(self) -> tuple[Tool, ...]:
-        found, left_out = borrowed_of(self._offered)
+    def _make_tools(self) -> tuple[Tool, ...]:
+        found, left_out = build_borrowed_tools(self._offered)
         for tool in left_out:
             if tool not in self._told:
                 log.warning("mcp_tool_left_out", server=tool.server, tool=tool.name, reason=tool.reason)
@@ -190,13 +191,13 @@ class KnownMcpTools:
         stamp = (about.st_mtime_ns, about.st_size)
         if stamp != self._stamp:
             self._stamp = stamp
-            found, _ = borrowed_of(_read_known(self._known, self._servers))
+            found, _ = build_borrowed_tools(_read_known(self._known, self._servers))
             self._tools = tuple(McpTool(borrowed=tool, link=None) for tool in found)
             self._version += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class ServerProbe:
     """What the doctor learns of one server."""
 
     server: str
@@ -206,35 +207,35 @@ class Probed:
     left_out: tuple[LeftOutTool, ...]
 
 
-async def probe(server: McpServer, *, seconds: float = PROBE_SECONDS) -> Probed:
+async def probe_servers(server: McpServer, *, seconds: float = PROBE_SECONDS) -> ServerProbe:
     """Starts or reaches it once, and ends it again."""
     offered: list[OfferedTool] = []
-    link = McpLink(server, on_tools=offered.extend)
+    link = McpConnection(server, on_tools=offered.extend)
     link.start()
     try:
-        reached = await link.tried(seconds)
+        reached = await link.wait_until_tried(seconds)
     finally:
         await link.close()
     problem = "" if reached else link.problem or f"it was not ready within {seconds:g} seconds"
-    found, left_out = sound(*borrowed(server.name, offered)) if reached else ((), ())
+    found, left_out = drop_invalid(*borrow_tools(server.name, offered)) if reached else ((), ())
     names = tuple(tool.spec.name for tool in found)
-    return Probed(server=server.name, reached=reached, problem=problem, tools=names, left_out=left_out)
+    return ServerProbe(server=server.name, reached=reached, problem=problem, tools=names, left_out=left_out)
 
 
-def borrowed_of(
+def build_borrowed_tools(
     offered: Mapping[str, Sequence[OfferedTool]],
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
     """Of all servers: what a model can be offered, and what not."""
     found: list[BorrowedTool] = []
     left_out: list[LeftOutTool] = []
     for server in sorted(offered):
-        some, others = sound(*borrowed(server, offered[server]))
+        some, others = drop_invalid(*borrow_tools(server, offered[server]))
         found += some
         left_out += others
-    return without_collisions(found), tuple(left_out)
+    return resolve_collisions(found), tuple(left_out)
 
 
-def sound(
+def drop_invalid(
     found: Sequence[BorrowedTool], left_out: Sequence[LeftOutTool]
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
     """Without those whose schema is none: the provider would refuse the whole request for one of them."""

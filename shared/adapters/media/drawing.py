@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from shared.adapters.media.media_service import MediaService, failed_after_payment, parsed
+from shared.adapters.media.media_service import MediaService, build_paid_failure, parse_body
 from shared.adapters.models.breaker import BreakerState
 
 SECONDS = 180.0
@@ -26,8 +26,8 @@ class HttpPictureMaker:
             optional=(_FORMAT,),
         )  # fmt: skip
 
-    def states(self) -> Mapping[str, BreakerState]:
-        return self._service.states()
+    def list_states(self) -> Mapping[str, BreakerState]:
+        return self._service.list_states()
 
     async def make(self, prompt: str) -> bytes:
         """One picture, of a kind that nobody has looked at yet. Raises ModelErrors."""
@@ -40,7 +40,7 @@ class HttpPictureMaker:
 
 
 def _read(answer: bytes) -> bytes:
-    told = parsed(answer)
+    told = parse_body(answer)
     data = told.get("data") if isinstance(told, Mapping) else None
     first = data[0] if isinstance(data, list) and data else None
     encoded = first.get("b64_json") if isinstance(first, Mapping) else None
@@ -49,5 +49,5 @@ def _read(answer: bytes) -> bytes:
     except (binascii.Error, ValueError):
         picture = b""
     if not picture:
-        raise failed_after_payment("the answer has no picture")
+        raise build_paid_failure("the answer has no picture")
     return picture

@@ -37,7 +37,7 @@ class LocalTranscriber:
         self._seconds = seconds
         self._place = asyncio.Semaphore(1)
 
-    def states(self) -> Mapping[str, BreakerState]:
+    def list_states(self) -> Mapping[str, BreakerState]:
         """Nobody else is asked."""
         return {}
 
@@ -48,11 +48,11 @@ class LocalTranscriber:
         except TimeoutError as error:
             raise ModelUnavailable("too many recordings wait") from error
         try:
-            return await self._heard(recording, language)
+            return await self._run_worker(recording, language)
         finally:
             self._place.release()
 
-    async def _heard(self, recording: Recording, language: str) -> Transcript:
+    async def _run_worker(self, recording: Recording, language: str) -> Transcript:
         environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "shared.adapters.media.local_worker", str(self._folder), language,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import aiohttp
 
 from shared.adapters.models.breaker import Breaker, BreakerState
-from shared.adapters.models.error_mapping import error_of, read_refusal
-from shared.adapters.models.openai_provider import with_usual_path
+from shared.adapters.models.error_mapping import build_error, read_refusal
+from shared.adapters.models.openai_provider import add_usual_path
 from shared.core.values.errors import (
     ModelBusy,
     ModelError,
@@ -19,7 +19,7 @@ from shared.core.values.errors import (
     ModelRejectedRequest,
     ModelUnavailable,
 )
-from shared.core.values.model import Usage
+from shared.core.values.money import Usage
 
 SECONDS = 120.0
 CONNECT_SECONDS = 10.0
@@ -41,7 +41,7 @@ class MediaService:
         seconds: float = SECONDS,
         optional: tuple[str, ...] = (),
     ) -> None:
-        self._url = f"{with_usual_path(url.rstrip('/'))}{path}"
+        self._url = f"{add_usual_path(url.rstrip('/'))}{path}"
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._seconds = seconds
         self._most_bytes = most_bytes
@@ -50,9 +50,9 @@ class MediaService:
         self.refused: set[str] = set()
         """Fields that this server does not take."""
 
-    def states(self) -> Mapping[str, BreakerState]:
+    def list_states(self) -> Mapping[str, BreakerState]:
         """As those of models, for the dashboard and alerts."""
-        return {self._url: self._breaker.state()}
+        return {self._url: self._breaker.get_state()}
 
     async def ask(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
         """`request` makes a body, without what is `refused`; `read` may raise ModelErrors."""
@@ -60,7 +60,7 @@ class MediaService:
             async with asyncio.timeout(self._seconds + 1.0):
                 return await self._tries(request, read)
         except TimeoutError as error:
-            raise failed_after_payment("took too long") from error
+            raise build_paid_failure("took too long") from error
 
     async def _tries(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
         failures = 0
@@ -82,15 +82,15 @@ class MediaService:
         try:
             answer = read(await self._post(request()))
         except ModelRefusedAccount as error:
-            self._breaker.refused(str(error))
+            self._breaker.record_refusal(str(error))
             raise
         except ModelRejectedRequest:
-            self._breaker.succeeded()
+            self._breaker.record_success()
             raise
         except ModelError as error:
-            self._breaker.failed(str(error))
+            self._breaker.record_failure(str(error))
             raise
-        self._breaker.succeeded()
+        self._breaker.record_success()
         return answer
 
     def _narrows(self, error: ModelRejectedRequest) -> bool:
@@ -112,10 +112,10 @@ class MediaService:
                     answer = await self._read(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if sent or isinstance(error, TimeoutError):
-                raise failed_after_payment(type(error).__name__) from error
+                raise build_paid_failure(type(error).__name__) from error
             raise ModelUnavailable(type(error).__name__) from error
         if response.status != 200:
-            raise error_of(read_refusal(response.status, parsed(answer), headers=response.headers))
+            raise build_error(read_refusal(response.status, parse_body(answer), headers=response.headers))
         return answer
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
@@ -127,13 +127,13 @@ class MediaService:
         return bytes(body)
 
 
-def failed_after_payment(reason: str) -> ModelUnavailable:
+def build_paid_failure(reason: str) -> ModelUnavailable:
     failed = ModelUnavailable(reason)
     failed.aborted = (Usage(known=False),)
     return failed
 
 
-def parsed(body: bytes) -> Any:
+def parse_body(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

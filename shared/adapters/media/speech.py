@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shared.adapters.media.media_service import MediaService, failed_after_payment
+from shared.adapters.media.media_service import MediaService, build_paid_failure
 from shared.adapters.models.breaker import BreakerState
 from shared.core.values.recordings import SPEECH_MIMES, SpeechFormat, audio_mime
 
@@ -22,15 +22,15 @@ class HttpSpeaker:
             url=url, path="/audio/speech", key=key, seconds=seconds, most_bytes=MOST_ANSWER_BYTES
         )
 
-    def states(self) -> Mapping[str, BreakerState]:
-        return self._service.states()
+    def list_states(self) -> Mapping[str, BreakerState]:
+        return self._service.list_states()
 
     async def speak(self, words: str, *, form: SpeechFormat) -> bytes:
         """Raises ModelErrors, also where what came back is another kind of file."""
 
         def read(body: bytes) -> bytes:
             if audio_mime(body) != SPEECH_MIMES[form]:
-                raise failed_after_payment(f"the answer is no {form}")
+                raise build_paid_failure(f"the answer is no {form}")
             return body
 
         asked = {"model": self.model, "voice": self._voice, "input": words, "response_format": form}

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from shared.adapters.media.media_service import SECONDS, MediaService, failed_after_payment, parsed
+from shared.adapters.media.media_service import SECONDS, MediaService, build_paid_failure, parse_body
 from shared.adapters.models.breaker import BreakerState
 from shared.core.values.messages import storable
 from shared.core.values.recordings import Recording, name_recording
@@ -28,13 +28,13 @@ class HttpTranscriber:
             optional=("response_format", "language"), most_bytes=MOST_ANSWER_BYTES,
         )  # fmt: skip
 
-    def states(self) -> Mapping[str, BreakerState]:
-        return self._service.states()
+    def list_states(self) -> Mapping[str, BreakerState]:
+        return self._service.list_states()
 
     async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
         """`language` is a guess, as `de`; empty where there is none."""
         return await self._service.ask(
-            lambda: {"data": self._form(recording, language)}, lambda body: _transcript(parsed(body))
+            lambda: {"data": self._form(recording, language)}, lambda body: _transcript(parse_body(body))
         )
 
     def _form(self, recording: Recording, language: str) -> aiohttp.FormData:
@@ -56,7 +56,7 @@ class HttpTranscriber:
 def _transcript(told: Any) -> Transcript:
     text = told.get("text") if isinstance(told, Mapping) else None
     if not isinstance(text, str):
-        raise failed_after_payment("the answer has no text")
+        raise build_paid_failure("the answer has no text")
     usage = told.get("usage")
     seconds = told.get("duration", usage.get("seconds") if isinstance(usage, Mapping) else None)
     return Transcript(text=" ".join(storable(text).split()), seconds=_positive(seconds))

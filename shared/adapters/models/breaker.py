@@ -55,7 +55,7 @@ class Breaker:
             raise ModelRefusedAccount(self._reason)
         raise ModelUnavailable(f"not asked again so soon: {self._reason}")
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """The provider answered, be it with a refusal of this one request."""
         self._refusals = 0
         if self._opened_at is not None:
@@ -63,7 +63,7 @@ class Breaker:
             self._outcomes.clear()
         self._outcomes.append((self._clock(), True, 0))
 
-    def failed(self, reason: str, *, conversation: int = 0) -> None:
+    def record_failure(self, reason: str, *, conversation: int = 0) -> None:
         """One conversation's failures count once: it may be that only its own requests fail."""
         now = self._clock()
         if conversation:
@@ -74,7 +74,7 @@ class Breaker:
         if self._opened_at is None and calls >= FEWEST_CALLS and failures >= calls * FAILED_SHARE:
             self._open(now, reason)
 
-    def refused(self, reason: str) -> None:
+    def record_refusal(self, reason: str) -> None:
         """The account is refused: more calls would all fail."""
         now = self._clock()
         self._refusals += 1
@@ -86,7 +86,7 @@ class Breaker:
             self._open(now, reason)
         self._reason = reason
 
-    def state(self) -> BreakerState:
+    def get_state(self) -> BreakerState:
         now = self._clock()
         calls, failures = self._recent(now)
         opened = self._opened_at

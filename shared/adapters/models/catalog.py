@@ -89,12 +89,12 @@ def _as_list(raw: object) -> object:
 def _read_hosts() -> dict[str, dict[str, ModelCard]]:
     raw = json.loads(Path(__file__).with_name("known_models.json").read_text(encoding="utf-8"))
     return {
-        host: {name: _known(name, row, raw["dated"]) for name, row in rows.items()}
+        host: {name: _find_row(name, row, raw["dated"]) for name, row in rows.items()}
         for host, rows in raw["hosts"].items()
     }
 
 
-def _known(name: str, row: Mapping[str, Any], dated: str) -> ModelCard:
+def _find_row(name: str, row: Mapping[str, Any], dated: str) -> ModelCard:
     input_, output, cache_read, cache_write = row["dollars"]
     prices = Prices(
         input=input_, output=output, cache_read=cache_read, cache_write=cache_write, dated=dated,
@@ -112,14 +112,14 @@ HOSTS: Mapping[str, Mapping[str, ModelCard]] = _read_hosts()
 TABLE = HOSTS[MAKER]
 
 
-def known_card(name: str, host: str = MAKER) -> ModelCard | None:
+def find_known_card(name: str, host: str = MAKER) -> ModelCard | None:
     """The table's row, under the asked name; a dated snapshot counts as its model."""
     rows = HOSTS.get(host, {})
     row = rows.get(name) or rows.get(_SNAPSHOT.sub("", name))
     return None if row is None else replace(row, name=name)
 
 
-def card_of(
+def build_card(
     entry: ModelEntry,
     *,
     window: int | None = None,
@@ -134,7 +134,7 @@ def card_of(
     but for those of the `host`'s own models.
     """
     foreign = foreign and host not in HOSTS
-    row = known_card(entry.wire_name, MAKER if host not in HOSTS else host)
+    row = find_known_card(entry.wire_name, MAKER if host not in HOSTS else host)
     told = entry.window or window or (row.window if row else None)
     given = (entry.prices, *entry.later_prices) if entry.prices else ()
     prices = price_on(today or datetime.now(UTC).date(), given)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from shared.adapters.models.stream_parser import Event, whole
+from shared.adapters.models.stream_parser import Event, parse_count
 from shared.adapters.models.wire import Json
 from shared.core.values.messages import Block, Image, Message, Text, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
@@ -38,7 +38,7 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def completion_body(
+def build_completion_body(
     request: ModelRequest, card: ModelCard, wire_name: str, *, schema: bool = True, output: str = SHORT_OUTPUT
 ) -> Json:
     """The body of a streamed call; its beginning stays the same byte for byte as a conversation grows.
@@ -52,12 +52,12 @@ def completion_body(
     if marks:
         _mark(messages, but=0)
     for at, message in enumerate(request.messages):
-        told = list(told_messages(message, request, card))
+        told = list(build_messages(message, request, card))
         if at in marks:
             _mark(told, but=request.behind_mark if at == marks[-1] else 0)
         messages += told
     # Where marks move, the words stay in parts: a beginning that was sent as one string would be another.
-    told_as = _in_parts if "cache" in card.capabilities else _plain
+    told_as = _split_parts if "cache" in card.capabilities else _plain
     body: Json = {"model": wire_name, "messages": [told_as(message) for message in messages]}
     tools = [_tool(tool) for tool in request.tools if tool.provider is None]
     if tools and "tools" in card.capabilities:
@@ -86,7 +86,7 @@ def _plain(message: Json) -> Json:
     return message
 
 
-def _in_parts(message: Json) -> Json:
+def _split_parts(message: Json) -> Json:
     return {**message, "content": message["content"] or None}
 
 
@@ -95,13 +95,13 @@ def _tool(tool: ToolSpec) -> Json:
     return {"type": "function", "function": told}
 
 
-def told_messages(message: Message, request: ModelRequest, card: ModelCard) -> Iterator[Json]:
+def build_messages(message: Message, request: ModelRequest, card: ModelCard) -> Iterator[Json]:
     """One of ours is several of theirs: each result of a tool is a message of its own, before other words."""
     has_tools = "tools" in card.capabilities
     for block in message.blocks:
         if has_tools and isinstance(block, ToolResult):
             text = f"Error: {block.text}" if block.is_error else block.text
-            id_ = short_id(block.tool_use_id)
+            id_ = shorten_id(block.tool_use_id)
             yield {"role": "tool", "tool_call_id": id_, "content": [_text(text or _NOTHING)]}
     pictures = request.pictures if "images" in card.capabilities and message.role == "user" else {}
     parts = [part for block in message.blocks if (part := _part(block, pictures, told=not has_tools))]
@@ -114,7 +114,7 @@ def told_messages(message: Message, request: ModelRequest, card: ModelCard) -> I
 def _call(call: ToolUse) -> Json:
     given = json.dumps(dict(call.input), ensure_ascii=False)
     return {
-        "id": short_id(call.id),
+        "id": shorten_id(call.id),
         "type": "function",
         "function": {"name": call.name, "arguments": given},
     }
@@ -141,7 +141,7 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def short_id(id_: str) -> str:
+def shorten_id(id_: str) -> str:
     """The id of a call as every server takes it; the same call has the same id in each request."""
     number = int.from_bytes(hashlib.sha256(id_.encode()).digest()[:8], "big")
     letters = []
@@ -152,7 +152,7 @@ def short_id(id_: str) -> str:
 
 
 class ChunkTranslator:
-    """The chunks of one answer, as the events by which `Reading` puts answers together."""
+    """The chunks of one answer, as the events from which `AnswerParser` makes it."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -171,13 +171,13 @@ class ChunkTranslator:
         events: list[Event] = [] if self._begun else [{"type": "message_start"}]
         self._begun = True
         if isinstance(usage := chunk.get("usage"), Mapping):
-            self._usage = counted(usage)
+            self._usage = convert_usage(usage)
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else {}
         if isinstance(choice, Mapping):
             delta = choice.get("delta") or choice.get("message")
             if isinstance(delta, Mapping):
-                events += self._said(delta)
+                events += self._translate_text(delta)
             self._reason = str(choice.get("finish_reason") or self._reason)
         return events
 
@@ -186,23 +186,25 @@ class ChunkTranslator:
         if not self._reason:
             return []
         held, self._held = self._held, None
-        events: list[Event] = [delta_event("text_delta", 0, text=held)] if held and not self._thinks else []
+        events: list[Event] = (
+            [build_delta_event("text_delta", 0, text=held)] if held and not self._thinks else []
+        )
         reason = "refusal" if self._refused else _REASONS.get(self._reason, "end_turn")
         if self._calls and reason == "end_turn":
             reason = "tool_use"
         ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": self._usage}
         return [*events, ended, {"type": "message_stop"}]
 
-    def _said(self, delta: Mapping[str, Any]) -> Iterator[Event]:
+    def _translate_text(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
-            yield delta_event("text_delta", 0, text=refusal)
-        if text := self._visible(_words(delta.get("content"))):
-            yield delta_event("text_delta", 0, text=text)
+            yield build_delta_event("text_delta", 0, text=refusal)
+        if text := self._visible(_join_text(delta.get("content"))):
+            yield build_delta_event("text_delta", 0, text=text)
         calls = delta.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, Mapping):
-                yield from self._called(call)
+                yield from self._translate_call(call)
 
     def _visible(self, piece: str) -> str:
         """Without a thought at the beginning."""
@@ -222,7 +224,7 @@ class ChunkTranslator:
         said, self._held = self._held, None
         return said
 
-    def _called(self, call: Mapping[str, Any]) -> Iterator[Event]:
+    def _translate_call(self, call: Mapping[str, Any]) -> Iterator[Event]:
         told = call.get("function")
         function: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
         key = call.get("index")
@@ -241,14 +243,14 @@ class ChunkTranslator:
         if given is not None and not isinstance(given, str):
             given = json.dumps(given)
         if given:
-            yield delta_event("input_json_delta", self._calls[key], partial_json=given)
+            yield build_delta_event("input_json_delta", self._calls[key], partial_json=given)
 
 
-def delta_event(kind: str, index: int, **fields: str) -> Event:
+def build_delta_event(kind: str, index: int, **fields: str) -> Event:
     return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
 
 
-def _words(content: object) -> str:
+def _join_text(content: object) -> str:
     """Some servers send a list of parts, with what is thought among them."""
     if isinstance(content, str):
         return content
@@ -257,18 +259,18 @@ def _words(content: object) -> str:
     return "".join(text for text in found if isinstance(text, str))
 
 
-def counted(usage: Mapping[str, Any]) -> Json:
+def convert_usage(usage: Mapping[str, Any]) -> Json:
     """Usage in the words of Messages: there the input does not hold what the cache gave."""
     told = usage.get("prompt_tokens_details")
     details: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
     # DeepSeek counts its cache beside the details.
-    read = whole(details.get("cached_tokens")) or whole(usage.get("prompt_cache_hit_tokens"))
-    written = whole(details.get("cache_write_tokens"))
+    read = parse_count(details.get("cached_tokens")) or parse_count(usage.get("prompt_cache_hit_tokens"))
+    written = parse_count(details.get("cache_write_tokens"))
     found = {
-        "input_tokens": max(0, whole(usage.get("prompt_tokens")) - read - written),
+        "input_tokens": max(0, parse_count(usage.get("prompt_tokens")) - read - written),
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,
     }
     if usage.get("completion_tokens") is not None:
-        found["output_tokens"] = whole(usage["completion_tokens"])
+        found["output_tokens"] = parse_count(usage["completion_tokens"])
     return found

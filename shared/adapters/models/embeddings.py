@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
 from typing import Any, TypeAlias
 
-from shared.adapters.models.reranker import SECONDS, OrderingServer, read_rows
-from shared.core.memory.recall import fused
+from shared.adapters.models.reranker import SECONDS, RerankServer, read_rows
+from shared.core.memory.recall import fuse_orders
 from shared.core.values.errors import ModelUnavailable
 
 LATE_SECONDS = 30.0
@@ -23,7 +23,7 @@ KEPT_NUMBERS = 4 * 2**20
 Vector: TypeAlias = "array[float]"
 
 
-class KeptVectors:
+class VectorCache:
     """Of passages, by the hash of their words, in memory only: what is erased is gone here soon, too."""
 
     def __init__(self, *, numbers: int = KEPT_NUMBERS, seconds: float = KEPT_SECONDS) -> None:
@@ -31,7 +31,7 @@ class KeptVectors:
         self._seconds = seconds
         self._vectors: dict[bytes, Vector] = {}
 
-    def known(self, passages: Iterable[str]) -> dict[str, Vector]:
+    def find(self, passages: Iterable[str]) -> dict[str, Vector]:
         return {text: self._vectors[key] for text in passages if (key := _key(text)) in self._vectors}
 
     def keep(self, vectors: Mapping[str, Vector]) -> None:
@@ -50,7 +50,7 @@ class KeptVectors:
             self._vectors.pop(key, None)
 
 
-class HttpEmbedder(OrderingServer):
+class HttpEmbedder(RerankServer):
     """The order that passages have counts as much as how near they are to the question.
 
     Vectors that come too late for one question are kept for the next.
@@ -60,20 +60,20 @@ class HttpEmbedder(OrderingServer):
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
         super().__init__(url=url, key=key, model=model, seconds=seconds)
-        self._kept = KeptVectors()
+        self._kept = VectorCache()
         self._requests: set[asyncio.Task[Vector]] = set()
 
     async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
-        vectors = self._kept.known(passages)
+        vectors = self._kept.find(passages)
         new = [*dict.fromkeys(text for text in passages if text not in vectors)]
         request = asyncio.create_task(self._embed(question, new, vectors))
         self._requests.add(request)
-        request.add_done_callback(self._ended)
+        request.add_done_callback(self._discard_result)
         await asyncio.wait((request,))
         asked = request.result()
         near = [sum(map(mul, asked, vectors[text])) for text in passages]
         places = range(len(passages))
-        return fused(places, sorted(places, key=lambda place: -near[place]))
+        return fuse_orders(places, sorted(places, key=lambda place: -near[place]))
 
     async def close(self) -> None:
         for request in self._requests:
@@ -84,7 +84,8 @@ class HttpEmbedder(OrderingServer):
         """Of the question; those of new passages are kept, and added to the others' `vectors`."""
         async with asyncio.timeout(LATE_SECONDS):
             content = await self.post({"input": [question, *new]})
-        rows = read_rows(content, "data", _unit_vector, count=1 + len(new))
+        # Forty vectors of a thousand numbers take ten milliseconds.
+        rows = await asyncio.to_thread(read_rows, content, "data", _unit_vector, count=1 + len(new))
         if len(rows) <= len(new):
             raise ModelUnavailable("the answer has no vector for some passages")
         fresh = {text: rows[place] for place, text in enumerate(new, start=1)}
@@ -96,7 +97,7 @@ class HttpEmbedder(OrderingServer):
             self._kept.keep(fresh)
         return rows[0]
 
-    def _ended(self, request: asyncio.Task[Vector]) -> None:
+    def _discard_result(self, request: asyncio.Task[Vector]) -> None:
         """Nobody may be waiting for it any more, nor for what went wrong."""
         self._requests.discard(request)
         if not request.cancelled():

@@ -165,8 +165,8 @@ def read_refusal(
         kind=kind,
         message=storable(f"{words} ({codes})" if codes else words),
         retry_after_seconds=_retry_after(headers or {}),
-        tokens=_whole(error.get("n_prompt_tokens")),
-        maximum=_whole(error.get("n_ctx")),
+        tokens=_parse_tokens(error.get("n_prompt_tokens")),
+        maximum=_parse_tokens(error.get("n_ctx")),
     )
 
 
@@ -181,7 +181,7 @@ def _status_told(error: Mapping[str, Any]) -> int:
     return 500
 
 
-def error_of(refused: ProviderRefusal) -> ModelError:
+def build_error(refused: ProviderRefusal) -> ModelError:
     """What it means for us. The order matters: a 400 can be a full window, an empty account or our bug."""
     status, words = refused.status, refused.message[:_MAX_REASON_CHARS]
     reason = f"{status}: {words}"
@@ -230,7 +230,7 @@ def _sizes(refused: ProviderRefusal) -> tuple[int | None, int | None]:
         found = pattern.search(refused.message)
         if found:
             numbers = found.groupdict()
-            return _whole(numbers.get("tokens")), _whole(numbers.get("maximum"))
+            return _parse_tokens(numbers.get("tokens")), _parse_tokens(numbers.get("maximum"))
     return None, None
 
 
@@ -245,25 +245,25 @@ def _speaks_of_account(refused: ProviderRefusal) -> bool:
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         if headers.get("retry-after-ms"):
-            return _bounded(float(headers["retry-after-ms"]) / 1_000)
+            return _bound(float(headers["retry-after-ms"]) / 1_000)
         value = headers.get("retry-after")
-        return None if not value else _bounded(float(value))
+        return None if not value else _bound(float(value))
     except (ValueError, OverflowError):
         return _seconds_until(headers.get("retry-after", ""))
 
 
 def _seconds_until(date: str) -> float | None:
     try:
-        return _bounded(email.utils.parsedate_to_datetime(date).timestamp() - time.time())
+        return _bound(email.utils.parsedate_to_datetime(date).timestamp() - time.time())
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
 
 
-def _bounded(seconds: float) -> float | None:
+def _bound(seconds: float) -> float | None:
     return max(0.0, min(_LONGEST_WAIT_SECONDS, seconds)) if math.isfinite(seconds) else None
 
 
-def _whole(value: object) -> int | None:
+def _parse_tokens(value: object) -> int | None:
     """None for what is no number of tokens that anything could have."""
     digits = str(value).replace(",", "")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS else None

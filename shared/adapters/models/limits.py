@@ -48,7 +48,7 @@ class ModelLimits:
         self._taken: dict[int, int] = {}
         """The largest prompt of each five minutes."""
 
-    def taken(self, tokens: int) -> None:
+    def record_accepted(self, tokens: int) -> None:
         """The model answered a prompt of this size: whoever said that it takes less was wrong, or is now."""
         part = int(self._clock() // _SLICE_SECONDS)
         self._taken[part] = max(tokens, self._taken.get(part, 0))
@@ -60,7 +60,7 @@ class ModelLimits:
                 (one for one in self._refusals if one.maximum >= tokens), maxlen=_MOST_REFUSALS
             )
 
-    def refused(self, maximum: int, *, about: tuple[int, int]) -> bool:
+    def record_refused(self, maximum: int, *, about: tuple[int, int]) -> bool:
         """Note the number; true when everybody believes it from now on.
 
         `about` is the conversation and its turn: whatever is tried there again proves nothing more, nor does
@@ -71,13 +71,13 @@ class ModelLimits:
         self._refusals.append(_Refusal(at=self._clock(), maximum=maximum, about=about))
         return self._proven(REMEMBERED_SECONDS) is not None
 
-    def believed(self) -> int | None:
+    def get_believed_maximum(self) -> int | None:
         """The window that the provider's refusals name, for as long as everybody believes them."""
-        return self._floored(self._proven(BELIEVED_SECONDS))
+        return self._apply_floor(self._proven(BELIEVED_SECONDS))
 
-    def told(self) -> int | None:
+    def get_reported_maximum(self) -> int | None:
         """The same for operators, until it has not been heard for a while."""
-        return self._floored(self._proven(REMEMBERED_SECONDS))
+        return self._apply_floor(self._proven(REMEMBERED_SECONDS))
 
     def _proven(self, seconds: float) -> int | None:
         """What the newest refusal said, if others have said so, too, and it is not older than that."""
@@ -90,7 +90,7 @@ class ModelLimits:
         conversations = {conversation for conversation, _ in turns}
         return maximum if len(conversations) >= CONVERSATIONS or len(turns) >= TURNS else None
 
-    def _floored(self, maximum: int | None) -> int | None:
+    def _apply_floor(self, maximum: int | None) -> int | None:
         if maximum is None:
             return None
         oldest = (self._clock() - TAKEN_SECONDS) // _SLICE_SECONDS

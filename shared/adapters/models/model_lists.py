@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import aiohttp
 
 from shared.adapters.models.catalog import Wire
-from shared.adapters.models.provider import trusted
+from shared.adapters.models.provider import load_trusted_certificates
 
 SEARCH_SECONDS = 0.3
 ASK_SECONDS = 8.0
 _EMBEDDERS = ("embed", "bert", "minilm", "bge-", "rerank")
 
 
-class ListSilent(Exception):
+class ModelListUnavailable(Exception):
     """The server cannot be reached, or what answers has no list of models."""
 
 
@@ -54,10 +54,10 @@ async def find_local_servers(
 
 
 async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) -> tuple[str, ...]:
-    """Of an API as OpenAI's, newest first. Raises ListSilent and KeyRefused."""
+    """Of an API as OpenAI's, newest first. Raises ModelListUnavailable and KeyRefused."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     patience = aiohttp.ClientTimeout(total=seconds)
-    tls = trusted() if base_url.startswith("https:") else True
+    tls = load_trusted_certificates() if base_url.startswith("https:") else True
     try:
         async with (
             aiohttp.ClientSession(timeout=patience, trust_env=bool(key)) as session,
@@ -68,13 +68,13 @@ async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) 
             if response.status in (401, 403):
                 raise KeyRefused(f"{base_url} knows no such key")
             if response.status != 200:
-                raise ListSilent(f"{base_url} answered {response.status} when asked for its models")
+                raise ModelListUnavailable(f"{base_url} answered {response.status} when asked for its models")
             told = await response.json(content_type=None)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise ListSilent(f"{base_url} did not answer ({type(error).__name__})") from error
+        raise ModelListUnavailable(f"{base_url} did not answer ({type(error).__name__})") from error
     listed = told.get("data") if isinstance(told, Mapping) else None
     if not isinstance(listed, list):
-        raise ListSilent(f"{base_url} has no list of models")
+        raise ModelListUnavailable(f"{base_url} has no list of models")
     models = [
         one for one in listed if isinstance(one, Mapping) and isinstance(one.get("id"), str) and one["id"]
     ]
@@ -86,7 +86,7 @@ async def _look(server: LocalServer, seconds: float) -> LocalServer:
     url = server.base_url if server.wire == "openai" else f"{server.base_url}/v1"
     try:
         models = await list_models(url, "", seconds=seconds)
-    except (ListSilent, KeyRefused):
+    except (ModelListUnavailable, KeyRefused):
         models = ()
     return LocalServer(name=server.name, base_url=server.base_url, wire=server.wire, models=models)
 

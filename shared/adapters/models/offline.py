@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shared.adapters.models.token_counter import size_of
-from shared.core.compaction.summary_prompts import asks_for_text
-from shared.core.context.prompts import DAY_TAG, base_rules, default_manners, reminded_of
-from shared.core.session.events import TITLE_CHARS
-from shared.core.session.summary_rules import FORMS
-from shared.core.tools.reminders import told_words
+from shared.core.compaction.summary_prompts import END_OF_TEXT
+from shared.core.context.prompts import DAY_TAG, base_rules, default_manners, parse_reminder
+from shared.core.session.summary import FORMS
+from shared.core.session.turns import TITLE_CHARS
+from shared.core.tools.reminders import reminder_text
 from shared.core.values.errors import PromptTooLong
 from shared.core.values.messages import Text, ToolResult, ToolUse, text_of
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
@@ -61,7 +61,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 _IN_PART = re.compile(r"(?m)^\[(?:Shown in part: |… \d)[^\]\n]*\]\n")
 _TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
 _LINE = re.compile(r"(?m)^\s*(?:- )?\[#(\d+).*?\] ?(.{1,80}?): ?(.*(?:\n(?!\s*(?:$|[<{]|\[#|---)).+)*)")
-_MARKS = re.compile(r"^\[#\d[^\]]*\] ?[^:]{1,80}: |\s*\(#\d[^()]*\)$")
+_MARKS = re.compile(r"^(?:\[#\d[^\]]*\] ?|#\d+ |earlier )[^:]{1,80}: |\s*\(#\d[^()]*\)$")
 """Of a sentence that was recalled or noted: who said it, and where."""
 _TURN = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
 _BEFORE = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)
@@ -106,7 +106,7 @@ class OfflineModel:
             raise PromptTooLong(f"{tokens} > {self._window}", tokens=tokens, maximum=self._window)
         digest = hashlib.sha256(repr(request.messages).encode()).hexdigest()[:20]
         blocks = _answer(request, digest)
-        at_once = _sums_up(request) or find_answer(_words(request)) is not None
+        at_once = _sums_up(request) or find_answer(_find_person_text(request)) is not None
         for piece in re.findall(r"\S+\s*|\s+", text_of(blocks)):
             if on_text is not None:
                 await asyncio.sleep(0.0 if at_once else self._piece_seconds)
@@ -131,27 +131,27 @@ class OfflineModel:
 
 def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
     whole, results = _newest(request)
-    words = _words(request)
+    words = _find_person_text(request)
     save = next((tool for tool in request.tools if tool.name == "save_memory"), None)
     if _sums_up(request):
         asked = "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
         above = [_TAGGED.sub(" ", text_of(message.blocks)).strip() for message in request.messages[:-1]]
-        return (Text(text=_running_text(asked) if asks_for_text(whole) else _ledger(asked, above)),)
+        return (Text(text=_running_text(asked) if END_OF_TEXT in whole else _ledger(asked, above)),)
     if save is not None and "SILENT" in whole:
         return _saves(save, () if results else _worth_saving(request), digest) or (Text(text="SILENT"),)
-    if (reminder := reminded_of(words)) is not None:
-        return (Text(text=told_words(reminder)),)
+    if (reminder := parse_reminder(words)) is not None:
+        return (Text(text=reminder_text(reminder)),)
     if (recorded := find_answer(words)) is not None:
         return (Text(text=recorded),)
     if save is None or not _REMEMBER.search(words):
-        return (Text(text=_introduced(request, _chat(request, words))),)
+        return (Text(text=_introduce(request, _chat(request, words))),)
     marked = next((line for line in _sentences(words) if _REMEMBER.search(line)), words)
     wish = marked[found.end() :].strip() or marked if (found := _LEAD_IN.search(marked)) else marked
     if not results:
         return _saves(save, [_cut(wish, 400)], digest)
     if failed := next((result.text for result in results if result.is_error), ""):
         return (Text(text=f"I could not save that: {_cut(failed, 200)}"),)
-    return (Text(text=_introduced(request, f"{_SAVED}“{_cut(wish, 200)}”")),)
+    return (Text(text=_introduce(request, f"{_SAVED}“{_cut(wish, 200)}”")),)
 
 
 def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
@@ -164,7 +164,7 @@ def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
     return "", results
 
 
-def _words(request: ModelRequest) -> str:
+def _find_person_text(request: ModelRequest) -> str:
     """What the person says, without what the program tells beside it."""
     whole, _ = _newest(request)
     return _TAGGED.sub(" ", whole).strip() or whole
@@ -172,10 +172,10 @@ def _words(request: ModelRequest) -> str:
 
 def _sums_up(request: ModelRequest) -> bool:
     whole, _ = _newest(request)
-    return ('"narrative"' in whole and '"add"' in whole) or asks_for_text(whole)
+    return ('"narrative"' in whole and '"add"' in whole) or END_OF_TEXT in whole
 
 
-def _introduced(request: ModelRequest, text: str) -> str:
+def _introduce(request: ModelRequest, text: str) -> str:
     """The very first answer of a conversation says what this is."""
     told = [(message.role, text_of(message.blocks)) for message in request.messages]
     begun = any((role == "assistant" and said) or "<conversation_summary" in said for role, said in told)
@@ -199,9 +199,13 @@ def _chat(request: ModelRequest, words: str) -> str:
     wanted = _keywords(asked[-1])
     own = set(_sentences(f"{words}\n{base_rules()}\n{default_manners()}"))
     lines = [_MARKS.sub("", line) for text in bare for line in _sentences(text)]
-    said = [one.text for one in _said((0, "tool", line) for line in reversed(lines) if line not in own)]
+    said = [
+        one.text for one in _list_sentences((0, "tool", line) for line in reversed(lines) if line not in own)
+    ]
     best = max(said, key=lambda line: len(wanted & _keywords(line)), default="")
     shared = len(wanted & _keywords(best))
+    if best.count("“") != best.count("”"):  # it stood at an end of what an answer quotes
+        best = best.strip("“”")
     return f"{_FOUND}“{_cut(best, 400)}”" if shared and shared >= len(wanted) / 4 else " ".join(_NOTHING)
 
 
@@ -209,7 +213,7 @@ def _worth_saving(request: ModelRequest) -> Sequence[str]:
     """Up to three weighty sentences of the person that no note holds yet."""
     known = "\n".join(part.text for part in request.system)
     told = [text_of(message.blocks) for message in request.messages[:-1] if message.role == "user"]
-    lines = _said((0, "person", _TAGGED.sub(" ", text)) for text in told)
+    lines = _list_sentences((0, "person", _TAGGED.sub(" ", text)) for text in told)
     fresh = [one for one in lines if _weight(one.text) > 1 and one.text not in known]
     return [_cut(one.text, 400) for one in _heaviest(fresh, 3)]
 
@@ -228,9 +232,11 @@ def _ledger(asked: str, above: Sequence[str]) -> str:
     """Sentences of the source, each with its number, and a narrative that begins with the former one."""
     found = _FORMER.search(asked)
     former = json.loads(found[0])["former narrative"] if found else "".join(_NARRATIVE.findall(asked)[:1])
-    said = _said((int(seq), author, _in_full(text, above)) for seq, author, text in _LINE.findall(asked))
-    before = _within(50, _sentences(former))
-    new = _within(50, [one.text for one in _heaviest(said, 4) if one.text not in before])
+    said = _list_sentences(
+        (int(seq), author, _expand(text, above)) for seq, author, text in _LINE.findall(asked)
+    )
+    before = _fit_lines(50, _sentences(former))
+    new = _fit_lines(50, [one.text for one in _heaviest(said, 4) if one.text not in before])
     add = [
         {"kind": _kind_of(one.text), "text": _cut(one.text, 280), "sources": [one.seq],
          "author": "person" if one.by_person else "assistant"} for one in _heaviest(said, 14)
@@ -241,7 +247,7 @@ def _ledger(asked: str, above: Sequence[str]) -> str:
     return json.dumps(told, ensure_ascii=False)
 
 
-def _in_full(text: str, above: Sequence[str]) -> str:
+def _expand(text: str, above: Sequence[str]) -> str:
     """A message that is only named by its first words stands above."""
     start = text.removesuffix(" …").split()
     whole = (one for one in above if text.endswith(" …") and one.split()[: len(start)] == start)
@@ -261,16 +267,16 @@ def _running_text(asked: str) -> str:
             found[title] += [] if line in found else [line]
     turns = [(0, role.replace("user", "person"), html.unescape(text)) for role, text in _TURN.findall(new)]
     lines = turns or [(int(seq), author, text) for seq, author, text in _LINE.findall(new)]
-    for one in _heaviest(_said(lines), 12):
+    for one in _heaviest(_list_sentences(lines), 12):
         kind = "action" if (kind := _kind_of(one.text)) == "question" else kind
         heads = [head.title for wanted in (kind, "fact") for head in headings if head.kind == wanted]
         found[f"## {heads[0]}" if heads else first].append(f"- {one.text}" if headings else one.text)
     room = int(limit[1]) * 4 // 5 if (limit := re.search(r"\bat most (\d+) words\. ", asked)) else 10_000
-    kept = {title: _within(room // len(found), lines) for title, lines in found.items()}
+    kept = {title: _fit_lines(room // len(found), lines) for title, lines in found.items()}
     return "\n\n".join("\n".join(filter(None, (title, *lines))) for title, lines in kept.items() if lines)
 
 
-def _said(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
+def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
     """Each sentence once, without calls of tools, words of its own, and questions that were answered."""
     told = list(lines)
     found: dict[str, OfflineLine] = {}
@@ -294,7 +300,7 @@ def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
     return sorted(ranked[: max(most, len(must))], key=said.index)
 
 
-def _within(room: int, lines: Iterable[str]) -> list[str]:
+def _fit_lines(room: int, lines: Iterable[str]) -> list[str]:
     """As many words as there is room for; the lightest lines go first."""
     kept = list(dict.fromkeys(lines))
     for line in sorted(kept, key=_weight):

@@ -12,20 +12,19 @@ from shared.adapters.models.chat_completions import (
     OPTIONAL,
     SHORT_OUTPUT,
     ChunkTranslator,
-    completion_body,
-    counted,
-    delta_event,
-    told_messages,
+    build_completion_body,
+    build_delta_event,
+    build_messages,
+    convert_usage,
 )
-from shared.adapters.models.error_mapping import error_of, read_refusal
+from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.provider import (
     ModelWindows,
     Provider,
     StreamReader,
-    event_of,
-    translated,
-    trusted,
-    windows_in,
+    load_trusted_certificates,
+    parse_event,
+    parse_windows,
 )
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json
@@ -41,9 +40,11 @@ LEAST_OUTPUT = 16
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
-def response_body(request: ModelRequest, card: ModelCard, wire_name: str, *, schema: bool = True) -> Json:
+def build_response_body(
+    request: ModelRequest, card: ModelCard, wire_name: str, *, schema: bool = True
+) -> Json:
     """The body of a streamed call."""
-    told = (one for message in request.messages for one in told_messages(message, request, card))
+    told = (one for message in request.messages for one in build_messages(message, request, card))
     body: Json = {"model": wire_name, "input": [item for one in told for item in _items(one)]}
     if system := "\n\n".join(part.text for part in request.system if part.text.strip()):
         body["instructions"] = system
@@ -86,7 +87,7 @@ def _part(part: Json) -> Json:
 
 
 class ResponseTranslator:
-    """The events of one answer, as those by which `Reading` puts answers together; thoughts are left out."""
+    """The events of one answer, as those from which `AnswerParser` makes it; thoughts are left out."""
 
     def __init__(self) -> None:
         self._calls: dict[object, int] = {}
@@ -96,23 +97,23 @@ class ResponseTranslator:
 
     def take(self, event: Mapping[str, Any]) -> list[Event]:
         """Raises ModelErrors."""
-        return list(self._told(event))
+        return list(self._translate_done(event))
 
     def end(self) -> list[Event]:
         """When the server hangs up: an answer whose end was not told was cut."""
         return []
 
-    def _told(self, event: Mapping[str, Any]) -> Iterator[Event]:
+    def _translate_done(self, event: Mapping[str, Any]) -> Iterator[Event]:
         item: Any = event.get("item") or {}
         place = event.get("output_index")
         match event.get("type"):
             case "response.created":
                 yield {"type": "message_start"}
             case "response.output_text.delta":
-                yield delta_event("text_delta", 0, text=str(event.get("delta") or ""))
+                yield build_delta_event("text_delta", 0, text=str(event.get("delta") or ""))
             case "response.refusal.delta":
                 self._refused = True
-                yield delta_event("text_delta", 0, text=str(event.get("delta") or ""))
+                yield build_delta_event("text_delta", 0, text=str(event.get("delta") or ""))
             case "response.output_item.added" if _is_call(item):
                 self._calls[place] = len(self._calls) + 1
                 block = {"type": "tool_use", "id": f"call_{uuid4().hex}", "name": item["name"], "input": {}}
@@ -120,18 +121,18 @@ class ResponseTranslator:
             case "response.function_call_arguments.delta" if place in self._calls:
                 self._heard.add(place)
                 given = str(event.get("delta") or "")
-                yield delta_event("input_json_delta", self._calls[place], partial_json=given)
+                yield build_delta_event("input_json_delta", self._calls[place], partial_json=given)
             case "response.output_item.done" if _is_call(item) and place in self._calls.keys() - self._heard:
                 given = str(item.get("arguments") or "")
-                yield delta_event("input_json_delta", self._calls[place], partial_json=given)
+                yield build_delta_event("input_json_delta", self._calls[place], partial_json=given)
             case "response.completed" | "response.incomplete":
-                yield from self._ended(event.get("response") or {})
+                yield from self._translate_end(event.get("response") or {})
             case "response.failed":
-                raise error_of(read_refusal(200, event.get("response") or {}))
+                raise build_error(read_refusal(200, event.get("response") or {}))
             case _:
                 yield {"type": "ping"}
 
-    def _ended(self, response: Mapping[str, Any]) -> Iterator[Event]:
+    def _translate_end(self, response: Mapping[str, Any]) -> Iterator[Event]:
         why = (response.get("incomplete_details") or {}).get("reason")
         reason = "tool_use" if self._calls else "refusal" if self._refused else "end_turn"
         usage = response.get("usage") or {}
@@ -141,7 +142,7 @@ class ResponseTranslator:
             "completion_tokens": usage.get("output_tokens"),
         }
         ended = {"stop_reason": _INCOMPLETE.get(str(why), reason)}
-        yield {"type": "message_delta", "delta": ended, "usage": counted(told) if usage else {}}
+        yield {"type": "message_delta", "delta": ended, "usage": convert_usage(told) if usage else {}}
         yield {"type": "message_stop"}
 
 
@@ -154,29 +155,30 @@ OPENAI_KEY_NAME = "OPENAI_API_KEY"
 _DONE = "[DONE]"
 
 
-def with_usual_path(base_url: str) -> str:
+def add_usual_path(base_url: str) -> str:
     """An address without a path gets `/v1`."""
     return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/v1"
 
 
 class OpenAIProvider(Provider):
     sdk = "openai"
+    path = "/chat/completions"
     version: Mapping[str, str] = {}
 
     def __init__(self, *, base_url: str = OPENAI_URL, **account: Any) -> None:
-        super().__init__(base_url=with_usual_path(base_url), **account)
+        super().__init__(base_url=add_usual_path(base_url), **account)
         self._refused: dict[str, set[str]] = {}
         """By model: what the server has said that it does not take."""
 
-    def body(
+    def build_body(
         self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
     ) -> Json:
         refused = self._refused.get(wire_name, set())
         output = LONG_OUTPUT if SHORT_OUTPUT in refused else SHORT_OUTPUT
-        body = completion_body(request, card, wire_name, schema=schema, output=output)
+        body = build_completion_body(request, card, wire_name, schema=schema, output=output)
         return {name: value for name, value in body.items() if name not in refused}
 
-    def narrows(self, wire_name: str, error: ModelError) -> bool:
+    def narrow_after(self, wire_name: str, error: ModelError) -> bool:
         if not isinstance(error, ModelRejectedRequest):
             return False
         refused, words = self._refused.setdefault(wire_name, set()), str(error)
@@ -186,11 +188,7 @@ class OpenAIProvider(Provider):
         refused.update(named[:1])
         return bool(named)
 
-    async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
-        self._check_key()
-        client = await self._connected()
-        with translated():
-            stream = await client.chat.completions.create(**body)
+    def make_reader(self, stream: Any) -> StreamReader:
         return ChunkReader(stream)
 
     async def count_tokens(self, request: ModelRequest, card: ModelCard, wire_name: str) -> int:
@@ -199,7 +197,7 @@ class OpenAIProvider(Provider):
     async def _ask_windows(self, wire_name: str) -> ModelWindows:
         """From the model's own entry, or the list where that says little or is not there."""
         status, told = await self._fetch(f"/models/{quote(wire_name, safe='')}")
-        found = windows_in(told)
+        found = parse_windows(told)
         if found.window is not None:
             return found
         listed, page = await self._fetch("/models")
@@ -207,12 +205,12 @@ class OpenAIProvider(Provider):
         if listed != 200 or not isinstance(models, list):
             return found
         mine = next((one for one in models if isinstance(one, Mapping) and one.get("id") == wire_name), None)
-        return ModelWindows(is_listed=status == 200) if mine is None else windows_in(mine)
+        return ModelWindows(is_listed=status == 200) if mine is None else parse_windows(mine)
 
     def _make_client(self) -> Any:
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
-        transport = DefaultAioHttpClient(verify=trusted())
+        transport = DefaultAioHttpClient(verify=load_trusted_certificates())
         return AsyncOpenAI(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
         )
@@ -221,19 +219,17 @@ class OpenAIProvider(Provider):
 class ResponsesProvider(OpenAIProvider):
     """The same account by the Responses API."""
 
-    def body(
+    path = "/responses"
+
+    def build_body(
         self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
     ) -> Json:
-        return response_body(request, card, wire_name, schema=schema)
+        return build_response_body(request, card, wire_name, schema=schema)
 
-    def narrows(self, wire_name: str, error: ModelError) -> bool:
+    def narrow_after(self, wire_name: str, error: ModelError) -> bool:
         return False
 
-    async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
-        self._check_key()
-        client = await self._connected()
-        with translated():
-            stream = await client.responses.create(**body)
+    def make_reader(self, stream: Any) -> StreamReader:
         return ResponseReader(stream)
 
 
@@ -248,8 +244,8 @@ class ChunkReader(StreamReader):
     def _make_translator(self) -> ChunkTranslator | ResponseTranslator:
         return ChunkTranslator()
 
-    async def next(self) -> Sequence[Event]:
-        events = await super().next()
+    async def read_next(self) -> Sequence[Event]:
+        events = await super().read_next()
         return events or self._end()
 
     def _make_decoder(self) -> Any:
@@ -260,7 +256,7 @@ class ChunkReader(StreamReader):
     def _events(self, sse: ServerSentEvent) -> Iterable[Event]:
         if sse.data.startswith(_DONE):
             return self._end()
-        chunk = event_of(sse)
+        chunk = parse_event(sse)
         return self._translator.take(chunk)
 
     def _read(self, chunk: bytes | None) -> list[Event]:

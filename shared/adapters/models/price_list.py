@@ -8,12 +8,11 @@ from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
-from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, known_card, list_entries
+from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, find_known_card, list_entries
 from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.models.provider import ANTHROPIC_URL
 from shared.config.settings import Settings
-from shared.core.values.model import Prices
-from shared.core.values.money import are_old, price_on
+from shared.core.values.money import Prices, are_old, price_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,44 +25,44 @@ class PriceList:
     openai_host: str = OPENAI_HOST
     """Who is asked for a model of the other API."""
 
-    def of(self, model: str) -> tuple[Prices, ...]:
+    def list_prices(self, model: str) -> tuple[Prices, ...]:
         """Every price of a model, each from its day on; none when nobody knows."""
         entry = self.entries.get(model)
         if entry is not None and entry.prices is not None:
             return (entry.prices, *entry.later_prices)
-        row = known_card(model) or known_card(model, self.openai_host)
+        row = find_known_card(model) or find_known_card(model, self.openai_host)
         if entry is not None:
             usual = MAKER if entry.wire == "messages" else self.openai_host
             foreign = entry.base_url is not None and entry.base_url not in self.usual
-            row = known_card(entry.wire_name, host_of(entry.base_url) if foreign else usual)
+            row = find_known_card(entry.wire_name, find_host(entry.base_url) if foreign else usual)
         return (row.prices,) if row is not None and row.prices is not None else ()
 
-    def on(self, model: str, day: date) -> Prices | None:
-        return price_on(day, self.of(model))
+    def find_prices(self, model: str, day: date) -> Prices | None:
+        return price_on(day, self.list_prices(model))
 
     def rows(self, models: Sequence[str], today: date) -> list[dict[str, Any]]:
         """For these models and those that are configured; one without a price says so by nulls."""
         rows = []
         for model in sorted({*models, *self.entries}):
-            prices = self.of(model)
+            prices = self.list_prices(model)
             own = (entry := self.entries.get(model)) is not None and entry.prices is not None
             source = "models file" if own else "price list" if prices else None
             rows += [_row(model, price, source, today, prices) for price in prices or (None,)]
         return rows
 
 
-def price_list(settings: Settings) -> PriceList:
+def load_price_list(settings: Settings) -> PriceList:
     """Reads the models file. Raises ModelsFileBroken."""
     entries = list_entries(settings)
     usual = {ANTHROPIC_URL, (settings.anthropic_base_url or ANTHROPIC_URL).rstrip("/")}
     return PriceList(
         entries={entry.name: entry for entry in entries},
         usual=frozenset(usual),
-        openai_host=host_of(settings.openai_base_url or OPENAI_URL),
+        openai_host=find_host(settings.openai_base_url or OPENAI_URL),
     )
 
 
-def host_of(address: str | None) -> str:
+def find_host(address: str | None) -> str:
     return urlsplit(address or "").hostname or ""
 
 

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
+from pydantic_core import to_json
 
 from shared.adapters.models.breaker import Breaker
-from shared.adapters.models.error_mapping import error_of, read_refusal
+from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
 from shared.adapters.models.stream_parser import Event
-from shared.adapters.models.wire import Json, counted_body, request_body
+from shared.adapters.models.wire import Json, build_counted_body, build_request_body
 from shared.core.values.errors import ModelError, ModelRefusedAccount, ModelUnavailable
 from shared.ports import ModelCard, ModelRequest
-from shared.runtime.gc_tuning import pause_gc
+from shared.runtime import pause_gc
 
 if TYPE_CHECKING:
     from anthropic._streaming import ServerSentEvent
@@ -70,6 +71,7 @@ class ModelWindows:
 
 class Provider:
     sdk = "anthropic"
+    path = "/v1/messages"
     version: Mapping[str, str] = {"anthropic-version": API_VERSION}
     """Headers by which a model list is asked for."""
 
@@ -103,32 +105,42 @@ class Provider:
         """Its name for operators; an address may hold a key."""
         return urlsplit(self.base_url).hostname or "provider"
 
-    def body(
+    def build_body(
         self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
     ) -> Json:
         """What `open_stream` is given for it."""
-        return {**request_body(request, card, wire_name, thinking=thinking, schema=schema), "stream": True}
+        return {
+            **build_request_body(request, card, wire_name, thinking=thinking, schema=schema),
+            "stream": True,
+        }
 
-    def narrows(self, wire_name: str, error: ModelError) -> bool:
+    def narrow_after(self, wire_name: str, error: ModelError) -> bool:
         """Whether the next body leaves out what this error is about."""
         return False
 
     async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
-        """Sends the request; the caller bounds the wait. Raises ModelErrors."""
+        """Sends the request; the caller bounds the wait. Raises ModelErrors.
+
+        By the SDK's `post`: what its methods for one kind of request do besides is to copy the whole history
+        and to write it as JSON in Python, a quarter of what a turn costs the processes.
+        """
         self._check_key()
-        client = await self._connected()
-        with translated():
-            stream = await client.messages.create(**body)
-        return StreamReader(stream)
+        client = await self._connect()
+        with translate_errors():
+            stream = await client.post(
+                self.path, content=to_json(body), cast_to=object, stream=True,
+                stream_cls=sys.modules[self.sdk].AsyncStream[object],
+            )  # fmt: skip
+        return self.make_reader(stream)
 
     async def count_tokens(self, request: ModelRequest, card: ModelCard, wire_name: str) -> int:
         self._check_key()
-        client = await self._connected()
-        with translated():
-            counted = await client.messages.count_tokens(**counted_body(request, card, wire_name))
+        client = await self._connect()
+        with translate_errors():
+            counted = await client.messages.count_tokens(**build_counted_body(request, card, wire_name))
         return int(counted.input_tokens)
 
-    async def windows(self, wire_name: str) -> ModelWindows:
+    async def load_windows(self, wire_name: str) -> ModelWindows:
         """From the model list, kept for a day; what was known stands through failures. Never raises.
 
         A window that has shrunk is asked for again in a minute: what is true is said again.
@@ -144,7 +156,7 @@ class Provider:
         self._windows[wire_name] = (self._clock() + seconds, found)
         return found
 
-    def limits(self, wire_name: str) -> ModelLimits:
+    def get_limits(self, wire_name: str) -> ModelLimits:
         if wire_name not in self._limits:
             self._limits[wire_name] = ModelLimits(clock=self._clock)
         return self._limits[wire_name]
@@ -155,7 +167,7 @@ class Provider:
         if kept is not None:
             self._windows[wire_name] = (self._clock(), kept[1])
 
-    def told_windows(self, wire_name: str) -> ModelWindows:
+    def get_last_windows(self, wire_name: str) -> ModelWindows:
         """What the model list has said before, however long ago, without asking."""
         kept = self._windows.get(wire_name)
         return ModelWindows() if kept is None else kept[1]
@@ -163,7 +175,7 @@ class Provider:
     async def load(self) -> None:
         """All that the first call needs before it can be sent; no request is made."""
         if not self._missing_key:
-            await self._connected()
+            await self._connect()
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -174,7 +186,7 @@ class Provider:
 
     async def _ask_windows(self, wire_name: str) -> ModelWindows:
         status, told = await self._fetch(f"/v1/models/{quote(wire_name, safe='')}")
-        return ModelWindows(is_listed=False) if status == 404 else windows_in(told)
+        return ModelWindows(is_listed=False) if status == 404 else parse_windows(told)
 
     async def _fetch(self, path: str) -> tuple[int, object]:
         """Status and JSON of what the server tells of models; 0 and None when it does not. Never raises."""
@@ -195,7 +207,10 @@ class Provider:
         if self._missing_key:
             raise ModelRefusedAccount(f"{self._missing_key} is not set")
 
-    async def _connected(self) -> Any:
+    def make_reader(self, stream: Any) -> StreamReader:
+        return StreamReader(stream)
+
+    async def _connect(self) -> Any:
         """The SDK is loaded here, by the warm-up of who talks with people, or at a worker's first call: it
         costs some 40 MB, which a worker at rest spares.
 
@@ -210,7 +225,7 @@ class Provider:
     def _make_client(self) -> Any:
         from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-        transport = DefaultAioHttpClient(verify=trusted())
+        transport = DefaultAioHttpClient(verify=load_trusted_certificates())
         return AsyncAnthropic(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
         )
@@ -237,7 +252,7 @@ class StreamReader:
         headers = self._stream.response.headers
         return str(headers.get("request-id") or headers.get("x-request-id") or "")
 
-    async def next(self) -> Sequence[Event]:
+    async def read_next(self) -> Sequence[Event]:
         """The events that have come, one at least, pings included; none at the end. Raises ModelErrors.
 
         What came before a broken one is handed out first.
@@ -245,7 +260,7 @@ class StreamReader:
         if self._broken is not None:
             raise self._broken
         while True:
-            with translated():
+            with translate_errors():
                 chunk = await anext(self._chunks, None)
             if chunk is None or len(chunk) < MUCH_BYTES:
                 self._look_at = self._loop.time() + LOOK_SECONDS
@@ -266,13 +281,13 @@ class StreamReader:
 
     def _events(self, sse: ServerSentEvent) -> Iterable[Event]:
         """What one of the server's events is in the words of the Messages API. Raises ModelErrors."""
-        return (event_of(sse),)
+        return (parse_event(sse),)
 
     def _read(self, chunk: bytes | None) -> list[Event]:
         events: list[Event] = []
         try:
-            with translated():
-                for sse in self._decoder.iter_bytes(iter((self._whole(chunk),))):
+            with translate_errors():
+                for sse in self._decoder.iter_bytes(iter((self._take_whole_events(chunk),))):
                     events.extend(self._events(sse))
         except ModelError as error:
             if not events:
@@ -280,7 +295,7 @@ class StreamReader:
             self._broken = error
         return events
 
-    def _whole(self, chunk: bytes | None) -> bytes:
+    def _take_whole_events(self, chunk: bytes | None) -> bytes:
         """Up to the end of the last event that is whole; at the end, all."""
         begun = self._begun
         start = max(0, len(begun) - _LONGEST_END)
@@ -297,14 +312,14 @@ class StreamReader:
         """Reads what follows the last event, so that the connection can serve the next call."""
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                while await self.next():
+                while await self.read_next():
                     pass
 
     async def close(self) -> None:
         """Hangs up; bounded, since it also runs while a turn is being stopped."""
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                with translated():
+                with translate_errors():
                     await self._stream.close()
 
 
@@ -314,14 +329,14 @@ def _load_sdk(name: str) -> None:
 
 
 @functools.cache
-def trusted() -> SSLContext:
+def load_trusted_certificates() -> SSLContext:
     """Whose certificates count, read once: the list costs 45 ms, and each model has a client of its own."""
     import httpx2
 
     return httpx2.create_ssl_context()
 
 
-class translated:  # noqa: N801  reads as a word: `with translated():`
+class translate_errors:  # noqa: N801  is used like a function: `with translate_errors():`
     """Turns whatever an SDK and the transports below it raise into ModelErrors; nothing else runs inside."""
 
     def __enter__(self) -> None:
@@ -337,14 +352,14 @@ class translated:  # noqa: N801  reads as a word: `with translated():`
             if sdk is not None and isinstance(error, sdk.APIStatusError):
                 headers = error.response.headers
                 refused = read_refusal(error.status_code, error.body, message=error.message, headers=headers)
-                raise error_of(refused) from error
+                raise build_error(refused) from error
             if sdk is not None and isinstance(error, getattr(sdk, root)):
                 raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
         if isinstance(error, (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, *_TROUBLE)):
             raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
 
 
-def event_of(sse: ServerSentEvent) -> Event:
+def parse_event(sse: ServerSentEvent) -> Event:
     """The event's JSON; an `error` event is raised as what its type stands for, whatever the HTTP status."""
     try:
         event = sse.json() if sse.data else {}
@@ -353,11 +368,11 @@ def event_of(sse: ServerSentEvent) -> Event:
     if not isinstance(event, Mapping):
         raise ModelUnavailable("the stream held an event that is no object")
     if sse.event == "error" or event.get("type") == "error" or event.get("error"):
-        raise error_of(read_refusal(200, event, message=sse.data))
+        raise build_error(read_refusal(200, event, message=sse.data))
     return event
 
 
-def windows_in(told: object) -> ModelWindows:
+def parse_windows(told: object) -> ModelWindows:
     """What an entry of a model list says."""
     if not isinstance(told, Mapping):
         return ModelWindows()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.catalog import ModelEntry, build_card
 from shared.adapters.models.error_mapping import (
     ModelOverloaded,
     ModelUnknown,
@@ -17,7 +17,7 @@ from shared.adapters.models.error_mapping import (
 )
 from shared.adapters.models.limits import ModelLimits, NarrowedWindow
 from shared.adapters.models.provider import Provider, StreamReader
-from shared.adapters.models.stream_parser import BrokenAnswer, Reading, paired
+from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, drop_unpaired
 from shared.adapters.models.timeouts import Patience, Watch
 from shared.adapters.models.token_counter import is_possible, size_of
 from shared.adapters.models.wire import Json
@@ -81,11 +81,11 @@ class RemoteModel:
     async def load_card(self, model: str) -> ModelCard:
         """The entry's own card, whatever the name; asks the provider's model list once a day."""
         if self._entry.window is None:
-            await self._provider.windows(self._entry.wire_name)
+            await self._provider.load_windows(self._entry.wire_name)
         return self._card()
 
     async def is_listed(self) -> bool | None:
-        return (await self._provider.windows(self._entry.wire_name)).is_listed
+        return (await self._provider.load_windows(self._entry.wire_name)).is_listed
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         until = asyncio.get_running_loop().time() + self._patience.total_seconds
@@ -112,32 +112,32 @@ class RemoteModel:
             _log.info("counting tokens failed: %s", error)
             return None
 
-    async def body(self, request: ModelRequest) -> Json:
+    async def build_body(self, request: ModelRequest) -> Json:
         """What the provider is sent for it at the first attempt, with thinking and a schema."""
         card = await self.load_card(request.model)
-        return self._provider.body(request, card, self._entry.wire_name, thinking=True, schema=True)
+        return self._provider.build_body(request, card, self._entry.wire_name, thinking=True, schema=True)
 
     async def close(self) -> None:
         await self._provider.close()
 
     def _card(self, *, believed: bool = True) -> ModelCard:
-        told = self._provider.told_windows(self._entry.wire_name)
-        card = card_of(
+        told = self._provider.get_last_windows(self._entry.wire_name)
+        card = build_card(
             self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign,
             host=self._provider.host,
         )  # fmt: skip
         if not believed:
             return card
-        met = self._limits.believed()
+        met = self._limits.get_believed_maximum()
         return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
 
     @property
     def _limits(self) -> ModelLimits:
-        return self._provider.limits(self._entry.wire_name)
+        return self._provider.get_limits(self._entry.wire_name)
 
-    def narrowed(self) -> NarrowedWindow | None:
+    def find_narrowed_window(self) -> NarrowedWindow | None:
         """For operators: that its provider refuses what should fit, again and again."""
-        met, window = self._limits.told(), self._card(believed=False).window
+        met, window = self._limits.get_reported_maximum(), self._card(believed=False).window
         if met is None or met >= window:
             return None
         return NarrowedWindow(
@@ -146,7 +146,7 @@ class RemoteModel:
 
     def _note_limit(self, call: _Call, error: PromptTooLong, maximum: int) -> None:
         """This request believes the number; others only once it has been heard elsewhere, too."""
-        believed = self._limits.refused(maximum, about=call.request.about)
+        believed = self._limits.record_refused(maximum, about=call.request.about)
         _log.warning(
             "%s: %s tokens were refused as more than %d, where %d should fit; %s",
             self._entry.name,
@@ -163,45 +163,45 @@ class RemoteModel:
     async def _attempt(self, call: _Call) -> ModelReply | None:
         """One request; what it cost is kept in the call when it fails. None: the provider has paused."""
         self._provider.breaker.admit()
-        reading = Reading()
+        parser = AnswerParser()
         try:
-            reply = await self._streamed(call, reading)
+            reply = await self._stream(call, parser)
         except ModelError as error:
             if isinstance(error, PromptTooLong) and error.maximum:
                 self._note_limit(call, error, error.maximum)
             self._blame(error, call.request)
-            self._book(call, reading)
+            self._book(call, parser)
             raise
         except asyncio.CancelledError:
-            spent = reading.spent(self._counter, self._card().token_factor)
+            spent = parser.estimate_spent(self._counter, self._card().token_factor)
             _log.info("stopped while %s answered; spent so far: %s", self._entry.name, spent)
             raise
-        self._provider.breaker.succeeded()
+        self._provider.breaker.record_success()
         self._provider.has_answered = True
         if reply is not None and reply.usage.known:
-            self._limits.taken(reply.usage.context_tokens - reply.usage.output_tokens)
+            self._limits.record_accepted(reply.usage.context_tokens - reply.usage.output_tokens)
         return reply
 
-    async def _streamed(self, call: _Call, reading: Reading) -> ModelReply | None:
+    async def _stream(self, call: _Call, parser: AnswerParser) -> ModelReply | None:
         loop = asyncio.get_running_loop()
         first_by = min(call.until, loop.time() + self._patience.first_byte_seconds)
-        line = await _within(first_by, "no answer", self._provider.open_stream(self._body(call)))
+        line = await _wait_until(first_by, "no answer", self._provider.open_stream(self._body(call)))
         watch, told = Watch(), False
         try:
-            events = await watch.wait(first_by, "no first event", line.next())
+            events = await watch.wait(first_by, "no first event", line.read_next())
             while events:
-                piece = reading.take_all(events)
-                if reading.chars > MOST_CHARS:
+                piece = parser.take_all(events)
+                if parser.chars > MOST_CHARS:
                     raise ModelUnavailable("the answer has no end")
                 if piece and call.on_text is not None:
                     await call.on_text(call.attempt, piece)
-                if reading.ended:
+                if parser.ended:
                     await line.drain()
-                    return self._reply(call, reading, line)
+                    return self._reply(call, parser, line)
                 if told := told or bool(piece):
                     await line.rest()
                 silent_at = min(call.until, loop.time() + self._patience.silence_seconds)
-                events = await watch.wait(silent_at, "the stream stalled", line.next())
+                events = await watch.wait(silent_at, "the stream stalled", line.read_next())
             raise ModelUnavailable("the stream ended before its end was announced")
         finally:
             watch.close()
@@ -212,23 +212,23 @@ class RemoteModel:
         if call.said:
             going_on = Message(role="assistant", blocks=call.said)
             request = replace(request, messages=(*request.messages, going_on))
-        return self._provider.body(
+        return self._provider.build_body(
             request, self._card(), self._entry.wire_name, thinking=call.thinking, schema=call.schema
         )
 
-    def _reply(self, call: _Call, reading: Reading, line: StreamReader) -> ModelReply | None:
+    def _reply(self, call: _Call, parser: AnswerParser, line: StreamReader) -> ModelReply | None:
         try:
-            said = (*call.said, *reading.unpaired())
+            said = (*call.said, *parser.build_unpaired_blocks())
         except BrokenAnswer as error:
             raise ModelUnavailable(f"unusable answer: {error}") from error
-        if reading.paused and reading.unpaired() and call.pauses < PAUSES_AT_MOST:
+        if parser.paused and parser.build_unpaired_blocks() and call.pauses < PAUSES_AT_MOST:
             call.said, call.pauses = said, call.pauses + 1
-            self._book(call, reading)
+            self._book(call, parser)
             return None
         return ModelReply(
-            blocks=paired(said),
-            usage=self._believed(call, reading, reading.usage()),
-            stop_reason=reading.stop_reason(),
+            blocks=drop_unpaired(said),
+            usage=self._check_usage(call, parser, parser.build_usage()),
+            stop_reason=parser.find_stop_reason(),
             model=self._entry.name,
             request_id=line.request_id,
             aborted=tuple(call.aborted),
@@ -238,33 +238,33 @@ class RemoteModel:
         """Only what speaks against the provider counts: a busy, full or refused request is an answer too."""
         match error:
             case ModelUnknown():
-                self._provider.breaker.succeeded()
+                self._provider.breaker.record_success()
             case ModelRefusedAccount():
-                self._provider.breaker.refused(str(error))
+                self._provider.breaker.record_refusal(str(error))
             case ModelUnavailable():
-                self._provider.breaker.failed(str(error), conversation=request.about[0])
+                self._provider.breaker.record_failure(str(error), conversation=request.about[0])
             case _:
-                self._provider.breaker.succeeded()
+                self._provider.breaker.record_success()
 
-    def _book(self, call: _Call, reading: Reading) -> None:
-        spent = reading.spent(self._counter, self._card().token_factor)
+    def _book(self, call: _Call, parser: AnswerParser) -> None:
+        spent = parser.estimate_spent(self._counter, self._card().token_factor)
         if spent is not None:
             # A server that counts at the end alone has counted nothing of what broke off before.
-            spent = spent if spent.known else self._estimated(call, reading)
-            call.aborted.append(self._believed(call, reading, spent))
+            spent = spent if spent.known else self._estimate_usage(call, parser)
+            call.aborted.append(self._check_usage(call, parser, spent))
 
-    def _believed(self, call: _Call, reading: Reading, usage: Usage) -> Usage:
+    def _check_usage(self, call: _Call, parser: AnswerParser, usage: Usage) -> Usage:
         """What the provider counted, or our own count of what it cannot have counted."""
-        if not usage.known or is_possible(usage, call.request, words=reading.words()):
+        if not usage.known or is_possible(usage, call.request, words=parser.words()):
             return usage
         _log.warning("%s: nothing can have been counted so: %s", self._entry.name, usage)
-        return self._estimated(call, reading)
+        return self._estimate_usage(call, parser)
 
-    def _estimated(self, call: _Call, reading: Reading) -> Usage:
+    def _estimate_usage(self, call: _Call, parser: AnswerParser) -> Usage:
         count, factor = self._counter.count_tokens, self._card().token_factor
         return Usage(
             input_tokens=round(factor * size_of(call.request, count)),
-            output_tokens=round(factor * count(reading.words())),
+            output_tokens=round(factor * count(parser.words())),
             known=False,
         )
 
@@ -288,7 +288,7 @@ class RemoteModel:
                 return seconds if seconds <= self._patience.longest_wait_seconds else None
             case ModelUnavailable():
                 return self._backoff(call, overloaded=isinstance(error, ModelOverloaded))
-            case _ if self._provider.narrows(self._entry.wire_name, error):
+            case _ if self._provider.narrow_after(self._entry.wire_name, error):
                 return 0.0
             case _ if call.thinking and is_about_thinking(error):
                 call.thinking = False
@@ -300,13 +300,13 @@ class RemoteModel:
 
     def _backoff(self, call: _Call, *, overloaded: bool) -> float | None:
         call.failures += 1
-        if call.failures >= self._patience.attempts or self._provider.breaker.state().open:
+        if call.failures >= self._patience.attempts or self._provider.breaker.get_state().open:
             return None
         usual = self._patience.overload_backoff_seconds if overloaded else self._patience.backoff_seconds
         return self._patience.jitter(usual * 2 ** (call.failures - 1))
 
 
-async def _within(deadline: float, otherwise: str, wait: Awaitable[_T]) -> _T:
+async def _wait_until(deadline: float, otherwise: str, wait: Awaitable[_T]) -> _T:
     try:
         async with asyncio.timeout_at(deadline):
             return await wait

@@ -12,7 +12,7 @@ import aiohttp
 import structlog
 
 from shared.adapters.models.breaker import Breaker
-from shared.adapters.models.openai_provider import with_usual_path
+from shared.adapters.models.openai_provider import add_usual_path
 from shared.core.values.errors import ModelError, ModelUnavailable
 
 log = structlog.get_logger(__name__)
@@ -21,13 +21,13 @@ SECONDS = 0.3
 T = TypeVar("T")
 
 
-class OrderingServer(ABC):
+class RerankServer(ABC):
     """One server. Its connection is kept, for the time is short; while it fails, it is not asked."""
 
     path: ClassVar[str]
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
-        self._url = f"{with_usual_path(url.rstrip('/'))}{self.path}"
+        self._url = f"{add_usual_path(url.rstrip('/'))}{self.path}"
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._model = {"model": model} if model else {}
         self._seconds = seconds
@@ -49,18 +49,20 @@ class OrderingServer(ABC):
                 places = await self.ask(question, passages)
         except (ModelUnavailable, TimeoutError) as error:
             reason = str(error) or f"no answer within {self._seconds:g} s"
-            self._breaker.failed(reason)
-            self._tell(failing=True, reason=reason)
+            self._breaker.record_failure(reason)
+            self._log_change(failing=True, reason=reason)
             return None
-        self._breaker.succeeded()
-        self._tell(failing=False)
+        self._breaker.record_success()
+        self._log_change(failing=False)
         return places
 
     async def post(self, body: Mapping[str, Any]) -> bytes:
         """Its answer. Raises ModelUnavailable."""
-        wish = {**self._model, **body}
+        payload = {**self._model, **body}
         try:
-            request = self._opened().post(self._url, json=wish, headers=self._headers, allow_redirects=False)
+            request = self._open_session().post(
+                self._url, json=payload, headers=self._headers, allow_redirects=False
+            )
             async with request as response:
                 content = await response.read()
         except (aiohttp.ClientError, OSError) as error:
@@ -69,12 +71,12 @@ class OrderingServer(ABC):
             raise ModelUnavailable(f"status {response.status}")
         return content
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
         return self._session
 
-    def _tell(self, *, failing: bool, reason: str = "") -> None:
+    def _log_change(self, *, failing: bool, reason: str = "") -> None:
         """Once when it begins to fail, and once when it works again."""
         if failing != self._failing:
             self._failing = failing
@@ -87,7 +89,7 @@ class OrderingServer(ABC):
             await self._session.close()
 
 
-class HttpReranker(OrderingServer):
+class HttpReranker(RerankServer):
     """Its order is taken as it is."""
 
     path = "/rerank"

@@ -17,7 +17,7 @@ from shared.adapters.models.catalog import (
     UNKNOWN_WINDOW,
     ModelEntry,
     Wire,
-    known_card,
+    find_known_card,
     list_entries,
 )
 from shared.adapters.models.limits import NarrowedWindow
@@ -31,11 +31,11 @@ from shared.adapters.models.openai_provider import (
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.wire import build_request_body
 from shared.config.settings import Settings, read_secrets
 from shared.core.values.errors import ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
-from shared.runtime.tracing import NULL_TRACER, Tracer
+from shared.runtime import NULL_TRACER, Tracer
 
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
@@ -121,8 +121,11 @@ class Models:
         """The JSON that is sent for it, to be looked at; the offline model would be sent the same."""
         model = self._model(request.model)
         if isinstance(model, RemoteModel):
-            return await model.body(request)
-        return {**request_body(request, await self.load_card(request.model), request.model), "stream": True}
+            return await model.build_body(request)
+        return {
+            **build_request_body(request, await self.load_card(request.model), request.model),
+            "stream": True,
+        }
 
     async def is_listed(self, model: str) -> bool | None:
         """Whether its provider's list of models has it; None where there is no such list."""
@@ -155,14 +158,16 @@ class Models:
         for provider in self._providers:
             await provider.close()
 
-    def states(self) -> Mapping[str, BreakerState]:
+    def list_states(self) -> Mapping[str, BreakerState]:
         """Each provider's breaker, by base URL, for the dashboard."""
-        return {provider.base_url: provider.breaker.state() for provider in self._providers}
+        return {provider.base_url: provider.breaker.get_state() for provider in self._providers}
 
-    def narrowed(self) -> tuple[NarrowedWindow, ...]:
+    def list_narrowed_windows(self) -> tuple[NarrowedWindow, ...]:
         """Models that take less than they should, as their refusals say."""
         asked = [model for model in self._models.values() if isinstance(model, RemoteModel)]
-        return tuple(found for found in (model.narrowed() for model in asked) if found is not None)
+        return tuple(
+            found for found in (model.find_narrowed_window() for model in asked) if found is not None
+        )
 
     def take_answered(self) -> tuple[str, ...]:
         """Hosts of the providers that have answered since this was asked last; at first, all of them."""
@@ -203,7 +208,7 @@ def open_models(
     if the other one is Anthropic's own and the name is none of its models. `fallback_models` answer, in this
     order, while a model whose entry names none cannot.
     """
-    desk = _Desk(
+    factory = _ModelFactory(
         api_key=api_key,
         base_url=(base_url or ANTHROPIC_URL).rstrip("/"),
         openai_key=openai_key,
@@ -214,11 +219,11 @@ def open_models(
         clock=clock,
     )
     offline = OfflineModel(counter, window=offline_window, piece_seconds=offline_piece_seconds)
-    made: dict[str, ChatModel] = {OFFLINE_MODEL: offline, **{one.name: desk.model(one) for one in entries}}
+    made: dict[str, ChatModel] = {OFFLINE_MODEL: offline, **{one.name: factory.model(one) for one in entries}}
     fallbacks = {entry.name: entry.fallbacks for entry in entries if entry.fallbacks}
-    usual = desk.find_usual(base_url)
+    usual = factory.find_usual(base_url)
     reachable = usual is not None
-    chat, summary, remarks = _chosen(
+    chat, summary, remarks = _choose_models(
         chat_model, summary_model, entries=entries, key=api_key, base_url=base_url, reachable=reachable
     )
     fallbacks[""] = tuple(fallback_models)[:MOST_FALLBACKS]
@@ -230,13 +235,13 @@ def open_models(
         summary=summary,
         models=made,
         fallbacks=fallbacks,
-        providers=tuple(desk.opened.values()),
+        providers=tuple(factory.opened.values()),
         usual=usual,
-        remarks=(*remarks, *desk.remarks, *_missing_fallbacks(fallbacks, made, reachable=reachable)),
+        remarks=(*remarks, *factory.remarks, *_missing_fallbacks(fallbacks, made, reachable=reachable)),
     )
 
 
-def models_of(settings: Settings, counter: TokenCounter) -> Models:
+def open_configured_models(settings: Settings, counter: TokenCounter) -> Models:
     """Those that the settings choose. Nothing is asked of any provider yet; raises ModelsFileBroken."""
     key, openai_key = settings.anthropic_api_key, settings.openai_api_key
     return open_models(
@@ -253,7 +258,7 @@ def models_of(settings: Settings, counter: TokenCounter) -> Models:
     )
 
 
-def _chosen(
+def _choose_models(
     chat: str,
     summary: str,
     *,
@@ -299,7 +304,7 @@ def _cheap_beside(
         if entry.wire_name == DEFAULT_SUMMARY_MODEL and account(entry) == account(mine):
             return entry.name
     usual = key is not None and account(mine) == (own, KEY_NAME) and chat != OFFLINE_MODEL
-    makers = own == ANTHROPIC_URL or known_card(mine.wire_name) is not None
+    makers = own == ANTHROPIC_URL or find_known_card(mine.wire_name) is not None
     return DEFAULT_SUMMARY_MODEL if usual and makers else None
 
 
@@ -316,7 +321,7 @@ def _missing_fallbacks(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Desk:
+class _ModelFactory:
     """Makes models, with one provider for each base URL and key."""
 
     api_key: str | None
@@ -355,10 +360,10 @@ class _Desk:
         kind = _PROVIDERS[entry.wire]
         found = self.opened.get((url, which_key, kind))
         if found is None:
-            found = self.opened[url, which_key, kind] = self._opened(url, which_key, kind)
+            found = self.opened[url, which_key, kind] = self._open_provider(url, which_key, kind)
         return found
 
-    def _opened(self, url: str, which_key: str, kind: type[Provider]) -> Provider:
+    def _open_provider(self, url: str, which_key: str, kind: type[Provider]) -> Provider:
         usual = {KEY_NAME: self.api_key, OPENAI_KEY_NAME: self.openai_key}
         key = usual[which_key] if which_key in usual else self.environ.get(which_key)
         # A server that somebody else runs, or they themselves, may want no key.
@@ -371,7 +376,7 @@ class _Desk:
 
 
 def _unknown(model: str) -> ModelCard:
-    known = known_card(model)
+    known = find_known_card(model)
     if known is not None:
         return known
     return ModelCard(

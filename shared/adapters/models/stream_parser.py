@@ -63,11 +63,11 @@ class _Part:
         self.text.append(piece)
         return piece
 
-    def said(self) -> str:
+    def get_text(self) -> str:
         return "".join(self.text) + (REPLACEMENT if self.half else "")
 
 
-class Reading:
+class AnswerParser:
     """One attempt; events of kinds that are not known are passed over, as the API asks of its readers."""
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ class Reading:
                 pass
         return ""
 
-    def blocks(self) -> tuple[Block, ...]:
+    def build_blocks(self) -> tuple[Block, ...]:
         """All that was said; raises BrokenAnswer for a tool call whose input is no JSON object."""
-        return paired(self.unpaired())
+        return drop_unpaired(self.build_unpaired_blocks())
 
-    def unpaired(self) -> tuple[Block, ...]:
+    def build_unpaired_blocks(self) -> tuple[Block, ...]:
         """The same with calls of the provider's own tools that it has not answered yet."""
         found = (self._block(part) for _, part in sorted(self._parts.items()))
         return tuple(block for block in found if block is not None)
@@ -127,21 +127,21 @@ class Reading:
         """The provider wants to be asked to go on, because its own tools take long."""
         return self._reason == "pause_turn"
 
-    def stop_reason(self) -> StopReason:
+    def find_stop_reason(self) -> StopReason:
         if self._reason is not None and self._reason in _REASONS:
             return _REASONS[self._reason]
         has_tools = any(part.kind == "tool_use" for part in self._parts.values())
         return "tool_use" if has_tools else "end_turn"
 
-    def usage(self) -> Usage:
+    def build_usage(self) -> Usage:
         """As the provider counted; servers that say nothing, or 0 for all, are not believed."""
         return self._usage if self._usage.context_tokens else replace(self._usage, known=False)
 
-    def spent(self, counter: TokenCounter, factor: float) -> Usage | None:
+    def estimate_spent(self, counter: TokenCounter, factor: float) -> Usage | None:
         """What an attempt cost that is thrown away; output is estimated unless its final count arrived."""
         if not self.started:
             return None
-        usage = self.usage()
+        usage = self.build_usage()
         if self._told_output or not usage.known:
             return usage
         estimate = round(counter.count_tokens(self.words()) * factor)
@@ -149,20 +149,22 @@ class Reading:
 
     def words(self) -> str:
         """All that was said, thought and given to tools."""
-        return "\n".join(part.said() for part in self._parts.values())
+        return "\n".join(part.get_text() for part in self._parts.values())
 
     def _count(self, usage: Mapping[str, Any]) -> None:
         """Counts are cumulative; a server that leaves one out, or sets it back to 0, changes nothing."""
         self._usage = Usage(
-            input_tokens=max(self._usage.input_tokens, whole(usage.get("input_tokens"))),
-            output_tokens=max(self._usage.output_tokens, whole(usage.get("output_tokens"))),
-            cache_read_tokens=max(self._usage.cache_read_tokens, whole(usage.get("cache_read_input_tokens"))),
+            input_tokens=max(self._usage.input_tokens, parse_count(usage.get("input_tokens"))),
+            output_tokens=max(self._usage.output_tokens, parse_count(usage.get("output_tokens"))),
+            cache_read_tokens=max(
+                self._usage.cache_read_tokens, parse_count(usage.get("cache_read_input_tokens"))
+            ),
             cache_write_tokens=max(
-                self._usage.cache_write_tokens, whole(usage.get("cache_creation_input_tokens"))
+                self._usage.cache_write_tokens, parse_count(usage.get("cache_creation_input_tokens"))
             ),
             cache_hour_tokens=max(
                 self._usage.cache_hour_tokens,
-                whole(_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+                parse_count(_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
             ),
         )
 
@@ -201,7 +203,7 @@ class Reading:
         return ""
 
     def _block(self, part: _Part) -> Block | None:
-        text = part.said()
+        text = part.get_text()
         match part.kind:
             case "text":
                 return Text(text=text) if text else None
@@ -211,13 +213,13 @@ class Reading:
             case "tool_use":
                 return self._tool_use(part, text)
             case _:
-                return _of_the_provider(part, text)
+                return _parse_provider_block(part, text)
 
     def _tool_use(self, part: _Part, raw: str) -> Block | None:
         try:
             given = storable_json(json.loads(raw)) if raw.strip() else part.given
         except ValueError as error:
-            if self.stop_reason() in ("max_tokens", "window_exceeded"):
+            if self.find_stop_reason() in ("max_tokens", "window_exceeded"):
                 return None  # the answer was cut in the middle of this call
             raise BrokenAnswer(f"the input of {part.name!r} is not JSON") from error
         if not isinstance(given, Mapping) or not part.id or not part.name:
@@ -225,7 +227,7 @@ class Reading:
         return ToolUse(id=part.id, name=part.name, input=given)
 
 
-def _of_the_provider(part: _Part, text: str) -> Block | None:
+def _parse_provider_block(part: _Part, text: str) -> Block | None:
     """A kind that is not ours is kept as it came, so that the words around it stay as they are."""
     if not part.closed or not _KIND.fullmatch(part.kind):
         return None
@@ -238,21 +240,21 @@ def _of_the_provider(part: _Part, text: str) -> Block | None:
     return ProviderBlock(raw=raw)
 
 
-def paired(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+def drop_unpaired(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """A call of the provider's own tool without its result, or the other way, would be refused."""
     theirs = [block for block in blocks if isinstance(block, ProviderBlock)]
     if not theirs:
         return blocks
     asked = {str(block.raw.get("id")) for block in theirs if block.kind == SERVER_TOOL_USE}
     answered = {str(block.raw["tool_use_id"]) for block in theirs if "tool_use_id" in block.raw}
-    whole = asked & answered
+    both = asked & answered
 
     def stays(block: Block) -> bool:
         if not isinstance(block, ProviderBlock):
             return True
         if block.kind == SERVER_TOOL_USE:
-            return str(block.raw.get("id")) in whole
-        return "tool_use_id" not in block.raw or str(block.raw["tool_use_id"]) in whole
+            return str(block.raw.get("id")) in both
+        return "tool_use_id" not in block.raw or str(block.raw["tool_use_id"]) in both
 
     return tuple(block for block in blocks if stays(block))
 
@@ -262,7 +264,7 @@ def _index(event: Event) -> int:
     return index if isinstance(index, int) else 0
 
 
-def whole(value: object) -> int:
+def parse_count(value: object) -> int:
     """JSON's true is no number, though Python takes it for one."""
     return value if type(value) is int else 0
 

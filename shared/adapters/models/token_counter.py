@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.core.values.tokens import (
-    by_script,
     chars_over_four,
+    estimate_by_script,
     estimate_messages,
     estimate_system,
     estimate_tools,
 )
-from shared.core.values.ttl_cache import recent
+from shared.core.values.ttl_cache import ttl_cache
 from shared.ports import ModelRequest, Usage
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class VocabularyCounter:
         self._lock = threading.Lock()
         self._encoding: tiktoken.Encoding | None = None
         self._broken: str | None = None
-        self._remembered = recent(_REMEMBERED_TEXTS)(self._count)
+        self._remembered = ttl_cache(_REMEMBERED_TEXTS)(self._count)
 
     @property
     def problem(self) -> str | None:
@@ -88,21 +88,21 @@ class VocabularyCounter:
 
     def _count(self, text: str) -> int:
         try:
-            return self._by_vocabulary(text)
+            return self._count_by_vocabulary(text)
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException:  # noqa: BLE001  a panic of the encoder is no Exception
-            return _by_rule(text)
+            return _estimate_by_rule(text)
 
-    def _by_vocabulary(self, text: str) -> int:
-        encoding = self._loaded()
+    def _count_by_vocabulary(self, text: str) -> int:
+        encoding = self._get_encoding()
         if encoding is None:
-            return _by_rule(text)
+            return _estimate_by_rule(text)
         plain = unicodedata.normalize("NFKC", text)
         chunks = (plain[at : at + _CHUNK_CHARS] for at in range(0, len(plain), _CHUNK_CHARS))
         return sum(len(encoding.encode_ordinary(chunk)) for chunk in chunks)
 
-    def _loaded(self) -> tiktoken.Encoding | None:
+    def _get_encoding(self) -> tiktoken.Encoding | None:
         with self._lock:
             if self._encoding is None and self._broken is None:
                 try:
@@ -121,13 +121,13 @@ def load_vocabulary(path: Path, *, sha256: str) -> tiktoken.Encoding:
     if hashlib.sha256(packed).hexdigest() != sha256:
         raise VocabularyUnusable(f"{path.name} is not the file that was bundled (checksum differs)")
     try:
-        return _unpacked(packed)
+        return _load_encoding(packed)
     except (ImportError, ValueError, KeyError, lzma.LZMAError) as error:
         raise VocabularyUnusable(f"{path.name} cannot be used: {error}") from error
 
 
 @lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> tiktoken.Encoding:
+def _load_encoding(packed: bytes) -> tiktoken.Encoding:
     """Once for a process, however many count in it: an encoding takes a tenth of a second and 22 MB."""
     import tiktoken
 
@@ -144,8 +144,8 @@ def _unpacked(packed: bytes) -> tiktoken.Encoding:
     return encoding
 
 
-def _by_rule(text: str) -> int:
+def _estimate_by_rule(text: str) -> int:
     try:
-        return by_script(text)
+        return estimate_by_script(text)
     except MemoryError:
         return chars_over_four(text)

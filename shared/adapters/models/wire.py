@@ -31,11 +31,11 @@ SEALED_THINKING = "redacted_thinking"
 Json = dict[str, Any]
 
 
-def request_body(
+def build_request_body(
     request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool = True, schema: bool = True
 ) -> Json:
     """The body of a call, without `stream`; a second try may leave out thinking or schema."""
-    body = counted_body(request, card, wire_name, thinking=thinking)
+    body = build_counted_body(request, card, wire_name, thinking=thinking)
     body["max_tokens"] = max(1, min(request.max_output_tokens, card.max_output))
     if schema and request.json_schema is not None and "json" in card.capabilities:
         format_ = {"type": "json_schema", "schema": dict(request.json_schema)}
@@ -43,7 +43,9 @@ def request_body(
     return body
 
 
-def counted_body(request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool = True) -> Json:
+def build_counted_body(
+    request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool = True
+) -> Json:
     """What counts as input: model, system, tools, messages, with the marks for the provider's cache."""
     has_tools = "tools" in card.capabilities
     with_thinking = thinking and "thinking" in card.capabilities
@@ -125,7 +127,7 @@ def _block(block: Block, takes: _Takes) -> Json | None:
             goes = takes.thinking if block.kind == SEALED_THINKING else takes.provider
             return dict(raw) if goes else None
         case ToolUse(id=id_, name=name, input=input_):
-            return _tool_use(id_, name, input_) if takes.tools else _called(name, input_)
+            return _tool_use(id_, name, input_) if takes.tools else _render_call(name, input_)
         case ToolResult():
             return (
                 _tool_result(block)
@@ -148,6 +150,6 @@ def _tool_result(block: ToolResult) -> Json:
     return {**result, "is_error": True} if block.is_error else result
 
 
-def _called(name: str, input_: Mapping[str, Any]) -> Json:
+def _render_call(name: str, input_: Mapping[str, Any]) -> Json:
     """For a model without tools the past use of one is told in words."""
     return {"type": "text", "text": f"[called {name} with {json.dumps(dict(input_), ensure_ascii=False)}]"}

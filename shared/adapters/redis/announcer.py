@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from shared.adapters.redis.client import open_redis
 from shared.ports import ALL_PROCESSES
-from shared.runtime.tasks import keep_cancellation
+from shared.runtime import keep_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ _AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
-def channel_of(client: Redis) -> str:
+def build_channel_prefix(client: Redis) -> str:
     """What the channels of its database begin with: to pub/sub all databases of a server are one."""
     database = client.connection_pool.connection_kwargs.get("db")
     return f"evertalk:{database}:s:" if database else "evertalk:s:"
@@ -56,7 +56,7 @@ class RedisAnnouncer:
         # Each publish has a time of its own around it: the client need not watch every read and write.
         self._publisher = open_redis(Redis, url, max_connections=4, **options)
         self._subscriber = open_redis(Redis, url, socket_timeout=LISTEN_SECONDS, **options)
-        self._channel = channel_of(self._publisher)
+        self._channel = build_channel_prefix(self._publisher)
         self._for_all = f"{self._channel}{ALL_PROCESSES}"
         """Followed always: a process without sessions hears what is for all, and when Redis is gone."""
         self._wanted: set[str] = {self._for_all}
@@ -85,7 +85,7 @@ class RedisAnnouncer:
             return
         if self._unheard.get(session_id, 0.0) > now:
             messages = [message for message in messages if not _is_passing(message)]
-        for text in _packed(messages):
+        for text in _pack(messages):
             await self._publish(session_id, text, now)
 
     async def _publish(self, session_id: int, text: str, now: float) -> None:
@@ -127,7 +127,7 @@ class RedisAnnouncer:
                 failures = 0
                 while True:
                     _end_if_cancelled()
-                    for heard in self._read(await self._next(pubsub)):
+                    for heard in self._read(await self._read_next(pubsub)):
                         yield heard
             except _AWAY as error:
                 if failures == 0:
@@ -147,7 +147,7 @@ class RedisAnnouncer:
             except _AWAY as error:
                 log.debug("redis_close_failed", reason=str(error))
 
-    async def _next(self, pubsub: PubSub) -> Mapping[str, Any]:
+    async def _read_next(self, pubsub: PubSub) -> Mapping[str, Any]:
         """The next message, a pong included; a peer that answers no ping is gone."""
         message = await pubsub.get_message(timeout=LISTEN_SECONDS)
         if message is None:
@@ -206,7 +206,7 @@ def _is_passing(message: Mapping[str, Any]) -> bool:
     return kind == "delta" or (kind == "run" and message.get("state") in ("started", "tool"))
 
 
-def _packed(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+def _pack(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """One text for all, unless no listener would take it."""
     texts = [_ENCODE(message) for message in messages]
     if len(texts) < 2:

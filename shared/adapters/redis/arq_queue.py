@@ -13,7 +13,7 @@ from arq.connections import ArqRedis
 from arq.constants import job_key_prefix
 
 from shared.adapters.redis.client import open_redis
-from shared.runtime.tasks import keep_cancellation
+from shared.runtime import keep_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ async def close_queue(queue: ArqRedis) -> None:
         log.debug("queue_close_failed", reason=f"{type(error).__name__}: {error}")
 
 
-async def try_the_bell(redis_url: str) -> Mapping[str, Any]:
+async def probe_doorbell(redis_url: str) -> Mapping[str, Any]:
     """What the server says of itself, after a ring that nobody hears; raises what Redis raises."""
     client, name = open_queue(redis_url, _TRIAL_QUEUE), secrets.token_hex(8)
     try:

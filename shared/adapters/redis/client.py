@@ -12,11 +12,11 @@ AnyRedis = TypeVar("AnyRedis", bound=Redis)
 
 def open_redis(kind: type[AnyRedis], url: str, **options: Any) -> AnyRedis:
     """It connects when it is used first; what the address says goes before `options`."""
-    client: AnyRedis = kind.from_url(url, **_by_address(url), **options)
+    client: AnyRedis = kind.from_url(url, **_build_tls_options(url), **options)
     return client
 
 
-def _by_address(url: str) -> dict[str, Any]:
+def _build_tls_options(url: str) -> dict[str, Any]:
     """A certificate that is checked must be that of the host; the library would take any that is signed."""
     parts = urlsplit(url)
     checked = parse_qs(parts.query).get("ssl_cert_reqs", ["required"])[0] == "required"

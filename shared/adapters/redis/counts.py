@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from shared.adapters.redis.client import open_redis
-from shared.runtime.tasks import keep_cancellation
+from shared.runtime import keep_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -62,10 +62,10 @@ class RedisCounts:
         places = [f"{_NAME}:{kind}:{one}" for one in slices]
         async with self._client.pipeline(transaction=False) as pipe:
             for key, count in added.items():
-                pipe.hincrby(places[-1], _hashed(key), count)
+                pipe.hincrby(places[-1], _hash_key(key), count)
             pipe.expire(places[-1], int(2 * seconds) + 1)
             for place in places:
-                pipe.hmget(place, [_hashed(key) for key in asked])
+                pipe.hmget(place, [_hash_key(key) for key in asked])
             answers = (await pipe.execute())[-len(places) :]
         total = Counter[str]()
         for answer in answers:
@@ -73,5 +73,5 @@ class RedisCounts:
         return total
 
 
-def _hashed(key: str) -> str:
+def _hash_key(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()

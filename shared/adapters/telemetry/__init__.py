@@ -1,5 +1,5 @@
 """What a process says of itself.
 
-`heart` beats in a thread of its own, `health` is what goes out with each beat, `otlp_traces` sends
+`heartbeat` beats in a thread of its own, `health` is what goes out with each beat, `otlp_traces` sends
 traces.
 """

@@ -67,13 +67,17 @@ class Health:
         """What Redis did not take from this process since its start, by kind."""
         self._redis_errors = errors
 
-    def tell_turns(self, at_work: Callable[[], Collection[int]]) -> None:
+    def watch_turns(self, at_work: Callable[[], Collection[int]]) -> None:
         """The sessions that this process works at: what else is leased to it, nobody will answer."""
         self._turns = at_work
 
     def __call__(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        asked = [_told(url, state) for url, state in self._states().items() if state.open or state.calls]
+        asked = [
+            _build_provider_state(url, state)
+            for url, state in self._states().items()
+            if state.open or state.calls
+        ]
         if asked:
             found["providers"] = asked
         if narrowed := [asdict(one) for one in self._narrowed()]:
@@ -96,11 +100,11 @@ class Health:
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= DISK_SECONDS:
             self._looked_at = now
-            self._disk = _room_of(self._folder)
+            self._disk = _measure_room(self._folder)
         return self._disk
 
 
-def _told(url: str, state: BreakerState) -> dict[str, Any]:
+def _build_provider_state(url: str, state: BreakerState) -> dict[str, Any]:
     """The host alone: an address may hold a key."""
     found = {
         "provider": urlsplit(url).hostname or "provider",
@@ -110,11 +114,11 @@ def _told(url: str, state: BreakerState) -> dict[str, Any]:
         "failures": state.failures,
         "open_seconds": round(state.open_seconds),
     }
-    reason = told_reason(state)
+    reason = redact_reason(state)
     return {**found, "reason": reason} if reason else found
 
 
-def told_reason(state: BreakerState) -> str:
+def redact_reason(state: BreakerState) -> str:
     """Why a provider is out, in words of ours and codes: its own may hold a key or a piece of a conversation.
 
     `400 invalid_request_error, about billing`; nothing while it is not out.
@@ -129,7 +133,7 @@ def told_reason(state: BreakerState) -> str:
     return ", ".join([*([" ".join(codes)] if codes else []), *about])[:REASON_CHARS]
 
 
-def _room_of(folder: Path) -> dict[str, int] | None:
+def _measure_room(folder: Path) -> dict[str, int] | None:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from shared.runtime.tracing import NULL_TRACER, Attribute, SpanName, Tracer, TraceSpan
+from shared.runtime import NULL_TRACER, Attribute, SpanName, Tracer, TraceSpan
 
 log = structlog.get_logger(__name__)
 
@@ -17,7 +17,7 @@ SEND_SECONDS = 5
 PREFIX = "evertalk."
 
 
-def traces_to(endpoint: str | None, *, service: str) -> Tracer:
+def open_traces(endpoint: str | None, *, service: str) -> Tracer:
     """Nothing without an endpoint; without the packages nothing either, and a line in the log."""
     if not endpoint:
         return NULL_TRACER
@@ -49,7 +49,10 @@ class OpenTelemetryTraces:
     def _span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> Iterator[TraceSpan]:
         # The text of an error may hold what somebody said: only its kind is told.
         with self._tracer.start_as_current_span(
-            name, attributes=_named(attributes), record_exception=False, set_status_on_exception=False
+            name,
+            attributes=_convert_attributes(attributes),
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
             try:
                 yield _Noted(span)
@@ -66,8 +69,8 @@ class _Noted:
         self._span = span
 
     def set_attributes(self, **attributes: Attribute) -> None:
-        self._span.set_attributes(_named(attributes))
+        self._span.set_attributes(_convert_attributes(attributes))
 
 
-def _named(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
+def _convert_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
     return {f"{PREFIX}{name}": value for name, value in attributes.items()}

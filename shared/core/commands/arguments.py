@@ -52,20 +52,20 @@ class Argument:
                 return {"type": "string", "maxLength": self.most_chars}
 
 
-def typed_words(command: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> str:
+def render_arguments(command: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> str:
     """What a person would type for these values; raises BadArguments. None is as if it were not given."""
     given = {name: value for name, value in given.items() if value is not None}
     if RAW in given:
         return _raw(command, given, takes_words=bool(arguments))
     known = {argument.name for argument in arguments}
     if unknown := sorted(set(given) - known):
-        takes = f"takes {_listed(known)}" if known else "takes no arguments"
-        raise BadArguments(f"/{command} knows no {_shown(unknown[0])}: it {takes}.")
+        takes = f"takes {_list_names(known)}" if known else "takes no arguments"
+        raise BadArguments(f"/{command} knows no {_render_name(unknown[0])}: it {takes}.")
     missing = [one.name for one in arguments if one.required and one.name not in given]
     if missing:
-        raise BadArguments(f"/{command} needs {_listed(missing)}.")
+        raise BadArguments(f"/{command} needs {_list_names(missing)}.")
     flags = any(one.kind == "flag" for one in arguments)
-    words = [_typed(one, given[one.name], flags=flags) for one in arguments if one.name in given]
+    words = [_render_argument(one, given[one.name], flags=flags) for one in arguments if one.name in given]
     return " ".join(filter(None, words))
 
 
@@ -91,11 +91,11 @@ def _raw(command: str, given: Mapping[str, Any], *, takes_words: bool) -> str:
     if not isinstance(raw, str) or len(raw) > TEXT_CHARS:
         raise BadArguments(f"`{RAW}` is text of at most {TEXT_CHARS} characters.")
     if raw.strip() and not takes_words:
-        raise BadArguments.said("takes_no_words", command=command)
+        raise BadArguments.from_key("takes_no_words", command=command)
     return raw
 
 
-def _typed(argument: Argument, value: Any, *, flags: bool) -> str:
+def _render_argument(argument: Argument, value: Any, *, flags: bool) -> str:
     name = argument.name
     match argument.kind:
         case "flag":
@@ -109,7 +109,7 @@ def _typed(argument: Argument, value: Any, *, flags: bool) -> str:
     if not isinstance(value, str):
         raise BadArguments(f"`{name}` is text.")
     if argument.one_of and value not in argument.one_of:
-        raise BadArguments(f"`{name}` is one of {_listed(argument.one_of)}.")
+        raise BadArguments(f"`{name}` is one of {_list_names(argument.one_of)}.")
     if len(value) > argument.most_chars:
         raise BadArguments(f"`{name}` has {len(value)} characters; {argument.most_chars} is the most.")
     if flags and any(word.replace("\N{EM DASH}", "--").startswith("--") for word in value.split()):
@@ -117,9 +117,9 @@ def _typed(argument: Argument, value: Any, *, flags: bool) -> str:
     return argument.typed.format(value) if value.strip() else ""
 
 
-def _listed(names: Sequence[str] | set[str]) -> str:
+def _list_names(names: Sequence[str] | set[str]) -> str:
     return ", ".join(f"`{name}`" for name in (sorted(names) if isinstance(names, set) else names))
 
 
-def _shown(name: str) -> str:
+def _render_name(name: str) -> str:
     return "`" + "".join(char for char in name[:40] if char.isprintable() and char != "`") + "`"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from shared.core.commands.arguments import Argument, BadArguments, typed_words
+from shared.core.commands.arguments import Argument, BadArguments, render_arguments
 from shared.core.values.speech import SPEECH_CHOICES
 from shared.locales import catalogue
 
@@ -75,7 +75,7 @@ class Command:
 
     def words(self, given: Mapping[str, Any]) -> str:
         """Arguments by name as a person would type them; raises BadArguments."""
-        return typed_words(self.name, self.arguments, given)
+        return render_arguments(self.name, self.arguments, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,8 +265,8 @@ def compact_arguments(args: str) -> CompactArguments:
     words = args.replace("\N{EM DASH}", "--").split()
     strange = [word for word in words if word.startswith("--") and word != "--force"]
     if strange:
-        raise BadArguments.said("bad_compact", option=strange[0])
+        raise BadArguments.from_key("bad_compact", option=strange[0])
     focus = " ".join(word for word in words if word != "--force")
     if len(focus) > FOCUS_CHARS:
-        raise BadArguments.said("focus_too_long", count=len(focus), most=FOCUS_CHARS)
+        raise BadArguments.from_key("focus_too_long", count=len(focus), most=FOCUS_CHARS)
     return CompactArguments(focus=focus or None, force="--force" in words)

@@ -24,17 +24,17 @@ def bullets(lines: Sequence[str]) -> Markdown:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def numbered(lines: Sequence[str], *, first: int = 1) -> Markdown:
+def number_lines(lines: Sequence[str], *, first: int = 1) -> Markdown:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, first))
 
 
 def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
     """The first words of a message on one line, none of them read as Markdown."""
     line = " ".join(words.split())
-    return escaped(line if len(line) <= most else line[: most - 1].rstrip() + "…")
+    return escape(line if len(line) <= most else line[: most - 1].rstrip() + "…")
 
 
-def escaped(words: str) -> Markdown:
+def escape(words: str) -> Markdown:
     return _MARKS.sub(r"\\\g<0>", words)
 
 
@@ -77,4 +77,4 @@ def note_list(
 ) -> Markdown:
     """`first`: the number of the first; `more`: how many there are behind the last."""
     rest = [texts.say("memory_more", count=more)] if more > 0 else []
-    return "\n\n".join([title, numbered([_note(note, texts) for note in notes], first=first), *rest])
+    return "\n\n".join([title, number_lines([_note(note, texts) for note in notes], first=first), *rest])

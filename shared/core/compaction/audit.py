@@ -1,97 +1,36 @@
-"""Checks a summary against what it stands in for, by rules and in numbers, before it hides anything."""
+"""Checks a summary before it hides anything against what it stands in for, and adds what it may not lack."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shared.core.compaction.grounding import Ground
-from shared.core.compaction.required_facts import covered, must_stay, with_what_must_stay
-from shared.core.compaction.summary_filters import SENTENCE, is_empty, is_refusal, language_fault, text_fault
-from shared.core.compaction.transcript_lines import SourceLine, source_lines, source_words
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
+from shared.core.compaction.plan import NAMED, NOT_ANSWERED, SourceLine, source_lines, source_words
+from shared.core.compaction.summary_filters import (
+    SENTENCE,
+    Ground,
+    is_refusal,
+    language_fault,
+    may_be_quoted,
+    text_fault,
+)
 from shared.core.session.ledger import Ledger, LedgerItem
-from shared.core.session.rendering import LEFT_OUT, fit_ledger, in_ledger_form, render_summary, shortened
-from shared.core.session.summary import LedgerPatch, apply_patch
-from shared.core.values.identifiers import identifiers_of, merged_identifiers
-from shared.core.values.searching import normalised
+from shared.core.session.summary import (
+    ITEM_CHARS,
+    LEFT_OUT,
+    convert_to_ledger,
+    fit_ledger,
+    is_blank,
+    render_summary,
+    shorten_line,
+)
+from shared.core.values.identifiers import identifiers_of, merge_identifiers
+from shared.core.values.searching import normalise
 from shared.core.values.secrets_filter import holds_secret, redact
 from shared.core.values.tokens import Count
-
-_PROBES = 8
-_STEM_CHARS = 5
-
-
-def common_scores(
-    ledger: Ledger, source_text: str, lines: tuple[SourceLine, ...], count: Count, *, language: bool
-) -> dict[str, float]:
-    """What is said of every form: its size, its language, and how much of the exact is still in it."""
-    text = render_summary(ledger)
-    source = count(source_text)
-    return {
-        "size": round(count(text) / source, 3) if source else 0.0,
-        "language": float(language),
-        "exact": _probed(text, lines),
-    }
-
-
-def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> dict[str, float]:
-    """How much of what must stay the model itself had kept."""
-    wanted = must_stay(lines)
-    kept = {item: covered(item, ledger, told) for item in wanted}
-
-    def share(*kinds: str) -> float:
-        of_kind = [found for item, found in kept.items() if item.kind in kinds]
-        return round(sum(of_kind) / len(of_kind), 3) if of_kind else 1.0
-
-    return {"prohibitions": share("constraint"), "questions": share("question", "action")}
-
-
-def scores_of(
-    patched: Ledger, checked: Ledger, former: Ledger, lines: tuple[SourceLine, ...]
-) -> dict[str, float]:
-    known = {item.id for item in former.items}
-    proposed = [item for item in patched.items if item.id not in known]
-    stayed = [item for item in checked.items if item.id not in known]
-    wanted = {seq for item in proposed for seq in item.sources}
-    shown = {line.seq for line in lines}
-    return {
-        "grounded": _share(len(stayed), len(proposed)),
-        "cited": _share(sum(bool(item.sources) for item in stayed), len(stayed)),
-        "valid_ids": _share(len(wanted & shown), len(wanted)),
-        "overlap": _overlap(stayed, lines),
-        **presence(checked, lines),
-    }
-
-
-def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> float:
-    """How many of an item's words the lines that it cites have, on average."""
-    by_seq = {line.seq: stems(line.text) for line in lines}
-    shares: list[float] = []
-    for item in items:
-        cited: set[str] = set().union(*(by_seq.get(seq, set()) for seq in item.sources))
-        words = stems(item.text)
-        if cited and words:
-            shares.append(len(words & cited) / len(words))
-    return round(sum(shares) / len(shares), 3) if shares else 1.0
-
-
-def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
-    """Of a few exact names and numbers of the source, taken evenly, the share that can be found again."""
-    exact = identifiers_of("\n".join(line.text for line in lines), most=10 * _PROBES)
-    step = max(1, len(exact) // _PROBES)
-    probes = exact[::step][:_PROBES]
-    plain = text.casefold()
-    return _share(sum(probe.casefold() in plain for probe in probes), len(probes))
-
-
-def stems(text: str) -> set[str]:
-    return {word[:_STEM_CHARS] for word in normalised(text).split() if len(word) > 2}
-
-
-def _share(part: int, whole: int) -> float:
-    return round(part / whole, 3) if whole else 1.0
-
 
 SUMMARY_TOKENS = 2_000
 PROGRESS_SHARE = 0.75
@@ -103,6 +42,17 @@ _FEW_STATEMENTS = 2
 _TOLD_CHARS, _TOLD_MOST = 80, 3
 _NEXT_TO_NOTHING = 60
 """Tokens of a source that need not change a record."""
+_PROBES = 8
+_STEM_CHARS = 5
+_PROHIBITION = re.compile(
+    r"^(?:please[, ]+)?(?:never|do not|don['’]t|you (?:must|should|may) (?:not|never)|under no circumstances"
+    r"|nie(?:mals)? |bitte (?:nie|nicht|kein)|никогда не)\b",
+    re.IGNORECASE,
+)
+_QUESTION_END = ("?", "？")
+_COVERED_AT = 0.5
+_TELLING_CHARS = 3
+_CITES = "cites lines that it was not shown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +81,7 @@ def audit_patch(
     may_be_empty: bool = False,
 ) -> AuditVerdict:
     """Applies what a model wants to change, and audits the outcome."""
-    former = in_ledger_form(former)
+    former = convert_to_ledger(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
     verdict = audit_ledger(patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty)
     known = {item.id for item in former.items if item.closed is None}
@@ -156,7 +106,7 @@ def audit_ledger(
 
     The ledger that comes back lists the source's identifiers and takes at most `limit` tokens when rendered.
     """
-    former = in_ledger_form(former)
+    former = convert_to_ledger(former)
     lines = source_lines(source_text)
     ground = Ground.of(source_text, former)
     items, dropped, faults = _checked_items(
@@ -164,8 +114,8 @@ def audit_ledger(
     )
     narrative, narrative_faults, sentences = _checked_narrative(patched.narrative, former.narrative, ground)
     checked = replace(patched, narrative=narrative, items=items)
-    mended, added = with_what_must_stay(checked, lines)
-    identifiers = merged_identifiers(patched.identifiers, identifiers_of(source_words(source_text)))
+    mended, added = add_required_items(checked, lines)
+    identifiers = merge_identifiers(patched.identifiers, identifiers_of(source_words(source_text)))
     room = min(limit, most_tokens(former, source_text, count))
     mended = fit_ledger(replace(mended, identifiers=identifiers), room, count)
     proposed = len(_new_items(patched, former)) + sentences
@@ -192,14 +142,14 @@ def audit_ledger(
 def _gone(former: Ledger, mended: Ledger) -> tuple[str, ...]:
     known = {item.id for item in former.items if item.closed is None}
     gone = [item.text for item in mended.items if item.id in known and item.closed == LEFT_OUT]
-    return gone_fault(gone, len(known))
+    return find_lost_items(gone, len(known))
 
 
-def gone_fault(gone: Sequence[str], total: int) -> tuple[str, ...]:
+def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
     """What was carried from summary to summary and is not in the new one."""
     if not gone:
         return ()
-    told = ", ".join(shortened(text, _TOLD_CHARS) for text in gone[:_TOLD_MOST])
+    told = ", ".join(shorten_line(text, _TOLD_CHARS) for text in gone[:_TOLD_MOST])
     return (f"{len(gone)} of {total} things that the earlier summary said are missing: {told}",)
 
 
@@ -213,9 +163,6 @@ def _unsaid(grounded: float, proposed: int) -> tuple[str, ...]:
     if proposed < _FEW_STATEMENTS or grounded >= MOSTLY_UNSAID:
         return ()
     return ("most of the summary was never said in the conversation",)
-
-
-_CITES = "cites lines that it was not shown"
 
 
 def _checked_items(
@@ -254,7 +201,7 @@ def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str
     """Of a new or changed item; what stood before was audited before."""
     if old is not None and item.text == old.text:
         return None
-    if is_empty(item.text):
+    if is_blank(item.text):
         return "says nothing"
     if old is not None and old.kind == "constraint" and not stems(old.text) & stems(item.text):
         return "takes the place of a prohibition without repeating any of it"
@@ -311,7 +258,7 @@ def _says_something(ledger: Ledger, former: Ledger, source_tokens: int) -> bool:
     if source_tokens <= (_NEXT_TO_NOTHING if known_before else 0):
         return True
     narrative = ledger.narrative.strip()
-    new_narrative = narrative and narrative != former.narrative and not is_empty(narrative)
+    new_narrative = narrative and narrative != former.narrative and not is_blank(narrative)
     return bool(new_narrative) or bool(_new_items(ledger, former)) or _changed(ledger, former)
 
 
@@ -330,3 +277,161 @@ def _new_text(patched: Ledger, former: Ledger) -> str:
     known = {item.text for item in former.items}
     narrative = patched.narrative if patched.narrative != former.narrative else ""
     return "\n".join((narrative, *(item.text for item in patched.items if item.text not in known)))
+
+
+def must_stay(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
+    wanted = [NewItem(kind="constraint", text=text, sources=(seq,)) for seq, text in prohibitions(lines)]
+    wanted += [_unread(line) for line in lines if line.text.startswith(NAMED)]
+    wanted += list_unanswered(lines)
+    found: dict[tuple[str, str], NewItem] = {}
+    for item in wanted:
+        found.setdefault((item.kind, normalise(item.text)), item)
+    return tuple(found.values())
+
+
+def add_required_items(
+    ledger: Ledger, lines: tuple[SourceLine, ...], *, told: str = ""
+) -> tuple[Ledger, tuple[str, ...]]:
+    """The ledger with what was missing in it put in by code; `told` is a text that counts as said, too."""
+    missing = tuple(item for item in must_stay(lines) if not is_covered(item, ledger, told))
+    if not missing:
+        return ledger, ()
+    closed = tuple(item for item in ledger.items if item.closed is not None)
+    patch = LedgerPatch(narrative=ledger.narrative, add=missing)
+    added = apply_patch(ledger, patch, most_new=len(missing), keep_form=True)
+    faults = tuple(f"{item.kind} was missing: {item.text[:80]}" for item in missing)
+    return replace(added, items=(*closed, *added.items)), faults
+
+
+def prohibitions(lines: Iterable[SourceLine]) -> list[tuple[int, str]]:
+    return [
+        (line.seq, sentence)
+        for line in lines
+        if line.author == "person"
+        for sentence in SENTENCE.split(line.text)
+        if _PROHIBITION.match(sentence) and not sentence.endswith(_QUESTION_END) and may_be_quoted(sentence)
+    ]
+
+
+def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
+    """The last question if nothing came after it, and what else was asked in turns that nobody answered."""
+    newest = len(lines)
+    while newest and lines[newest - 1].author not in ("assistant", "operator"):
+        newest -= 1
+    open_lines = [line for line in lines[newest:] if line.author == "person"]
+    asked = [line for line in open_lines if _question(line) is not None][-1:]
+    marked = [line for line in lines if line.text.rstrip().endswith(NOT_ANSWERED)]
+    found = (_asked(line) for line in dict.fromkeys((*marked, *asked)) if line.author == "person")
+    return [item for item in found if item is not None]
+
+
+def is_covered(wanted: NewItem, ledger: Ledger, told: str = "") -> bool:
+    words = {word for word in normalise(wanted.text).split() if len(word) > _TELLING_CHARS}
+    for item in ledger.items:
+        if item.closed is not None:
+            continue
+        if set(wanted.sources) & set(item.sources) and item.kind == wanted.kind:
+            return True
+        if _shares_most(words, item.text):
+            return True
+    return any(_shares_most(words, line) for line in told.splitlines())
+
+
+def _shares_most(words: set[str], text: str) -> bool:
+    return bool(words) and len(words & set(normalise(text).split())) / len(words) > _COVERED_AT
+
+
+def _question(line: SourceLine) -> str | None:
+    words = line.text.replace(NOT_ANSWERED, "").strip()
+    questions = [s.strip() for s in SENTENCE.split(words) if s.rstrip(" )").endswith(_QUESTION_END)]
+    return questions[-1] if questions and may_be_quoted(questions[-1]) else None
+
+
+def _asked(line: SourceLine) -> NewItem | None:
+    """A question, or else whatever was said and had no answer."""
+    question = _question(line)
+    if question is not None:
+        return NewItem(kind="question", text=question, sources=(line.seq,))
+    words = line.text.replace(NOT_ANSWERED, "").strip()
+    if not words or words.startswith(NAMED) or not may_be_quoted(words):
+        return None
+    return NewItem(
+        kind="action", text=f"{NOT_ANSWERED} {shorten_line(words, ITEM_CHARS - 20)}", sources=(line.seq,)
+    )
+
+
+def _unread(line: SourceLine) -> NewItem:
+    words = line.text.replace(NOT_ANSWERED, "").strip().strip("()")
+    text = f"{words[:1].upper()}{words[1:]}"
+    return NewItem(kind="artifact", text=text, sources=(line.seq,), author=line.author)
+
+
+def common_scores(
+    ledger: Ledger, source_text: str, lines: tuple[SourceLine, ...], count: Count, *, language: bool
+) -> dict[str, float]:
+    """What is said of every form: its size, its language, and how much of the exact is still in it."""
+    text = render_summary(ledger)
+    source = count(source_text)
+    return {
+        "size": round(count(text) / source, 3) if source else 0.0,
+        "language": float(language),
+        "exact": _probed(text, lines),
+    }
+
+
+def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> dict[str, float]:
+    """How much of what must stay the model itself had kept."""
+    wanted = must_stay(lines)
+    kept = {item: is_covered(item, ledger, told) for item in wanted}
+
+    def share(*kinds: str) -> float:
+        of_kind = [found for item, found in kept.items() if item.kind in kinds]
+        return round(sum(of_kind) / len(of_kind), 3) if of_kind else 1.0
+
+    return {"prohibitions": share("constraint"), "questions": share("question", "action")}
+
+
+def scores_of(
+    patched: Ledger, checked: Ledger, former: Ledger, lines: tuple[SourceLine, ...]
+) -> dict[str, float]:
+    known = {item.id for item in former.items}
+    proposed = [item for item in patched.items if item.id not in known]
+    stayed = [item for item in checked.items if item.id not in known]
+    wanted = {seq for item in proposed for seq in item.sources}
+    shown = {line.seq for line in lines}
+    return {
+        "grounded": _share(len(stayed), len(proposed)),
+        "cited": _share(sum(bool(item.sources) for item in stayed), len(stayed)),
+        "valid_ids": _share(len(wanted & shown), len(wanted)),
+        "overlap": _overlap(stayed, lines),
+        **presence(checked, lines),
+    }
+
+
+def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> float:
+    """How many of an item's words the lines that it cites have, on average."""
+    by_seq = {line.seq: stems(line.text) for line in lines}
+    shares: list[float] = []
+    for item in items:
+        cited: set[str] = set().union(*(by_seq.get(seq, set()) for seq in item.sources))
+        words = stems(item.text)
+        if cited and words:
+            shares.append(len(words & cited) / len(words))
+    return round(sum(shares) / len(shares), 3) if shares else 1.0
+
+
+def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
+    """Of a few exact names and numbers of the source, taken evenly, the share that can be found again."""
+    exact = identifiers_of("\n".join(line.text for line in lines), most=10 * _PROBES)
+    step = max(1, len(exact) // _PROBES)
+    probes = exact[::step][:_PROBES]
+    plain = text.casefold()
+    return _share(sum(probe.casefold() in plain for probe in probes), len(probes))
+
+
+def stems(text: str) -> set[str]:
+    return {word[:_STEM_CHARS] for word in normalise(text).split() if len(word) > 2}
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 3) if whole else 1.0

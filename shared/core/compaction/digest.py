@@ -9,18 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
+from shared.core.compaction.plan import SourceLine, render_source, source_lines
 from shared.core.compaction.summary_filters import may_be_quoted
-from shared.core.compaction.transcript_lines import SourceLine, render_source, source_lines
 from shared.core.session.ledger import ItemKind, Ledger
 from shared.core.session.session import Entry
-from shared.core.session.summary import (
-    ITEM_CHARS,
-    LedgerPatch,
-    NewItem,
-    apply_patch,
-    fit_ledger,
-    render_summary,
-)
+from shared.core.session.summary import ITEM_CHARS, fit_ledger, render_summary
 from shared.core.values.identifiers import NO_NAMES, NUMBER, identifiers_of
 from shared.core.values.tokens import Count
 

@@ -1,29 +1,57 @@
-"""Which silent job a session needs now, and when memory is saved early; asking twice gives the same key."""
+"""Which silent job a session needs now, when memory is saved early, and when compaction or a model rests."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil, inf
-from typing import Any, Literal
+from typing import Any
 
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
-from shared.core.context.selection import grows_unseen, window_through
-from shared.core.session.backoff import BackoffReason, CompactionBackoff
+from shared.core.context.build_context import can_grow_unseen, window_through
 from shared.core.session.budget import ContextBudget, pressure
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.pruning import clearing_suffices
-from shared.core.session.session import View
-from shared.core.session.turns import JobOrder
+from shared.core.session.pruning import is_clearing_enough
+from shared.core.session.session import BackoffReason, CompactionBackoff, View
+from shared.core.session.session_state import JobEnd, SummaryEnd
+from shared.core.session.turns import JobOrder, Spending
 
+CACHE_SECONDS = 300.0
+"""How long the provider keeps a prefix that nobody asks for, unless a session is cached for longer."""
+IDLE_MARGIN_SECONDS = 60.0
+"""So long before the provider forgets, an idle session is flushed and compacted."""
 NEAR_LIMIT = "near_limit"
 """The one threshold of presets without shares."""
 LATE = "late"
 """For ranges that were hidden before anybody had read them."""
 WITH_COMPACTION = "compaction"
 """The flush that a compaction makes by itself, however short ago the last one was."""
+BREAKER_FAILURES = 3
+BREAKER_SECONDS = 900.0
+"""After three failures in a row, background compaction of a session rests this long."""
+THRASH_TIMES = 3
+THRASH_TURNS = 3
+"""Above the limit again within so many turns after a compaction, so many times in a row: it does not help."""
+THRASH_LEAST_BUDGET = 4_000
+"""A policy or a window that allows less wants a summary every few turns; that is no thrashing."""
+BACKOFF_TURNS = 20
+"""After so many turns the conversation is another one, so that no rest is for ever."""
+NOTHING_TURNS = 5
+UNUSABLE_TIMES = 3
+UNUSABLE_SECONDS, UNUSABLE_SECONDS_MOST = 900.0, 21_600.0
+"""A model whose answers could not be used in so many summaries in a row is not asked for so long; each
+further one doubles it."""
+EXCUSED = frozenset(
+    {
+        "model_unavailable", "model_busy", "model_refused_account", "cap_reached", "prompt_too_long",
+        "content_refused",
+    }
+)  # fmt: skip
+"""Failures that say nothing of whether a model can write a summary: nobody answered, or not this."""
+BY_SIZE = frozenset({"limit", "overflow"})
+MANUAL = "manual"
 
 
 def mark_of(share: float) -> str:
@@ -31,7 +59,7 @@ def mark_of(share: float) -> str:
     return f"at_{100 * share:g}"
 
 
-def reached_mark(budget: ContextBudget, policy: ContextPolicy, context_tokens: int) -> str | None:
+def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_tokens: int) -> str | None:
     """The highest threshold that this context has reached; a context of exactly a share has reached it."""
     if policy.flush_shares:
         reached = [
@@ -54,7 +82,7 @@ def due_threshold(
     view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int
 ) -> str | None:
     """Once per cycle and threshold, and only when turns have ended that no flush has read."""
-    threshold = reached_mark(budget, policy, context_tokens)
+    threshold = find_reached_mark(budget, policy, context_tokens)
     if threshold is None or newest_ended(view) <= view.flushed_turn:
         return None
     return None if was_flushed(threshold, view.flush_thresholds, policy) else threshold
@@ -95,34 +123,6 @@ def _tokens(view: View) -> int:
     return sum(entry.tokens for entry in view.entries)
 
 
-CACHE_SECONDS = 300.0
-"""How long the provider keeps a prefix that nobody asks for, unless a session is cached for longer."""
-IDLE_MARGIN_SECONDS = 60.0
-"""So long before the provider forgets, an idle session is flushed and compacted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobWish:
-    kind: Literal["flush", "compact"]
-    key: str
-    """Unique for what the job is about: session and cycle, for a flush with its threshold. While one is due
-    or runs, each further turn asks for the same; its end looks again."""
-    trigger: str
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    delay_seconds: float = 0.0
-    """Not before so long from now."""
-
-    @property
-    def order(self) -> JobOrder:
-        return JobOrder(
-            kind=self.kind,
-            key=self.key,
-            trigger=self.trigger,
-            payload=self.payload,
-            delay_seconds=self.delay_seconds,
-        )
-
-
 def next_job(
     view: View,
     *,
@@ -132,7 +132,7 @@ def next_job(
     ratio: float = 1.0,
     model: str = "",
     cache_seconds: float = CACHE_SECONDS,
-) -> JobWish | None:
+) -> JobOrder | None:
     """A compaction by turns or size, an early flush, one for idle time, a link for what left the window."""
     due = _due(
         view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
@@ -151,7 +151,7 @@ def _due(
     ratio: float,
     model: str,
     cache_seconds: float,
-) -> JobWish | None:
+) -> JobOrder | None:
     context_tokens = _counted(view, budget, policy, context_tokens, ratio)
     rested = rests(view, limit=budget.limit, model=model)
     held = view.hold_compaction or not policy.compact_auto
@@ -179,7 +179,7 @@ def _due(
 
 def _by_turns(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
-) -> JobWish | None:
+) -> JobOrder | None:
     if held or turns_since_summary(view, policy) < (policy.compact_after_turns or inf):
         return None
     plan = plan_compaction(
@@ -190,11 +190,11 @@ def _by_turns(
 
 def _by_size(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
-) -> JobWish | None:
+) -> JobOrder | None:
     state = pressure(budget, context_tokens)
     if not ((state == "overflow" and policy.compact_auto) or (state == "compact" and not held)):
         return None
-    if clearing_suffices(view, budget, policy, context_tokens, ratio=ratio):
+    if is_clearing_enough(view, budget, policy, context_tokens, ratio=ratio):
         return None
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
     if not isinstance(plan, CompactionPlan):
@@ -235,7 +235,7 @@ def _counted(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
 ) -> int:
     """What is sent; where turns are left out that another channel may still see, the live view as a whole."""
-    if not grows_unseen(policy):
+    if not can_grow_unseen(policy):
         return context_tokens
     live = budget.fixed + ceil(ratio * sum(entry.tokens for entry in view.entries))
     return max(context_tokens, min(live, budget.hard))
@@ -251,8 +251,8 @@ def turns_since_summary(view: View, policy: ContextPolicy) -> int:
     return max(0, ended - head.through_turn - policy.keep_turns)
 
 
-def _compaction(view: View, plan: CompactionPlan, *, trigger: str, force: bool = False) -> JobWish:
-    return JobWish(
+def _compaction(view: View, plan: CompactionPlan, *, trigger: str, force: bool = False) -> JobOrder:
+    return JobOrder(
         kind="compact",
         key=f"compact:{view.session_id}:{view.cycle}",
         trigger=trigger,
@@ -266,8 +266,8 @@ def _compaction(view: View, plan: CompactionPlan, *, trigger: str, force: bool =
     )
 
 
-def _window(view: View, through: int) -> JobWish:
-    return JobWish(
+def _window(view: View, through: int) -> JobOrder:
+    return JobOrder(
         kind="compact",
         key=f"compact:{view.session_id}:{view.cycle}",
         trigger="window",
@@ -277,8 +277,8 @@ def _window(view: View, through: int) -> JobWish:
     )  # fmt: skip
 
 
-def _flush(view: View, *, threshold: str) -> JobWish:
-    return JobWish(
+def _flush(view: View, *, threshold: str) -> JobOrder:
+    return JobOrder(
         kind="flush",
         key=f"flush:{view.session_id}:{view.cycle}:{threshold}",
         trigger=threshold,
@@ -299,7 +299,7 @@ def _idle(
     context_tokens: int,
     ratio: float,
     cache_seconds: float,
-) -> JobWish | None:
+) -> JobOrder | None:
     """A large conversation is compacted just before the provider forgets it, if nobody talks on."""
     if context_tokens - budget.fixed <= policy.idle_over:
         return None
@@ -313,3 +313,65 @@ def _idle(
         payload={**wish.payload, "cache_seconds": cache_seconds},
         delay_seconds=max(0.0, cache_seconds - IDLE_MARGIN_SECONDS),
     )
+
+
+def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Of the attempts that a summary's audit tells, those of models that answered, and not as they should."""
+    return frozenset(
+        str(attempt["model"])
+        for attempt in attempts
+        if attempt.get("step") != "commit" and str(attempt.get("fault", "")).partition(":")[0] not in EXCUSED
+    )
+
+
+def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
+    """Seconds that a model still rests whose summaries cannot be used; `written` are newest first."""
+    failures, newest = 0, 0.0
+    for end in written:
+        if end.model == model:
+            break
+        if model in end.unusable:
+            newest = newest if failures else end.age_seconds
+            failures += 1
+    if failures < UNUSABLE_TIMES:
+        return 0.0
+    rest = min(UNUSABLE_SECONDS_MOST, UNUSABLE_SECONDS * 2.0 ** (failures - UNUSABLE_TIMES))
+    return max(0.0, rest - newest)
+
+
+def breaker_seconds(ends: Sequence[JobEnd]) -> float:
+    """Seconds that background compaction still rests; `ends` are the session's jobs, newest first."""
+    failures, newest = 0, None
+    for end in ends:
+        if end.trigger == MANUAL or end.tells_nothing:
+            continue
+        if not end.failures:
+            break
+        newest = end.age_seconds if newest is None else newest
+        failures += end.failures
+    if newest is None or failures < BREAKER_FAILURES:
+        return 0.0
+    return max(0.0, BREAKER_SECONDS - newest)
+
+
+def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
+    """Whether the last compactions by size were each followed by the next need within a few turns."""
+    later = now_turn
+    times = 0
+    for end in ends:
+        if not end.committed:
+            continue
+        at = end.outcome.get("at_turn")
+        if end.trigger not in BY_SIZE or not isinstance(at, int) or later - at > THRASH_TURNS:
+            return False
+        times += 1
+        later = at
+        if times == THRASH_TIMES:
+            return True
+    return False
+
+
+def total_cost(calls: Sequence[Spending]) -> int | None:
+    """Unknown as soon as that of one call is."""
+    costs = [call.cost_micro for call in calls]
+    return None if None in costs else sum(cost or 0 for cost in costs)

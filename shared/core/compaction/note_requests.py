@@ -1,20 +1,31 @@
-"""How memory is saved where no ghost turn can: a request of its own, lines of text, or code alone."""
+"""Asks for notes where a model cannot call tools, reads its answer, and finds whose words a note has."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
+from shared.core.compaction.next_ledger import json_objects
 from shared.core.context.memory import DURABILITIES, NOTE_CHARS, NOTE_KINDS, is_event_date
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import NOTES_TAG, SILENT
 from shared.core.session.ledger import ItemKind, Ledger
-from shared.core.session.summary import json_objects
-from shared.core.values.messages import ToolUse
-from shared.core.values.tokens import Count, truncated
+from shared.core.session.session import Entry
+from shared.core.values.messages import (
+    Block,
+    Image,
+    ProviderBlock,
+    Text,
+    ToolUse,
+    text_of,
+    tool_results,
+    tool_uses,
+)
+from shared.core.values.tokens import Count, truncate_text
 
 FlushWay = Literal["prefix", "request", "json", "lines", "code", "off"]
 """A ghost turn behind the chat; a request with `save_memory` alone; one that asks for JSON by a schema, or
@@ -50,7 +61,7 @@ _CODE_IMPORTANCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoteWish:
+class NoteDraft:
     """A note that somebody wants kept, before it is checked."""
 
     kind: str
@@ -134,26 +145,26 @@ def pieces_of(source: str, room: int, count: Count) -> tuple[str, ...]:
     return tuple("\n".join(piece) for piece in pieces)
 
 
-def parse_notes(answer: str) -> tuple[NoteWish, ...] | None:
+def parse_notes(answer: str) -> tuple[NoteDraft, ...] | None:
     """The notes of an answer in JSON, whole or cut off, or in lines; None for one without them."""
     loose: list[Mapping[str, Any]] = []
     for raw in json_objects(answer):
         if isinstance(raw.get("notes"), list):
-            return wishes_from(raw["notes"])
+            return drafts_from(raw["notes"])
         if raw.keys() >= {"kind", "text"} and raw not in loose:
             loose.append(raw)
-    return wishes_from(loose) or parse_note_lines(answer)
+    return drafts_from(loose) or parse_note_lines(answer)
 
 
-def parse_note_lines(text: str) -> tuple[NoteWish, ...] | None:
+def parse_note_lines(text: str) -> tuple[NoteDraft, ...] | None:
     """Lines "kind | text | number", leniently; None for an answer without them or the silent word."""
-    found = [wish for line in text.splitlines() if (wish := _wish(line)) is not None]
+    found = [wish for line in text.splitlines() if (wish := _parse_draft(line)) is not None]
     if found:
         return tuple(found[:NOTES_AT_MOST])
     return () if text.strip().strip(".*`").upper() == SILENT else None
 
 
-def wishes_of(ledger: Ledger, seqs: Collection[int]) -> tuple[NoteWish, ...]:
+def drafts_of(ledger: Ledger, seqs: Collection[int]) -> tuple[NoteDraft, ...]:
     """What code keeps of a ledger's items that these messages say, what must be known first."""
     told = [
         item
@@ -162,7 +173,7 @@ def wishes_of(ledger: Ledger, seqs: Collection[int]) -> tuple[NoteWish, ...]:
     ]
     told.sort(key=lambda item: (_MOST_NEEDED.index(item.kind), item.author != "person"))
     return tuple(
-        NoteWish(
+        NoteDraft(
             kind=_KINDS[item.kind],
             text=item.text[:NOTE_CHARS],
             seq=next(seq for seq in item.sources if seq in seqs),
@@ -173,11 +184,11 @@ def wishes_of(ledger: Ledger, seqs: Collection[int]) -> tuple[NoteWish, ...]:
     )
 
 
-def wishes_from(raw: Iterable[object]) -> tuple[NoteWish, ...]:
+def drafts_from(raw: Iterable[object]) -> tuple[NoteDraft, ...]:
     """The notes in a model's JSON."""
     rows = [row for row in raw if isinstance(row, Mapping)]
-    wishes = [
-        NoteWish(
+    drafts = [
+        NoteDraft(
             kind=_kind(str(row.get("kind"))) or "fact",
             text=" ".join(str(row["text"]).split()),
             seq=_number(str(row.get("source", ""))),
@@ -186,7 +197,7 @@ def wishes_from(raw: Iterable[object]) -> tuple[NoteWish, ...]:
         for row in rows
         if isinstance(row.get("text"), str) and row["text"].strip()
     ]
-    return tuple(wishes[:NOTES_AT_MOST])
+    return tuple(drafts[:NOTES_AT_MOST])
 
 
 _DETAILS: Mapping[str, Callable[[Any], bool]] = {
@@ -222,7 +233,7 @@ NOTES_SCHEMA: Mapping[str, Any] = {
 """The fields of `save_memory`, and the number of a line that says so. Lengths are code."""
 
 
-def _wish(line: str) -> NoteWish | None:
+def _parse_draft(line: str) -> NoteDraft | None:
     """A line of the form; a table's borders and head, and bullets, are as if they were not there."""
     parts = [part.strip(" *`") for part in line.strip().lstrip("-*• ").strip("|").split("|")]
     if len(parts) < 2 or _SEPARATOR.fullmatch(line.strip()):
@@ -232,7 +243,7 @@ def _wish(line: str) -> NoteWish | None:
     text = " | ".join(parts[1:-1] if len(parts) >= _LINE_PARTS else parts[1:]).strip()
     if not text or (kind is None and number is None):
         return None
-    return NoteWish(kind=kind or "fact", text=text, seq=number)
+    return NoteDraft(kind=kind or "fact", text=text, seq=number)
 
 
 def _kind(raw: str) -> str | None:
@@ -247,7 +258,7 @@ def _number(raw: str) -> int | None:
 
 def _parts(line: str, room: int, count: Count) -> Iterable[str]:
     while count(line) + 1 > room and len(line) > 1:
-        head = truncated(line, room - 1, count) or line[: max(1, room)]
+        head = truncate_text(line, room - 1, count) or line[: max(1, room)]
         cut = head.rfind(" ") if " " in head[1:] else len(head)
         yield line[:cut]
         line = line[cut:].lstrip()
@@ -287,3 +298,106 @@ Answer with one line per note: kind | note | number
 The kind is one of {", ".join(NOTE_KINDS)}. The number is that of a line that says so. If nothing is worth \
 keeping, answer with the single word {SILENT}."""
 _ANSWERS: Mapping[FlushWay, str] = {"request": _BY_CALLS, "json": _BY_JSON, "lines": _BY_LINES}
+
+
+FROM_A_TOOL = ", from a tool"
+"""Marks a note that only a tool vouches for, where notes are listed."""
+SEARCH_OF_NOTES = "search_memory"
+OF_OUR_MAKING = frozenset(
+    {"save_memory", "update_memory", "forget_memory", "current_time", "calculate", "remind_me"}
+)
+"""Their results hold nothing that the model or the person has not said, or that anybody else could write."""
+_OWN_QUOTE = re.compile(r"\[(?:In reply to|Quoting) their own message\]$")
+_FILE, _END_OF_FILE = re.compile(r"\[File [^\]\n]*\]$"), "[End of file]"
+_QUOTE = ">"
+_PROVIDER_READS = ("server_tool_use", "_tool_result")
+"""How the names of blocks end with which a provider tells of what it has looked up itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardText:
+    """What can be read in some turns, by whose words it is."""
+
+    own: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+
+def own_words(blocks: Iterable[Block]) -> str:
+    """What a person has written themselves: no quotes of others, no files, nothing that a picture shows."""
+    return "\n".join(line for line, own in _said_lines(blocks) if own)
+
+
+def get_forwarded_text(blocks: Iterable[Block]) -> str:
+    """The rest of a person's message: who wrote it is not known."""
+    return "\n".join(line for line, own in _said_lines(blocks) if not own)
+
+
+def has_looked_up(blocks: Iterable[Block]) -> bool:
+    """Whether the provider has searched or read something itself for this answer."""
+    return any(isinstance(block, ProviderBlock) and block.kind.endswith(_PROVIDER_READS) for block in blocks)
+
+
+def foreign_part(tool: str, result: str) -> str:
+    """What of a tool's result others may have written; of notes, those that only a tool vouches for."""
+    if tool in OF_OUR_MAKING:
+        return ""
+    if tool == SEARCH_OF_NOTES:
+        return "\n".join(line for line in result.splitlines() if FROM_A_TOOL in line.partition(")")[0])
+    return result
+
+
+def split_heard_text(entries: Sequence[Entry]) -> HeardText:
+    """Of entries in the order of their turns.
+
+    What the assistant says in a turn that something foreign came into may repeat it, and counts as foreign.
+    """
+    tools = {call.id: call.name for entry in entries for call in tool_uses(entry.blocks)}
+    own: list[str] = []
+    foreign: list[str] = []
+    for _, group in groupby(entries, key=lambda entry: entry.turn):
+        turn = list(group)
+        brought = [text for entry in turn for text in _brought(entry, tools)]
+        if brought or any(has_looked_up(entry.blocks) for entry in turn):
+            brought += [text_of(entry.blocks) for entry in turn if entry.author == "assistant"]
+        own += [own_words(entry.blocks) for entry in turn if entry.author == "person"]
+        foreign += brought
+    return HeardText(own=tuple(filter(None, own)), foreign=tuple(filter(None, foreign)))
+
+
+def _brought(entry: Entry, tools: Mapping[str, str]) -> list[str]:
+    match entry.author:
+        case "person":
+            texts = [get_forwarded_text(entry.blocks)]
+        case "tool":
+            results = tool_results(entry.blocks)
+            texts = [foreign_part(tools.get(result.tool_use_id, ""), result.text) for result in results]
+        case _:
+            texts = []
+    return [text for text in texts if text]
+
+
+def _said_lines(blocks: Iterable[Block]) -> Iterable[tuple[str, bool]]:
+    for block in blocks:
+        match block:
+            case Text(text=text):
+                yield from _of_text(text)
+            case Image(description=description) if description:
+                yield description, False
+
+
+def _of_text(text: str) -> Iterable[tuple[str, bool]]:
+    """Lines, and whether they are the person's own; a file without an end goes on to that of the text."""
+    inside: Literal["", "file", "own quote"] = ""
+    for line in text.splitlines():
+        quote = line.lstrip().startswith(_QUOTE)
+        if inside == "file":
+            inside = "" if line == _END_OF_FILE else "file"
+            yield line, False
+        elif _FILE.match(line):
+            inside = "file"
+            yield line, False
+        elif _OWN_QUOTE.search(line):
+            inside = "own quote"
+        else:
+            inside = inside if quote else ""
+            yield line, not quote or inside == "own quote"

@@ -3,17 +3,73 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date, timedelta
 
-from shared.core.compaction.grounding import Ground, script_of
-from shared.core.compaction.summary_prompts import is_own_sentence, own_sentences
-from shared.core.compaction.transcript_lines import source_words
+from shared.core.compaction.plan import source_dates, source_words
+from shared.core.compaction.summary_prompts import is_own_sentence
 from shared.core.context.prompts import OUR_TAGS
-from shared.core.context.untrusted_text import defused
-from shared.core.session.summary_rules import says_nothing
-from shared.core.values.language import language_of
+from shared.core.context.untrusted_text import defuse, strip_invisible
+from shared.core.session.ledger import Ledger
+from shared.core.session.summary import is_blank
+from shared.core.session.turns import title_of
+from shared.core.values.identifiers import EMAIL, URL, names_of, numbers_of, quotations_of
+from shared.core.values.searching import language_of
 from shared.core.values.secrets_filter import holds_secret
 
+_DATE_ARITHMETIC_DAYS = 31
+"""How far from a day of talk a date may lie that "tomorrow" or "two weeks ago" was turned into."""
+_PARTS = re.compile(r"\d+")
+_WORD = re.compile(r"[^\W\d_]+")
+_STEM_CHARS = 4
+_MONTHS = (
+    [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ],
+    [
+        "januar",
+        "februar",
+        "märz",
+        "april",
+        "mai",
+        "juni",
+        "juli",
+        "august",
+        "september",
+        "oktober",
+        "november",
+        "dezember",
+    ],
+)
+_GERMAN = re.compile(r"\b(?:und|nicht|ich|ist|das|der|die|wir)\b")
+_SCRIPTS = (
+    ("Latin", re.compile(r"[A-Za-z\u00c0-\u024f]")),
+    ("Greek", re.compile(r"[\u0370-\u03ff]")),
+    ("Cyrillic", re.compile(r"[\u0400-\u052f]")),
+    ("Hebrew", re.compile(r"[\u0590-\u05ff]")),
+    ("Arabic", re.compile(r"[\u0600-\u06ff]")),
+    ("Devanagari", re.compile(r"[\u0900-\u097f]")),
+    ("Thai", re.compile(r"[\u0e00-\u0e7f]")),
+    ("Hangul", re.compile(r"[\uac00-\ud7af]")),
+    ("Kana", re.compile(r"[\u3040-\u30ff]")),
+    ("Han", re.compile(r"[\u4e00-\u9fff]")),
+)
+_FEW_LETTERS = 20
+_CLEAR_SHARE = 0.7
+_FIRST_YEAR, _LAST_YEAR = 2015, 2100
 SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _REFUSAL = re.compile(
     r"\W*(?:I(?:'m| am) (?:sorry|unable|not able)|sorry\b|I (?:cannot|can['’]t|won['’]t|must decline)"
@@ -53,6 +109,154 @@ _INJECTION = re.compile(
 )
 _CLEAR_LANGUAGE = 12
 """So many small words of one language and hardly any of another show what a conversation is held in."""
+_FIRST_LINE = re.compile(r"\A[\s#*_`>]*title[*_`]*\s*:[*_` ]*(.*)\n?", re.IGNORECASE)
+_RAW_CHARS = 300
+_AROUND = " \t#*_`\"'“”„«»‘’.…"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What was said, prepared for looking things up in it."""
+
+    text: str
+    numbers: frozenset[str]
+    stems: frozenset[str]
+    dates: frozenset[str]
+    german: bool
+    """German writes every noun with a capital, so single capitals say nothing about names."""
+
+    @classmethod
+    def of(cls, source_text: str, former: Ledger) -> Ground:
+        # The numbers of lines and cited sources are ours; nobody said them.
+        former_texts = (former.narrative, *(item.text for item in former.items), *former.identifiers)
+        known = "\n".join((source_words(source_text), *former_texts))
+        plain = _plain(known)
+        return cls(
+            text=plain,
+            numbers=frozenset(_numbers(known)),
+            stems=frozenset(_stem(word) for word in _WORD.findall(plain)),
+            dates=_days_near(source_dates(source_text)),
+            german=len(_GERMAN.findall(known)) > len(known) // 200,
+        )
+
+    def missing(self, text: str) -> tuple[str, ...]:
+        """What the text states exactly and the source does not know."""
+        addresses = [m[0] for pattern in (URL, EMAIL) for m in pattern.finditer(text)]
+        for address in addresses:
+            text = text.replace(address, " ")
+        quoted = quotations_of(text)
+        return (
+            *(found for found in addresses if _plain(found) not in self.text),
+            *(found for found in quoted if _plain(found).strip(" .,!?") not in self.text),
+            *self._missing_numbers(text),
+            *self._missing_dates(text),
+            *(() if self.german else self._missing_names(text)),
+        )
+
+    def _missing_numbers(self, text: str) -> tuple[str, ...]:
+        dated = _dates_in(text)
+        return tuple(
+            number
+            for number in numbers_of(text)
+            if not self._knows_number(number)
+            and not any(number in written and iso in self.dates for written, iso in dated)
+        )
+
+    def _missing_dates(self, text: str) -> tuple[str, ...]:
+        """Day and month together, where neither the month was said nor the date is near a day of talk."""
+        possible: dict[str, set[str]] = {}
+        for written, iso in _dates_in(text):
+            if not written[:4].isdecimal():
+                possible.setdefault(written, set()).add(iso)
+        return tuple(
+            written
+            for written, isos in possible.items()
+            if not isos & self.dates
+            and not all(_stem(w) in self.stems for w in _WORD.findall(_plain(written)))
+        )
+
+    def _knows_number(self, number: str) -> bool:
+        bare = _bare(number)
+        if bare in self.numbers:
+            return True
+        parts = _PARTS.findall(number)
+        return len(parts) > 1 and all(
+            part.lstrip("0") in self.numbers or part in self.numbers for part in parts
+        )
+
+    def _missing_names(self, text: str) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name in names_of(text)
+            if not all(_stem(word) in self.stems for word in _WORD.findall(_plain(name)))
+        )
+
+
+def script_of(text: str) -> str | None:
+    """The script that clearly prevails, or None when there are few letters or several scripts."""
+    counts = Counter({name: len(pattern.findall(text)) for name, pattern in _SCRIPTS})
+    if counts["Kana"]:
+        counts["Kana"] += counts.pop("Han")
+    letters = sum(counts.values())
+    if letters < _FEW_LETTERS:
+        return None
+    name, most = counts.most_common(1)[0]
+    return name if most / letters >= _CLEAR_SHARE else None
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(text.replace("’", "'").replace("‘", "'").split())
+
+
+def _stem(word: str) -> str:
+    """Enough of a word to know it again in another form: names are inflected in many languages."""
+    return word[: max(_STEM_CHARS, len(word) - 3)]
+
+
+def _numbers(text: str) -> set[str]:
+    found: set[str] = set()
+    for number in numbers_of(text):
+        found.add(_bare(number))
+        found.update(part.lstrip("0") or "0" for part in _PARTS.findall(number))
+    return found
+
+
+def _bare(number: str) -> str:
+    """Without thousands marks and percent sign, so that 1,000 and 1000 are the same."""
+    return re.sub(r"(?<=\d),(?=\d{3}(?:\D|$))", "", number).rstrip("%")
+
+
+def _days_near(dates: tuple[str, ...]) -> frozenset[str]:
+    near: set[str] = set()
+    for written in dict.fromkeys(dates):
+        day = date.fromisoformat(written)
+        reach = range(-_DATE_ARITHMETIC_DAYS, _DATE_ARITHMETIC_DAYS + 1)
+        near.update((day + timedelta(days=days)).isoformat() for days in reach)
+        near.update({f"{day.year}", f"{day.year - 1}", f"{day.year + 1}"})
+    return frozenset(near)
+
+
+def _dates_in(text: str) -> tuple[tuple[str, str], ...]:
+    """Every date as it is written, and as an ISO date (with every possible year when none is written)."""
+    found = [(m[0], m[0]) for m in re.finditer(r"\b\d{4}-\d\d-\d\d\b", text)]
+    found += [(m[0], m[0]) for m in re.finditer(r"\b(?:19|20)\d\d\b", text)]
+    for months in _MONTHS:
+        for number, name in enumerate(months, 1):
+            found.extend(_named_dates(text, name, number))
+    return tuple(found)
+
+
+def _named_dates(text: str, month: str, number: int) -> list[tuple[str, str]]:
+    day_first = rf"\b(?P<d1>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{month}(?:,?\s+(?P<y1>\d{{4}}))?"
+    month_first = rf"\b{month}\s+(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\s+(?P<y2>\d{{4}}))?"
+    found: list[tuple[str, str]] = []
+    for match in re.finditer(f"{day_first}|{month_first}", text, re.IGNORECASE):
+        day = int(match["d1"] or match["d2"])
+        year = match["y1"] or match["y2"]
+        years = (year,) if year else tuple(str(y) for y in range(_FIRST_YEAR, _LAST_YEAR))
+        found.extend((match[0], f"{y}-{number:02}-{day:02}") for y in years)
+    return found
 
 
 def text_fault(text: str, ground: Ground) -> str | None:
@@ -67,24 +271,25 @@ def text_fault(text: str, ground: Ground) -> str | None:
 
 
 def holds_injection(text: str) -> bool:
-    """Orders to a model, and what `core/fencing.py` would not let pass as it stands."""
-    return _INJECTION.search(text) is not None or defused(text) != text
+    """Orders to a model, and what `core/context/untrusted_text.py` would not let pass as it stands."""
+    return _INJECTION.search(text) is not None or defuse(text) != text
 
 
 def is_refusal(text: str) -> bool:
     return _REFUSAL.match(text.strip()) is not None
 
 
-def is_empty(text: str) -> bool:
-    return says_nothing(text)
-
-
 def is_template(text: str) -> bool:
-    return _TEMPLATE.search(text) is not None or is_own_sentence(text, _own())
+    return _TEMPLATE.search(text) is not None or is_own_sentence(text)
 
 
 def may_be_quoted(text: str) -> bool:
     return not holds_secret(text) and not holds_injection(text)
+
+
+def language_of_source(source_text: str) -> str | None:
+    """What the conversation is held in; None where that is not clear."""
+    return language_of(source_words(source_text), least=_CLEAR_LANGUAGE)
 
 
 def language_fault(summary: str, source_text: str) -> str | None:
@@ -92,13 +297,21 @@ def language_fault(summary: str, source_text: str) -> str | None:
     source_script, summary_script = script_of(source_text), script_of(summary)
     if source_script and summary_script and source_script != summary_script:
         return f"the summary is written in {summary_script} letters, the conversation in {source_script}"
-    said = language_of(source_words(source_text), least=_CLEAR_LANGUAGE)
+    said = language_of_source(source_text)
     told = language_of(summary)
     if said and told and said != told:
         return f"the summary is written in {told}, the conversation in {said}"
     return None
 
 
-@lru_cache(maxsize=1)
-def _own() -> frozenset[str]:
-    return own_sentences()
+def split_title(text: str) -> tuple[str, str]:
+    """The title in the first line of a summary that was written as text, and the rest."""
+    found = _FIRST_LINE.match(text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def check_title(raw: str, source_text: str, former: Ledger) -> str:
+    """As it may be shown; empty where neither the words it stands for nor the former record bear it out."""
+    told = strip_invisible(" ".join(raw[:_RAW_CHARS].split())).strip(_AROUND)
+    unusable = is_blank(told) or is_refusal(told) or language_fault(told, source_text)
+    return "" if unusable or text_fault(told, Ground.of(source_text, former)) else title_of(told)

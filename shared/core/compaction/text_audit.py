@@ -9,20 +9,28 @@ from shared.core.compaction.audit import (
     MOSTLY_UNSAID,
     SUMMARY_TOKENS,
     AuditVerdict,
+    add_required_items,
     common_scores,
-    gone_fault,
+    find_lost_items,
+    is_covered,
     most_tokens,
     presence,
 )
-from shared.core.compaction.grounding import Ground
-from shared.core.compaction.required_facts import covered, with_what_must_stay
-from shared.core.compaction.summary_filters import SENTENCE, is_refusal, language_fault, text_fault
-from shared.core.compaction.transcript_lines import source_lines, source_words
+from shared.core.compaction.next_ledger import NewItem, Unreadable
+from shared.core.compaction.plan import source_lines, source_words
+from shared.core.compaction.summary_filters import SENTENCE, Ground, is_refusal, language_fault, text_fault
 from shared.core.session.ledger import Ledger, LedgerItem, Section
-from shared.core.session.rendering import ITEMS_SHARE, fit_ledger, in_ledger_form, render_summary
-from shared.core.session.summary import NewItem, Unreadable
-from shared.core.session.summary_rules import Form, has_known_heading, says_nothing, sections_in
-from shared.core.values.identifiers import identifiers_of, merged_identifiers
+from shared.core.session.summary import (
+    ITEMS_SHARE,
+    Form,
+    convert_to_ledger,
+    fit_ledger,
+    has_known_heading,
+    is_blank,
+    render_summary,
+    sections_in,
+)
+from shared.core.values.identifiers import identifiers_of, merge_identifiers
 from shared.core.values.secrets_filter import holds_secret
 from shared.core.values.tokens import Count
 
@@ -36,7 +44,7 @@ _LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")
 
 def read_text(text: str, form: Form) -> tuple[Section, ...] | Unreadable:
     text = _unfenced(text.strip())
-    if not text or says_nothing(text):
+    if not text or is_blank(text):
         return Unreadable(reason="the answer is empty")
     if text.startswith(("{", "[{")):
         return Unreadable(reason="the answer is JSON, not a text")
@@ -61,7 +69,7 @@ def audit_text(
 ) -> AuditVerdict:
     """The next ledger in this form: the checked text, and beside it what code keeps."""
     lines = source_lines(source_text)
-    ground = Ground.of(source_text, in_ledger_form(former))
+    ground = Ground.of(source_text, convert_to_ledger(former))
     checked = tuple(_checked(section, ground) for section in sections)
     kept = tuple(section for section, _, _ in checked if section.text.strip())
     faults = tuple(fault for _, found, _ in checked for fault in found)
@@ -74,9 +82,9 @@ def audit_text(
         narrative="",
         sections=kept,
         items=tuple(_carried(item, told) for item in former.items if item.closed is None),
-        identifiers=merged_identifiers(former.identifiers, identifiers_of(source_words(source_text))),
+        identifiers=merge_identifiers(former.identifiers, identifiers_of(source_words(source_text))),
     )
-    mended, added = with_what_must_stay(bare, lines, told=told)
+    mended, added = add_required_items(bare, lines, told=told)
     beside = min(count(render_summary(replace(mended, sections=()))), room // ITEMS_SHARE)
     most = room - beside
     mended = fit_ledger(mended, room, count)
@@ -119,34 +127,25 @@ def audit_text(
 
 def _gone(former: Ledger, told: str) -> tuple[str, ...]:
     """Sentences of the former text whose names and numbers, or words, are not in the new one."""
-    record = in_ledger_form(former)
+    record = convert_to_ledger(former)
     texts = [item.text for item in record.items if item.closed is None]
     texts += [sentence for text in record.narrative.splitlines() for sentence in SENTENCE.split(text)]
     said = [text for text in texts if text.strip()]
     plain = told.casefold()
     gone = [text for text in said if not _is_told(text, plain, told)]
-    return gone_fault(gone, len(said))
+    return find_lost_items(gone, len(said))
 
 
 def _is_told(text: str, plain: str, told: str) -> bool:
     exact = identifiers_of(text)
     if exact:
         return 2 * sum(name.casefold() in plain for name in exact) >= len(exact)
-    return covered(NewItem(kind="fact", text=text), Ledger(), told)
-
-
-def joined_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:
-    """The texts of neighbouring stretches under each heading one after the other."""
-    found: dict[str, list[str]] = {}
-    for part in parts:
-        for section in part.sections:
-            found.setdefault(section.heading, []).append(section.text)
-    return tuple(Section(heading=heading, text="\n".join(texts)) for heading, texts in found.items())
+    return is_covered(NewItem(kind="fact", text=text), Ledger(), told)
 
 
 def _carried(item: LedgerItem, told: str) -> LedgerItem:
     wanted = NewItem(kind=item.kind, text=item.text)
-    if item.kind in _KEPT_BESIDE and not covered(wanted, Ledger(), told):
+    if item.kind in _KEPT_BESIDE and not is_covered(wanted, Ledger(), told):
         return item
     return replace(item, closed=CARRIED)
 

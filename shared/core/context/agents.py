@@ -1,18 +1,21 @@
-"""What an agent's config, its files and the choices of a conversation come to: models, modes, layers."""
+"""What an agent's config, its files and its conversation come to: models, modes, layers, tools."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 from shared.core.context.prompts import MODES, SystemLayers, base_rules, default_manners, default_persona
 from shared.core.session.session import View
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim
-from shared.core.values.messages import BEGINNERS
-from shared.core.values.ttl_cache import recent
+from shared.core.values.messages import BEGINNERS, ToolSpec
+from shared.core.values.tokens import Count, estimate_tools
+from shared.core.values.ttl_cache import ttl_cache
 
 INSTRUCTIONS = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md")
 """How the agent works, who it is and what its tools are for: in every turn, in this order."""
@@ -61,7 +64,7 @@ def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = Fa
     if not workspace.files:
         return ""
     names = (*INSTRUCTIONS, *((BOOTSTRAP,) if first_turn else ()), *((HEARTBEAT,) if by_itself else ()))
-    return _shown((name, workspace.text(name)) for name in names)
+    return _render_files((name, workspace.text(name)) for name in names)
 
 
 def has_character(workspace: Workspace) -> bool:
@@ -77,12 +80,12 @@ def memories(workspace: Workspace) -> str:
             break
         days.append((name, cut(text, left)))
         left -= len(days[-1][1])
-    return _shown([(MEMORY, workspace.text(MEMORY)), *days])
+    return _render_files([(MEMORY, workspace.text(MEMORY)), *days])
 
 
 def about_person(workspace: Workspace) -> str:
     """Of one person: nothing for groups."""
-    return _shown([(PERSON, workspace.text(PERSON))])
+    return _render_files([(PERSON, workspace.text(PERSON))])
 
 
 def cut(text: str, most: int = FILE_CHARS) -> str:
@@ -96,7 +99,7 @@ def cut(text: str, most: int = FILE_CHARS) -> str:
     return text[:head] + mark + text[-tail:]
 
 
-def shrunk(workspace: Workspace, share: float) -> Workspace:
+def shrink(workspace: Workspace, share: float) -> Workspace:
     """Every file cut to this share of itself."""
     files = tuple((name, cut(text, int(share * len(text)))) for name, text in workspace.files)
     return replace(workspace, files=files)
@@ -107,7 +110,7 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 
-def _shown(files: Iterable[tuple[str, str]]) -> str:
+def _render_files(files: Iterable[tuple[str, str]]) -> str:
     return "\n\n".join(f"[{name}]\n{text}" for name, text in files if text)
 
 
@@ -177,7 +180,7 @@ def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
     return _layers(persona, name, mode, replace(at, turn=min(at.turn, 2), mode=""))
 
 
-@recent(LAYERS_KEPT)
+@ttl_cache(LAYERS_KEPT)
 def _layers(persona: str, name: str, mode: str, at: Circumstances) -> SystemLayers:
     workspace = at.workspace
     person = [_who(at), about_person(workspace) if at.private else ""]
@@ -186,7 +189,7 @@ def _layers(persona: str, name: str, mode: str, at: Circumstances) -> SystemLaye
         agent=persona or _agent(name, workspace),
         workspace=instructions(workspace, first_turn=at.turn == 1, by_itself=at.by_itself and at.private),
         mode=mode,
-        goal=one_line(at.goal)[:GOAL_CHARS],
+        goal=join_lines(at.goal)[:GOAL_CHARS],
         memory=memories(workspace) if at.private else "",
         person="\n\n".join(part for part in person if part),
     )
@@ -222,7 +225,7 @@ def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return {**config, "tools": {**tools, "deny": [*denied, name] if isinstance(denied, Sequence) else [name]}}
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(text.split())
@@ -231,14 +234,171 @@ def one_line(text: str) -> str:
 def _agent(name: str, workspace: Workspace) -> str:
     if has_character(workspace):
         return default_manners()
-    return default_persona(assistant_name=one_line(name))
+    return default_persona(assistant_name=join_lines(name))
 
 
 def _who(at: Circumstances) -> str:
     """Names are what strangers call themselves: one short line, never more."""
-    name = one_line(at.name)[:_NAME_CHARS]
+    name = join_lines(at.name)[:_NAME_CHARS]
     if at.group:
         return f"This is a group{f' called “{name}”' if name else ''}: several people write here."
     zone = at.timezone if _ZONE.fullmatch(at.timezone) else ""
     told = (f"They go by the name “{name}”." if name else "", f"Their time zone is {zone}." if zone else "")
     return " ".join(part for part in told if part)
+
+
+# -- tools ----------------------------------------------------------------------------------------------
+
+PROVIDER_TOOLS_AT_MOST = 16
+SEARCH_ABOVE = 20
+WINDOW_SHARE = 0.2
+"""Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
+LOOK_AT_PICTURE = ToolSpec(
+    name="look_at_picture",
+    description="Show an older picture again, of which you see only a description.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "picture": {"type": "integer", "minimum": 1, "description": "N of (picture N: …)"},
+        },
+        "required": ["picture"],
+        "additionalProperties": False,
+    },
+)
+_ON_NOTES = frozenset({"search_memory", "update_memory", "forget_memory"})
+_RANK = (
+    "save_memory", "recall", "search_memory", "current_time", "fetch_url", "calculate",
+    "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
+)  # fmt: skip
+"""What a small window is offered first; tools of others come behind these."""
+
+
+_LIMITS = frozenset(
+    {
+        "additionalProperties",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "pattern",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedTools:
+    """Names and globs; what is denied is denied, whatever else allows it."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    servers: tuple[str, ...] | None = None
+    """Names of MCP servers; None for all, also later ones."""
+    provider: tuple[ToolSpec, ...] = ()
+    """Tools that the provider runs itself, passed on as they are."""
+    search_above: int = SEARCH_ABOVE
+    """Of more tools of servers than this only the names are told, until they are searched for."""
+
+    @classmethod
+    def of(cls, section: object) -> AllowedTools:
+        """From `config["tools"]`; what cannot be understood is as if it were not there."""
+        if not isinstance(section, Mapping):
+            return cls()
+        allow = _globs(section.get("allow"))
+        return cls(
+            allow=("*",) if allow is None else allow,
+            deny=_globs(section.get("deny")) or (),
+            servers=_globs(section.get("servers")),
+            provider=_provider_tools(section.get("provider")),
+            search_above=_count(section.get("search_above")),
+        )
+
+    def has(self, name: str) -> bool:
+        return _fits(name, self.allow) and not _fits(name, self.deny)
+
+    def has_server(self, name: str) -> bool:
+        return self.servers is None or name in self.servers
+
+
+def _fits(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _globs(raw: object) -> tuple[str, ...] | None:
+    """None where nothing is said; a single name may stand without its list."""
+    if isinstance(raw, str):
+        return (raw,)
+    if isinstance(raw, Sequence):
+        return tuple(glob for glob in raw if isinstance(glob, str))
+    return None
+
+
+def _count(raw: object) -> int:
+    return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 0 else SEARCH_ABOVE
+
+
+def _provider_tools(raw: Any) -> tuple[ToolSpec, ...]:
+    if not isinstance(raw, Sequence) or isinstance(raw, str):
+        return ()
+    found = (provider_tool(one) for one in raw)
+    by_name = {spec.name: spec for spec in found if spec is not None}
+    return tuple(by_name[name] for name in sorted(by_name))[:PROVIDER_TOOLS_AT_MOST]
+
+
+def provider_tool(raw: object) -> ToolSpec | None:
+    """A definition that the provider knows by its `type`; None where it has no type or no name."""
+    if not isinstance(raw, Mapping):
+        return None
+    kind, name = raw.get("type"), raw.get("name")
+    if not isinstance(kind, str) or not isinstance(name, str) or not kind or not name:
+        return None
+    return ToolSpec(name=name, description=kind, input_schema={}, provider=dict(raw))
+
+
+def without_limits(tool: ToolSpec) -> ToolSpec:
+    """As a model reads it in every request: what a call must fit besides, it is told when one does not.
+
+    An object inside that is described in words is shown by these words.
+    """
+    return replace(tool, input_schema=_strip_limits(tool.input_schema))
+
+
+def _strip_limits(schema: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in schema.items() if name not in _LIMITS}
+    if "enum" in kept:
+        kept.pop("type", None)
+    if fields := schema.get("properties"):
+        kept["properties"] = {name: _render_field(field) for name, field in fields.items()}
+    if items := schema.get("items"):
+        kept["items"] = _strip_limits(items)
+    return kept
+
+
+def _render_field(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if schema.get("type") == "object" and "description" in schema:
+        return {"type": "object", "description": schema["description"]}
+    return _strip_limits(schema)
+
+
+def useful_tools(tools: tuple[ToolSpec, ...], *, has_notes: bool) -> tuple[ToolSpec, ...]:
+    """Without those that work on notes where there are none: the list stands before all else in a request."""
+    return tools if has_notes else tuple(tool for tool in tools if tool.name not in _ON_NOTES)
+
+
+@lru_cache(maxsize=256)
+def pick_affordable(tools: tuple[ToolSpec, ...], most: int, count: Count) -> tuple[ToolSpec, ...]:
+    """All of them when they take at most so many tokens, else those that come first; the order stays."""
+    if estimate_tools(tools, count) <= most:
+        return tools
+    kept: list[ToolSpec] = []
+    for tool in sorted(tools, key=_rank):
+        if estimate_tools((*kept, tool), count) > most:
+            break
+        kept.append(tool)
+    return tuple(tool for tool in tools if tool in kept)
+
+
+def _rank(tool: ToolSpec) -> tuple[int, str]:
+    place = _RANK.index(tool.name) if tool.name in _RANK else len(_RANK)
+    return place, tool.name

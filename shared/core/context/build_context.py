@@ -1,45 +1,60 @@
-"""What one model call gets, computed from the view: the same state gives the same bytes."""
+"""What one model call gets, computed from the view: the same state gives the same bytes.
+
+`build_context` tells it from top to bottom; `select` is its first step: sliding windows, rounds, turns by
+channel, trimming.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, tzinfo
 from functools import partial
 from operator import attrgetter, is_
-from typing import Literal, overload
+from typing import Literal, get_args, overload
 
 from shared.core.context.memory import NOTHING_KNOWN, KnownNotes
 from shared.core.context.prompts import (
     SystemLayers,
     day_mark,
-    operator_words,
-    picture_words,
+    operator_text,
+    picture_text,
     pins_block,
     summary_block,
     system_text,
     volatile_block,
 )
-from shared.core.context.untrusted_text import FENCE, defused
-from shared.core.session.artifacts import LONG_CHARS, in_part
-from shared.core.session.policy import ContextPolicy
+from shared.core.context.untrusted_text import FENCE, defuse
+from shared.core.session.artifacts import LONG_CHARS, shorten_blocks
+from shared.core.session.policy import Channel, ContextPolicy
 from shared.core.session.pruning import apply_pruning, places_to_change
-from shared.core.session.session import Entry, View
+from shared.core.session.session import Entry, View, find_unresolved_turns, turns_of
 from shared.core.values.messages import (
+    BEGINNERS,
     Author,
     Block,
     Image,
     Message,
     ProviderBlock,
+    SystemPart,
     Text,
     Thinking,
     ToolResult,
+    ToolSpec,
+    ToolUse,
     repair,
     tool_results,
 )
-from shared.core.values.model import SystemPart, ToolSpec
-from shared.core.values.tokens import Count, by_script, estimate_blocks, estimate_system, estimate_tools
-from shared.core.values.ttl_cache import recent
+from shared.core.values.tokens import (
+    RATIO_LEAST,
+    Count,
+    estimate_blocks,
+    estimate_by_script,
+    estimate_system,
+    estimate_tools,
+)
+from shared.core.values.ttl_cache import ttl_cache
 
 RENDERER_VERSION = 12
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
@@ -85,7 +100,7 @@ def build_context(
     tools: Sequence[ToolSpec] = (),
     instruction: str = "",
     zone: tzinfo | None = None,
-    count: Count = by_script,
+    count: Count = estimate_by_script,
 ) -> BuiltContext:
     """The request for the view's open turn, or, with `instruction`, for a ghost turn after it.
 
@@ -97,10 +112,10 @@ def build_context(
     system_parts = _system_parts(system, known.block)
     background, late_pins = background_of(view, zone), pins_since(view, zone)
     volatile = volatile_block(
-        runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
+        runtime_facts=defuse(runtime_facts), recall=defuse(recall, keep_fences=recall.startswith(FENCE))
     )
-    told = told_through(view, policy)
-    live = [shown_entry(entry, view.open_turn, policy, told=told) for entry in view.entries]
+    through = find_last_described_turn(view, policy)
+    live = [render_entry(entry, view.open_turn, policy, through=through) for entry in view.entries]
     if zone is not None:
         live = _with_days(live, zone)
     newest = "\n\n".join(text for text in (late_pins, known.since, volatile) if text)
@@ -146,39 +161,39 @@ def _with_days(live: Sequence[Entry], zone: tzinfo) -> list[Entry]:
     return shown
 
 
-def told_through(view: View, policy: ContextPolicy) -> int:
+def find_last_described_turn(view: View, policy: ContextPolicy) -> int:
     """The last turn whose pictures are told by their descriptions.
 
     It moves by several turns at once: what stands before a picture changes seldom.
     """
     newest = view.entries[-1].turn if view.entries else 0
-    return _told_at(newest, policy, is_open=newest == view.open_turn)
+    return _described_at(newest, policy, is_open=newest == view.open_turn)
 
 
-def _told_at(newest: int, policy: ContextPolicy, *, is_open: bool = True) -> int:
+def _described_at(newest: int, policy: ContextPolicy, *, is_open: bool = True) -> int:
     keep = policy.picture_turns
     if keep is None:
         return 0
     return ((newest - 1) // keep - 1) * keep if keep else newest - is_open
 
 
-def newly_told(view: View, policy: ContextPolicy, count: Count) -> int:
+def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> int:
     """Tokens of pictures that were still sent in the turn before the newest one."""
     if not policy.picture_turns or not view.entries:
         return 0
     newest = view.entries[-1].turn
-    gone = range(_told_at(newest - 1, policy) + 1, _told_at(newest, policy) + 1)
+    gone = range(_described_at(newest - 1, policy) + 1, _described_at(newest, policy) + 1)
     return sum(
-        entry.tokens - estimate_blocks(tuple(map(told_block, entry.blocks)), count)
+        entry.tokens - estimate_blocks(tuple(map(describe_block, entry.blocks)), count)
         for entry in view.entries
         if entry.turn in gone and any(isinstance(block, Image) for block in entry.blocks)
     )
 
 
-def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, told: int) -> Entry:
+def render_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, through: int) -> Entry:
     """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text.
 
-    Long messages of people are shown in part, and pictures up to the turn `told` by their descriptions.
+    Long messages of people are shown in part, and pictures up to the turn `through` by their descriptions.
     """
     if entry.author == "operator":
         return _operators(entry)
@@ -188,40 +203,40 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, t
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
         blocks = tuple(block for block in blocks if not isinstance(block, Thinking | ProviderBlock))
-    if entry.turn <= told:
-        blocks = tuple(map(told_block, blocks))
+    if entry.turn <= through:
+        blocks = tuple(map(describe_block, blocks))
     if entry.author != "assistant":
-        blocks = tuple(_defused_block(block, entry.author) for block in blocks)
+        blocks = tuple(_defuse_block(block, entry.author) for block in blocks)
     if entry.author == "person":
-        blocks = in_part(blocks, entry.seq)
+        blocks = shorten_blocks(blocks, entry.seq)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
 
 
 def _operators(entry: Entry) -> Entry:
     """A human's words stand on the side of the one who hears the model, and say whose they are."""
-    return replace(entry, blocks=(Text(text=operator_words(defused(plain_words(entry.blocks)))),))
+    return replace(entry, blocks=(Text(text=operator_text(defuse(plain_text(entry.blocks)))),))
 
 
-def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
+def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
     """Tokens of a turn that are sent only while it is open: its thinking, and pictures where none stay."""
     faded = 0
     for entry in entries:
         if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
-            told = entry.turn if policy.picture_turns == 0 else 0
-            later = shown_entry(entry, None, policy, told=told)
+            through = entry.turn if policy.picture_turns == 0 else 0
+            later = render_entry(entry, None, policy, through=through)
             faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
     return faded
 
 
-def quoted(entry: Entry, zone: tzinfo | None = None) -> str:
+def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
     """A line of a record, `[#12] person (2026-11-20): words`; its words cannot begin another."""
-    told = in_part(entry.blocks, entry.seq) if entry.author == "person" else entry.blocks
-    words = defused(plain_words(told), foreign=entry.author != "person").replace("[#", "(#")
+    blocks = shorten_blocks(entry.blocks, entry.seq) if entry.author == "person" else entry.blocks
+    words = defuse(plain_text(blocks), foreign=entry.author != "person").replace("[#", "(#")
     day = "" if zone is None else f" ({entry.at.astimezone(zone):%Y-%m-%d})"
     return f"[#{entry.seq}] {entry.author}{day}: {words}"
 
 
-def plain_words(blocks: Iterable[Block]) -> str:
+def plain_text(blocks: Iterable[Block]) -> str:
     """What a reader without pictures and tools can be told; thinking and calls are left out."""
     words: list[str] = []
     for block in blocks:
@@ -229,31 +244,31 @@ def plain_words(blocks: Iterable[Block]) -> str:
             case Text(text=text) | ToolResult(text=text):
                 words.append(text.strip())
             case Image():
-                words.append(told_block(block).text)
+                words.append(describe_block(block).text)
             case _:
                 pass
     return "\n".join(word for word in words if word)
 
 
 @overload
-def told_block(block: Image) -> Text: ...
+def describe_block(block: Image) -> Text: ...
 @overload
-def told_block(block: Block) -> Block: ...
-def told_block(block: Block) -> Block:
+def describe_block(block: Block) -> Block: ...
+def describe_block(block: Block) -> Block:
     """What stands for a picture that is not sent any more; its number lets the model look at it again."""
     if isinstance(block, Image):
-        return Text(text=picture_words(block.attachment_id, defused(block.description)))
+        return Text(text=picture_text(block.attachment_id, defuse(block.description)))
     return block
 
 
-@recent(64)
+@ttl_cache(64)
 def _system_parts(layers: SystemLayers, notes: str) -> tuple[SystemPart, ...]:
     told = replace(
         layers,
-        mode=defused(layers.mode),
-        goal=defused(layers.goal),
-        memory=defused(layers.memory),
-        person=defused(layers.person),
+        mode=defuse(layers.mode),
+        goal=defuse(layers.goal),
+        memory=defuse(layers.memory),
+        person=defuse(layers.person),
     )
     rules = SystemPart(text=system_text(told), cache=not notes)
     return (rules, SystemPart(text=notes, cache=True)) if notes else (rules,)
@@ -264,7 +279,7 @@ def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
-        text = defused(head.summary_text.strip())
+        text = defuse(head.summary_text.strip())
         summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
     pins = _pins(view, zone, late=False)
     return tuple(text for text in (summary, pins) if text)
@@ -276,7 +291,7 @@ def pins_since(view: View, zone: tzinfo | None = None) -> str:
 
 
 def _pins(view: View, zone: tzinfo | None, *, late: bool) -> str:
-    chosen = "\n\n".join(quoted(entry, zone) for entry in view.pins if is_late_pin(entry, view) == late)
+    chosen = "\n\n".join(quote_entry(entry, zone) for entry in view.pins if is_late_pin(entry, view) == late)
     return pins_block(chosen) if chosen else ""
 
 
@@ -362,19 +377,19 @@ def _step_back(messages: Sequence[Message], end: int) -> int:
 def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Count) -> int:
     if all(map(is_, stored, shown)):
         return sum(map(_TOKENS, stored))
-    return sum(map(partial(_tokens_shown, count=count), stored, shown))
+    return sum(map(partial(_count_entry, count=count), stored, shown))
 
 
-def shown_tokens(view: View, policy: ContextPolicy, count: Count) -> dict[int, int]:
+def count_entry_tokens(view: View, policy: ContextPolicy, count: Count) -> dict[int, int]:
     """What each entry takes in a request, by its seq."""
-    told = told_through(view, policy)
+    through = find_last_described_turn(view, policy)
     return {
-        entry.seq: _tokens_shown(entry, shown_entry(entry, view.open_turn, policy, told=told), count)
+        entry.seq: _count_entry(entry, render_entry(entry, view.open_turn, policy, through=through), count)
         for entry in view.entries
     }
 
 
-def _tokens_shown(stored: Entry, shown: Entry, count: Count) -> int:
+def _count_entry(stored: Entry, shown: Entry, count: Count) -> int:
     return stored.tokens if stored is shown else estimate_blocks(shown.blocks, count)
 
 
@@ -382,15 +397,263 @@ def _text_tokens(text: str, count: Count) -> int:
     return count(text) if text else 0
 
 
-def _defused_block(block: Block, author: Author) -> Block:
+def _defuse_block(block: Block, author: Author) -> Block:
     """Nobody but us can open or close one of our marks, or speak as the program."""
     match block:
         case Text(text=text) | ToolResult(text=text):
-            shown = defused(text, foreign=author == "tool")
+            shown = defuse(text, foreign=author == "tool")
             return block if shown == text else replace(block, text=shown)
         case _:
             return block
 
 
 def _is_plain(text: str, author: Author) -> bool:
-    return len(text) <= LONG_CHARS and defused(text, foreign=author == "tool") == text
+    return len(text) <= LONG_CHARS and defuse(text, foreign=author == "tool") == text
+
+
+# -- what is sent of the live view ----------------------------------------------------------------------
+
+WINDOW_SLACK = 50
+"""A `window` link is made when so many turns can never be sent again."""
+WINDOW_WAITS = 200
+"""An unresolved turn stops the link, until so many turns wait behind it."""
+
+Turn = tuple[Entry, ...]
+Chosen = frozenset[int]
+LeftOut = Callable[[View], int]
+"""Stored tokens of a view that the next request would not hold."""
+_ALL_CHANNELS = frozenset(get_args(Channel))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    view: View
+    """What the request is built from: pinned messages that were left out stand among its pins."""
+    left_out: tuple[Entry, ...] = ()
+    """Live entries that are not sent, in order; the log and the next summary still have them."""
+
+    @property
+    def slides(self) -> bool:
+        """Whether messages leave as new ones come, so that an earlier measurement holds what is gone now."""
+        return any(entry.pruned != "hide" for entry in self.left_out)
+
+    @property
+    def tokens_left_out(self) -> int:
+        return sum(entry.tokens for entry in self.left_out)
+
+
+def select(
+    view: View,
+    policy: ContextPolicy,
+    *,
+    channel: Channel | None = None,
+    ratio: float = 1.0,
+    unread: bool = False,
+) -> Selection:
+    """The part of the view that the policy sends; the same view when the policy sends all of it.
+
+    Pins, the open turn and unresolved turns always stay. With `unread`, turns that no flush has read stay,
+    too: a ghost turn must not pass over what will be counted as read. `ratio` turns stored estimates into the
+    model's tokens.
+    """
+    if not _selects(view, policy, channel):
+        return Selection(view=view)
+    chosen = _choose(view, policy, channel, ratio) | _always(view, unread=unread)
+    kept = tuple(entry for entry in view.entries if entry.seq in chosen)
+    gone = tuple(entry for entry in view.entries if entry.seq not in chosen)
+    if not gone:
+        return Selection(view=view)
+    pins = view.pins + tuple(entry for entry in gone if entry.pinned)
+    left_out = tuple(entry for entry in gone if not entry.pinned)
+    return Selection(view=replace(view, entries=kept, pins=pins), left_out=left_out)
+
+
+def left_out_counter(policy: ContextPolicy, *, channel: Channel | None, ratio: float) -> LeftOut | None:
+    """Measures what of a view the policy would not send; None when it may send all of any."""
+    if not _limits(policy, channel):
+        return None
+    return lambda view: select(view, policy, channel=channel, ratio=ratio).tokens_left_out
+
+
+# ---- windows, rounds, turns, tokens
+
+
+def _selects(view: View, policy: ContextPolicy, channel: Channel | None) -> bool:
+    if _limits(policy, channel):
+        return True
+    return policy.hide_chatter_at is not None and any(entry.pruned == "hide" for entry in view.entries)
+
+
+def _limits(policy: ContextPolicy, channel: Channel | None) -> bool:
+    limits = (policy.window_messages, policy.max_rounds, policy.trim_tokens, turns_for(policy, channel))
+    return any(limit is not None for limit in limits)
+
+
+def turns_for(policy: ContextPolicy, channel: Channel | None) -> int | None:
+    """How many turns of history a channel gets; None when all."""
+    return dict(policy.history_turns).get(channel) if channel else None
+
+
+def _choose(view: View, policy: ContextPolicy, channel: Channel | None, ratio: float) -> Chosen:
+    kept = _without_hidden(view.entries, policy)
+    if policy.max_rounds is not None:
+        kept = _newest_turns(kept, policy.max_rounds)
+    history = turns_for(policy, channel)
+    if history is not None:
+        ended = _newest_turns([e for e in kept if e.turn != view.open_turn], history)
+        kept = [*ended, *(e for e in kept if e.turn == view.open_turn)]
+    if policy.window_messages is not None:
+        kept = _newest_messages(kept, policy.window_messages)
+    if policy.trim_tokens is not None:
+        kept = _trim(kept, view, policy, ratio)
+    return frozenset(entry.seq for entry in kept)
+
+
+def _always(view: View, *, unread: bool) -> Chosen:
+    """The newest message with its turn, and what is not finished."""
+    stay = {view.open_turn} if view.open_turn is not None else set()
+    stay |= find_unresolved_turns(view.entries, view.open_turn)
+    return frozenset(
+        entry.seq
+        for entry in view.entries
+        if entry.turn in stay or (unread and entry.turn > view.flushed_turn)
+    )
+
+
+def _without_hidden(entries: Iterable[Entry], policy: ContextPolicy) -> list[Entry]:
+    if policy.hide_chatter_at is None:
+        return list(entries)
+    return [entry for entry in entries if entry.pinned or entry.pruned != "hide"]
+
+
+def _newest_turns(entries: Sequence[Entry], most: int) -> list[Entry]:
+    numbers = sorted({entry.turn for entry in entries})[-most:]
+    return [entry for entry in entries if numbers and entry.turn >= numbers[0]]
+
+
+def _newest_messages(entries: Sequence[Entry], most: int) -> list[Entry]:
+    """At most so many messages with words, from a person's message on: so no tool call loses its result."""
+    start, counted = len(entries), 0
+    for index in range(len(entries) - 1, -1, -1):
+        counted += _is_said(entries[index])
+        if counted > most:
+            break
+        if entries[index].author in BEGINNERS:
+            start = index
+    return list(entries[start:])
+
+
+def _is_said(entry: Entry) -> bool:
+    """A message as people count them: a person's, or the assistant's last word, not a call of a tool."""
+    if entry.author == "tool":
+        return False
+    return entry.author in BEGINNERS or not any(isinstance(block, ToolUse) for block in entry.blocks)
+
+
+def _trim(entries: Sequence[Entry], view: View, policy: ContextPolicy, ratio: float) -> list[Entry]:
+    """Whole messages of one end of the conversation, as many as fit beside the summary and the pins."""
+    assert policy.trim_tokens is not None
+    beside = (view.head.tokens if view.head else 0) + _tokens(view.pins)
+    room = policy.trim_tokens - math.ceil(beside * ratio)
+    if policy.trim_from == "last":
+        return _last_that_fit(entries, room, ratio)
+    return _first_that_fit(entries, view.open_turn, room, ratio)
+
+
+def _last_that_fit(entries: Sequence[Entry], room: int, ratio: float) -> list[Entry]:
+    start, tokens = len(entries), 0
+    for index in range(len(entries) - 1, -1, -1):
+        tokens += entries[index].tokens
+        if math.ceil(tokens * ratio) > room:
+            break
+        if entries[index].author in BEGINNERS:
+            start = index
+    if start == len(entries):  # not even the newest message of the person fits: it stays all the same
+        start = max((i for i, entry in enumerate(entries) if entry.author in BEGINNERS), default=start)
+    return list(entries[start:])
+
+
+def _first_that_fit(entries: Sequence[Entry], open_turn: int | None, room: int, ratio: float) -> list[Entry]:
+    tokens = _tokens(entry for entry in entries if entry.turn == open_turn)
+    kept: list[Entry] = []
+    for unit in units_of([entry for entry in entries if entry.turn != open_turn]):
+        tokens += _tokens(unit)
+        if math.ceil(tokens * ratio) > room:
+            break
+        kept += unit
+    return [*kept, *(entry for entry in entries if entry.turn == open_turn)]
+
+
+def units_of(entries: Sequence[Entry]) -> list[Turn]:
+    """Messages that go or stay together: a call of tools with its results, anything else by itself."""
+    units: list[Turn] = []
+    for entry in entries:
+        belongs = units and entry.author == "tool" and _calls(units[-1][-1].blocks)
+        if belongs:
+            units[-1] = (*units[-1], entry)
+        else:
+            units.append((entry,))
+    return units
+
+
+def _calls(blocks: Iterable[Block]) -> bool:
+    return any(isinstance(block, ToolUse) for block in blocks)
+
+
+def _tokens(entries: Iterable[Entry]) -> int:
+    return sum(entry.tokens for entry in entries)
+
+
+# ---- the link that keeps a window's session bounded
+
+
+def window_through(view: View, policy: ContextPolicy) -> int | None:
+    """The newest turn that can never be sent again, when enough of them have gathered; else None."""
+    if not _is_bounded(policy):
+        return None
+    ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn]
+    kept = _turns_ever_sent(ended, policy)
+    if kept is None:
+        return None
+    gone = ended[: len(ended) - kept]
+    if len(gone) <= WINDOW_SLACK:
+        return None
+    return _before_unresolved(gone, find_unresolved_turns(view.entries, view.open_turn))
+
+
+def can_grow_unseen(policy: ContextPolicy) -> bool:
+    """Whether turns may be left out of requests without ever leaving for good: only a summary hides those."""
+    return not _is_bounded(policy) and (bool(policy.history_turns) or policy.trim_tokens is not None)
+
+
+def _is_bounded(policy: ContextPolicy) -> bool:
+    return _limits_of_all(policy) or (policy.trim_tokens is not None and policy.trim_from == "last")
+
+
+def _limits_of_all(policy: ContextPolicy) -> bool:
+    """Whether a number of messages or turns bounds every channel."""
+    if policy.max_rounds is not None or policy.window_messages is not None:
+        return True
+    return {channel for channel, _ in policy.history_turns} >= _ALL_CHANNELS
+
+
+def _turns_ever_sent(ended: Sequence[Turn], policy: ContextPolicy) -> int | None:
+    """How many of the newest ended turns any coming request may hold; None when all of them."""
+    limits: list[int] = []
+    if policy.max_rounds is not None:
+        limits.append(policy.max_rounds)
+    if {channel for channel, _ in policy.history_turns} >= _ALL_CHANNELS:
+        limits.append(max(turns for _, turns in policy.history_turns))
+    flat = [entry for turn in ended for entry in turn]
+    if policy.window_messages is not None:
+        limits.append(len(turns_of(_newest_messages(flat, policy.window_messages))))
+    if policy.trim_tokens is not None and policy.trim_from == "last":
+        limits.append(len(turns_of(_last_that_fit(flat, policy.trim_tokens, RATIO_LEAST))))
+    return min(limits, default=None)
+
+
+def _before_unresolved(gone: Sequence[Turn], unresolved: frozenset[int]) -> int | None:
+    place = next((i for i, turn in enumerate(gone) if turn[0].turn in unresolved), None)
+    if place is None or len(gone) - place > WINDOW_WAITS:
+        return gone[-1][0].turn
+    return gone[place - 1][0].turn if place > WINDOW_SLACK else None

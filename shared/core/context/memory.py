@@ -12,12 +12,12 @@ from typing import Any, get_args
 
 from shared.core.context.notes import Authority, Durability, KeptNote, NewNote
 from shared.core.context.prompts import NO_LONGER, notes_block, notes_since
-from shared.core.context.untrusted_text import defused
+from shared.core.context.untrusted_text import defuse
 from shared.core.session.session import FrozenPrefix, Note
 from shared.core.values.errors import BadInput
 from shared.core.values.identifiers import identifiers_of
 from shared.core.values.messages import storable
-from shared.core.values.searching import normalised
+from shared.core.values.searching import normalise
 from shared.core.values.secrets_filter import REDACTED, redact
 
 NOTE_KINDS = ("profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction")
@@ -62,7 +62,7 @@ def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> N
     )
 
 
-def as_new(note: KeptNote) -> NewNote:
+def to_new_note(note: KeptNote) -> NewNote:
     """What a change keeps of the old note where it says nothing else."""
     return NewNote(
         kind=note.kind,
@@ -77,14 +77,14 @@ def as_new(note: KeptNote) -> NewNote:
 def note_text(raw: str) -> tuple[str, bool]:
     """The words as they may be kept, and whether a secret was taken out of them; raises BadNote."""
     if len(raw) > NOTE_CHARS:
-        raise BadNote.said("note_too_long", count=len(raw), most=NOTE_CHARS)
+        raise BadNote.from_key("note_too_long", count=len(raw), most=NOTE_CHARS)
     readable = storable(raw.replace("\x00", " "))
     text = " ".join(unicodedata.normalize("NFC", readable).split())
     if not text:
-        raise BadNote.said("note_empty")
+        raise BadNote.from_key("note_empty")
     safe = redact(text)
     if safe != text and len(_WORD.findall(safe.replace(REDACTED, ""))) < _WORDS_BESIDE_A_SECRET:
-        raise BadNote.said("note_secret")
+        raise BadNote.from_key("note_secret")
     return safe, safe != text
 
 
@@ -120,7 +120,7 @@ _GIST_BITS, _TELLING_BIT = 16, 1 << 16
 
 
 def note_hash(text: str) -> bytes:
-    return hashlib.sha256((normalised(text) or text.strip()).encode()).digest()
+    return hashlib.sha256((normalise(text) or text.strip()).encode()).digest()
 
 
 def gist_of(text: str) -> tuple[int, ...]:
@@ -128,10 +128,10 @@ def gist_of(text: str) -> tuple[int, ...]:
 
     Several words of any language share each number. Numbers and negations are marked by one bit more.
     """
-    return tuple(sorted({_gist(word) for word in normalised(text).split()}))
+    return tuple(sorted({_gist(word) for word in normalise(text).split()}))
 
 
-def near_gists(a: Collection[int], b: Collection[int]) -> bool:
+def is_near_gist(a: Collection[int], b: Collection[int]) -> bool:
     """Of two texts: nearly all words are shared and no number differs. Two cats are not three cats."""
     here, there = set(a), set(b)
     if not here or not there or any(number >= _TELLING_BIT for number in here ^ there):
@@ -197,7 +197,7 @@ def _stems_of_all(texts: Iterable[str]) -> set[str]:
 
 def search_stems(query: str, *, most: int = 12) -> list[str]:
     """Beginnings of the telling words to look for, the longest first; they may stand within a word."""
-    stems = set(map(_singular, _stems(query))) or set(normalised(query).split())
+    stems = set(map(_singular, _stems(query))) or set(normalise(query).split())
     return sorted(stems, key=lambda stem: (-len(stem), stem))[:most]
 
 
@@ -209,7 +209,7 @@ def _singular(stem: str) -> str:
 def _stems(text: str) -> set[str]:
     """Beginnings of words of three letters and more; where a script has no blanks, pairs of signs."""
     stems: set[str] = set()
-    for word in set(normalised(text).split()):
+    for word in set(normalise(text).split()):
         if any(ord(char) >= _NO_BLANKS for char in word):
             stems |= {word[at : at + 2] for at in range(max(1, len(word) - 1))}
         elif any(char.isdigit() for char in word):
@@ -248,7 +248,7 @@ class KnownNotes:
 NOTHING_KNOWN = KnownNotes()
 
 
-def known_notes(
+def build_known_notes(
     notes: Iterable[Note],
     frozen: FrozenPrefix | None = None,
     *,
@@ -259,12 +259,12 @@ def known_notes(
     shown = tuple(note.id for note in now)
     if frozen is None:
         lines = core_block(now, count, zone=zone)
-        return KnownNotes(block=notes_block(defused(lines)) if lines else "", ids=shown, shown=shown)
-    newer = [noted(note, zone) for note in now if note.id not in frozen.notes]
-    newer += [noted(note, zone, ended=True) for note in frozen.ended]
+        return KnownNotes(block=notes_block(defuse(lines)) if lines else "", ids=shown, shown=shown)
+    newer = [render_note(note, zone) for note in now if note.id not in frozen.notes]
+    newer += [render_note(note, zone, ended=True) for note in frozen.ended]
     return KnownNotes(
         block=frozen.notes_block,
-        since=notes_since(defused("\n".join(newer))) if newer else "",
+        since=notes_since(defuse("\n".join(newer))) if newer else "",
         ids=frozen.notes,
         shown=tuple(dict.fromkeys((*frozen.notes, *shown))),
     )
@@ -278,7 +278,7 @@ def core_block(
     zone: tzinfo = UTC,
 ) -> str:
     """The weightiest notes as lines."""
-    return "\n".join(noted(note, zone) for note in core_notes(notes, count, limit_tokens, zone=zone))
+    return "\n".join(render_note(note, zone) for note in core_notes(notes, count, limit_tokens, zone=zone))
 
 
 def core_notes(
@@ -296,14 +296,14 @@ def core_notes(
     shown: list[Note] = []
     left = limit_tokens
     for note in sorted(notes, key=lambda note: (-note.importance, -note.id)):
-        cost = count(noted(note, zone)) + 1
+        cost = count(render_note(note, zone)) + 1
         if note.authority != "tool" and cost <= left:
             shown.append(note)
             left -= cost
     return tuple(sorted(shown, key=lambda note: (-note.importance, note.id)))
 
 
-def noted(note: Note, zone: tzinfo, *, ended: bool = False) -> str:
+def render_note(note: Note, zone: tzinfo, *, ended: bool = False) -> str:
     """A note as a request shows it, with the day on which it was said, by the person's clock."""
     told = [] if note.observed_at is None else [f"said {note.observed_at.astimezone(zone):%Y-%m-%d}"]
     if note.event_date and note.event_date not in note.text:
@@ -322,5 +322,5 @@ _TOLD = re.compile(rf" \((?:said \d{{4}}-\d\d-\d\d|about [\d-]+|{NO_LONGER}|, )+
 
 
 def words_of_line(line: str) -> str:
-    """The note of a line, as `noted` or `core_line` made it."""
+    """The note of a line, as `render_note` or `core_line` made it."""
     return _TOLD.sub("", line.removeprefix(core_line("")))

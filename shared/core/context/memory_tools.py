@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.core.context.memory import DURABILITIES, NOTE_CHARS, NOTE_KINDS
 from shared.core.context.notes import SHORT_ID
 from shared.core.context.recall_query import RECALL
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 
 _TEXT = {"type": "string", "maxLength": NOTE_CHARS}
 _EVENT_DATE = {"type": "string", "description": "YYYY[-MM[-DD]]"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 
 from shared.core.context.question import QUESTION_WORDS
 from shared.core.session.artifacts import READER
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.core.values.searching import PLAIN
 
 RECALLS_PER_TURN = 3

@@ -1,7 +1,7 @@
 """Foreign words, also those of files, as data: fenced, and without what looks like words of the program.
 
 Whatever a person, a file, a page, a tool or an older text of ours brings into a request goes through
-`defused`; what is put in as a passage of its own goes through `fenced`. The log keeps what was said:
+`defuse`; what is put in as a passage of its own goes through `fence_text`. The log keeps what was said:
 this changes only what is sent, always in the same way.
 """
 
@@ -66,11 +66,11 @@ _INVISIBLE = re.compile(
 )
 
 
-def defused(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str:
+def defuse(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str:
     """The same words without anything that reads as a mark, a role or a note of the program.
 
     A person's own words (`foreign=False`) are touched as little as can be. `keep_fences`: the text has
-    passages that went through `fenced` already. Doing it again changes nothing.
+    passages that went through `fence_text` already. Doing it again changes nothing.
     """
     if not text.isascii() and _UNSEEN.search(text):
         text = _SMUGGLED.sub("", text)
@@ -85,23 +85,23 @@ def defused(text: str, *, foreign: bool = True, keep_fences: bool = False) -> st
     return text
 
 
-def fenced(kind: str, text: str, *, source: str = "") -> str:
+def fence_text(kind: str, text: str, *, source: str = "") -> str:
     """A passage of foreign text as data; `kind` is a word of ours, such as `knowledge` or `page`.
 
     For what is put into a request when it is sent. What is stored (a tool's result, a message) needs no
     fence of this kind: it stands in a block of its own and is defused on its way to the model.
     """
     named = f' from="{label(source)}"' if source else ""
-    return f'{FENCE}"{kind}"{named}>\n{defused(text)}\n</{FENCE_TAG}>'
+    return f'{FENCE}"{kind}"{named}>\n{defuse(text)}\n</{FENCE_TAG}>'
 
 
 def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
     """A name, a title or an address on one line, without signs that would end or open a mark."""
-    plain = _NOT_IN_LABELS.sub(" ", without_invisible(name)).strip()
+    plain = _NOT_IN_LABELS.sub(" ", strip_invisible(name)).strip()
     return plain[:chars].strip() or nameless
 
 
-def without_invisible(text: str) -> str:
+def strip_invisible(text: str) -> str:
     return _INVISIBLE.sub("", text)
 
 
@@ -110,12 +110,12 @@ _OWN_LINE = re.compile(rf"^(\s*)\[(?={_OUR_FRAMES})", re.IGNORECASE | re.MULTILI
 _RECORD = re.compile(r"\[(?=#\d)")
 
 
-def without_our_marks(text: str, *, foreign: bool) -> str:
+def strip_marks(text: str, *, foreign: bool) -> str:
     """Without what looks like a mark of ours. A person's own words are touched as little as can be."""
     text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
-    return defused(text, foreign=foreign)
+    return defuse(text, foreign=foreign)
 
 
-def file_words(name: str, text: str) -> str:
+def file_text(name: str, text: str) -> str:
     """What is in a file is material, not instruction."""
-    return f"[File {label(name, nameless='file')}]\n{without_our_marks(text, foreign=True)}\n[End of file]"
+    return f"[File {label(name, nameless='file')}]\n{strip_marks(text, foreign=True)}\n[End of file]"

@@ -110,7 +110,7 @@ class Overdue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Untold:
+class UnsentNotice:
     """A chat that has not read yet that its conversation is the assistant's again."""
 
     handover_id: int
@@ -225,18 +225,18 @@ def event_payload(
     """
     payload: dict[str, Any] = {"state": state}
     if state == "human":
-        payload |= shown_operator(name, picture)
+        payload |= operator_payload(name, picture)
     if state == "waiting" and reason and asked_by == "person":
         payload["reason"] = reason
     return payload
 
 
-def shown_operator(name: str, picture: str) -> dict[str, str]:
+def operator_payload(name: str, picture: str) -> dict[str, str]:
     """What people see of an operator, in events."""
     return {"name": name or NAMELESS} | ({"picture": picture} if picture else {})
 
 
-def shortened_reason(words: str) -> str:
+def shorten_reason(words: str) -> str:
     """One line of at most `REASON_CHARS`."""
     line = " ".join(words.split())
     return line if len(line) <= REASON_CHARS else f"{line[: REASON_CHARS - 1].rstrip()}…"

@@ -38,7 +38,7 @@ class NoEntry(EvertalkError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vouched:
+class ProviderIdentity:
     """Whom the identity provider vouches for."""
 
     issuer: str
@@ -68,10 +68,10 @@ class Attempt:
 
     @property
     def challenge(self) -> str:
-        return _encoded(hashlib.sha256(self.verifier.encode()).digest())
+        return _encode(hashlib.sha256(self.verifier.encode()).digest())
 
     def _part(self, what: str) -> str:
-        return _encoded(hashlib.sha256(f"evertalk.oidc.{what}\n{self.secret}".encode()).digest())
+        return _encode(hashlib.sha256(f"evertalk.oidc.{what}\n{self.secret}".encode()).digest())
 
 
 def parse_groups(text: str) -> tuple[tuple[str, Role], ...]:
@@ -116,5 +116,5 @@ def is_safe_address(url: object) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(parts.hostname))
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

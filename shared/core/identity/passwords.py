@@ -20,7 +20,7 @@ _SPELLED = str.maketrans("013457@$!|", "oieastasii")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
-def why_too_easy(password: str, *, name: str = "") -> str:
+def find_weakness(password: str, *, name: str = "") -> str:
     """A sentence for people, or nothing; `name` is the operator's own."""
     if len(password) < LEAST_CHARS:
         return f"A password has at least {LEAST_CHARS} characters."

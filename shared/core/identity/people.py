@@ -43,7 +43,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkShown:
+class AccountLink:
     """What `/unlink` can part again."""
 
     id: int
@@ -68,7 +68,7 @@ class Parted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class ArchivedLine:
     author: str
     text: str
     at: datetime
@@ -81,16 +81,16 @@ class ArchivedSession:
     public_id: str
     channel: str
     archived_at: datetime
-    messages: Sequence[Spoken]
+    messages: Sequence[ArchivedLine]
 
 
-def read_code(words: str) -> str | None:
+def parse_code(words: str) -> str | None:
     """As people type it, with or without blanks and dashes, in any case; None when it cannot be one."""
     code = "".join(char for char in words.upper() if char not in " -–—_.`\u00a0")
     return code if len(code) == CODE_CHARS and set(code) <= set(CODE_ALPHABET) else None
 
 
-def shown_code(code: str) -> str:
+def format_code(code: str) -> str:
     """In two groups."""
     half = CODE_CHARS // 2
     return f"{code[:half]}-{code[half:]}"

@@ -72,7 +72,7 @@ def origin_of(endpoint: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def read_target(
+def parse_target(
     endpoint: str, p256dh: str, auth: str, *, language: str, services: Collection[str]
 ) -> PushTarget:
     """As a browser tells it, keys in base64url; `services` are origins of one's own.

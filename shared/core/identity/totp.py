@@ -49,7 +49,7 @@ def matching_step(key: bytes, typed: str, *, seconds: float, after: int) -> int 
     return found
 
 
-def shown_key(key: bytes) -> str:
+def format_key(key: bytes) -> str:
     """As people type it into an app: groups of four letters and digits."""
     return _groups(base64.b32encode(key).decode().rstrip("="))
 
@@ -60,7 +60,7 @@ def app_address(key: bytes, *, name: str, issuer: str) -> str:
     return f"otpauth://totp/{quote(issuer)}:{quote(name)}?{urlencode(asked, quote_via=quote)}"
 
 
-def shown_recovery(drawn: Iterable[bytes]) -> tuple[str, ...]:
+def format_recovery_codes(drawn: Iterable[bytes]) -> tuple[str, ...]:
     return tuple(_groups(base64.b32encode(one).decode().lower()) for one in drawn)
 
 

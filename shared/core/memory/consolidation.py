@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from math import ceil
 
-from shared.core.context.memory import ALIKE_AT, near_gists
+from shared.core.context.memory import ALIKE_AT, is_near_gist
 from shared.core.context.notes import Authority, Durability
 
 DROPPED_AT_MOST = 0.25
@@ -46,13 +46,13 @@ def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
         scopes[note.scope].append(note)
     for scope in scopes.values():
         doubles += _doubles(scope)
-    expired = tuple(note.id for note in notes if not note.expired and has_had_its_day(note, today))
+    expired = tuple(note.id for note in notes if not note.expired and is_past(note, today))
     if len(doubles) > max(1, int(DROPPED_AT_MOST * len(notes))):
         return TidyPlan(expired=expired, refused=len(doubles))
     return TidyPlan(doubles=tuple(doubles), expired=expired)
 
 
-def has_had_its_day(note: LiveNote, today: date) -> bool:
+def is_past(note: LiveNote, today: date) -> bool:
     """An ephemeral note after the end of its day, month or year; without a date after two weeks."""
     if note.durability != "ephemeral":
         return False
@@ -69,7 +69,7 @@ def _doubles(notes: Sequence[LiveNote]) -> list[tuple[int, int]]:
     doubles: list[tuple[int, int]] = []
     for note in best_first:
         telling = _rarest(note.gist, common)
-        heir = next((one for one in _once(kept, telling) if near_gists(note.gist, one.gist)), None)
+        heir = next((one for one in _once(kept, telling) if is_near_gist(note.gist, one.gist)), None)
         if heir is not None:
             doubles.append((note.id, heir.id))
             continue

@@ -61,7 +61,7 @@ def split_markdown(text: str) -> tuple[Passage, ...]:
 def split_text(text: str) -> tuple[Passage, ...]:
     """By paragraphs, each passage with the lines where it stands."""
     passages: list[Passage] = []
-    for paragraphs in _packed(_numbered_paragraphs(text)):
+    for paragraphs in _pack(_number_paragraphs(text)):
         first, last = paragraphs[0][0], paragraphs[-1][1]
         parts = _small("\n\n".join(words for _, _, words in paragraphs))
         passages += [Passage(heading=_range("line", first, last), text=part) for part in parts]
@@ -79,7 +79,7 @@ def split_csv(text: str) -> tuple[Passage, ...]:
     names = [name.strip() for name in rows[0]]
     told = [(number, number, _row(names, row)) for number, row in enumerate(rows[1:], 2) if any(row)]
     passages: list[Passage] = []
-    for group in _packed(told):
+    for group in _pack(told):
         heading = _range("row", group[0][0], group[-1][1])
         parts = _small("\n".join(words for _, _, words in group))
         passages += [Passage(heading=heading, text=part) for part in parts]
@@ -103,7 +103,7 @@ _Numbered = tuple[int, int, str]
 """First line, last line, words."""
 
 
-def _numbered_paragraphs(text: str) -> Iterator[_Numbered]:
+def _number_paragraphs(text: str) -> Iterator[_Numbered]:
     start = 1
     lines: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""], 1):
@@ -115,7 +115,7 @@ def _numbered_paragraphs(text: str) -> Iterator[_Numbered]:
             lines = []
 
 
-def _packed(parts: Iterable[_Numbered]) -> Iterator[list[_Numbered]]:
+def _pack(parts: Iterable[_Numbered]) -> Iterator[list[_Numbered]]:
     """As many neighbours together as make one passage."""
     held: list[_Numbered] = []
     weight = 0
@@ -143,7 +143,7 @@ def _small(text: str) -> Iterator[str]:
         (" ", text.split()),
     ):
         if len(pieces) > 1:
-            for group in _packed((0, 0, piece) for piece in pieces if piece.strip()):
+            for group in _pack((0, 0, piece) for piece in pieces if piece.strip()):
                 yield from _small(separator.join(words for _, _, words in group).strip())
             return
     step = PASSAGE_WORDS * _WORD_CHARS

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from shared.core.context.question import QUESTION_WORDS, Author, Question
-from shared.core.values.searching import normalised, words_of
+from shared.core.values.searching import normalise, words_of
 from shared.core.values.secrets_filter import redact
 from shared.core.values.tokens import Count
 
@@ -49,14 +49,14 @@ can be, and hold two rare ones: of 1,000 passages not more than 1,000 to this po
 enough in a passage that carries this share of what was told."""
 LEAST_OF_WORDS, LEAST_SHARE = 0.1, 0.2
 """Of the best passage's words, and of its score: what has less is left out."""
-LENGTH, LENGTH_CHARS = 0.05, 60
+LENGTH, LENGTH_CHARS = 0.1, 150
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
 FUSED_BEHIND = 60
 """The k of reciprocal rank fusion, as Cormack, Clarke and Büttcher (SIGIR 2009) have it: the more, the less
 the very first places count."""
 SHORT_TOKENS = 100
 """What a message that asks nothing is reminded of, and what is left when the request has to be smaller."""
-LONG_TOKENS, OF_LONG = 250, 3
+LONG_TOKENS, OF_LONG = 150, 3
 """A message of more brings along what it is about: it is reminded of this part of what is allowed."""
 CALLED, CALLED_SHARE = 3, 0.3
 """So often, and in so many of its mentions, a name must be called before it is taken for the other's."""
@@ -155,13 +155,13 @@ class Recalled:
 NOTHING_RECALLED = Recalled()
 
 
-def ranked(search: Search, question: Question) -> tuple[Ranked, ...]:
+def rank_passages(search: Search, question: Question) -> tuple[Ranked, ...]:
     """The passages from the best to the last that is worth anything; newer ones first where all is equal."""
     found = [passage for passage in search.found if passage.lane in search.frequencies]
-    named = _named(search, found, question.text)
-    weights = {lane: _weighed(named, of.weights, search.asked) for lane, of in search.frequencies.items()}
+    named = _select_named(search, found, question.text)
+    weights = {lane: _weigh(named, of.weights, search.asked) for lane, of in search.frequencies.items()}
     own = _own_scores(found, search.frequencies, weights, search.asked)
-    asked = asks(search, question)
+    asked = is_asking(search, question)
     scores: _Scores = {}
     sure: dict[Lane, float] = {}
     lanes = {lane: [at for at, passage in enumerate(found) if passage.lane == lane] for lane in _LANES}
@@ -189,14 +189,14 @@ def ranked(search: Search, question: Question) -> tuple[Ranked, ...]:
     return tuple(kept)
 
 
-def reordered(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...]:
+def reorder(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...]:
     """Those at these places first; all others behind them, in the order they had."""
     named = set(places)
     rest = (item for at, item in enumerate(items) if at not in named)
     return (*(items[at] for at in places), *rest)
 
 
-def fused(*orders: Sequence[int]) -> tuple[int, ...]:
+def fuse_orders(*orders: Sequence[int]) -> tuple[int, ...]:
     """One order of several over the same places; where two are worth as much, the first order decides."""
     worth: defaultdict[int, float] = defaultdict(float)
     for order in orders:
@@ -205,7 +205,7 @@ def fused(*orders: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(worth, key=lambda place: -worth[place]))
 
 
-def asks(search: Search, question: Question) -> bool:
+def is_asking(search: Search, question: Question) -> bool:
     """Whether something is asked, in words enough to look for it: behind a story, "Why?" asks nothing."""
     alone = search.asked < len(search.words)
     return question.asks and (alone or not set(question.words[question.asked :]) & set(search.words))
@@ -224,7 +224,7 @@ def _worth(item: Ranked) -> tuple[float, datetime]:
     return (round(item.score, 9), item.passage.at)
 
 
-def _named(search: Search, found: Sequence[Found], question: str) -> dict[int, Author]:
+def _select_named(search: Search, found: Sequence[Found], question: str) -> dict[int, Author]:
     """By the place of a word among the question's: the one whose name it is. It tells who, not what."""
     written = {word.casefold(): word for word in _WORD.findall(question) if not word[0].islower()}
     known = [(author, set(words_of(search.names.get(author, "")))) for author in _SIDES]
@@ -232,7 +232,7 @@ def _named(search: Search, found: Sequence[Found], question: str) -> dict[int, A
     for at, word in enumerate(search.words):
         if word in written:
             bearers = [author for author, names in known if word in names]
-            named[at] = bearers[0] if bearers else _called(found, at, written[word])
+            named[at] = bearers[0] if bearers else _is_called(found, at, written[word])
     return {at: bearer for at, bearer in named.items() if bearer}
 
 
@@ -240,7 +240,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SIDES: tuple[Author, ...] = ("person", "assistant")
 
 
-def _called(found: Sequence[Found], at: int, name: str) -> Author:
+def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
     """The side that the other one calls by this name: "Hi Ada!", "Thank you, Ada."."""
     spoken = re.compile(rf"{re.escape(name)}\s*[,.!?]")
     said, called = dict.fromkeys(_SIDES, 0), dict.fromkeys(_SIDES, 0)
@@ -256,7 +256,7 @@ def _called(found: Sequence[Found], at: int, name: str) -> Author:
     return ""
 
 
-def _weighed(named: Mapping[int, Author], weights: Sequence[float], asked: int) -> tuple[float, ...]:
+def _weigh(named: Mapping[int, Author], weights: Sequence[float], asked: int) -> tuple[float, ...]:
     """Without names, unless there is nothing else, and little for what is only told beside a question."""
     if all(at in named for at in range(min(asked, len(weights)))):
         named = {}
@@ -324,14 +324,14 @@ def _calls_back(
 
 def _repeats(passage: Found, question: Question) -> bool:
     """Whether a passage says nothing but what the question itself says."""
-    return len(passage.text) <= len(question.text) and normalised(passage.text) in normalised(question.text)
+    return len(passage.text) <= len(question.text) and normalise(passage.text) in normalise(question.text)
 
 
 def _said(
     found: Sequence[Found], lanes: Mapping[Lane, Sequence[int]], own: Sequence[float], about: Author
 ) -> _Scores:
     """Between 0 and about 2: words, neighbours, notes that point there, the speaker, the sitting."""
-    scores = _scaled(_smoothed(found, lanes["said"], own, about))
+    scores = _scale(_smooth(found, lanes["said"], own, about))
     scores = {at: score for at, score in scores.items() if score > LEAST_OF_WORDS}
     hits = _note_hits(found, lanes["note"], own)
     if hits:
@@ -341,10 +341,10 @@ def _said(
         best = max(scores.values(), default=0.0)
         for at in scores:
             scores[at] += SPEAKER_PRIOR * best * (found[at].author == about)
-    return _with_sittings(found, _scaled(scores))
+    return _with_sittings(found, _scale(scores))
 
 
-def _smoothed(found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author) -> _Scores:
+def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author) -> _Scores:
     """Each with what those beside it give; the pieces of one message give each other nothing."""
     places: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for at in said:
@@ -403,19 +403,21 @@ def _note_hits(
     return hits
 
 
-def _scaled(scores: _Scores) -> _Scores:
+def _scale(scores: _Scores) -> _Scores:
     best = max(scores.values(), default=0.0)
     return {at: score / best if best else 0.0 for at, score in scores.items()}
 
 
-def room(search: Search, question: Question, limit_tokens: int, count: Count) -> int:
+def recall_budget(search: Search, question: Question, limit_tokens: int, count: Count) -> int:
     """How many tokens a turn is reminded of, where a question may have so many."""
-    if not asks(search, question):
+    if not is_asking(search, question):
         return min(limit_tokens, SHORT_TOKENS)
     return limit_tokens // OF_LONG if count(question.text) > LONG_TOKENS else limit_tokens
 
 
-def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_id: int) -> tuple[Found, ...]:
+def pack_passages(
+    items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_id: int
+) -> tuple[Found, ...]:
     """The best passages that fit, in the order in which they are shown."""
     taken: list[Found] = []
     said: list[str] = []
@@ -424,10 +426,10 @@ def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_
     for item in items:
         if len(item.passage.text) > left * CHARS_PER_TOKEN_MOST:
             continue  # as most of them, once the best are taken: counting costs more than all else
-        words = f" {normalised(item.passage.text)} "
+        words = f" {normalise(item.passage.text)} "
         if any(words in other for other in said):
             continue
-        line, day = shown(item.passage, session_id=session_id), day_of(item.passage)
+        line, day = render_passage(item.passage, session_id=session_id), day_of(item.passage)
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
         if cost <= left - (1 - item.sure) * limit_tokens:
             taken.append(item.passage)
@@ -437,7 +439,7 @@ def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_
     return tuple(sorted(taken, key=_by_time))
 
 
-def rendered(passages: Iterable[Found], *, session_id: int) -> str:
+def render_passages(passages: Iterable[Found], *, session_id: int) -> str:
     """Passages under the day they are of; files, which are of no day, come last."""
     lines: list[str] = []
     day = None
@@ -445,7 +447,7 @@ def rendered(passages: Iterable[Found], *, session_id: int) -> str:
         if day_of(passage) != day:
             day = day_of(passage)
             lines.append(f"{day}:")
-        lines.append(shown(passage, session_id=session_id))
+        lines.append(render_passage(passage, session_id=session_id))
     return "\n".join(lines)
 
 
@@ -463,11 +465,10 @@ def note_line(text: str) -> str:
     return f"{NOTE_MARK}{redact(text)}"
 
 
-def shown(passage: Found, *, session_id: int) -> str:
+def render_passage(passage: Found, *, session_id: int) -> str:
     """A passage with where it comes from, without secrets; `#12` is a message of this conversation."""
-    text = (
-        redact(passage.text).replace("[#", "(#").replace("[note]", "(note)").replace("[earlier]", "(earlier)")
-    )
+    text = redact(passage.text).replace("[#", "(#").replace("[note]", "(note)")
+    text = _LIKE_A_LINE.sub("(", text)
     match passage.lane:
         case "note":
             return note_line(passage.text)
@@ -476,4 +477,8 @@ def shown(passage: Found, *, session_id: int) -> str:
             return f"[{place}] {text}"
         case _:
             where = f"#{passage.seq}" if passage.owner == session_id else "earlier"
-            return f"[{where}] {passage.author}: {text}"
+            return f"{where} {passage.author}: {text}"
+
+
+_LIKE_A_LINE = re.compile(r"^(?=(?:#\d+|earlier) [^\n:]{1,80}:)", re.MULTILINE)
+"""Words that begin as a passage does: nobody speaks there in another's name."""

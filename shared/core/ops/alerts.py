@@ -200,7 +200,7 @@ def channel_of(target: str) -> str:
     return target.partition(":")[0]
 
 
-def checked_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
+def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
     """Raises BadAlert for what is not one of the kind's own facts: a number, a name or an id."""
     for name, value in detail.items():
         if name not in PERMITTED[kind]:

@@ -61,7 +61,7 @@ def name_of(made_at: datetime) -> str:
     return f"evertalk-{made_at.astimezone(UTC).strftime(_STAMP)}Z.tar"
 
 
-def made_at(name: str) -> datetime | None:
+def parse_made_at(name: str) -> datetime | None:
     """By its name; None for a file that is no backup of ours."""
     found = _NAME.fullmatch(name)
     return None if found is None else datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
@@ -69,7 +69,9 @@ def made_at(name: str) -> datetime | None:
 
 def newest(names: Iterable[str], *, now: datetime) -> datetime | None:
     """Names of the future were made while the clock was wrong: they say nothing."""
-    times = [at for name in names if (at := made_at(name)) is not None and at <= now + timedelta(minutes=5)]
+    times = [
+        at for name in names if (at := parse_made_at(name)) is not None and at <= now + timedelta(minutes=5)
+    ]
     return max(times, default=None)
 
 
@@ -78,9 +80,9 @@ def is_due(names: Iterable[str], *, now: datetime, every: timedelta) -> bool:
     return last is None or now - last >= every
 
 
-def superfluous(names: Iterable[str], *, keep: int, just_made: str, now: datetime) -> list[str]:
+def find_superfluous(names: Iterable[str], *, keep: int, just_made: str, now: datetime) -> list[str]:
     """Which may go once `just_made` is safe: names of the future first, then the oldest."""
-    dated = [(at, name) for name in names if (at := made_at(name)) is not None and name != just_made]
+    dated = [(at, name) for name in names if (at := parse_made_at(name)) is not None and name != just_made]
     dated.sort(key=lambda one: (one[0] <= now, one[0]))
     return [name for _, name in dated[: max(0, len(dated) - max(0, keep - 1))]]
 

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shared.core.session.budget import ContextBudget
-from shared.core.values.model import Prices, Usage
-from shared.core.values.money import cost_micro
+from shared.core.values.money import Prices, Usage, cost_micro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,7 @@ class EvalTalk:
     answer_tokens: int = 150
     """How long an answer is about; only for the estimate."""
 
-    def limited(self, *, messages: int | None, questions: int | None) -> EvalTalk:
+    def limit(self, *, messages: int | None, questions: int | None) -> EvalTalk:
         """The first messages, and questions from all over the list."""
         said = self.messages[:messages]
         step = max(1.0, len(self.questions) / (questions or max(1, len(self.questions))))

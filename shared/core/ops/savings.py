@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from shared.core.values.model import Prices
+from shared.core.values.money import Prices
 
 PriceOn = Callable[[str, date], Prices | None]
 
@@ -27,7 +27,7 @@ class Saving:
     unpriced_tokens: int
 
 
-def saved_by_caching(rows: Sequence[Mapping[str, Any]], price_on: PriceOn) -> Saving:
+def compute_caching_savings(rows: Sequence[Mapping[str, Any]], price_on: PriceOn) -> Saving:
     """Rows are sums of a model and a day: tokens of each kind, and what was paid."""
     tokens = unpriced = 0
     micro: int | None = None
@@ -43,7 +43,7 @@ def saved_by_caching(rows: Sequence[Mapping[str, Any]], price_on: PriceOn) -> Sa
     return Saving(tokens=tokens, micro=micro, unpriced_tokens=unpriced)
 
 
-def saved_by_summaries(
+def compute_summary_savings(
     rows: Sequence[Mapping[str, Any]], price_on: PriceOn, *, paid_micro: int | None
 ) -> Saving:
     """Rows are sums of a model and a day; `paid_micro` is what the summaries cost, None when nobody knows."""

@@ -81,7 +81,7 @@ def launchd_plist(service: Service, *, log: str) -> bytes:
     return plistlib.dumps(told, sort_keys=False)
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """One word of a unit's command or environment, whatever stands in it; raises ValueError for a newline."""
     if any(ord(letter) < 32 for letter in word):
         raise ValueError(f"{word!r} cannot stand in a unit")
@@ -103,10 +103,10 @@ def _unit_lines() -> list[str]:
 
 
 def _service_lines(service: Service) -> list[str]:
-    words = [quoted(word).replace("$", "$$") for word in service.command]
+    words = [quote_word(word).replace("$", "$$") for word in service.command]
     lines = ["[Service]", "Type=exec", f"ExecStart={' '.join(words)}"]
     lines.append(f"WorkingDirectory={service.folder.replace('%', '%%')}")
-    lines += [f"Environment={quoted(f'{name}={value}')}" for name, value in service.environment.items()]
+    lines += [f"Environment={quote_word(f'{name}={value}')}" for name, value in service.environment.items()]
     if service.account is not None:
         lines.append(f"User={service.account}")
     lines += [
@@ -132,7 +132,7 @@ def _walls(service: Service) -> list[str]:
         *_SYSTEM_ONLY,
         f"CapabilityBoundingSet={_ROOTS_RIGHTS if service.account == 'root' else ''}",
         f"PrivateTmp={'yes' if service.private_tmp else 'no'}",
-        f"ReadWritePaths={' '.join(quoted(path) for path in service.writable)}",
+        f"ReadWritePaths={' '.join(quote_word(path) for path in service.writable)}",
     ]
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 from shared.core.compaction.plan import NothingToCompact, plan_compaction
-from shared.core.context.selection import Turn, units_of
+from shared.core.context.build_context import Turn, units_of
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import PruneDecision
-from shared.core.session.session import Entry, View, unresolved_turns
+from shared.core.session.session import Entry, View, find_unresolved_turns
 from shared.core.values.identifiers import identifiers_of
 from shared.core.values.messages import text_of
 
@@ -20,7 +20,7 @@ HIDE_DOWN_TO = 0.9
 """Of the size at which chatter is hidden: a batch goes this far, so that not every turn needs another."""
 
 
-def hides_above(policy: ContextPolicy, budget: ContextBudget) -> int | None:
+def hiding_threshold(policy: ContextPolicy, budget: ContextBudget) -> int | None:
     """A context of this size or more has its chatter hidden; None when the policy never hides any."""
     if policy.hide_chatter_at is None:
         return None
@@ -35,7 +35,7 @@ def plan_hiding(
     To be asked at the start of a turn only. What stays: people's words, pins, the last turns, unresolved
     turns, and what the newest summary's facts, decisions or questions cite.
     """
-    at = hides_above(policy, budget)
+    at = hiding_threshold(policy, budget)
     if at is None or context_tokens < at:
         return ()
     if context_tokens <= budget.hard and _can_be_summarised(view, policy, budget, context_tokens, ratio):
@@ -65,7 +65,7 @@ def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
     ended = sorted({entry.turn for entry in view.entries if entry.turn != view.open_turn})
     recent = {
         *ended[max(0, len(ended) - policy.keep_turns) :],
-        *unresolved_turns(view.entries, view.open_turn),
+        *find_unresolved_turns(view.entries, view.open_turn),
     }
     cited = cited_seqs(view)
     units = [

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shared.core.compaction.digest import digest
-from shared.core.compaction.plan import MIN_SUMMARY, render_summary
-from shared.core.context.build_context import BuiltContext, shown_tokens, told_block
+from shared.core.compaction.plan import MIN_SUMMARY
+from shared.core.context.build_context import BuiltContext, count_entry_tokens, describe_block
 from shared.core.session.artifacts import Artifact, artifact_of, excerpt, head_and_tail, reference_in
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.session import Compaction, Entry, View, turns_of, unresolved_turns
+from shared.core.session.session import Compaction, Entry, View, find_unresolved_turns, turns_of
+from shared.core.session.summary import render_summary
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Image, Text, Thinking, ToolResult
 from shared.core.values.tokens import Count, estimate_blocks
@@ -79,7 +80,7 @@ def fit(
     former = bare.head.tokens if bare.head else 0
     needed = math.ceil(shrunk.context.estimate - former + room - hard / ratio)
     for through, unresolved in _cuts(bare, policy, count, step=step, needed=needed):
-        hidden = behind_digest(bare, through=through, count=count, most=room, unresolved=unresolved)
+        hidden = replace_with_digest(bare, through=through, count=count, most=room, unresolved=unresolved)
         if hidden is None or hidden == shrunk.view:
             continue
         shrunk = Shrunk(view=hidden, context=build(hidden), digested_through=through)
@@ -104,8 +105,8 @@ def _cuts(
     A cut lies where what it hides reaches the next multiple of `step`: it stays there while more is said.
     """
     ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn][:-TAIL_TURNS]
-    staying = unresolved_turns(view.entries, view.open_turn)
-    sizes = shown_tokens(view, policy, count)
+    staying = find_unresolved_turns(view.entries, view.open_turn)
+    sizes = count_entry_tokens(view, policy, count)
     cuts: list[tuple[int, bool]] = []
     total = steps = 0
     for turn in ended:
@@ -120,7 +121,7 @@ def _cuts(
     return cuts
 
 
-def behind_digest(
+def replace_with_digest(
     view: View, *, through: int, count: Count, most: int, unresolved: bool = True
 ) -> View | None:
     """The view with its turns up to `through` behind a digest of `most` tokens; None when there is nothing.
@@ -143,7 +144,7 @@ def behind_digest(
         ledger=ledger,
         tokens=count(text),
     )
-    staying = unresolved_turns(view.entries, view.open_turn) if unresolved else frozenset()
+    staying = find_unresolved_turns(view.entries, view.open_turn) if unresolved else frozenset()
     pinned = tuple(e for e in hidden if e.pinned and e.turn not in staying)
     return replace(
         view,
@@ -178,7 +179,7 @@ def _without_old_pictures(view: View, count: Count) -> View:
     def told(entry: Entry) -> Entry:
         if entry.turn == view.open_turn or not any(isinstance(block, Image) for block in entry.blocks):
             return entry
-        blocks = tuple(map(told_block, entry.blocks))
+        blocks = tuple(map(describe_block, entry.blocks))
         return replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
 
     return replace(view, entries=tuple(map(told, view.entries)))
@@ -205,7 +206,7 @@ def _with_cut(shrunk: Shrunk, entry: Entry, place: int, build: Build, count: Cou
     old_block = entry.blocks[place]
     assert isinstance(old_block, Text | ToolResult)
     whole = earlier.text if earlier else old_block.text
-    text, left_out, artifact = _halved(old_block.text, whole, count, opens=opens)
+    text, left_out, artifact = _halve(old_block.text, whole, count, opens=opens)
     block = replace(old_block, text=text)
     # Thinking behind a changed text would be refused, so the whole turn goes on without it.
     blocks = tuple(block if i == place else old for i, old in enumerate(entry.blocks))
@@ -227,7 +228,7 @@ def _without_thinking(entry: Entry, turn: int, count: Count) -> Entry:
     return replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
 
 
-def _halved(shown: str, whole: str, count: Count, *, opens: bool) -> tuple[str, int, Artifact | None]:
+def _halve(shown: str, whole: str, count: Count, *, opens: bool) -> tuple[str, int, Artifact | None]:
     """Head and tail of the whole, half as long as what was shown; how many characters that leaves out."""
     part = count(shown) // 4
     reference = reference_in(whole)

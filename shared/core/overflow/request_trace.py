@@ -8,24 +8,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shared.core.context.build_context import shown_entry, told_through
+from shared.core.context.build_context import find_last_described_turn, render_entry
 from shared.core.context.prompts import NOTES_OPENED, PINS_TAG, SUMMARY_TAG, volatile_block
-from shared.core.context.untrusted_text import FENCE, defused
+from shared.core.context.untrusted_text import FENCE, defuse
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Entry, View
-from shared.core.session.summary_rules import SECTIONS_TAG
+from shared.core.session.summary import SECTIONS_TAG
 from shared.core.values.messages import (
     Block,
     Image,
     Message,
     ProviderBlock,
+    SystemPart,
     Text,
     Thinking,
     ToolResult,
+    ToolSpec,
     ToolUse,
     tool_uses,
 )
-from shared.core.values.model import SystemPart, ToolSpec
 
 Source = Literal["system", "memory", "summary", "pins", "history", "tools", "program"]
 Kind = Literal["text", "tool", "tool_use", "tool_result", "thinking", "picture", "sealed"]
@@ -121,7 +122,7 @@ def calls_of(entries: Iterable[Entry], open_turn: int | None) -> int:
     return 1 + sum(1 for entry in entries if entry.turn == open_turn and tool_uses(entry.blocks))
 
 
-def before_call(entries: Sequence[Entry], open_turn: int | None, number: int) -> tuple[Entry, ...]:
+def entries_before_call(entries: Sequence[Entry], open_turn: int | None, number: int) -> tuple[Entry, ...]:
     """What stood in the log when the open turn's `number`-th call was made, from 1 on."""
     rounds = 0
     kept: list[Entry] = []
@@ -135,7 +136,7 @@ def before_call(entries: Sequence[Entry], open_turn: int | None, number: int) ->
 
 def _volatile(recall: str, runtime_facts: str) -> str:
     return volatile_block(
-        runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
+        runtime_facts=defuse(runtime_facts), recall=defuse(recall, keep_fences=recall.startswith(FENCE))
     )
 
 
@@ -162,7 +163,7 @@ def _unsent_entries(entries: Sequence[Entry]) -> Iterator[Piece]:
 def _messages(
     messages: Sequence[Message], view: View, policy: ContextPolicy, volatile: str
 ) -> Iterator[Piece]:
-    log = _ViewBlocks(blocks=[one for entry in view.entries for one in _expected(entry, view, policy)])
+    log = _ViewBlocks(blocks=[one for entry in view.entries for one in _expect(entry, view, policy)])
     matched = [[log.take(block) for block in message.blocks] for message in messages]
     next_unsent = 0
     for number, (message, places) in enumerate(zip(messages, matched, strict=True)):
@@ -178,8 +179,8 @@ def _messages(
         yield from _if_unsent(one)
 
 
-def _expected(entry: Entry, view: View, policy: ContextPolicy) -> Iterator[_Expected]:
-    shown = shown_entry(entry, view.open_turn, policy, told=told_through(view, policy)).blocks
+def _expect(entry: Entry, view: View, policy: ContextPolicy) -> Iterator[_Expected]:
+    shown = render_entry(entry, view.open_turn, policy, through=find_last_described_turn(view, policy)).blocks
     if len(shown) == len(entry.blocks):
         for stored, block in zip(entry.blocks, shown, strict=True):
             yield _Expected(entry=entry, stored=stored, shown=block)

@@ -35,7 +35,7 @@ class Report:
     """Session → number of the event that clears its screens."""
 
 
-def without_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
+def drop_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
     """What the record says of these messages goes, and every word that cannot say where it comes from."""
     gone = set(seqs)
     items = tuple(item for item in ledger.items if item.sources and not gone & set(item.sources))
@@ -49,6 +49,6 @@ def without_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
     )
 
 
-def speaks_of(text: str, erased: str) -> bool:
+def is_about(text: str, erased: str) -> bool:
     """Whether two texts share a word: rather one note too many goes than one too few."""
     return bool(set(_WORD.findall(text.casefold())) & set(_WORD.findall(erased.casefold())))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from shared.core.context.build_context import plain_words
-from shared.core.session.events import iso
+from shared.core.context.build_context import plain_text
 from shared.core.session.ledger import ledger_from_json
-from shared.core.session.rendering import five_fields, translate_headings
+from shared.core.session.summary import five_fields, translate_headings
+from shared.core.session.turns import iso
 from shared.core.values.messages import blocks_from_json
 from shared.locales import Catalogue
 
@@ -61,7 +61,7 @@ def message_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "turn": row["turn_no"],
         "author": row["author"],
         "at": iso(row["at"]),
-        "text": plain_words(blocks),
+        "text": plain_text(blocks),
     }
     if row["replaces_seq"] is not None:
         message["replaces"] = row["replaces_seq"]
@@ -85,23 +85,23 @@ def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def dumped(value: Any) -> str:
+def dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
-def _dumped_calm(value: Any) -> str:
+def _dump_inert(value: Any) -> str:
     """The same value in a line of Markdown: what would be drawn or fetched there is spelled otherwise."""
-    calm = dumped(value).replace("<", "\\u003c").replace("![", "!\\u005b")
+    calm = dump_json(value).replace("<", "\\u003c").replace("![", "!\\u005b")
     return calm.replace("](", "\\u005d(")
 
 
-def fenced(text: str) -> str:
+def fence_block(text: str) -> str:
     """Word for word, whatever marks it holds: a viewer neither draws nor fetches any of it."""
     fence = "`" * max(3, 1 + _longest_run(text))
     return f"{fence}text\n{text}\n{fence}"
 
 
-def in_line(text: str) -> str:
+def inline_code(text: str) -> str:
     """The same for what stands in one line."""
     words, fence = " ".join(text.split()), "`" * (1 + _longest_run(text))
     return f"{fence} {words} {fence}" if words else ""
@@ -128,7 +128,7 @@ def json_start(head: ExportHead, *, at: datetime) -> str:
         "notes": list(head.notes),
         **{name: list(rows) for name, rows in head.more.items()},
     }
-    return dumped(top)[:-1] + ', "conversations": ['
+    return dump_json(top)[:-1] + ', "conversations": ['
 
 
 def json_session(session: ExportedSession, *, first: bool) -> str:
@@ -140,7 +140,7 @@ def json_session(session: ExportedSession, *, first: bool) -> str:
         "pins": list(session.pins),
         "attachments": list(session.attachments),
     }
-    return ("" if first else ", ") + dumped(values)[:-1] + ', "messages": ['
+    return ("" if first else ", ") + dump_json(values)[:-1] + ', "messages": ['
 
 
 JSON_SESSION_END = "]}"
@@ -150,7 +150,7 @@ JSON_END = "]}\n"
 def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
     if not messages:
         return ""
-    return ("" if first else ",\n") + ",\n".join(map(dumped, messages))
+    return ("" if first else ",\n") + ",\n".join(map(dump_json, messages))
 
 
 def markdown_start(head: ExportHead, texts: Catalogue, *, at: datetime, verbatim: bool = False) -> str:
@@ -167,7 +167,7 @@ def markdown_start(head: ExportHead, texts: Catalogue, *, at: datetime, verbatim
         "conversations": [session.public_id for session in head.sessions],
         **{name: newest[name] for name in _FIELDS if newest},
     }
-    lines = ["---", *(f"{name}: {_dumped_calm(value)}" for name, value in front.items()), "---", ""]
+    lines = ["---", *(f"{name}: {_dump_inert(value)}" for name, value in front.items()), "---", ""]
     if head.notes:
         lines += [
             f"## {texts.say('export_remembered')}",
@@ -177,7 +177,7 @@ def markdown_start(head: ExportHead, texts: Catalogue, *, at: datetime, verbatim
         ]
     for name, rows in head.more.items():
         if rows:
-            lines += [f"## {name.capitalize()}", "", *(f"- {_dumped_calm(row)}" for row in rows), ""]
+            lines += [f"## {name.capitalize()}", "", *(f"- {_dump_inert(row)}" for row in rows), ""]
     return "\n".join(lines) + "\n"
 
 
@@ -188,7 +188,7 @@ def _newest(head: ExportHead) -> Mapping[str, Any] | None:
 
 def _note(note: Mapping[str, Any], verbatim: bool) -> str:
     where = f", from turn {note['from_turn']}" if note.get("from_turn") else ""
-    text = in_line(note["text"]) if verbatim else note["text"]
+    text = inline_code(note["text"]) if verbatim else note["text"]
     return f"- {text} ({note['kind']}, said by: {note['authority']}{where})"
 
 
@@ -198,29 +198,29 @@ def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bo
     lines = [f"# {title}", "", begun, ""]
     for name, value in session.facts.items():
         if value:
-            own = in_line(value) if verbatim and isinstance(value, str) else value
-            lines.append(f"- {name}: {own if isinstance(own, str) else _dumped_calm(own)}")
+            own = inline_code(value) if verbatim and isinstance(value, str) else value
+            lines.append(f"- {name}: {own if isinstance(own, str) else _dump_inert(own)}")
     if session.pins:
         lines.append(f"- pinned messages: {', '.join(map(str, session.pins))}")
-    lines += [*(f"- file: {_dumped_calm(file)}" for file in session.attachments), ""]
+    lines += [*(f"- file: {_dump_inert(file)}" for file in session.attachments), ""]
     for summary in session.summaries:
         if summary["in_use"]:
             first, last = summary["turns"]
             text = translate_headings(str(summary["text"]), texts)
             title = texts.say("export_summary", first=first, last=last)
-            lines += [f"## {title}", "", fenced(text) if verbatim else text, ""]
+            lines += [f"## {title}", "", fence_block(text) if verbatim else text, ""]
     return "\n".join([*lines, f"## {texts.say('export_messages')}", "", ""])
 
 
 def markdown_messages(messages: Sequence[Mapping[str, Any]], *, verbatim: bool = False) -> str:
-    return "".join(_spoken(messages, verbatim))
+    return "".join(_render_spoken(messages, verbatim))
 
 
-def _spoken(messages: Sequence[Mapping[str, Any]], verbatim: bool) -> Iterator[str]:
+def _render_spoken(messages: Sequence[Mapping[str, Any]], verbatim: bool) -> Iterator[str]:
     for message in messages:
         if message["author"] in _SAID and message["text"]:
             at = str(message["at"])[:16].replace("T", " ")
             edited = f" · in place of message {message['replaces']}" if "replaces" in message else ""
             edited += f" · replaced by message {message['replaced_by']}" if "replaced_by" in message else ""
-            text = fenced(message["text"]) if verbatim else message["text"]
+            text = fence_block(message["text"]) if verbatim else message["text"]
             yield f"**{message['author']}** · {at}{edited}\n\n{text}\n\n"

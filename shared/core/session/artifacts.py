@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from shared.core.session.policy import ContextPolicy
 from shared.core.values.errors import EvertalkError
-from shared.core.values.messages import Block, Text, ToolResult
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import Block, Text, ToolResult, ToolSpec
 from shared.core.values.tokens import Count
 
 PORTION_TOKENS = 4_000
@@ -87,7 +86,7 @@ def message_in(artifact: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def in_part(blocks: tuple[Block, ...], seq: int) -> tuple[Block, ...]:
+def shorten_blocks(blocks: tuple[Block, ...], seq: int) -> tuple[Block, ...]:
     """What a person said, as requests show it: a long message by heads and tails, the same at every time."""
     total = sum(len(block.text) for block in blocks if isinstance(block, Text))
     if total <= LONG_CHARS:
@@ -113,10 +112,10 @@ def _text_in_part(block: Text, room: int, seq: int) -> Text:
     return replace(block, text=f"{reference}\n{text[:head]}\n{left_out}\n{text[-tail:]}")
 
 
-def spilled(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
+def spill_text(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
     """The text itself, or, above `policy.spill_over` tokens, its head and tail behind a line with the id."""
     whole = _too_long(text, policy, count)
-    return text if whole is None else _in_the_log(replace(whole, id=artifact), policy, count)
+    return text if whole is None else _keep_excerpt(replace(whole, id=artifact), policy, count)
 
 
 def _too_long(text: str, policy: ContextPolicy, count: Count) -> Artifact | None:
@@ -126,7 +125,7 @@ def _too_long(text: str, policy: ContextPolicy, count: Count) -> Artifact | None
     return Artifact(id=artifact_id(text), body=text, tokens=tokens) if tokens > policy.spill_over else None
 
 
-def _in_the_log(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
+def _keep_excerpt(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
     head, tail = policy.spill_over // _HEAD_PART, policy.spill_over // _TAIL_PART
     return excerpt(whole, head=head, tail=tail, count=count)
 
@@ -161,7 +160,7 @@ def spill_results(
         whole = None if result.tool_use_id in spare else _too_long(result.text, policy, count)
         if whole is not None:
             kept.append(whole)
-        shown.append(result if whole is None else replace(result, text=_in_the_log(whole, policy, count)))
+        shown.append(result if whole is None else replace(result, text=_keep_excerpt(whole, policy, count)))
     return tuple(shown), tuple(kept)
 
 

@@ -121,7 +121,7 @@ def gauge(budget: ContextBudget, used: int) -> Gauge:
     return Gauge(used=used, limit=budget.gauge_of, percent=round(share * 100, 1), status=status)
 
 
-def scaled(parts: Mapping[str, int], total: int) -> dict[str, int]:
+def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
     """Whole numbers in the shares of `parts` that add up to `total`."""
     whole = sum(parts.values()) or 1
     made, seen = dict[str, int](), 0

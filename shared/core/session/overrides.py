@@ -12,8 +12,8 @@ from shared.core.session.policy import (
     Channel,
     ContextPolicy,
     ContradictoryPolicy,
-    changed_by,
-    fitted,
+    apply_values,
+    fit_to_window,
     with_overrides,
 )
 from shared.core.session.presets import PRESETS, preset
@@ -35,7 +35,7 @@ def deployment_policy(
 ) -> ContextPolicy:
     """A preset in the operator's window with the operator's numbers; raises `ContradictoryPolicy`."""
     chosen = preset(name)
-    inside = chosen if context_window is None else fitted(chosen, context_window)
+    inside = chosen if context_window is None else fit_to_window(chosen, context_window)
     return with_overrides(inside, **(given or {}))
 
 
@@ -61,18 +61,18 @@ def agent_policy(
         start = deployment
         if name is not None:
             start = deployment_policy(name, context_window=context_window, given=given)
-        return _changed(start, own)
+        return _apply(start, own)
     except ContradictoryPolicy as error:
         raise BadContextConfig((error.advice,)) from error
 
 
-def _changed(policy: ContextPolicy, own: Mapping[str, Any]) -> ContextPolicy:
+def _apply(policy: ContextPolicy, own: Mapping[str, Any]) -> ContextPolicy:
     """Like `with_overrides`, but a null of the agent's row is a value: it takes a limit away.
 
     A window of its own shrinks margins that would not fit, as the operator's does.
     """
-    inside = fitted(policy, own["context_window"]) if "context_window" in own else policy
-    return changed_by(inside, own)
+    inside = fit_to_window(policy, own["context_window"]) if "context_window" in own else policy
+    return apply_values(inside, own)
 
 
 _TURNS = re.compile(r"[0-9]{1,6}")
@@ -108,13 +108,13 @@ def _shape_problems(wanted: object) -> Iterator[str]:
     if wanted is None:
         return
     if not isinstance(wanted, Mapping):
-        yield f"context: must be an object of settings by name, not {_told(wanted)}"
+        yield f"context: must be an object of settings by name, not {_render_value(wanted)}"
         return
     for name, value in wanted.items():
         if name not in _FIELDS:
             yield f"context.{name}: there is no such setting{_meant(str(name), _FIELDS)}"
         elif (expected := _mismatch(_FIELDS[name], value)) is not None:
-            yield f"context.{name}: must be {expected}, not {_told(value)}"
+            yield f"context.{name}: must be {expected}, not {_render_value(value)}"
 
 
 def _meant(name: str, known: Mapping[str, Any]) -> str:
@@ -122,7 +122,7 @@ def _meant(name: str, known: Mapping[str, Any]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(sorted(known))}"
 
 
-def _told(value: object) -> str:
+def _render_value(value: object) -> str:
     return repr(value)[:60]
 
 

@@ -182,10 +182,10 @@ class ContextPolicy:
 
 def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
     """The policy with every given value that is not None; raises `ContradictoryPolicy`."""
-    return changed_by(policy, {name: value for name, value in not_none.items() if value is not None})
+    return apply_values(policy, {name: value for name, value in not_none.items() if value is not None})
 
 
-def changed_by(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
+def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
     """Turns that somebody asks to keep may take half the budget, however little a preset leaves to a tail."""
     room = {} if values.get("keep_turns") is None else {"tail_share_most": max(policy.tail_share_most, 0.5)}
     changed = replace(policy, **{**room, **values})
@@ -193,7 +193,7 @@ def changed_by(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolic
     return changed
 
 
-def fitted(policy: ContextPolicy, context_window: int) -> ContextPolicy:
+def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
     """The policy for an operator's own window, its margins shrunk by the formula where they would not fit."""
     least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * context_window))
     reserve = min(policy.reserve, context_window - least_left)

@@ -38,7 +38,7 @@ PRESETS: dict[str, ContextPolicy] = {
             tail_share=0.1,
             tail_least=400,
             tail_share_most=0.15,
-            tail_room=2_400,
+            tail_room=2_000,
         ),
         ContextPolicy(
             name="spec008",

@@ -20,14 +20,14 @@ _TROUBLE = re.compile(r"error|exception|\bfail(?:ed|ure|s)?\b|traceback|\bpanic|
 STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
 
 
-def shown_blocks(
+def render_blocks(
     entry: Entry, form: PruneForm | None, shown: Shown | None, policy: ContextPolicy
 ) -> tuple[Block, ...]:
     """The entry's blocks under a decision; only tool results differ."""
     if form is None:
         return entry.blocks
     return tuple(
-        _shown(block, form, shown, policy) if isinstance(block, ToolResult) else block
+        _render_block(block, form, shown, policy) if isinstance(block, ToolResult) else block
         for block in entry.blocks
     )
 
@@ -36,7 +36,7 @@ def result_texts(blocks: Iterable[Block]) -> tuple[str, ...]:
     return tuple(result.text for result in tool_results(blocks))
 
 
-def wish_for(
+def decision_for(
     entry: Entry, policy: ContextPolicy, names: Mapping[str, str], form_of: FormOf
 ) -> tuple[PruneForm | None, Shown | None]:
     """The strongest form that the entry's results call for, and their texts where a tool's own rule spoke."""
@@ -47,7 +47,7 @@ def wish_for(
     if not rules.pruners and not any(own):
         forms = [form_of(result, policy) for result in results]
         return max(forms, key=STRENGTH.__getitem__, default=None), None
-    now = result_texts(shown_blocks(entry, entry.pruned, entry.pruned_as, policy))
+    now = result_texts(render_blocks(entry, entry.pruned, entry.pruned_as, policy))
     wishes = [
         _by_rule(result, tool, rule, policy, form_of, held=held, fresh=entry.pruned is None)
         for result, tool, rule, held in zip(results, tools, own, now, strict=True)
@@ -57,7 +57,7 @@ def wish_for(
         for result, (_, text), held in zip(results, wishes, now, strict=True)
     }
     form = max((form for form, _ in wishes), key=STRENGTH.__getitem__, default=None)
-    usual = result_texts(shown_blocks(entry, form, None, policy))
+    usual = result_texts(render_blocks(entry, form, None, policy))
     told = tuple(
         result.text if text is None else text for result, text in zip(results, texts.values(), strict=True)
     )
@@ -87,10 +87,10 @@ def _by_rule(
     if form == "trim" and len(held) < len(result.text):
         return "trim", held  # once shortened, it waits for the day when it is cleared
     if fresh and _may_be_a_plug_ins(result, rule, form, policy):
-        shorter = policy.prune_rules.pruned(tool, result.text, policy)
+        shorter = policy.prune_rules.prune(tool, result.text, policy)
         if shorter is not None:
             return "trim", shorter
-    return form, result.text if form is None else _shortened(result.text, form, own)
+    return form, result.text if form is None else _shorten(result.text, form, own)
 
 
 def _may_be_a_plug_ins(
@@ -134,16 +134,18 @@ def _with_numbers(policy: ContextPolicy, rule: ToolRule) -> ContextPolicy:
     )
 
 
-def _shown(block: ToolResult, form: PruneForm, shown: Shown | None, policy: ContextPolicy) -> ToolResult:
+def _render_block(
+    block: ToolResult, form: PruneForm, shown: Shown | None, policy: ContextPolicy
+) -> ToolResult:
     if shown is not None and block.tool_use_id in shown:
         text = shown[block.tool_use_id]
         return block if text is None else replace(block, text=text)
-    return replace(block, text=_shortened(block.text, form, policy))
+    return replace(block, text=_shorten(block.text, form, policy))
 
 
-def _shortened(text: str, form: PruneForm, policy: ContextPolicy) -> str:
+def _shorten(text: str, form: PruneForm, policy: ContextPolicy) -> str:
     if form == "trim":
-        return _trimmed(text, policy)
+        return _trim(text, policy)
     if form == "hide":
         return text  # whole messages are left out before this; under other policies they are shown
     if len(text) <= policy.prune_clear_over_chars:
@@ -153,7 +155,7 @@ def _shortened(text: str, form: PruneForm, policy: ContextPolicy) -> str:
     return f"{words}\n{reference}" if reference else words
 
 
-def _trimmed(text: str, policy: ContextPolicy) -> str:
+def _trim(text: str, policy: ContextPolicy) -> str:
     if len(text) <= policy.prune_over_chars:
         return text
     end = text[-policy.prune_error_tail_chars :] if policy.prune_error_tail_chars else ""

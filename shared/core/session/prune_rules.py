@@ -60,7 +60,7 @@ class PruneRules:
                 return ToolRule(match=glob, rule="never")
         return next((rule for rule in self.tools if fnmatchcase(name, rule.match.casefold())), None)
 
-    def pruned(self, tool: str, text: str, policy: object) -> str | None:
+    def prune(self, tool: str, text: str, policy: object) -> str | None:
         """What the first plug-in that knows the tool makes of a result; only a shorter text counts."""
         for pruner in self.pruners:
             shorter = pruner(tool, text, policy)

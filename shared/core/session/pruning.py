@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.prune_forms import STRENGTH, FormOf, Shown, result_texts, shown_blocks, wish_for
+from shared.core.session.prune_forms import STRENGTH, FormOf, Shown, decision_for, render_blocks, result_texts
 from shared.core.session.session import Entry, PruneForm, View
 from shared.core.values.messages import Block, ToolResult, ToolUse, is_thought, tool_results, tool_uses
 
@@ -104,26 +104,26 @@ def clear_first(
     return prune_to_target(view.entries, policy, save=save, open_turn=view.open_turn, forms=forms)
 
 
-def clearing_suffices(
+def is_clearing_enough(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> bool:
     """Whether the next turn's clearing brings the context below the limit, so that no summary is due."""
     decisions = clear_first(view, budget, policy, context_tokens, ratio=ratio)
     if not decisions:
         return False
-    saved = saved_by(view.entries, decisions, policy)
+    saved = count_saved_tokens(view.entries, decisions, policy)
     return context_tokens - floor(ratio * saved) <= budget.compact_at
 
 
-def with_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
+def apply_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
     """The entries as they are shown once the decisions hold, which are then the newest batch."""
     if not decisions and not any(map(_NEWLY, entries)):
         return tuple(entries)
     made = {decision.seq: decision for decision in decisions}
-    return tuple(_decided(entry, made.get(entry.seq)) for entry in entries)
+    return tuple(_apply_decision(entry, made.get(entry.seq)) for entry in entries)
 
 
-def _decided(entry: Entry, decision: PruneDecision | None) -> Entry:
+def _apply_decision(entry: Entry, decision: PruneDecision | None) -> Entry:
     if decision is not None:
         return replace(entry, pruned=decision.form, pruned_as=decision.shown, pruned_now=True)
     return replace(entry, pruned_now=False) if entry.pruned_now else entry
@@ -144,10 +144,12 @@ def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[i
 
 def apply_pruning(entry: Entry, policy: ContextPolicy) -> tuple[Block, ...]:
     """The entry's blocks as its sticky decision shows them."""
-    return shown_blocks(entry, entry.pruned, entry.pruned_as, policy)
+    return render_blocks(entry, entry.pruned, entry.pruned_as, policy)
 
 
-def saved_by(entries: Sequence[Entry], decisions: Sequence[PruneDecision], policy: ContextPolicy) -> int:
+def count_saved_tokens(
+    entries: Sequence[Entry], decisions: Sequence[PruneDecision], policy: ContextPolicy
+) -> int:
     by_seq = {entry.seq: entry for entry in entries}
     return sum(saved_tokens(by_seq[one.seq], one, policy) for one in decisions)
 
@@ -156,7 +158,7 @@ def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -
     """By the share of characters that would go, measured on the entry's own estimate."""
     chars = sum(len(result.text) for result in tool_results(entry.blocks))
     now = sum(len(result.text) for result in tool_results(apply_pruning(entry, policy)))
-    then_shown = shown_blocks(entry, decision.form, decision.shown, policy)
+    then_shown = render_blocks(entry, decision.form, decision.shown, policy)
     then = sum(len(result.text) for result in tool_results(then_shown))
     return entry.tokens * max(0, now - then) // chars if chars else 0
 
@@ -210,7 +212,7 @@ def _by_age(log: _LogFacts, policy: ContextPolicy) -> Iterator[PruneDecision]:
         if entry.turn in whole and not repeated and age < policy.prune_clear_after_assistants:
             continue
 
-        may_clear = policy.prune_rule != "calls" or not _tells_an_error(entry)
+        may_clear = policy.prune_rule != "calls" or not _is_error(entry)
 
         def form_of(
             result: ToolResult,
@@ -239,7 +241,7 @@ def _form_by_age(
     return "trim" if chars > policy.prune_over_chars else None
 
 
-def _tells_an_error(entry: Entry) -> bool:
+def _is_error(entry: Entry) -> bool:
     """Results of calls that were made together are cleared together, or not at all."""
     return any(result.is_error for result in tool_results(entry.blocks))
 
@@ -260,7 +262,7 @@ def _protect(log: _LogFacts, policy: ContextPolicy) -> list[PruneDecision]:
 
 def _decision(log: _LogFacts, entry: Entry, policy: ContextPolicy, form_of: FormOf) -> PruneDecision | None:
     """What the rules want of an entry, if that is more than what holds for it already."""
-    form, shown = wish_for(entry, policy, log.names, form_of)
+    form, shown = decision_for(entry, policy, log.names, form_of)
     if form is None:
         return None
     decision = PruneDecision(seq=entry.seq, form=form, shown=shown)
@@ -274,7 +276,7 @@ def _decision(log: _LogFacts, entry: Entry, policy: ContextPolicy, form_of: Form
 
 def _shorter(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> bool:
     now = result_texts(apply_pruning(entry, policy))
-    then = result_texts(shown_blocks(entry, decision.form, decision.shown, policy))
+    then = result_texts(render_blocks(entry, decision.form, decision.shown, policy))
     return sum(map(len, then)) < sum(map(len, now))
 
 
@@ -346,7 +348,7 @@ def _may_be_shortened(entry: Entry, policy: ContextPolicy, uses: Mapping[str, To
     """Whether age alone will bring a decision about the entry that it does not have yet."""
     if entry.author != "tool" or entry.pinned or entry.pruned == "clear":
         return False
-    failed = _tells_an_error(entry)
+    failed = _is_error(entry)
     for result in tool_results(entry.blocks):
         call = uses.get(result.tool_use_id)
         own = policy.prune_rules.of(call.name) if call is not None else None

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
-from shared.core.session.backoff import CompactionBackoff
 from shared.core.session.ledger import Ledger
 from shared.core.values.messages import Author, Block, Message, Role, ToolUse, tool_results, tool_uses
 
@@ -17,6 +16,9 @@ _TURN: Callable[[Entry], int] = attrgetter("turn")
 CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
 """`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
+BackoffReason = Literal["thrashing", "nothing"]
+_SAME_LIMIT = 0.1
+"""A limit is learned with the ratio of each turn; so small a change of it changes nothing."""
 TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]
 """A turn ends in one of the last four; `open` still collects messages, `claimed` is being answered."""
 
@@ -99,6 +101,26 @@ class FrozenPrefix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionBackoff:
+    """Automatic compaction stops until one of these has changed, somebody compacts, or turns have passed."""
+
+    reason: BackoffReason
+    limit: int
+    model: str
+    pins: tuple[int, ...]
+    until_turn: int
+
+    def holds(self, *, limit: int, model: str, pins: tuple[int, ...], turn: int) -> bool:
+        same = (self.model, self.pins) == (model, pins)
+        near = abs(limit - self.limit) <= _SAME_LIMIT * self.limit
+        return same and near and turn < self.until_turn
+
+
+def backoff_from_json(raw: Mapping[str, Any] | None) -> CompactionBackoff | None:
+    return None if raw is None else CompactionBackoff(**{**raw, "pins": tuple(raw["pins"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What of the log is live: everything after `base_turn`, plus pins, behind the head's summary."""
 
@@ -132,27 +154,27 @@ def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
     return tuple(tuple(group) for _, group in groupby(entries, key=_TURN))
 
 
-def answered(turn: Sequence[Entry]) -> bool:
+def is_answered(turn: Sequence[Entry]) -> bool:
     """Whether the turn's last word is the assistant's or an operator's, and no call that waits."""
     last = turn[-1]
     calls = any(isinstance(block, ToolUse) for block in last.blocks)
     return last.author == "operator" or (last.role == "assistant" and not calls)
 
 
-def resolved(turn: Sequence[Entry]) -> bool:
+def is_resolved(turn: Sequence[Entry]) -> bool:
     """Whether the turn is answered and the last thing that was tried in it did not fail."""
     tried = [result for entry in turn for result in tool_results(entry.blocks)]
-    return answered(turn) and not (tried and tried[-1].is_error)
+    return is_answered(turn) and not (tried and tried[-1].is_error)
 
 
-def unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
+def find_unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
     """Ended turns that are not completed, have no answer, or whose last step did not succeed."""
     return frozenset(
-        turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not resolved(turn)
+        turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not is_resolved(turn)
     )
 
 
-def without_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tuple[Entry, ...]:
+def drop_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tuple[Entry, ...]:
     """The entries as a request shows them: of the turns that answer one question, the newest only.
 
     A turn that asks a former question again counts while it is the open one, and once it has an answer; one

@@ -1,4 +1,4 @@
-"""What the silent jobs work on and leave behind: claims of jobs, results of flushes and compactions."""
+"""What silent jobs work on and leave behind: claims, how jobs ended, results of flushes and compactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shared.core.session.backoff import JobEnd, SummaryEnd
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import CompactionKind, View
 from shared.core.session.summary import five_fields
@@ -44,10 +43,6 @@ class SessionState:
     goal: str = ""
     mode: str = ""
 
-    def ratio_for(self, model: str) -> float:
-        """What was learned of this very model; 1.0 where the numbers are another model's."""
-        return self.token_ratio if self.measured_by in ("", model) else 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClaim:
@@ -79,11 +74,11 @@ class FlushReport:
     """How a flush went, and what it cost."""
 
     outcome: FlushOutcome
-    stray_text: str
-    """Words that nobody will see."""
-    error: str
     model: str
-    spent: tuple[Spending, ...]
+    stray_text: str = ""
+    """Words that nobody will see."""
+    error: str = ""
+    spent: tuple[Spending, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +102,6 @@ class NewLink:
     duration_ms: int
     flush_id: int | None
     focus: str = ""
-    spent: tuple[Spending, ...] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +113,44 @@ class JobDone:
     error: str = ""
     retry_seconds: float = 0.0
     failures: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """How an earlier compaction job of the session ended."""
+
+    trigger: str
+    state: str
+    faults: int
+    outcome: Mapping[str, Any]
+    age_seconds: float
+
+    @property
+    def committed(self) -> bool:
+        return "link" in self.outcome
+
+    @property
+    def failures(self) -> int:
+        """Attempts that broke, and a digest that stands in for a summary which no model could write."""
+        if self.state == "dead" and "nothing" not in self.outcome:
+            return max(1, self.faults)
+        return int(self.committed and self.outcome.get("kind") == "digest")
+
+    @property
+    def tells_nothing(self) -> bool:
+        """A job that never came to ask a model says nothing about how it would have gone."""
+        return "nothing" in self.outcome or bool(self.outcome.get("resting"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryEnd:
+    """How the summary of some range came to be, in any conversation."""
+
+    model: str
+    """Who wrote it; empty for a digest."""
+    unusable: frozenset[str]
+    """Models whose answers could not be used."""
+    age_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

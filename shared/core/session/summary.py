@@ -1,250 +1,442 @@
-"""Turns a model's answer into the next ledger: read leniently, applied with conservation by code."""
+"""What people and models read of a ledger: the forms of a summary, its text within a limit, its fields."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Literal
 
-from shared.core.session.ledger import ItemKind, Ledger, LedgerItem
-from shared.core.session.rendering import (
-    ITEM_CHARS,
-    LEFT_OUT,
-    LETTERS,
-    first_words,
-    fit_ledger,
-    five_fields,
-    in_ledger_form,
-    item_number,
-    render_summary,
-    shortened,
+from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
+from shared.core.session.policy import SummaryForm
+from shared.core.values.tokens import Count, truncate_text
+from shared.locales import ENGLISH, Catalogue
+
+OUR_SUMMARY_TAG = "conversation_summary"
+SECTIONS_TAG = "compressed_history_summary"
+LEFT_OUT = "left out for room"
+ITEM_CHARS = 300
+
+LETTERS: dict[ItemKind, str] = {
+    "goal": "g",
+    "fact": "f",
+    "decision": "d",
+    "question": "q",
+    "action": "a",
+    "constraint": "c",
+    "preference": "p",
+    "artifact": "t",
+    "promise": "m",
+}
+_HEADINGS: tuple[tuple[ItemKind, str], ...] = (
+    ("goal", "Goals"),
+    ("constraint", "What must not be done"),
+    ("decision", "Decisions"),
+    ("fact", "Facts"),
+    ("preference", "Preferences"),
+    ("artifact", "Things made or named"),
+    ("promise", "Promises"),
+    ("action", "Action items"),
+    ("question", "Open questions"),
 )
-from shared.core.session.summary_rules import MAX_NEW_ITEMS, NARRATIVE_WORDS
-from shared.core.values.identifiers import merged_identifiers
-from shared.core.values.messages import storable_json
-from shared.core.values.searching import normalised
-from shared.core.values.secrets_filter import redact
-
-__all__ = [
-    "LEFT_OUT", "first_words", "fit_ledger", "five_fields", "render_summary", "shortened", "LedgerPatch",
-    "NewItem", "Unreadable", "parse_ledger_patch", "apply_patch", "ITEM_CHARS", "KINDS",
-]  # fmt: skip
-
-REASON_CHARS = 200
-
-KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
-_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
-_LINE = re.compile(
-    r"^[\s*•#-]*(?P<word>[a-z]+)(?:\s+(?P<id>[a-z]\d{1,6}))?\W{0,3}?:(?P<said>.+)$", re.IGNORECASE
+_FIRST_TO_GO: tuple[ItemKind, ...] = (
+    "artifact",
+    "fact",
+    "promise",
+    "preference",
+    "action",
+    "decision",
+    "question",
+    "goal",
+    "constraint",
 )
-_CITED = re.compile(r"\s*[\[(]((?:[\s,;]*#\d{1,15})+)\s*[\])]")
+"""In which order kinds make room when a ledger has grown too long."""
+_LEAST_IDENTIFIERS = 20
+_LEAST_TOPICS = 3
+ITEMS_SHARE = 3
+"""Items that code keeps beside a text take at most one part in three of its room."""
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
+_SENTENCE_SHARE = 0.9
+"""A text is cut behind a sentence where that keeps so much of what there is room for."""
+CUT_MARK = " …"
+_FENCE = "\n```"
+_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+_ANY_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$")
+_BOLD_HEADING = re.compile(r"^\s*\*\*([^*]+?):?\*\*:?\s*$")
+_WORDS = re.compile(r"\w+")
+_EMPTY = re.compile(
+    r"[\W_]*(?:none|n/?a|nothing|empty|null|nichts|keine?|ninguno|aucune?|нет|无)?"
+    r"(?:\s+(?:yet|so far|noted))?[\W_]*",
+    re.IGNORECASE,
+)
+_CODE_MARK = "```"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewItem:
-    kind: ItemKind
-    text: str
-    sources: tuple[int, ...] = ()
-    author: str = "person"
+class Heading:
+    """A part that a text has; `kind` says what its lines are in the five fields, None is the running text."""
+
+    title: str
+    about: str
+    kind: ItemKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerPatch:
-    """What a model wants to change; nothing in it is believed before the audit."""
+class Form:
+    name: SummaryForm
+    tag: str = OUR_SUMMARY_TAG
+    """What the summary is wrapped in when it is shown to the chat model."""
+    tag_has_range: bool = True
+    source: Literal["lines", "chat_history"] = "lines"
+    headings: tuple[Heading, ...] = ()
+    """None for a text that needs no parts."""
+    share_of_original: tuple[float, float] | None = None
+    """How long a text should be, as a share of what it is made from; only a score."""
 
-    narrative: str = ""
-    add: tuple[NewItem, ...] = ()
-    replace: tuple[tuple[str, str], ...] = ()
-    close: tuple[tuple[str, str], ...] = ()
-    notes: tuple[Any, ...] | None = None
-    """Where they were asked for: what is to be kept beyond the record, as the model wrote it."""
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    reason: str
-
-
-def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
-    """The first JSON object of the right shape in a text, whatever stands around it, or else its lines."""
-    if not text.strip():
-        return Unreadable(reason="the answer is empty")
-    for raw in json_objects(text):
-        if raw.keys() & {"narrative", "add"}:
-            return _patch(raw)
-    if (patch := _from_lines(text)) is not None:
-        return patch
-    if "{" not in text:
-        return Unreadable(reason="there is no JSON object in it")
-    cut_off = text.count("{") > text.count("}")
-    return Unreadable(reason="the JSON is cut off" if cut_off else "the JSON cannot be read")
+    @property
+    def is_text(self) -> bool:
+        return self.name != "ledger"
 
 
-def apply_patch(
-    former: Ledger,
-    patch: LedgerPatch,
-    *,
-    identifiers: Sequence[str] = (),
-    seqs: frozenset[int] | None = None,
-    most_new: int = MAX_NEW_ITEMS,
-    keep_form: bool = False,
-) -> Ledger:
-    """The next ledger: an item of the former one is open, or closed with a reason, but never gone.
+FORMS: Mapping[SummaryForm, Form] = {
+    form.name: form
+    for form in (
+        Form(name="ledger"),
+        Form(
+            name="sections",
+            tag=SECTIONS_TAG,
+            tag_has_range=False,
+            source="chat_history",
+            headings=(
+                Heading(title="Context", about="what it is about, who takes part, where it stands"),
+                Heading(
+                    title="Key Information",
+                    about="facts, figures, names, paths, addresses, preferences, what must not be done",
+                    kind="fact",
+                ),
+                Heading(
+                    title="Decisions & Conclusions", about="what was agreed or found out", kind="decision"
+                ),
+                Heading(
+                    title="Action Items", about="what is still to be done, open questions", kind="action"
+                ),
+                Heading(
+                    title="Code & Technical", about="pieces of code that are still needed", kind="artifact"
+                ),
+            ),
+            share_of_original=(0.2, 0.4),
+        ),
+        Form(name="thread"),
+        Form(
+            name="handover",
+            headings=(
+                Heading(title="Task", about="what is wanted, with all limits and wishes", kind="goal"),
+                Heading(title="Done", about="what was finished, and how", kind="fact"),
+                Heading(title="Remaining", about="what is left, the next step first", kind="action"),
+                Heading(title="Findings", about="what was learned that the rest depends on", kind="fact"),
+                Heading(
+                    title="Relevant Files", about="files, links and other things to look at", kind="artifact"
+                ),
+            ),
+        ),
+        Form(name="running"),
+    )
+}
 
-    Items that were closed before are history of the former row and do not come along. With `seqs`, new
-    items may cite only these. A former text becomes items, too, unless `keep_form` leaves it as it is.
+
+def form_of(name: SummaryForm) -> Form:
+    return FORMS[name]
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text is empty, or one of the words that stand for it."""
+    return _EMPTY.fullmatch(text) is not None
+
+
+def sections_in(text: str, form: Form) -> tuple[Section, ...]:
+    """The parts of a Markdown text in the order of the form; empty ones are left out.
+
+    A form without headings takes the whole text as it is; headings that it does not know stay at the end.
     """
-    if not keep_form:
-        former = in_ledger_form(former)
-    closing = {id_: reason for id_, reason in patch.close if reason.strip()}
-    new_text = {id_: text for id_, text in patch.replace if text.strip()}
-    items = [
-        _carried(item, new_text.get(item.id), closing.get(item.id))
-        for item in former.items
-        if item.closed is None
-    ]
-    places = {
-        normalised(item.text): at for at, item in reversed(list(enumerate(items))) if item.closed is None
+    if not form.headings:
+        return (Section(heading="", text=text.strip()),) if text.strip() else ()
+    found: dict[str, list[str]] = {}
+    at, in_code = "", False
+    for line in text.splitlines():
+        in_code ^= line.lstrip().startswith(_CODE_MARK)
+        title = None if in_code else _title(line)
+        if title is not None:
+            at = _known(title, form) or title
+        else:
+            found.setdefault(at, []).append(line)
+    order = [heading.title for heading in form.headings]
+    ranked = sorted(found, key=lambda title: order.index(title) if title in order else len(order))
+    parts = ((title, "\n".join(found[title]).strip()) for title in ranked)
+    return tuple(Section(heading=title, text=text) for title, text in parts if not is_blank(text))
+
+
+def kind_of(heading: str, form: Form) -> ItemKind | None:
+    return next((known.kind for known in form.headings if known.title == heading), "fact")
+
+
+def has_known_heading(sections: tuple[Section, ...], form: Form) -> bool:
+    titles = {heading.title for heading in form.headings}
+    return not titles or any(section.heading in titles for section in sections)
+
+
+def _title(line: str) -> str | None:
+    found = _ANY_HEADING.match(line) or _BOLD_HEADING.match(line)
+    return found[1].strip(" *:") if found else None
+
+
+def _known(title: str, form: Form) -> str | None:
+    """Models write “Decisions and conclusions” or “1. Context” as well."""
+    said = _plain(title)
+    return next((heading.title for heading in form.headings if _plain(heading.title) == said), None)
+
+
+def _plain(title: str) -> str:
+    return " ".join(w for w in _WORDS.findall(title.casefold()) if w != "and" and not w.isdecimal())
+
+
+def render_summary(ledger: Ledger) -> str:
+    """Markdown, always in the same order; closed items are not in it.
+
+    A text says by itself where to look and what things are called; only our own record lists it.
+    """
+    parts = [_section(section) for section in ledger.sections]
+    if ledger.narrative.strip():
+        parts.append(ledger.narrative.strip())
+    for kind, heading in _HEADINGS:
+        items = [item for item in ledger.items if item.kind == kind and item.closed is None]
+        if items:
+            parts.append("\n".join((f"## {heading}", *_by_day(items))))
+    if form_of(ledger.form).is_text:
+        return "\n\n".join(parts)
+    if hints := [_hint(topic) for topic in ledger.topics if topic.label]:
+        parts.append("\n".join(("## Where to look", *hints)))
+    told = "\n".join(parts)
+    if exact := [found for found in ledger.identifiers if found not in told]:
+        parts.append(f"## Exact names and numbers\n{' · '.join(exact)}")
+    return "\n\n".join(parts)
+
+
+def translate_headings(summary: str, texts: Catalogue) -> str:
+    """For people: a summary is stored and sent to models with the English headings of its form."""
+    if texts.language == ENGLISH:
+        return summary
+
+    def translate(heading: re.Match[str]) -> str:
+        key = f"summary_{'_'.join(re.findall('[a-z]+', heading[1].lower()))}"
+        return f"## {texts.say(key)}" if key in texts else heading[0]
+
+    return _HEADING.sub(translate, summary)
+
+
+def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    """Closes items, the least needed kinds and the oldest first, until the text has `limit` tokens.
+
+    Of a text its last words go, and a mark says so; what code keeps beside it may take a third of the room.
+    """
+    if ledger.sections and count(render_summary(ledger)) > limit:
+        items = _fit_items(replace(ledger, sections=()), limit // ITEMS_SHARE, count)
+        ledger = replace(ledger, items=items.items, narrative=items.narrative)
+        return _fit_sections(ledger, limit, count)
+    return _fit_items(ledger, limit, count)
+
+
+def five_fields(ledger: Ledger) -> dict[str, Any]:
+    """The output contract: summary_text, key_facts, decisions, open_questions, action_items."""
+    ledger = convert_to_ledger(ledger)
+
+    def texts(*kinds: ItemKind) -> list[str]:
+        return [item.text for item in ledger.items if item.kind in kinds and item.closed is None]
+
+    return {
+        "summary_text": ledger.narrative,
+        "key_facts": texts("goal", "fact", "constraint", "preference", "artifact"),
+        "decisions": texts("decision"),
+        "open_questions": texts("question"),
+        "action_items": texts("action", "promise"),
+        "range": _range(ledger),
+        "sources": sorted({seq for item in ledger.items if item.closed is None for seq in item.sources}),
     }
-    number = max(former.last_number, *(item_number(item.id) for item in former.items), 0)
-    for new in patch.add[:most_new]:
-        if seqs is not None:
-            new = replace(new, sources=tuple(seq for seq in new.sources if seq in seqs))
-        told = normalised(shortened(new.text, ITEM_CHARS))
-        place = places.get(told)
-        if place is not None:
-            known = items[place]
-            items[place] = replace(known, sources=_united(known.sources, new.sources))
+
+
+def convert_to_ledger(ledger: Ledger) -> Ledger:
+    """The same record as items and a narrative, so that nothing is lost when the form changes."""
+    if not ledger.sections:
+        return ledger if ledger.form == "ledger" else replace(ledger, form="ledger")
+    form = form_of(ledger.form)
+    narrative = [ledger.narrative] if ledger.narrative else []
+    items = list(ledger.items)
+    number = ledger.last_number
+    for section in ledger.sections:
+        kind = kind_of(section.heading, form) if section.heading else None
+        if kind is None:
+            narrative.append(section.text)
             continue
-        number += 1
-        places[told] = len(items)
-        items.append(_fresh(new, number))
+        for text in statements(section.text):
+            number += 1
+            asked = kind == "action" and text.endswith(("?", "？"))
+            told: ItemKind = "question" if asked else kind
+            items.append(
+                LedgerItem(id=f"{LETTERS[told]}{number}", kind=told, text=shorten_line(text, ITEM_CHARS))
+            )
     return replace(
-        former,
-        narrative=first_words(patch.narrative, NARRATIVE_WORDS) or former.narrative,
+        ledger,
+        form="ledger",
+        narrative="\n\n".join(narrative),
         items=tuple(items),
-        identifiers=merged_identifiers(former.identifiers, identifiers),
+        sections=(),
         last_number=number,
     )
 
 
-def json_objects(text: str) -> Iterable[Mapping[str, Any]]:
-    """Every whole object in a text; one that is cut off gives those inside it. Some may come twice."""
-    decoder = json.JSONDecoder(strict=False)
-    for candidate in (text, _TRAILING_COMMA.sub("", text)):
-        at = candidate.find("{")
-        tries = 0
-        while at != -1 and tries < _MAX_TRIES:
-            tries += 1
-            try:
-                raw, end = decoder.raw_decode(candidate, at)
-            except (ValueError, RecursionError):
-                at = candidate.find("{", at + 1)
-                continue
-            yield storable_json(raw)
-            at = candidate.find("{", end)
+def statements(text: str) -> list[str]:
+    """Bullets and paragraphs of a Markdown text; a block of code is one."""
+    found: list[str] = []
+    code: list[str] | None = None
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            if code:
+                found.append("\n".join(code))
+            code = [] if code is None else None
+        elif code is not None:
+            code.append(line)
+        elif line.strip():
+            found.append(_BULLET.sub("", line).strip())
+    return [*found, "\n".join(code)] if code else found
 
 
-_MAX_TRIES = 200
+def truncate_words(text: str, most: int) -> str:
+    words = text.split()
+    return " ".join(words) if len(words) <= most else f"{' '.join(words[:most])} …"
 
 
-def _patch(raw: Mapping[str, Any]) -> LedgerPatch:
-    narrative, title = raw.get("narrative"), raw.get("title")
-    items = (_new_item(item) for item in _list(raw.get("add")))
-    return LedgerPatch(
-        narrative=narrative if isinstance(narrative, str) else "",
-        add=tuple(item for item in items if item is not None),
-        replace=_pairs(raw.get("replace"), "text"),
-        close=_pairs(raw.get("close"), "reason"),
-        notes=tuple(raw["notes"]) if isinstance(raw.get("notes"), list) else None,
-        title=title if isinstance(title, str) else "",
+def shorten_line(text: str, chars: int) -> str:
+    """One line, cut between words, so that no half number appears that nobody wrote."""
+    line = " ".join(text.split())
+    if len(line) <= chars:
+        return line
+    head = line[:chars].rsplit(" ", 1)[0] if " " in line[:chars] else line[: chars - 1]
+    return f"{head} …"
+
+
+def item_number(id_: str) -> int:
+    digits = id_[1:]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _fit_items(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    while (excess := count(render_summary(ledger)) - limit) > 0:
+        smaller = _with_less(ledger, excess, count)
+        if smaller == ledger:
+            return _with_shorter_narrative(ledger, limit, count)
+        ledger = smaller
+    return ledger
+
+
+def _with_less(ledger: Ledger, excess: int, count: Count) -> Ledger:
+    """Without identifiers, hints and items of about `excess` tokens, as far as there are any."""
+    identifiers, topics = ledger.identifiers, ledger.topics
+    if not form_of(ledger.form).is_text:
+        while len(identifiers) > _LEAST_IDENTIFIERS and excess > 0:
+            excess -= count(identifiers[0])
+            identifiers = identifiers[1:]
+        while len(topics) > _LEAST_TOPICS and excess > 0:
+            excess -= count(_hint(topics[0]))
+            topics = topics[1:]
+    leaving: set[str] = set()
+    for item in _by_need(ledger.items):
+        if excess <= 0:
+            break
+        excess -= count(_line(item))
+        leaving.add(item.id)
+    items = tuple(replace(i, closed=LEFT_OUT) if i.id in leaving else i for i in ledger.items)
+    return replace(ledger, items=items, identifiers=identifiers, topics=topics)
+
+
+def _with_shorter_narrative(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    bare = replace(ledger, narrative="")
+    room = limit - count(render_summary(bare)) - 2
+    return replace(ledger, narrative=_cut(ledger.narrative, room, count)) if room > 0 else ledger
+
+
+def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    """The longest part is cut first, at the end of a line or sentence."""
+    sections = list(ledger.sections)
+    while (
+        sections and (excess := count(render_summary(replace(ledger, sections=tuple(sections)))) - limit) > 0
+    ):
+        place = max(range(len(sections)), key=lambda at: count(sections[at].text))
+        longest = sections[place]
+        size = count(longest.text)
+        text = _cut(longest.text, size - excess, count)
+        if text and count(text) < size:
+            sections[place] = replace(longest, text=text)
+        else:
+            del sections[place]
+    return replace(ledger, sections=tuple(sections))
+
+
+def _cut(text: str, room: int, count: Count) -> str:
+    """The first words that fit, with a mark; a block of code is closed again.
+
+    The cut lies behind a line or sentence where that costs little, else between words, where there are any.
+    """
+    if count(text) <= room:
+        return text
+    beside = count(CUT_MARK) + (count(_FENCE) if "```" in text else 0)
+    kept = truncate_text(text, room - beside, count)
+    sentence = max((end.start() for end in _SENTENCE_END.finditer(f"{kept}\n")), default=0)
+    if sentence >= _SENTENCE_SHARE * len(kept):
+        kept = kept[:sentence]
+    elif text[len(kept) : len(kept) + 1].strip() and (words := kept.rpartition(" ")[0]):
+        kept = words
+    kept = kept.rstrip(f"{CUT_MARK}\n")
+    return f"{kept}{CUT_MARK}{_FENCE if kept.count('```') % 2 else ''}" if kept else ""
+
+
+def _by_need(items: Sequence[LedgerItem]) -> list[LedgerItem]:
+    standing = [item for item in items if item.closed is None]
+    return sorted(
+        standing,
+        key=lambda item: (item.author == "person", _FIRST_TO_GO.index(item.kind), item_number(item.id)),
     )
 
 
-def _from_lines(text: str) -> LedgerPatch | None:
-    """`narrative: …`, `KIND: text [#12]`, `replace ID: text`, `close ID: reason`; None without the first."""
-    narrative, title, add = "", "", []
-    changed: dict[str, list[tuple[str, str]]] = {"replace": [], "close": []}
-    for found in map(_LINE.match, text.splitlines()):
-        if found is None:
-            continue
-        word, id_, said = found["word"].lower(), found["id"], found["said"].strip("* ")
-        if word == "narrative":
-            narrative = narrative or said
-        elif word == "title":
-            title = title or said
-        elif word in changed and id_ is not None:
-            changed[word].append((id_.lower(), said))
-        elif word.rstrip("s") in KINDS:
-            told = _CITED.sub("", said).strip()
-            sources = _seqs(" ".join(_CITED.findall(said)))
-            add.append(NewItem(kind=_kind(word), text=told, sources=sources))
-    if not narrative:
-        return None
-    return LedgerPatch(
-        narrative=narrative,
-        add=tuple(item for item in add if item.text),
-        replace=tuple(changed["replace"]),
-        close=tuple(changed["close"]),
-        title=title,
-    )
+def _section(section: Section) -> str:
+    return f"## {section.heading}\n{section.text}" if section.heading else section.text
 
 
-def _new_item(raw: object) -> NewItem | None:
-    if isinstance(raw, str):
-        raw = {"text": raw}
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("text"), str) or not raw["text"].strip():
-        return None
-    author = str(raw.get("author", "person")).lower()
-    return NewItem(
-        kind=_kind(raw.get("kind")),
-        text=raw["text"],
-        sources=_seqs(raw.get("sources")),
-        author=author if author in ("person", "assistant", "tool", "operator", "program") else "person",
-    )
+def _by_day(items: Sequence[LedgerItem]) -> Iterator[str]:
+    """The lines of items under the days on which they were said; those of no known day come first."""
+    for day, told in groupby(sorted(items, key=attrgetter("day")), key=attrgetter("day")):
+        if day:
+            yield f"### {day}"
+        yield from map(_line, told)
 
 
-def _kind(raw: object) -> ItemKind:
-    said = str(raw).lower().rstrip("s")
-    return next((kind for kind in KINDS if kind == said), "fact")
+def _line(item: LedgerItem) -> str:
+    marks = [f"#{seq}" for seq in item.sources[:3]]
+    if item.author != "person":
+        marks.append(f"by the {item.author}")
+    return f"- {item.text} ({', '.join(marks)})" if marks else f"- {item.text}"
 
 
-def _seqs(raw: object) -> tuple[int, ...]:
-    found = re.findall(r"\d{1,15}", json.dumps(raw)) if isinstance(raw, list | int | str) else []
-    return tuple(sorted({int(number) for number in found}))
+def _hint(topic: Topic) -> str:
+    return f"- {topic.label}: #{topic.from_seq} to #{topic.through_seq}"
 
 
-def _pairs(raw: object, value_name: str) -> tuple[tuple[str, str], ...]:
-    """From `{"f3": "…"}`, or from a list of objects with an id."""
-    if isinstance(raw, Mapping):
-        return tuple((str(key), value) for key, value in raw.items() if isinstance(value, str))
-    rows = (row for row in _list(raw) if isinstance(row, Mapping))
-    found = ((str(row.get("id")), row.get(value_name)) for row in rows)
-    return tuple((id_, value) for id_, value in found if isinstance(value, str))
-
-
-def _list(raw: object) -> list[Any]:
-    return raw if isinstance(raw, list) else []
-
-
-def _carried(item: LedgerItem, text: str | None, reason: str | None) -> LedgerItem:
-    if reason is not None:
-        return replace(item, closed=shortened(redact(reason), REASON_CHARS))
-    return item if text is None else replace(item, text=shortened(text, ITEM_CHARS))
-
-
-def _fresh(new: NewItem, number: int) -> LedgerItem:
-    return LedgerItem(
-        id=f"{LETTERS[new.kind]}{number}",
-        kind=new.kind,
-        text=shortened(new.text, ITEM_CHARS),
-        sources=new.sources,
-        author=new.author,
-    )
-
-
-def _united(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted({*old, *new}))
+def _range(ledger: Ledger) -> list[int]:
+    """First and last message that the topics cover; empty where nothing was said."""
+    if not ledger.topics:
+        return []
+    return [
+        min(topic.from_seq for topic in ledger.topics),
+        max(topic.through_seq for topic in ledger.topics),
+    ]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 
 NAME_CHARS = 64
 """The longest name of a tool that every provider takes."""
@@ -120,7 +120,7 @@ def _server(name: str, raw: Any, environment: Mapping[str, str]) -> McpServer:
     if isinstance(command, str) == isinstance(url, str):
         raise _Unusable('it needs either "command" or "url"')
     if isinstance(url, str):
-        address = _filled(url, environment)
+        address = _fill(url, environment)
         if not address.startswith(("http://", "https://")):
             raise _Unusable('"url" begins with http:// or https://')
         return McpServer(name=name, url=address, headers=_words(raw, "headers", environment))
@@ -132,10 +132,10 @@ def _server(name: str, raw: Any, environment: Mapping[str, str]) -> McpServer:
         raise _Unusable('"cwd" is no text')
     return McpServer(
         name=name,
-        command=_filled(str(command), environment),
-        args=tuple(_filled(one, environment) for one in args),
+        command=_fill(str(command), environment),
+        args=tuple(_fill(one, environment) for one in args),
         env=_words(raw, "env", environment),
-        cwd=None if cwd is None else _filled(cwd, environment),
+        cwd=None if cwd is None else _fill(cwd, environment),
     )
 
 
@@ -143,10 +143,10 @@ def _words(raw: Mapping[str, Any], key: str, environment: Mapping[str, str]) -> 
     given = raw.get(key) or {}
     if not isinstance(given, Mapping) or not all(isinstance(value, str) for value in given.values()):
         raise _Unusable(f'"{key}" is no object of texts')
-    return {str(name): _filled(value, environment) for name, value in given.items()}
+    return {str(name): _fill(value, environment) for name, value in given.items()}
 
 
-def _filled(text: str, environment: Mapping[str, str]) -> str:
+def _fill(text: str, environment: Mapping[str, str]) -> str:
     """`${NAME}` stands for a variable of the environment, which must be there."""
 
     def value(found: re.Match[str]) -> str:
@@ -157,7 +157,7 @@ def _filled(text: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def borrowed(
+def borrow_tools(
     server: str, offered: Sequence[OfferedTool]
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
     """By name: the tools that a provider would take, and why it would not take the others."""
@@ -173,18 +173,18 @@ def borrowed(
             left_out.append(_left_out(server, tool, str(error)))
             continue
         name = _our_name(server, tool.name, taken)
-        spec = ToolSpec(name=name, description=_described(tool, server), input_schema=schema)
+        spec = ToolSpec(name=name, description=_describe(tool, server), input_schema=schema)
         taken[name] = BorrowedTool(server=server, name=tool.name, spec=spec, idempotent=tool.idempotent)
     return tuple(taken[name] for name in sorted(taken)), tuple(left_out)
 
 
-def without_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...]:
+def resolve_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...]:
     """Two servers may come to the same name, such as a_b with c and a with b_c: the second gets another."""
     by_name: dict[str, BorrowedTool] = {}
     for tool in sorted(tools, key=lambda tool: (tool.server, tool.name)):
         name = tool.spec.name
         if name in by_name:
-            name = _marked(name, f"{tool.server}\n{tool.name}")
+            name = _mark_name(name, f"{tool.server}\n{tool.name}")
         by_name[name] = replace(tool, spec=replace(tool.spec, name=name))
     return tuple(by_name[name] for name in sorted(by_name))
 
@@ -192,17 +192,17 @@ def without_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...
 def _our_name(server: str, tool: str, taken: Mapping[str, object]) -> str:
     name = _ILLEGAL.sub("_", f"mcp_{server}_{tool}")
     if len(name) > NAME_CHARS or name in taken:
-        return _marked(name, f"{server}\n{tool}")
+        return _mark_name(name, f"{server}\n{tool}")
     return name
 
 
-def _marked(name: str, whole: str) -> str:
+def _mark_name(name: str, whole: str) -> str:
     """Cut, with a mark that keeps it apart from others that begin alike."""
     mark = hashlib.sha256(whole.encode(errors="replace")).hexdigest()[:6]
     return f"{name[: NAME_CHARS - 7]}_{mark}"
 
 
-def _described(tool: OfferedTool, server: str) -> str:
+def _describe(tool: OfferedTool, server: str) -> str:
     text = _CONTROLS.sub(" ", tool.description).replace("<", "‹").strip()
     cut = text if len(text) <= DESCRIPTION_CHARS else f"{text[:DESCRIPTION_CHARS]}…"
     return cut or f"{_CONTROLS.sub(' ', tool.name)[:80]} of the server {server}."
@@ -216,7 +216,7 @@ def usable_schema(raw: Any) -> dict[str, Any]:
     """As providers want it: an object at the top, nothing combined there; raises ValueError."""
     if not isinstance(raw, Mapping):
         raise _Unusable("its schema is no object")
-    schema = _resolved(dict(raw))
+    schema = _resolve(dict(raw))
     schema.pop("$schema", None)
     if any(key in schema for key in _COMBINED):
         if not schema.get("properties"):
@@ -236,7 +236,7 @@ def usable_schema(raw: Any) -> dict[str, Any]:
     return schema
 
 
-def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+def _resolve(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema that only points to one of its own definitions is that definition."""
     pointer = schema.get("$ref")
     if not isinstance(pointer, str):

@@ -182,11 +182,11 @@ def _ahead(words: str, now: datetime, zone: tzinfo) -> datetime | None:
         ) from None
 
 
-def shown_moment(at: datetime, zone: tzinfo) -> str:
+def format_moment(at: datetime, zone: tzinfo) -> str:
     """`2026-11-22 09:00`, by the clock of that zone."""
     return f"{at.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
-def told_words(text: str) -> str:
+def reminder_text(text: str) -> str:
     """A reminder in the program's own voice, in any language: for when no model can put it nicely."""
     return f"⏰ {text}"

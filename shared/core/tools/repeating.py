@@ -92,7 +92,7 @@ def repeat_of(words: str, *, first: datetime | None) -> Repeat:
     return Repeat(unit=unit, every=every, at=clock, weekdays=weekdays, day=day)
 
 
-def next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzinfo) -> datetime:
+def find_next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzinfo) -> datetime:
     """The first moment of the rule that is later than `after`, in UTC.
 
     `anchor` is a moment of the rule, or its beginning: with `every` above one, it says which weeks count.

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.core.values.searching import words_of
 
 FOUND_AT_MOST = 5
@@ -18,7 +18,7 @@ _PARTS = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 
 
 def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
-    names, left = _listed([tool.name for tool in tools])
+    names, left = _list_names([tool.name for tool in tools])
     more = f" and {left} more" if left else ""
     return ToolSpec(
         name="mcp_find_tools",
@@ -32,7 +32,7 @@ def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
     )
 
 
-def matching(query: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+def find_matching(query: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Those that are named, then those that share the rarest words with the query, a few."""
     told = {tool.name: _words(f"{tool.name} {tool.description}") for tool in tools}
     known = Counter(word for words in told.values() for word in words)
@@ -50,7 +50,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(words_of(_PARTS.sub(" ", text)))
 
 
-def _listed(names: Sequence[str]) -> tuple[str, int]:
+def _list_names(names: Sequence[str]) -> tuple[str, int]:
     shown = 0
     for shown in range(len(names), 0, -1):
         if len(", ".join(names[:shown])) <= _NAMES_CHARS:

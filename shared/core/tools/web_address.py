@@ -67,7 +67,7 @@ def web_address(text: str) -> WebAddress:
     return WebAddress(url=url, scheme=scheme, host=host, port=port)
 
 
-def redirected(address: WebAddress, location: str) -> WebAddress:
+def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
     """Where a redirect leads; it is looked at like any other address."""
     try:
         joined = urljoin(address.url, location.strip())
@@ -129,12 +129,12 @@ def _host(parts: SplitResult) -> str:
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
         # 0x7f.1, 2130706433 and 0177.0.0.1 are addresses to some programs, and names to nobody.
         raise BadWebAddress("The host looks like a number, but is no plain address.")
-    if is_house_name(host) or host.endswith(".onion"):
+    if is_local_name(host) or host.endswith(".onion"):
         raise BadWebAddress("That host is not on the public web.")
     return host
 
 
-def is_house_name(host: str) -> bool:
+def is_local_name(host: str) -> bool:
     """Of a machine or a network at home: nobody can buy a name without a dot, or below one of these."""
     name = host.rstrip(".").lower()
     return "." not in name or name.endswith(_HOUSE_NAMES)

@@ -10,7 +10,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 │   ├── BadArguments              a command was given words that it cannot use (core/command_arguments.py)
 │   └── UnknownSession
 ├── SessionMoved                  its person goes on in another session; look again where that is
-├── Fenced                        another process owns this turn now; our write changed nothing
+├── LeaseLost                        another process owns this turn now; our write changed nothing
 ├── StaleView                     the log's view moved while we worked; plan again
 ├── CapReached                    a spending cap says no; nothing was spent
 │   └── HourCapReached            that of all anonymous visitors for this hour
@@ -18,7 +18,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
 ├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
 │   └── NoRoom                    a model's window leaves none for a conversation
-├── BadContextConfig              an agent's row about its context cannot be used (core/overrides.py)
+├── BadContextConfig              an agent's row about its context cannot be used (core/session/overrides.py)
 ├── BadAgentConfig                an agent's row as a whole cannot be used (shared/config/agents.py)
 ├── OnHold                        what is kept of this person must not go just now
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
@@ -39,8 +39,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
 
-from shared.core.values.model import Usage
-from shared.core.values.money import Shortage
+from shared.core.values.money import Shortage, Usage
 from shared.locales import catalogue
 
 
@@ -66,7 +65,7 @@ class BadInput(EvertalkError):
     values: Mapping[str, str | int] = MappingProxyType({})
 
     @classmethod
-    def said(cls, key: str, **values: str | int) -> Self:
+    def from_key(cls, key: str, **values: str | int) -> Self:
         made = cls(catalogue("commands", "").say(key, **values))
         made.advice, made.key, made.values = str(made), key, values
         return made

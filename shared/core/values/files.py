@@ -99,7 +99,7 @@ class Attached:
     cut: bool = False
     """A text that is longer than what is read of it."""
 
-    def shown(self) -> dict[str, Any]:
+    def to_payload(self) -> dict[str, Any]:
         """In the protocol's shape; the same in a live frame, in history and as an upload's answer."""
         told: dict[str, Any] = {
             "id": self.id,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from shared.core.values.secrets_filter import REDACTED, redact
 
-URL = re.compile(r"\bhttps?://[^\s<>()\[\]\"'“”«»]+[^\s<>()\[\]\"'“”«».,;:!?]", re.IGNORECASE)
+URL = re.compile(r"\bhttps?://[^\s<>()\[\]\"'`“”«»]+[^\s<>()\[\]\"'`“”«».,;:!?]", re.IGNORECASE)
 EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 PATH = re.compile(
     r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.-]*[\w-]){2,}/?|\b[\w-]+\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b"
@@ -16,7 +16,14 @@ NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*%?")
 QUOTED = re.compile(r"“([^”\n]{2,80})”|«([^»\n]{2,80})»|\"([^\"\n]{2,80})\"|„([^“\n]{2,80})“")
 _CAPITAL_WORD = re.compile(r"[^\W\d_a-zß-öø-ÿ](?<![^\W\d_].)(?<![^\W_][’'-].)[\w’'-]*", re.DOTALL)
 """A word that does not begin with a small Latin letter; looking back comes last because it costs most."""
-_SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s+|\n\s*|[-*•]\s+|[“”\"«»„(\[]\s*)$")
+_SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s+|\n\s*|[-*•]\s+|\d[.)]\s+|[“”\"«»„(\[|*_`]\s*)$")
+_NO_SENTENCE = re.compile(
+    r"```.*?(?:```|\Z)|^[ \t]*#{1,6}[ \t][^\n]*"
+    r"|^[ \t]*(?:(?:[-*•]|\d+[.)])[ \t]+)?(?:\*\*|__)[^*\n]{1,80}?(?::(?:\*\*|__)|(?:\*\*|__)(?::|[ \t]*$))",
+    re.MULTILINE | re.DOTALL,
+)
+"""Code, headings and the labels of lists: a capital there tells nothing."""
+_SMALL_WORD = re.compile(r"\b[a-zß-öø-ÿ]\w*")
 _NAME_PARTS = 4
 _JOINT = re.compile(r"[\s-]+")
 _TELLING_DIGITS = 5
@@ -87,7 +94,7 @@ def quotations_of(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys("".join(group) for group in groups))
 
 
-def merged_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 80) -> tuple[str, ...]:
+def merge_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 50) -> tuple[str, ...]:
     """Newest last; when there are too many, the oldest go. Scraps and pieces of others are left out."""
     fresh = tuple(dict.fromkeys(new))
     kept = [found for found in dict.fromkeys(old) if found not in fresh]
@@ -101,6 +108,14 @@ def _is_scrap(found: str) -> bool:
 
 
 def _names_with_places(text: str) -> list[tuple[str, int]]:
+    """Without phrases whose words the text also writes small: "Error Handling" is a title, and no name."""
+    text = _NO_SENTENCE.sub(lambda match: "\n" * len(match[0]), text)
+    found = _capitals_in(text)
+    small = set(_SMALL_WORD.findall(text)) if found else set()
+    return [(name, at) for name, at in found if not small.issuperset(_JOINT.split(name.lower()))]
+
+
+def _capitals_in(text: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     run: list[re.Match[str]] = []
     for match in _CAPITAL_WORD.finditer(text):
@@ -131,4 +146,4 @@ def _is_name(match: re.Match[str], text: str, *, joins: bool) -> bool:
 
 def _joined(run: list[re.Match[str]]) -> tuple[str, int]:
     name = " ".join(match[0] for match in run)
-    return re.sub(r"[’']s$", "", name), run[0].start()
+    return re.sub(r"[’']s?$", "", name), run[0].start()

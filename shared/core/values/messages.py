@@ -1,10 +1,10 @@
-"""Messages as plain values: blocks, roles, JSON, text that can be stored, how a list becomes acceptable."""
+"""What a request is made of: messages and their blocks, system parts, tools; text that can be stored."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 REPLACEMENT = "\ufffd"
@@ -124,7 +124,7 @@ def text_of(blocks: Iterable[Block]) -> str:
     return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
 
 
-def said_of(blocks: Iterable[Block]) -> str:
+def text_without_files(blocks: Iterable[Block]) -> str:
     """The words of a message without those of its files, which screens show as files."""
     return text_of(
         block for block in blocks if not (isinstance(block, Text) and block.attachment_id is not None)
@@ -209,9 +209,9 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     """
     if _is_fine(messages):
         return tuple(messages)
-    merged = _merged(_cleaned(messages))
-    paired = _merged(_paired(merged))
-    return _framed(paired)
+    merged = _merge(_clean(messages))
+    paired = _merge(_pair(merged))
+    return _frame(paired)
 
 
 def _is_fine(messages: Sequence[Message]) -> bool:
@@ -247,7 +247,7 @@ def _is_words(text: str) -> bool:
     return bool(text) and not text.isspace()
 
 
-def _cleaned(messages: Iterable[Message]) -> list[Message]:
+def _clean(messages: Iterable[Message]) -> list[Message]:
     """Without blocks that the provider refuses by themselves: blank, of the other role, repeated."""
     calls: set[str] = set()
     kept: list[Message] = []
@@ -284,16 +284,16 @@ def _usable(block: Block, role: Role) -> Block | None:
             return block if text.strip() else replace(block, text=NO_OUTPUT)
 
 
-def _merged(messages: Iterable[Message]) -> list[Message]:
+def _merge(messages: Iterable[Message]) -> list[Message]:
     """Neighbours of one role as one message; none is empty, none of the assistant's ends in thinking."""
-    return _joined(map(_without_trailing_thinking, _joined(messages)))
+    return _join(map(_without_trailing_thinking, _join(messages)))
 
 
 def is_thought(block: Block) -> bool:
     return isinstance(block, Thinking) or (isinstance(block, ProviderBlock) and "thinking" in block.kind)
 
 
-def _joined(messages: Iterable[Message]) -> list[Message]:
+def _join(messages: Iterable[Message]) -> list[Message]:
     joined: list[Message] = []
     for message in messages:
         if not message.blocks:
@@ -312,7 +312,7 @@ def _without_trailing_thinking(message: Message) -> Message:
     return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
-def _paired(messages: Sequence[Message]) -> list[Message]:
+def _pair(messages: Sequence[Message]) -> list[Message]:
     paired: list[Message] = []
     waiting: tuple[ToolUse, ...] = ()
     for message in messages:
@@ -342,9 +342,27 @@ def _answering(calls: Sequence[ToolUse], blocks: Sequence[Block]) -> Message:
     return Message(role="user", blocks=(*results, *rest))
 
 
-def _framed(messages: list[Message]) -> tuple[Message, ...]:
+def _frame(messages: list[Message]) -> tuple[Message, ...]:
     if messages and messages[0].role == "assistant":
         messages = [text_message("user", EARLIER), *messages]
     if messages and messages[-1].role == "assistant":
         messages = [*messages, text_message("user", GO_ON)]
     return tuple(messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it; `input_schema` is JSON schema, an object."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any] = field(hash=False)
+    provider: Mapping[str, Any] | None = field(default=None, hash=False)
+    """A tool that the provider runs itself: its whole definition, passed on as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemPart:
+    text: str
+    cache: bool = False
+    """True marks the end of a part that does not change between calls."""

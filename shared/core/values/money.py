@@ -1,4 +1,4 @@
-"""What a call costs, in millionths of a dollar, the most it could, and how long a prefix is worth keeping."""
+"""Usage, prices, what a call costs and at most could, and how long a prefix is worth keeping."""
 
 from __future__ import annotations
 
@@ -13,14 +13,47 @@ from functools import lru_cache
 from itertools import pairwise
 from statistics import median
 
-from shared.core.values.model import Prices, Usage
-
 OLD_AFTER_MONTHS = 12
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
 _MARGIN = 10
 """One part in so many is how far an estimate may be too low."""
 HOUR_WRITE_FACTOR = 2
 """What is to be kept for an hour costs twice the input price to write, by the provider's price list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider counted them; all zero with `known=False` when it did not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_hour_tokens: int = 0
+    """Of those written, the ones that the provider keeps for an hour; they cost more."""
+    known: bool = True
+
+    @property
+    def context_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Dollars per million tokens on a date; None is unknown and never 0."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+    dated: str
+    """When this was read, as `2026-11` or `2026-11-21`; empty where nobody said."""
+    starts: str = ""
+    """The day from which on it holds, `2026-11-21`; empty is always."""
+    above: int | None = None
+    """A prompt of more tokens than this costs more, all of it and its answer."""
+    above_factor: float = 1.0
+    """How many times as much."""
 
 
 def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
@@ -40,18 +73,19 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
         + usage.cache_write_tokens * of_write
         + usage.cache_hour_tokens * of_hour
     )
-    return _rounded_up(shares, share, _factor(prompt, prices))
+    return _round_up(shares, share, _factor(prompt, prices))
 
 
 def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, hour: bool = False) -> int:
     """What must be reserved: everything written to the cache anew, and the longest answer.
 
-    Near the size from which on prompts are dearer, the estimate is not trusted to be below it.
+    The provider may count more than was estimated, by a tenth at most; so a prompt may also turn out to be of
+    the size from which on it is dearer.
     """
+    prompt = context_tokens + -(-context_tokens // _MARGIN)
     of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
     dearest = max(of_input, of_write, of_read, HOUR_WRITE_FACTOR * of_input if hour else 0)
-    factor = _factor(context_tokens + context_tokens // _MARGIN, prices)
-    return _rounded_up(context_tokens * dearest + max_output * of_output, share, factor)
+    return _round_up(prompt * dearest + max_output * of_output, share, _factor(prompt, prices))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +109,14 @@ class Shortage:
         return self.cap_micro - self.spent_micro
 
 
-def most_output(context_tokens: int, most: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
+def affordable_output(
+    context_tokens: int, most: int, micro: int, prices: Prices, *, hour: bool = False
+) -> int:
     """The longest answer, `most` tokens or less, that this money pays for at worst; -1 when none."""
     return _most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
 
 
-def most_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
+def affordable_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
     """The largest prompt that so much money pays for at worst, with an answer of that size; -1 when none."""
     return _most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
 
@@ -90,9 +126,9 @@ def _most(most: int, micro: int, price: Callable[[int], int]) -> int:
 
 
 def micro_per_input_token(prices: Prices) -> float:
-    """The most that a token of an ordinary prompt costs."""
+    """What is set aside for a token of an ordinary prompt, as `worst_case_micro` does."""
     of_input, _, of_read, of_write, share = _in_whole_shares(prices)
-    return max(of_input, of_write, of_read) / share
+    return max(of_input, of_write, of_read) / share * (1 + 1 / _MARGIN)
 
 
 def price_on(day: date, prices: Sequence[Prices]) -> Prices | None:
@@ -115,7 +151,7 @@ def _factor(prompt: int, prices: Prices) -> Fraction | None:
     return _exact(prices.above_factor) if is_long else None
 
 
-def _rounded_up(shares: int, share: int, factor: Fraction | None) -> int:
+def _round_up(shares: int, share: int, factor: Fraction | None) -> int:
     """In whole numbers, as long as no factor is in the way: every call of a turn is reckoned here."""
     return -(-shares // share) if factor is None else math.ceil(Fraction(shares, share) * factor)
 

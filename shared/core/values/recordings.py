@@ -59,7 +59,7 @@ class RecordingLimits:
             return None
         return math.ceil(self.micro_per_minute * seconds / 60)
 
-    def reckoned_seconds(self, recording: Recording) -> float:
+    def estimate_seconds(self, recording: Recording) -> float:
         """How long it is; where nobody says, as long as so many bytes of speech can be."""
         most = self.minutes * 60
         if recording.seconds is not None:
@@ -113,7 +113,7 @@ def guess_language(app: str, chosen: str = "") -> str:
     return guess if len(guess) == 2 and (chosen or guess != "en") else ""
 
 
-def heard_text(words: str) -> str:
+def transcript_text(words: str) -> str:
     return f"{HEARD} {words}"
 
 

@@ -38,7 +38,7 @@ _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
 _ENDS = re.compile(r"[.!?…。！？؟।]+[\s\"”’»)]*|\n")
 
 
-def spoken_words(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOST_SPOKEN_CHARS) -> str:
+def spoken_text(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOST_SPOKEN_CHARS) -> str:
     """Empty where nothing can be read aloud; `say` has the sentences for what is left out."""
     left_out: list[LeftOut] = []
     for what, pattern in _NOT_SPOKEN:

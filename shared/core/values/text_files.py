@@ -18,7 +18,7 @@ class NotText(ValueError):
 def read_text(content: bytes) -> str:
     """With `\\n` at the end of lines. Raises NotText."""
     if content.startswith(_UTF16):
-        return _lines(_decoded(content, "utf-16"))
+        return _lines(_decode(content, "utf-16"))
     if b"\x00" in content:
         raise NotText("NUL")
     _refuse_controls(content, _CONTROLS)
@@ -29,7 +29,7 @@ def read_text(content: bytes) -> str:
         return _lines(content.decode("latin-1"))
 
 
-def _decoded(content: bytes, encoding: str) -> str:
+def _decode(content: bytes, encoding: str) -> str:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:

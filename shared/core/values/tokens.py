@@ -13,12 +13,13 @@ from shared.core.values.messages import (
     Image,
     Message,
     ProviderBlock,
+    SystemPart,
     Text,
     Thinking,
     ToolResult,
+    ToolSpec,
     ToolUse,
 )
-from shared.core.values.model import SystemPart, ToolSpec
 
 IMAGE_TOKENS = 1_600
 MESSAGE_OVERHEAD = 4
@@ -56,7 +57,7 @@ def chars_over_four(text: str) -> int:
     return math.ceil(len(text) / 4 * 1.25)
 
 
-def by_script(text: str) -> int:
+def estimate_by_script(text: str) -> int:
     """A guess from the kinds of characters alone, for when no vocabulary can be loaded."""
     known, total = 0, 0.0
     for pattern, per_char in _SCRIPTS:
@@ -107,13 +108,13 @@ def measure(reported: int | None, pending: int, estimate: int, ratio: float) -> 
     return max(0, reported + math.ceil(pending * ratio))
 
 
-def observed_ratio(actual: int, estimated: int, otherwise: float) -> float:
+def compute_ratio(actual: int, estimated: int, otherwise: float) -> float:
     """Reported tokens per estimated token of one request, within what can be true."""
     seen = actual / estimated if actual > 0 and estimated > 0 else otherwise
     return min(RATIO_MOST, max(RATIO_LEAST, seen))
 
 
-def learned_ratio(old: float, actual: int, estimated: int) -> float:
+def update_ratio(old: float, actual: int, estimated: int) -> float:
     """Reported tokens per estimated token, moved three tenths of the way towards the newest observation."""
     seen = actual / estimated if actual > 0 and estimated > 0 else old
     mixed = old * (1 - _LEARNING_SHARE) + seen * _LEARNING_SHARE
@@ -134,7 +135,7 @@ def reply_tokens(
     return max(1, round(reported / ratio))
 
 
-def truncated(text: str, limit: int, count: Count) -> str:
+def truncate_text(text: str, limit: int, count: Count) -> str:
     """The longest start of `text` (to within a few words) that takes at most `limit` tokens."""
     if count(text) <= limit:
         return text

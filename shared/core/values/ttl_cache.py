@@ -15,8 +15,8 @@ _KEPT: WeakSet[Any] = WeakSet()
 _BEGAN = [0.0]
 
 
-def recent(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
-    """As `lru_cache`, for what holds words of people: `forget_recent` ends it."""
+def ttl_cache(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
+    """As `lru_cache`, for what holds words of people: `clear_recent` ends it."""
 
     def remembering(function: Callable[_Asked, _Answer]) -> Callable[_Asked, _Answer]:
         kept: Any = lru_cache(maxsize=maxsize)(function)
@@ -27,7 +27,7 @@ def recent(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Aske
     return remembering
 
 
-def forget_recent(now: float) -> None:
+def clear_recent(now: float) -> None:
     """To be called every few seconds, by a clock that only goes forward."""
     if now - _BEGAN[0] < SECONDS_AT_MOST:
         return

@@ -15,7 +15,7 @@ _SYSTEMS = (
 MOST_CHARS = 500
 
 
-def browser_words(user_agent: str) -> str:
+def browser_name(user_agent: str) -> str:
     """`Firefox on Linux`; only words of ours, so nobody writes on an operator's page by a header."""
     said = user_agent[:MOST_CHARS]
     browser = next((name for mark, name in _BROWSERS if mark in said), "")

@@ -14,7 +14,7 @@ import structlog
 
 from shared.core.ops.alerts import Outcome, Sending
 from shared.core.values.errors import StorageUnavailable
-from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.runtime import CrashPoint, ignore_crash_point
 
 log = structlog.get_logger(__name__)
 

@@ -10,19 +10,17 @@ from shared.core.compaction.note_requests import FlushWay
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.compaction.summary_prompts import models_for
 from shared.core.context.memory_tools import SAVE_MEMORY
-from shared.core.overflow.request_trace import Piece, before_call, calls_of, pieces_of
+from shared.core.overflow.request_trace import Piece, calls_of, entries_before_call, pieces_of
 from shared.core.session.budget import ContextBudget
-from shared.core.session.events import ContextMeasured
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import PRESETS
 from shared.core.session.session import Entry
 from shared.core.session.session_state import SessionState
-from shared.core.session.turns import StoredTurn
+from shared.core.session.turns import ContextMeasured, StoredTurn
 from shared.core.values.messages import Image
-from shared.core.values.model import Usage
-from shared.core.values.money import cost_micro
+from shared.core.values.money import Usage, cost_micro
 from shared.ports import ChatModel, ModelCard, ModelRequest
-from shared.services.compaction.flush_requests import find_flush_way
+from shared.services.compaction.silent_requests import find_flush_way
 from shared.services.turns.agent_loop import measure_context
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from shared.services.turns.request_replay import PromptPartErased, RebuiltRequest, rebuild_with_parts
@@ -156,7 +154,7 @@ class ContextInspector:
             return None
         calls = calls_of(_live(stored), turn)
         number = calls if call is None else max(1, min(call, calls))
-        earlier = replace(stored, entries=before_call(stored.entries, turn, number))
+        earlier = replace(stored, entries=entries_before_call(stored.entries, turn, number))
         try:
             remade = rebuild_with_parts(earlier, count=self._requests.counter.count_tokens)
         except PromptPartErased:

@@ -21,14 +21,12 @@ from shared.core.ops.evaluation import (
     is_literal_match,
     part_ends,
 )
-from shared.core.session.events import Accepted, Emit, Inbound, ReplyEvent
-from shared.core.session.turns import Caps, JobOrder, Spending
+from shared.core.session.turns import Accepted, Caps, Emit, Inbound, JobOrder, ReplyEvent, Spending
 from shared.core.values.errors import CapReached, EvertalkError
-from shared.core.values.messages import text_message, text_of
-from shared.core.values.model import Prices, SystemPart
-from shared.core.values.money import worst_case_micro
+from shared.core.values.messages import SystemPart, text_message, text_of
+from shared.core.values.money import Prices, worst_case_micro
 from shared.ports import ChatModel, ModelCard, ModelRequest, TokenCounter
-from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
+from shared.services.compaction.silent_requests import CompletionTimeouts, OneShotCompletion
 from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 
 WAIT_SECONDS = 600.0
@@ -246,7 +244,7 @@ class AnswerJudge:
 
     async def is_right(self, place: EvaluationPlace, answer: EvalAnswer) -> bool:
         """Raises EvaluationStopped at a cap, ModelErrors."""
-        purse = SpendTracker(self._ledger, session_id=place.session_id, job_id=None, caps=self._caps)
+        tracker = SpendTracker(self._ledger, session_id=place.session_id, job_id=None, caps=self._caps)
         told = (f"Question: {answer.question}", f"Right answer: {answer.expected}")
         words = "\n\n".join((*told, f"Answer to judge: {answer.answer}"))
         request = ModelRequest(
@@ -254,11 +252,11 @@ class AnswerJudge:
             max_output_tokens=200,
         )  # fmt: skip
         try:
-            reply = await self._completion.complete(request, purse=purse)
+            reply = await self._completion.complete(request, tracker=tracker)
         except CapReached as error:
             raise EvaluationStopped(f"The judge cannot be asked: {error}.") from error
         finally:
             await self._ledger.record_delegated(
-                place.session_id, party_id=place.party_id, turn=1, spent=purse.take_spent()
+                place.session_id, party_id=place.party_id, turn=1, spent=tracker.take_spent()
             )
         return text_of(reply.blocks).strip().casefold().startswith("yes")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
 from shared.ports import DASHBOARD, Announcer, Doorbell
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 
 BATCH = 500
 MAX_JOBS = 10_000

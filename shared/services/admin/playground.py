@@ -10,13 +10,20 @@ from typing import Any, Literal, Protocol
 
 from shared.core.context.agents import Circumstances
 from shared.core.memory.knowledge import KnowledgeHit
-from shared.core.memory.recall import NOTHING_RECALLED, Found, Ranked, Recalled, packed, rendered
+from shared.core.memory.recall import (
+    NOTHING_RECALLED,
+    Found,
+    Ranked,
+    Recalled,
+    pack_passages,
+    render_passages,
+)
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import ModelUnavailable
 from shared.core.values.messages import Message, Text, ToolResult, ToolUse, text_of, tool_uses
 from shared.ports import Clock, ModelReply, ModelRequest, ToolContext, ToolSpec
-from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
+from shared.services.compaction.silent_requests import CompletionTimeouts, OneShotCompletion
 from shared.services.turns.model_caller import render_runtime_facts
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from shared.services.turns.spend_tracker import SpendStore, SpendTracker
@@ -87,15 +94,15 @@ class Playground:
         """Raises ModelErrors, CapReached and ContextBudgetExceeded."""
         toolbox = self._toolbox.for_agent(config)
         prepared = await self._prepare(agent_id, config, toolbox, said)
-        purse = SpendTracker(self._ledger, session_id=_NOBODY, job_id=None, caps=self._caps)
+        tracker = SpendTracker(self._ledger, session_id=_NOBODY, job_id=None, caps=self._caps)
         spent: tuple[Spending, ...] = ()
         try:
             async with asyncio.timeout(SECONDS):
-                text, used = await self._rounds(prepared.request, toolbox, purse)
+                text, used = await self._rounds(prepared.request, toolbox, tracker)
         except TimeoutError as error:
             raise ModelUnavailable("the answer took too long") from error
         finally:
-            if spent := purse.take_spent():
+            if spent := tracker.take_spent():
                 await self._ledger.record_playground(spent)
         costs = [call.cost_micro for call in spent]
         return PlaygroundAnswer(
@@ -129,10 +136,10 @@ class Playground:
             return NOTHING_RECALLED
         hits = await self._knowledge.search(agent_id, words)
         items = [_ranked(hit, agent_id, self._clock.now(), score=-at) for at, hit in enumerate(hits)]
-        chosen = packed(
+        chosen = pack_passages(
             items, limit_tokens=limit, count=self._requests.counter.count_tokens, session_id=_NOBODY
         )
-        text = rendered(chosen, session_id=_NOBODY)
+        text = render_passages(chosen, session_id=_NOBODY)
         return Recalled(text=text, short=text)
 
     def _view(self, said: Sequence[Said]) -> View:
@@ -153,15 +160,15 @@ class Playground:
         )  # fmt: skip
 
     async def _rounds(
-        self, request: ModelRequest, toolbox: Toolbox, purse: SpendTracker
+        self, request: ModelRequest, toolbox: Toolbox, tracker: SpendTracker
     ) -> tuple[str, tuple[ToolUse, ...]]:
-        reply = await self._asking.complete(request, purse=purse)
+        reply = await self._asking.complete(request, tracker=tracker)
         used = list(tool_uses(reply.blocks))
         for _ in range(ROUNDS - 1):
             if reply.stop_reason != "tool_use":
                 break
             request = replace(request, messages=(*request.messages, *await _after(reply, toolbox)))
-            reply = await self._asking.complete(request, purse=purse)
+            reply = await self._asking.complete(request, tracker=tracker)
             used += tool_uses(reply.blocks)
         return text_of(reply.blocks).strip(), tuple(used)
 

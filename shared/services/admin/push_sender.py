@@ -19,8 +19,7 @@ from shared.core.identity.push import PushNotice, PushTarget, PushUnavailable, U
 from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
 from shared.core.values.errors import StorageUnavailable
 from shared.locales import catalogue
-from shared.runtime.crash_points import CrashPoint, ignore_crash_point
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks, CrashPoint, ignore_crash_point
 
 log = structlog.get_logger(__name__)
 

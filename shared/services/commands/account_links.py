@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from typing import Protocol, get_args
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts import excerpt, numbered
+from shared.core.commands.texts import excerpt, number_lines
 from shared.core.identity.people import (
     CODE_MINUTES,
+    AccountLink,
     Joined,
     LinkRefusal,
-    LinkShown,
     Parted,
     UnlinkRefusal,
-    shown_code,
+    format_code,
 )
 from shared.locales import Catalogue
 from shared.ports import ALL_PROCESSES, TELEGRAM_CHAT_MOVED, Announcer
-from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply, Ephemeral
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,2}")
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,2}")
 class AccountLinkStore(Protocol):
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal: ...
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal: ...
-    async def list_links(self, session_id: int) -> Sequence[LinkShown]: ...
+    async def list_links(self, session_id: int) -> Sequence[AccountLink]: ...
     async def unlink_account(
         self, session_id: int, address_id: int, link_id: int | None
     ) -> Parted | UnlinkRefusal: ...
@@ -55,7 +55,7 @@ class AccountLinkCommands:
         if code in get_args(LinkRefusal):
             return False, call.texts.say(f"link_refused_{code}")
         # A code that is stored in the log would be no secret of the one who asked for it.
-        return True, Ephemeral(call.texts.say("link_code", code=shown_code(code), count=CODE_MINUTES))
+        return True, Ephemeral(call.texts.say("link_code", code=format_code(code), count=CODE_MINUTES))
 
     async def _join(self, call: CommandInvocation, address_id: int) -> CommandReply:
         joined = await self._people.link_account(call.session_id, address_id, call.args)
@@ -78,7 +78,7 @@ class AccountLinkCommands:
             return False, call.texts.say("not_linked")
         meant = _find_link(call.args, links)
         if meant is None:
-            rows = numbered([_listed(link, call.texts) for link in links])
+            rows = number_lines([_render_links(link, call.texts) for link in links])
             return False, f"{call.texts.say('which_link')}\n\n{rows}"
         parted = await self._people.unlink_account(call.session_id, call.address_id, meant.id)
         if not isinstance(parted, Parted):
@@ -88,17 +88,17 @@ class AccountLinkCommands:
         return True, call.texts.say(f"unlinked_{'here' if parted.is_caller else _channel(parted.channel)}")
 
 
-def _find_link(args: str, links: Sequence[LinkShown]) -> LinkShown | None:
+def _find_link(args: str, links: Sequence[AccountLink]) -> AccountLink | None:
     """By its number in the list, or the only one."""
     if not args:
         return links[0] if len(links) == 1 else None
     if not _NUMBER.fullmatch(args):
-        raise BadArguments.said("bad_unlink")
+        raise BadArguments.from_key("bad_unlink")
     number = int(args)
     return links[number - 1] if number <= len(links) else None
 
 
-def _listed(link: LinkShown, texts: Catalogue) -> str:
+def _render_links(link: AccountLink, texts: Catalogue) -> str:
     channel, day = texts.say(f"channel_{_channel(link.channel)}"), f"{link.linked_at:%Y-%m-%d}"
     if link.title:
         return texts.say("link_row_titled", channel=channel, title=excerpt(link.title), day=day)

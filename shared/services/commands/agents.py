@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from shared.core.commands.texts import bullets, choices, escaped, excerpt
-from shared.core.context.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
+from shared.core.commands.texts import bullets, choices, escape, excerpt
+from shared.core.context.agents import GOAL_CHARS, join_lines, models_of, modes_of, with_chosen_model
 from shared.core.values.speech import SPEECH_CHOICES
 from shared.services.commands.command_call import (
     Choice,
@@ -61,17 +61,17 @@ class SettingsCommands:
         }  # fmt: skip
 
     async def _goal(self, call: CommandInvocation) -> CommandReply:
-        texts, words = call.texts, one_line(call.args)
+        texts, words = call.texts, join_lines(call.args)
         if not words:
             goal = (await self._store.load_chosen(call.session_id)).goal
-            return True, texts.say("goal", words=escaped(goal)) if goal else texts.say("no_goal")
+            return True, texts.say("goal", words=escape(goal)) if goal else texts.say("no_goal")
         if words in _DASHES:
             await self._store.choose_goal(call.session_id, "")
             return True, texts.say("goal_cleared")
         if len(words) > GOAL_CHARS:
             return False, texts.say("goal_too_long", count=len(words), most=GOAL_CHARS)
         await self._store.choose_goal(call.session_id, words)
-        return True, texts.say("goal_set", words=escaped(words))
+        return True, texts.say("goal_set", words=escape(words))
 
     async def _mode(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)
@@ -120,7 +120,7 @@ class SettingsCommands:
         models = _offered(chosen, self._requests.resolve_model(chosen.agent_config))
         say, modes = call.texts.say, choices(list(modes_of(chosen.agent_config)))
         lines = [
-            say("settings_goal" if chosen.goal else "settings_no_goal", goal=escaped(one_line(chosen.goal))),
+            say("settings_goal" if chosen.goal else "settings_no_goal", goal=escape(join_lines(chosen.goal))),
             say("settings_mode", mode=_mode_now(chosen), modes=modes),
             say(
                 "settings_models" if models else "settings_model",

@@ -17,7 +17,7 @@ from shared.core.commands.commands import (
 )
 from shared.core.commands.texts import bullets, command_help, unknown_command
 from shared.core.context.memory import BadNote
-from shared.core.session.rendering import shortened
+from shared.core.session.summary import shorten_line
 from shared.core.session.turns import Caps
 from shared.core.values.errors import OnHold
 from shared.locales import catalogue
@@ -74,7 +74,7 @@ class CommandService:
         store: CommandStore,
         pins: PinStore,
         figures: SessionStatsStore,
-        conversation: SessionService,
+        sessions: SessionService,
         requests: RequestBuilder,
         announcer: Announcer,
         doorbell: Doorbell,
@@ -90,15 +90,15 @@ class CommandService:
         """
         self._humans, self._speaks = humans, speaks
         self._store = store
-        self._conversation = conversation
+        self._sessions = sessions
         self._announcer = announcer
         views = ContextCommands(
-            store=store, conversation=conversation, announcer=announcer, doorbell=doorbell, forecast=forecast
+            store=store, sessions=sessions, announcer=announcer, doorbell=doorbell, forecast=forecast
         )
         measures = UsageCommands(
             store=store,
             figures=figures,
-            conversation=conversation,
+            sessions=sessions,
             forecast=forecast,
             caps=caps,
             model_name=model_name,
@@ -109,7 +109,7 @@ class CommandService:
             "stop": self._stop,
             **views.handlers,
             **measures.handlers,
-            **PinCommands(pins=pins, store=store, conversation=conversation, requests=requests).handlers,
+            **PinCommands(pins=pins, store=store, sessions=sessions, requests=requests).handlers,
         }
         for room in more:
             self._doers |= room.handlers
@@ -182,7 +182,7 @@ class CommandService:
             if asked in table:
                 return True, command_help(table[asked], call.texts)
             nearest = nearest_commands(asked, table)
-            return False, unknown_command(shortened(asked, 40), nearest, call.texts)
+            return False, unknown_command(shorten_line(asked, 40), nearest, call.texts)
         parts = []
         for section in get_args(CommandSection):
             lines = [
@@ -197,7 +197,7 @@ class CommandService:
         return True, call.texts.say("hello")
 
     async def _stop(self, call: CommandInvocation) -> CommandReply:
-        stopped = await self._conversation.stop(call.session_id)
+        stopped = await self._sessions.stop(call.session_id)
         return True, call.texts.say("stopped" if stopped else "nothing_to_stop")
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shared.core.commands.commands import compact_arguments
+from shared.core.compaction.jobs import MANUAL
 from shared.core.compaction.note_requests import FlushWay
-from shared.core.context.selection import LeftOut
-from shared.core.session.backoff import MANUAL
+from shared.core.context.build_context import LeftOut
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
@@ -69,14 +69,14 @@ class ContextCommands:
         self,
         *,
         store: ContextCommandStore,
-        conversation: SessionService,
+        sessions: SessionService,
         announcer: Announcer,
         doorbell: Doorbell,
         forecast: CompactionForecast,
     ) -> None:
         self._forecast = forecast
         self._store = store
-        self._conversation = conversation
+        self._sessions = sessions
         self._announcer = announcer
         self._doorbell = doorbell
 
@@ -112,7 +112,7 @@ class ContextCommands:
     ) -> CommandReply:
         state = await self._store.load_state(call.session_id)
         try:
-            room = await self._conversation.load_request_limits(state)
+            room = await self._sessions.load_request_limits(state)
             fixed = room.fixed + room.recall
         except (ContradictoryPolicy, ModelError):
             fixed = state.fixed_tokens  # nothing can be asked now; a new beginning is possible all the same
@@ -131,7 +131,7 @@ class ContextCommands:
 
     async def _undo(self, call: CommandInvocation) -> CommandReply:
         state = await self._store.load_state(call.session_id)
-        room = await self._conversation.load_request_limits(state)
+        room = await self._sessions.load_request_limits(state)
         done = await self._store.undo_compaction(
             call.session_id,
             limit_tokens=room.hard,
@@ -145,7 +145,7 @@ class ContextCommands:
 
     async def _restore(self, call: CommandInvocation) -> CommandReply:
         state = await self._store.load_state(call.session_id)
-        room = await self._conversation.load_request_limits(state)
+        room = await self._sessions.load_request_limits(state)
         done = await self._store.restore_compaction(
             call.session_id, fixed_tokens=room.fixed + room.recall, left_out=room.left_out
         )

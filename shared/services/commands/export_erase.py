@@ -84,7 +84,7 @@ class ExportCommand:
 
     async def _export(self, call: CommandInvocation) -> CommandReply:
         if call.args.casefold() not in ("", "json"):
-            raise BadArguments.said("bad_export")
+            raise BadArguments.from_key("bad_export")
         if not await self._store.count_messages(call.session_id):
             return False, call.texts.say("nothing_to_export")
         return True, call.texts.say("export_ready")

@@ -27,6 +27,6 @@ class FeedbackCommands:
         if not call.args:
             return False, call.texts.say("feedback_how")
         if len(call.args) > FEEDBACK_CHARS:
-            raise BadArguments.said("feedback_too_long", count=FEEDBACK_CHARS)
+            raise BadArguments.from_key("feedback_too_long", count=FEEDBACK_CHARS)
         told = await self._feedback.record_feedback(call.session_id, call.args, source=call.channel)
         return told, call.texts.say("feedback_kept" if told else "feedback_of_nothing")

@@ -12,7 +12,7 @@ from shared.core.identity.handover import (
     Moved,
     NewHandover,
     NobodyComes,
-    shortened_reason,
+    shorten_reason,
 )
 from shared.ports import Announcer
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
@@ -57,7 +57,7 @@ class HandoverCommands:
             session_id=call.session_id,
             address_id=call.address_id,
             asked_by="operator" if call.address_id is None else "person",
-            reason=shortened_reason(call.args),
+            reason=shorten_reason(call.args),
         )
         try:
             moved = await self._store.request_handover(new)

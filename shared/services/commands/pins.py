@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts import Markdown, excerpt, numbered
+from shared.core.commands.texts import Markdown, excerpt, number_lines
 from shared.core.ops.session_stats import PinnedMessage
 from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
@@ -34,12 +34,12 @@ class PinCommands:
         *,
         pins: PinStore,
         store: UsageStateStore,
-        conversation: SessionService,
+        sessions: SessionService,
         requests: RequestBuilder,
     ) -> None:
         self._pins = pins
         self._store = store
-        self._conversation = conversation
+        self._sessions = sessions
         self._requests = requests
 
     @property
@@ -50,7 +50,7 @@ class PinCommands:
         """`m12` is a message by its id; without one the newest answer is meant."""
         meant = _MID.fullmatch(call.args)
         if call.args and meant is None:
-            raise BadArguments.said("bad_pin")
+            raise BadArguments.from_key("bad_pin")
         message = await self._pins.find_message(call.session_id, int(meant[1]) if meant else None)
         if message is None:
             return False, call.texts.say("pin_unknown")
@@ -62,8 +62,8 @@ class PinCommands:
         return result == "already", call.texts.say(keys.get(result, "pin_unknown"))
 
     async def _most_tokens(self, session_id: int) -> int:
-        """All pins together hold at most the policy's share of the limit (engine.md, invariant 7)."""
-        measured = await self._conversation.measure_context(session_id)
+        """All pins together hold at most the policy's share of the limit."""
+        measured = await self._sessions.measure_context(session_id)
         if measured is None:
             return PIN_TOKENS
         state = await self._store.load_state(session_id)
@@ -74,7 +74,7 @@ class PinCommands:
         if not pinned:
             return False, call.texts.say("no_pins")
         if not call.args and len(pinned) > 1:
-            return False, f"{call.texts.say('which_pin')}\n\n{_listed(pinned, call.texts)}"
+            return False, f"{call.texts.say('which_pin')}\n\n{_render_pins(pinned, call.texts)}"
         meant = _find_pin(call.args, pinned)
         if meant is None or await self._pins.unpin(call.session_id, meant.seq) != "unpinned":
             return False, call.texts.say("not_pinned")
@@ -82,7 +82,7 @@ class PinCommands:
 
     async def _list(self, call: CommandInvocation) -> CommandReply:
         pinned = await self._pins.list_pins(call.session_id)
-        return True, _listed(pinned, call.texts) if pinned else call.texts.say("no_pins")
+        return True, _render_pins(pinned, call.texts) if pinned else call.texts.say("no_pins")
 
 
 def _find_pin(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | None:
@@ -92,11 +92,11 @@ def _find_pin(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | Non
     if found := _MID.fullmatch(args):
         return next((one for one in pinned if one.seq == int(found[1])), None)
     if not _NUMBER.fullmatch(args):
-        raise BadArguments.said("bad_unpin")
+        raise BadArguments.from_key("bad_unpin")
     number = int(args)
     return pinned[number - 1] if number <= len(pinned) else None
 
 
-def _listed(pinned: Sequence[PinnedMessage], texts: Catalogue) -> Markdown:
-    rows = numbered([texts.say("pins_row", words=excerpt(one.text)) for one in pinned])
+def _render_pins(pinned: Sequence[PinnedMessage], texts: Catalogue) -> Markdown:
+    rows = number_lines([texts.say("pins_row", words=excerpt(one.text)) for one in pinned])
     return f"{texts.say('pins_head')}\n\n{rows}"

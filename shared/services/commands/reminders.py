@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts import bullets, excerpt, numbered
-from shared.core.tools.reminders import Reminder, shown_moment
-from shared.core.tools.repeating import Repeat, next_time
+from shared.core.commands.texts import bullets, excerpt, number_lines
+from shared.core.tools.reminders import Reminder, format_moment
+from shared.core.tools.repeating import Repeat, find_next_time
 from shared.core.values.local_time import resolve_zone
 from shared.locales import Catalogue
 from shared.ports import Clock
@@ -65,7 +65,7 @@ class ReminderCommands:
         else:
             assert rule is not None
             zone = resolve_zone(meant.timezone, self._timezone)
-            at = next_time(rule, after=self._clock.now(), anchor=meant.due_at, zone=zone)
+            at = find_next_time(rule, after=self._clock.now(), anchor=meant.due_at, zone=zone)
             done = await self._store.resume(session_id, meant.id, at)
             row = self._row(replace(meant, due_at=at, paused=False), texts)
             words = texts.say("reminder_resumed", reminder=row)
@@ -78,7 +78,7 @@ class ReminderCommands:
         failed = [self._row(one, texts) for one in found if one.state == "failed"]
         blocks = []
         if waiting:
-            blocks += [texts.say("reminders_head"), numbered([self._row(one, texts) for one in waiting])]
+            blocks += [texts.say("reminders_head"), number_lines([self._row(one, texts) for one in waiting])]
         if failed:
             blocks += [texts.say("reminders_failed"), bullets(failed)]
         words = "\n\n".join(blocks) or texts.say("no_reminders")
@@ -94,7 +94,7 @@ class ReminderCommands:
             return True, await self._render(call)
         meant = _VERB.fullmatch(call.args)
         if meant is None:
-            raise BadArguments.said("bad_reminders")
+            raise BadArguments.from_key("bad_reminders")
         verb: ReminderVerb = "cancel" if meant[1] else "pause" if meant[2] else "resume"
         waiting = [
             one for one in await self._store.list_for_session(call.session_id) if one.state == "pending"
@@ -107,7 +107,7 @@ class ReminderCommands:
 
     def _row(self, reminder: Reminder, texts: Catalogue) -> str:
         zone = resolve_zone(reminder.timezone, self._timezone)
-        due, rule = shown_moment(reminder.due_at, zone), Repeat.parse(reminder.repeat)
+        due, rule = format_moment(reminder.due_at, zone), Repeat.parse(reminder.repeat)
         key = (
             "reminder_row_paused" if reminder.paused else "reminder_row_repeating" if rule else "reminder_row"
         )

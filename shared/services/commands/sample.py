@@ -9,12 +9,11 @@ from typing import Protocol
 import structlog
 
 from shared.core.privacy.erasure import Report
-from shared.core.session.events import Inbound
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
+from shared.core.session.turns import Inbound
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, TokenCounter
-from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks, CrashPoint
 from shared.samples import SAMPLE_CID, SAMPLE_KEY, SamplePlay, load_year
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from shared.core.commands.texts import Markdown, escaped, excerpt, numbered
+from shared.core.commands.texts import Markdown, escape, excerpt, number_lines
 from shared.core.memory.search import MessagesFound, SaidMessage
-from shared.core.tools.reminders import shown_moment
+from shared.core.tools.reminders import format_moment
 from shared.core.values.local_time import resolve_zone
 from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply, Ephemeral
@@ -50,17 +50,17 @@ def render_found(
     zone = resolve_zone(found.timezone, timezone)
     rows = []
     for hit in found.hits:
-        day = shown_moment(hit.at, zone)
+        day = format_moment(hit.at, zone)
         link = links.get(str(hit.key))
         day = f"[{day}]({link})" if link else day
-        words = "".join(f"**{escaped(part)}**" if sought else escaped(part) for part, sought in hit.excerpt)
+        words = "".join(f"**{escape(part)}**" if sought else escape(part) for part, sought in hit.excerpt)
         rows.append(f"{day}, {texts.say(f'speaker_{hit.author}')}: {words}")
     rest = [texts.say("found_more")] if more and found.next is not None else []
-    return "\n\n".join([texts.say("found_head"), numbered(rows), *rest])
+    return "\n\n".join([texts.say("found_head"), number_lines(rows), *rest])
 
 
 def render_said(said: SaidMessage, texts: Catalogue, timezone: str, *, whole: bool) -> Markdown:
     """When something was said and by whom; with `whole` the words, too, as they were written."""
-    day = shown_moment(said.at, resolve_zone(said.timezone, timezone))
+    day = format_moment(said.at, resolve_zone(said.timezone, timezone))
     head = f"{day}, {texts.say(f'speaker_{said.author}')}"
     return f"**{head}**\n\n{said.text}" if whole else f"⬆️ {head}"

@@ -9,9 +9,8 @@ from unicodedata import combining, east_asian_width
 from shared.core.commands.texts import Markdown, bullets, excerpt
 from shared.core.compaction.note_requests import APART, FlushWay
 from shared.core.ops.session_stats import SessionFigures
-from shared.core.session.events import ContextMeasured
 from shared.core.session.session_state import SessionState
-from shared.core.session.turns import Caps
+from shared.core.session.turns import Caps, ContextMeasured
 from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 from shared.services.commands.context import CompactionForecast
@@ -34,14 +33,14 @@ class UsageCommands:
         *,
         store: UsageStateStore,
         figures: SessionStatsStore,
-        conversation: SessionService,
+        sessions: SessionService,
         forecast: CompactionForecast,
         caps: Caps,
         model_name: str,
     ) -> None:
         self._store = store
         self._figures = figures
-        self._conversation = conversation
+        self._sessions = sessions
         self._forecast = forecast
         self._caps = caps
         self._model_name = model_name
@@ -52,7 +51,7 @@ class UsageCommands:
 
     async def _status(self, call: CommandInvocation) -> CommandReply:
         state = await self._store.load_state(call.session_id)
-        measured = await self._conversation.measure_context(call.session_id)
+        measured = await self._sessions.measure_context(call.session_id)
         texts, gauge = call.texts, "–"
         if measured is not None:
             gauge = texts.say(
@@ -70,7 +69,7 @@ class UsageCommands:
         return True, bullets(lines)
 
     async def _context(self, call: CommandInvocation) -> CommandReply:
-        measured = await self._conversation.measure_context(call.session_id)
+        measured = await self._sessions.measure_context(call.session_id)
         if measured is None:
             return True, call.texts.say("context_empty")
         figures = await self._figures.load_stats(call.session_id)

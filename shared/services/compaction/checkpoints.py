@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
+from shared.core.compaction.jobs import BREAKER_SECONDS, breaker_seconds, total_cost
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction, why_not_committed
-from shared.core.context.selection import LeftOut, leaves_out
-from shared.core.session.backoff import BREAKER_SECONDS, breaker_seconds
+from shared.core.context.build_context import LeftOut, left_out_counter
 from shared.core.session.session_state import (
     Checkpoint,
     CompactionStored,
@@ -23,19 +24,18 @@ from shared.core.session.summary import render_summary
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView
 from shared.ports import Announcer
-from shared.runtime.crash_points import CrashPoint
-from shared.services.compaction.compaction_context import (
+from shared.runtime import CrashPoint
+from shared.services.compaction.compactor import (
     CompactionContext,
     JobSpendingStore,
     build_compaction,
     continue_from_checkpoint,
     list_failures,
     record_unused_spending,
-    sum_cost,
 )
 from shared.services.compaction.flusher import FlushResult
+from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser, SummaryResult
-from shared.services.compaction.writer_selection import WriterSelector
 
 MAX_UPGRADES = 4
 UPGRADE_SECONDS = 300.0
@@ -72,36 +72,37 @@ class CheckpointService:
         *,
         store: CheckpointStore,
         spending: JobSpendingStore,
-        writers: WriterSelector,
+        silent_requests: SilentRequests,
         summariser: Summariser,
         announcer: Announcer,
         crash_point: CrashPoint,
     ) -> None:
         self._store = store
         self._spending = spending
-        self._writers = writers
+        self._silent_requests = silent_requests
         self._summariser = summariser
         self._announcer = announcer
         self._crash_point = crash_point
 
     async def make_checkpoint(self, job: JobClaim, state: SessionState) -> bool:
         """A ledger of what the next compaction will hide; False when there is nothing to make one of."""
-        prepared = await self._writers.build_request(state)
-        purse = self._writers.open_spend_tracker(job)
-        case = CompactionContext(
+        prepared = await self._silent_requests.build_next(state)
+        tracker = self._silent_requests.open_spend_tracker(job)
+        context = CompactionContext(
             job=job,
             state=state,
             prepared=prepared,
             pace=await self._store.load_pace(job.session_id),
-            purse=purse,
+            tracker=tracker,
         )
-        window = await self._writers.load_window(prepared)
+        window = (await self._silent_requests.load_writer(prepared)).window
         plan = plan_compaction(
             state.view, budget=prepared.budget, policy=prepared.policy, force=True,
             now_tokens=state.view.context_tokens, summariser_window=window, ratio=prepared.ratio,
+            zone=ZoneInfo(prepared.zone),
         )  # fmt: skip
-        able = self._writers.list_available_models(prepared, case.pace)
-        if isinstance(plan, NothingToCompact) or breaker_seconds(case.pace.ends) or not able:
+        able = self._silent_requests.list_available_models(prepared, context.pace)
+        if isinstance(plan, NothingToCompact) or breaker_seconds(context.pace.ends) or not able:
             return False
         last = await self._store.find_checkpoint(
             job.session_id, parent=state.head_id, from_turn=plan.from_turn
@@ -111,10 +112,10 @@ class CheckpointService:
             if not plan.entries:
                 return False
         written = await self._summariser.write(
-            plan, purse=purse, focus=None, on_progress=ignore_progress, models=able
+            plan, tracker=tracker, focus=None, on_progress=ignore_progress, models=able
         )
         if written.kind == "digest":
-            await record_unused_spending(self._spending, case)
+            await record_unused_spending(self._spending, context)
             return False
         checkpoint = Checkpoint(
             parent=state.head_id,
@@ -122,11 +123,11 @@ class CheckpointService:
             through_turn=plan.through_turn,
             ledger=written.ledger,
             audit=written.audit,
-            tokens=self._writers.count_tokens(render_summary(written.ledger)),
+            tokens=self._silent_requests.count_tokens(render_summary(written.ledger)),
             model=written.model,
-            cost_micro=sum_cost(purse),
+            cost_micro=total_cost(tracker.spent),
         )
-        await self._store.save_checkpoint(job, checkpoint, spent=purse.spent, party_id=state.party_id)
+        await self._store.save_checkpoint(job, checkpoint, spent=tracker.spent, party_id=state.party_id)
         return True
 
     async def upgrade_digest(self, job: JobClaim) -> JobDone:
@@ -134,49 +135,49 @@ class CheckpointService:
         seen = await self._store.find_digest(job.session_id, int(job.payload.get("link", 0)))
         if seen is None:
             return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
-        seen = replace(seen, state=await self._writers.with_descriptions(seen.state))
+        seen = replace(seen, state=await self._silent_requests.with_descriptions(seen.state))
         pace = await self._store.load_pace(job.session_id)
         if rest := breaker_seconds(pace.ends):
             return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
-        prepared = await self._writers.build_request(seen.state)
-        able = self._writers.list_available_models(prepared, pace)
+        prepared = await self._silent_requests.build_next(seen.state)
+        able = self._silent_requests.list_available_models(prepared, pace)
         if not able:
-            rest = self._writers.seconds_until_available(prepared, pace)
+            rest = self._silent_requests.seconds_until_available(prepared, pace)
             return JobDone(outcome={"resting": "unusable"}, state="due", retry_seconds=rest)
-        case = CompactionContext(
+        context = CompactionContext(
             job=job,
             state=seen.state,
             prepared=prepared,
             pace=pace,
-            purse=self._writers.open_spend_tracker(job),
+            tracker=self._silent_requests.open_spend_tracker(job),
         )
-        plan = await self._plan_again(case, seen)
+        plan = await self._plan_again(context, seen)
         if plan is None:
             return JobDone(outcome={"nothing": "pins", "detail": "all messages of the range are pinned"})
         written = await self._summariser.write(
-            plan, purse=case.purse, focus=None, on_progress=ignore_progress, models=able, attempts=1
+            plan, tracker=context.tracker, focus=None, on_progress=ignore_progress, models=able, attempts=1
         )
         if written.kind == "digest":
-            await record_unused_spending(self._spending, case)
+            await record_unused_spending(self._spending, context)
             return _upgrade_later(job, written)
-        tokens = self._writers.count_tokens(render_summary(written.ledger))
+        tokens = self._silent_requests.count_tokens(render_summary(written.ledger))
         if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
-            await record_unused_spending(self._spending, case)
+            await record_unused_spending(self._spending, context)
             return _upgrade_later(job, written)
         link = build_compaction(
-            case, plan, written, FlushResult(through=plan.through_turn), self._writers.count_tokens
+            context, plan, written, FlushResult(through=plan.through_turn), self._silent_requests.count_tokens
         )
-        seen = replace(seen, state=await self._writers.foresee(seen.state, link))
+        seen = replace(seen, state=await self._silent_requests.foresee(seen.state, link))
         try:
             stored = await self._store.replace_digest(
                 job,
                 link,
                 seen=seen,
-                spent=case.purse.spent,
-                left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+                spent=context.tracker.spent,
+                left_out=left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )
         except StaleView:
-            await record_unused_spending(self._spending, case)
+            await record_unused_spending(self._spending, context)
             return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=VIEW_CHANGED_SECONDS)
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
@@ -188,20 +189,22 @@ class CheckpointService:
             failures=list_failures(job, written),
         )  # fmt: skip
 
-    async def _plan_again(self, case: CompactionContext, seen: Hidden) -> CompactionPlan | None:
+    async def _plan_again(self, context: CompactionContext, seen: Hidden) -> CompactionPlan | None:
         """Everything of the range; the summary may take what the digest took and what is left to land."""
-        policy, budget = case.prepared.policy, case.prepared.budget
-        window = await self._writers.load_window(case.prepared)
+        policy, budget = context.prepared.policy, context.prepared.budget
+        window = (await self._silent_requests.load_writer(context.prepared)).window
         whole = replace(policy, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
         plan = plan_compaction(
-            case.state.view, budget=budget, policy=whole, force=True,
-            now_tokens=case.state.view.context_tokens, summariser_window=window,
-            ratio=case.prepared.ratio,
+            context.state.view, budget=budget, policy=whole, force=True,
+            now_tokens=context.state.view.context_tokens, summariser_window=window,
+            ratio=context.prepared.ratio, zone=ZoneInfo(context.prepared.zone),
         )  # fmt: skip
         if isinstance(plan, NothingToCompact) or plan.through_turn != seen.through_turn:
             return None
-        stays = case.state.view.context_tokens - budget.beside - round(case.prepared.ratio * seen.tokens)
-        left = int((policy.land_at * budget.conversation - stays) / case.prepared.ratio)
+        stays = (
+            context.state.view.context_tokens - budget.beside - round(context.prepared.ratio * seen.tokens)
+        )
+        left = int((policy.land_at * budget.conversation - stays) / context.prepared.ratio)
         most = max(policy.summary_least, seen.tokens, min(plan.summary_limit, left))
         return replace(plan, summary_limit=most)
 

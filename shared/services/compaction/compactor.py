@@ -1,17 +1,32 @@
-"""Hides old turns behind a summary: plan, flush, write, commit; or says why not now."""
+"""Hides old turns behind a summary: plan, flush, choose who writes, commit; or says why not now."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 import structlog
 
-from shared.core.compaction.jobs import hides_without_model, rests
+from shared.core.compaction.jobs import (
+    BACKOFF_TURNS,
+    BY_SIZE,
+    CACHE_SECONDS,
+    IDLE_MARGIN_SECONDS,
+    MANUAL,
+    NOTHING_TURNS,
+    THRASH_LEAST_BUDGET,
+    breaker_seconds,
+    hides_without_model,
+    is_thrashing,
+    rest_from_now,
+    rests,
+    total_cost,
+    unusable_seconds,
+)
 from shared.core.compaction.plan import (
     CompactionPlan,
     NothingToCompact,
@@ -19,17 +34,10 @@ from shared.core.compaction.plan import (
     smaller_summary,
     why_not_committed,
 )
-from shared.core.context.selection import LeftOut, leaves_out, window_through
-from shared.core.session.backoff import (
-    BACKOFF_TURNS,
-    BY_SIZE,
-    MANUAL,
-    NOTHING_TURNS,
-    THRASH_LEAST_BUDGET,
-    CompactionBackoff,
-    breaker_seconds,
-    is_thrashing,
-)
+from shared.core.compaction.summary_prompts import Costs, cheaper_way, saves_together
+from shared.core.context.build_context import LeftOut, left_out_counter, window_through
+from shared.core.session.budget import pressure
+from shared.core.session.session import BackoffReason, CompactionBackoff, Entry
 from shared.core.session.session_state import (
     Checkpoint,
     CompactionStored,
@@ -40,32 +48,64 @@ from shared.core.session.session_state import (
     SessionState,
     window_link,
 )
-from shared.core.session.summary import render_summary
+from shared.core.session.summary import five_fields, form_of, render_summary
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView, StorageUnavailable
-from shared.ports import DASHBOARD, Announcer, ModelRequest
-from shared.runtime.crash_points import CrashPoint
-from shared.services.compaction.compaction_context import (
-    CompactionContext,
-    JobSpendingStore,
-    build_backoff,
-    build_compaction,
-    check_delay,
-    check_obsolete,
-    continue_from_checkpoint,
-    list_failures,
-    list_largest_parts,
-    record_unused_spending,
-)
+from shared.ports import DASHBOARD, Announcer, ModelCard, ModelRequest
+from shared.runtime import CrashPoint
 from shared.services.compaction.flusher import Flusher, FlushResult
+from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser, SummaryAttempt, SummaryResult
-from shared.services.compaction.writer_selection import WriterSelector
+from shared.services.turns.request_builder import PreparedRequest
+from shared.services.turns.spend_tracker import SpendTracker
 
 log = structlog.get_logger(__name__)
 
 MAX_PLANS = 4
+IDLE_TOLERANCE_SECONDS = 1.0
+INSTRUCTION_TOKENS = 1_000
+BEGINNING_TOKENS = 16
+"""Of one message, as it is listed behind the chat that has it."""
+ANSWER_TOKENS = 1_500
+"""What a summary's JSON usually takes, for comparing prices."""
 
 ReportStage = Callable[[int, str], Awaitable[None]]
+
+
+class JobSpendingStore(Protocol):
+    async def record_spending(
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionContext:
+    """A compaction that is about to be planned."""
+
+    job: JobClaim
+    state: SessionState
+    prepared: PreparedRequest
+    pace: Pace
+    tracker: SpendTracker
+    resting: bool = False
+    """No model is asked: background compaction rests, and this one cannot wait."""
+
+    @property
+    def focus(self) -> str | None:
+        return self.job.payload.get("focus") or None
+
+    @property
+    def force(self) -> bool:
+        return bool(self.job.payload.get("force"))
+
+    @property
+    def chat_rests(self) -> bool:
+        """Whether the chat's own model is not asked, as its summaries cannot be used."""
+        return unusable_seconds(self.pace.written, self.prepared.card.name) > 0
+
+    @property
+    def cache_seconds(self) -> float:
+        return float(self.job.payload.get("cache_seconds", CACHE_SECONDS))
 
 
 class CompactionStore(JobSpendingStore, Protocol):
@@ -97,7 +137,7 @@ class Compactor:
         store: CompactionStore,
         pace: CompactionPaceStore,
         flusher: Flusher,
-        writers: WriterSelector,
+        silent_requests: SilentRequests,
         summariser: Summariser,
         announcer: Announcer,
         crash_point: CrashPoint,
@@ -105,7 +145,7 @@ class Compactor:
         self._store = store
         self._pace = pace
         self._flusher = flusher
-        self._writers = writers
+        self._silent_requests = silent_requests
         self._summariser = summariser
         self._announcer = announcer
         self._crash_point = crash_point
@@ -116,35 +156,37 @@ class Compactor:
             return JobDone(outcome=dict(done))
         if job.trigger == "window":
             return await self._slide(job)
-        purse = self._writers.open_spend_tracker(job)
+        tracker = self._silent_requests.open_spend_tracker(job)
         for _ in range(MAX_PLANS):
-            state = await self._writers.with_descriptions(await self._store.load_state(job.session_id))
-            prepared = await self._writers.build_request(state)
+            state = await self._silent_requests.with_descriptions(
+                await self._store.load_state(job.session_id)
+            )
+            prepared = await self._silent_requests.build_next(state)
             pace = await self._pace.load_pace(job.session_id)
-            case = CompactionContext(job=job, state=state, prepared=prepared, pace=pace, purse=purse)
+            context = CompactionContext(job=job, state=state, prepared=prepared, pace=pace, tracker=tracker)
             if job.trigger != MANUAL:
                 rested = rests(state.view, limit=prepared.budget.limit, model=prepared.card.name)
                 full = hides_without_model(state.view, prepared.budget, state.view.context_tokens)
                 thrashes = rested and full
-                not_now = check_obsolete(case)
+                not_now = _check_obsolete(context)
                 if not_now is None and not thrashes:
-                    not_now = await self._stop_thrashing(case)
+                    not_now = await self._stop_thrashing(context)
                 if not_now is None:
-                    not_now = check_delay(case)
+                    not_now = _check_delay(context)
                 if not_now is not None:
                     return not_now
-                case = replace(case, resting=thrashes or breaker_seconds(pace.ends) > 0)
-            plan = await self._plan(case)
+                context = replace(context, resting=thrashes or breaker_seconds(pace.ends) > 0)
+            plan = await self._plan(context)
             if isinstance(plan, NothingToCompact):
-                return await self._end_without_compaction(case, plan)
+                return await self._end_without_compaction(context, plan)
             try:
-                return await self._carry_out(case, plan)
+                return await self._carry_out(context, plan)
             except StaleView:
                 log.info("compaction_replanned", job_id=job.id, session_id=job.session_id)
-                await record_unused_spending(self._store, case)
+                await record_unused_spending(self._store, context)
             except asyncio.CancelledError:
                 with suppress(StorageUnavailable):
-                    await record_unused_spending(self._store, case)
+                    await record_unused_spending(self._store, context)
                 raise
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
@@ -152,7 +194,7 @@ class Compactor:
         """Hide turns that can never be sent again, without a model; the summary before them goes on."""
         for _ in range(MAX_PLANS):
             state = await self._store.load_state(job.session_id)
-            prepared = await self._writers.build_request(state)
+            prepared = await self._silent_requests.build_next(state)
             through = window_through(state.view, prepared.policy)
             if through is None:
                 detail = "nothing has left the window for good"
@@ -166,7 +208,9 @@ class Compactor:
                     link,
                     seen=state,
                     spent=(),
-                    left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+                    left_out=left_out_counter(
+                        prepared.policy, channel=prepared.channel, ratio=prepared.ratio
+                    ),
                 )
             except StaleView:
                 continue
@@ -176,39 +220,41 @@ class Compactor:
             return JobDone(outcome={"link": stored.link_id, "kind": "window", "turns": turns})
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
-    async def _plan(self, case: CompactionContext) -> CompactionPlan | NothingToCompact:
+    async def _plan(self, context: CompactionContext) -> CompactionPlan | NothingToCompact:
         return plan_compaction(
-            case.state.view,
-            budget=case.prepared.budget,
-            policy=case.prepared.policy,
-            force=case.force,
+            context.state.view,
+            budget=context.prepared.budget,
+            policy=context.prepared.policy,
+            force=context.force,
             # What a window leaves out is summarised, too: the gain is measured on all of it.
-            now_tokens=case.state.view.context_tokens + case.prepared.unsent,
-            summariser_window=await self._writers.load_window(case.prepared),
-            ratio=case.prepared.ratio,
-            zone=ZoneInfo(case.prepared.zone),
+            now_tokens=context.state.view.context_tokens + context.prepared.unsent,
+            summariser_window=(await self._silent_requests.load_writer(context.prepared)).window,
+            ratio=context.prepared.ratio,
+            zone=ZoneInfo(context.prepared.zone),
         )
 
-    async def _end_without_compaction(self, case: CompactionContext, plan: NothingToCompact) -> JobDone:
+    async def _end_without_compaction(self, context: CompactionContext, plan: NothingToCompact) -> JobDone:
         """The turn that asked saw something to do: it is not asked again after every turn."""
-        if case.job.trigger in BY_SIZE:
+        if context.job.trigger in BY_SIZE:
             turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
-            await self._pace.record_backoff(case.job, build_backoff(case, "nothing", turns))
+            await self._back_off(context, "nothing", turns)
         return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail, "sizes": list(plan.sizes)})
 
-    async def _stop_thrashing(self, case: CompactionContext) -> JobDone | None:
+    async def _stop_thrashing(self, context: CompactionContext) -> JobDone | None:
         """Compacting again would not help: it stops, and the operator is told what fills the context."""
-        now_turn = case.state.answered_turn
-        soft, limit = case.prepared.policy.soft_budget, case.prepared.budget.limit
+        now_turn = context.state.answered_turn
+        soft, limit = context.prepared.policy.soft_budget, context.prepared.budget.limit
         if min(limit if soft is None else soft, limit) < THRASH_LEAST_BUDGET:
             return None
-        if case.job.trigger not in BY_SIZE or not is_thrashing(case.pace.ends, now_turn=now_turn):
+        if context.job.trigger not in BY_SIZE or not is_thrashing(context.pace.ends, now_turn=now_turn):
             return None
-        await self._pace.record_backoff(case.job, build_backoff(case, "thrashing", BACKOFF_TURNS))
-        parts, messages = list_largest_parts(case.prepared, case.state)
+        await self._back_off(context, "thrashing", BACKOFF_TURNS)
+        parts, messages = _largest_parts(context.prepared, context.state)
         named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts)
-        log.warning("compaction_thrashing", session_id=case.job.session_id, largest=parts, messages=messages)
-        detail = f"above {case.prepared.budget.limit:,} tokens again and again; largest parts: {named}"
+        log.warning(
+            "compaction_thrashing", session_id=context.job.session_id, largest=parts, messages=messages
+        )
+        detail = f"above {context.prepared.budget.limit:,} tokens again and again; largest parts: {named}"
         return JobDone(
             state="dead",
             error=f"compaction does not help: {detail}",
@@ -220,32 +266,42 @@ class Compactor:
             },
         )
 
-    async def _carry_out(self, case: CompactionContext, plan: CompactionPlan) -> JobDone:
-        job, state = case.job, case.state
+    async def _back_off(self, context: CompactionContext, reason: BackoffReason, turns: int) -> None:
+        rest = rest_from_now(
+            context.state.view,
+            reason=reason,
+            limit=context.prepared.budget.limit,
+            model=context.prepared.card.name,
+            turns=turns,
+        )
+        await self._pace.record_backoff(context.job, rest)
+
+    async def _carry_out(self, context: CompactionContext, plan: CompactionPlan) -> JobDone:
+        job, state = context.job, context.state
         await self.report_progress(job, 0, "saving what should be kept")
-        flushed, written = await self._flush_and_write(case, plan)
-        if self._why_not(case, plan, written) is not None:
-            written = await self._shrink_digest(case, plan, written)
-        if (why_not := self._why_not(case, plan, written)) is not None:
-            await record_unused_spending(self._store, case)
+        flushed, written = await self._flush_and_write(context, plan)
+        if self._why_not(context, plan, written) is not None:
+            written = await self._shrink_digest(context, plan, written)
+        if (why_not := self._why_not(context, plan, written)) is not None:
+            await record_unused_spending(self._store, context)
             await self.report_progress(job, 100, "nothing to gain", state="done")
             return replace(
-                await self._end_without_compaction(case, why_not), failures=list_failures(job, written)
+                await self._end_without_compaction(context, why_not), failures=list_failures(job, written)
             )
-        link = build_compaction(case, plan, written, flushed, self._writers.count_tokens)
-        after = await self._writers.foresee(await self._store.load_state(job.session_id), link)
-        prepared = case.prepared
-        spent = case.purse.take_spent()
+        link = build_compaction(context, plan, written, flushed, self._silent_requests.count_tokens)
+        after = await self._silent_requests.foresee(await self._store.load_state(job.session_id), link)
+        prepared = context.prepared
+        spent = context.tracker.take_spent()
         try:
             stored = await self._store.record_compaction(
                 job,
                 link,
                 seen=replace(state, fixed_tokens=after.fixed_tokens),
                 spent=spent,
-                left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
+                left_out=left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )
         except StaleView:
-            case.purse.spent.extend(spent)
+            context.tracker.spent.extend(spent)
             raise
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
@@ -258,30 +314,84 @@ class Compactor:
             "turns": plan.through_turn - plan.from_turn + 1,
             "at_turn": state.answered_turn,
         }
-        if case.resting:
+        if context.resting:
             outcome["resting"] = True
         return JobDone(outcome=outcome, failures=list_failures(job, written))
 
     async def _flush_and_write(
-        self, case: CompactionContext, plan: CompactionPlan
+        self, context: CompactionContext, plan: CompactionPlan
     ) -> tuple[FlushResult, SummaryResult]:
         """In one request where that costs less; what it did not bring is asked for by itself."""
-        job, state = case.job, case.state
-        chosen = await self._writers.choose_together(case, plan)
+        job, state = context.job, context.state
+        chosen = await self._choose_together(context, plan)
         if chosen is None:
             flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
-            models, warm = await self._writers.choose(case, plan, flushed)
-            return flushed, await self._write_summary(case, plan, models, warm)
+            models, warm = await self._choose_writers(context, plan, flushed)
+            return flushed, await self._write_summary(context, plan, models, warm)
         ticket = await self._flusher.begin_with_summary(job, state, through=plan.through_turn)
-        written = await self._write_summary(case, plan, *chosen, with_notes=True)
+        written = await self._write_summary(context, plan, *chosen, with_notes=True)
         flushed = await self._flusher.end_with_summary(job, state, ticket, written.notes)
         if flushed.outcome == "failed":
             flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
         return flushed, written
 
+    async def _choose_together(
+        self, context: CompactionContext, plan: CompactionPlan
+    ) -> tuple[tuple[str, ...], ModelRequest] | None:
+        """The chat's own request when one answer behind it may bring both notes and summary, and costs less.
+
+        None where nothing is owed to memory, where another model writes, and where no ghost turn is possible.
+        """
+        view, prepared = context.state.view, context.prepared
+        owed = view.base_turn <= view.flushed_turn < plan.through_turn
+        if context.resting or not owed or context.chat_rests or form_of(plan.form).is_text:
+            return None
+        same = self._silent_requests.list_models(prepared)[0] == prepared.card.name
+        if not same and prepared.policy.summariser not in ("warm", "auto"):
+            return None
+        warm = await self._build_warm(context)
+        way, _ = self._silent_requests.find_way(warm, context.state.agent_config)
+        behind = INSTRUCTION_TOKENS + BEGINNING_TOKENS * len(plan.entries)
+        if way != "prefix" or warm.estimate + behind > warm.budget.hard:
+            return None
+        writer = await self._silent_requests.load_writer(prepared)
+        costs = _costs(context, plan, warm, writer, behind=behind, cache_age_seconds=0.0)
+        if not saves_together(costs, writer=writer.prices, chat=prepared.card.prices, same=same):
+            return None
+        models = self._silent_requests.list_available_models(prepared, context.pace)
+        return models, await self._silent_requests.with_pictures(warm)
+
+    async def _choose_writers(
+        self, context: CompactionContext, plan: CompactionPlan, flushed: FlushResult
+    ) -> tuple[tuple[str, ...], ModelRequest | None]:
+        """Who is asked, and the chat on its own warm prefix where that is wanted or costs less."""
+        if context.resting:
+            return (), None
+        prepared, wanted = context.prepared, context.prepared.policy.summariser
+        models = self._silent_requests.list_available_models(prepared, context.pace)
+        if wanted not in ("warm", "auto") or context.chat_rests:
+            return models, None
+        warm = await self._build_warm(context)
+        if warm.estimate + INSTRUCTION_TOKENS > warm.budget.hard:
+            return models, None
+        if wanted == "auto":
+            just_read = flushed.ticket is not None and flushed.outcome != "failed"
+            age = 0.0 if just_read else context.pace.idle_seconds
+            cheap = await self._silent_requests.load_writer(prepared)
+            costs = _costs(context, plan, warm, cheap, behind=INSTRUCTION_TOKENS, cache_age_seconds=age)
+            if cheaper_way(costs, cheap=cheap.prices, chat=prepared.card.prices) == "cheap":
+                return models, None
+        return models, await self._silent_requests.with_pictures(warm)
+
+    async def _build_warm(self, context: CompactionContext) -> PreparedRequest:
+        """The chat's own request, unchanged; the summariser puts its task behind it."""
+        return await self._silent_requests.build_next(
+            context.state, await self._silent_requests.load_tools(context.state)
+        )
+
     async def _write_summary(
         self,
-        case: CompactionContext,
+        context: CompactionContext,
         plan: CompactionPlan,
         models: Sequence[str],
         warm: ModelRequest | None,
@@ -290,44 +400,48 @@ class Compactor:
     ) -> SummaryResult:
         written = await self._summariser.write(
             plan,
-            purse=case.purse,
-            focus=case.focus,
-            on_progress=self._progress_reporter(case.job),
+            tracker=context.tracker,
+            focus=context.focus,
+            on_progress=self._progress_reporter(context.job),
             models=models,
             warm=warm,
             with_notes=with_notes,
         )
-        if written.kind != "digest" or not case.prepared.policy.checkpoints:
+        if written.kind != "digest" or not context.prepared.policy.checkpoints:
             return written
         made = await self._pace.find_checkpoint(
-            case.job.session_id, parent=case.state.head_id, from_turn=plan.from_turn
+            context.job.session_id, parent=context.state.head_id, from_turn=plan.from_turn
         )
         if made is None or not made.helps(plan.from_turn, plan.through_turn):
             return written
-        made_of_it = await self._from_checkpoint(case, plan, made, written)
+        made_of_it = await self._from_checkpoint(context, plan, made, written)
         return replace(made_of_it, notes=written.notes)
 
     def _why_not(
-        self, case: CompactionContext, plan: CompactionPlan, written: SummaryResult
+        self, context: CompactionContext, plan: CompactionPlan, written: SummaryResult
     ) -> NothingToCompact | None:
         return why_not_committed(
             plan,
-            self._writers.count_tokens(render_summary(written.ledger)),
-            budget=case.prepared.budget,
-            policy=case.prepared.policy,
-            force=case.force,
+            self._silent_requests.count_tokens(render_summary(written.ledger)),
+            budget=context.prepared.budget,
+            policy=context.prepared.policy,
+            force=context.force,
         )
 
     async def _shrink_digest(
-        self, case: CompactionContext, plan: CompactionPlan, written: SummaryResult
+        self, context: CompactionContext, plan: CompactionPlan, written: SummaryResult
     ) -> SummaryResult:
         """A digest that is cut to what the compaction needs, where anything is short enough."""
-        most = smaller_summary(plan, budget=case.prepared.budget, policy=case.prepared.policy)
+        most = smaller_summary(plan, budget=context.prepared.budget, policy=context.prepared.policy)
         if most is None:
             return written
         smaller = replace(plan, summary_limit=min(plan.summary_limit, most))
         digest = await self._summariser.write(
-            smaller, purse=case.purse, focus=None, on_progress=self._progress_reporter(case.job), models=()
+            smaller,
+            tracker=context.tracker,
+            focus=None,
+            on_progress=self._progress_reporter(context.job),
+            models=(),
         )
         rejected = SummaryAttempt(step="commit", model=written.model, fault="the summary gains too little")
         attempts = (*written.attempts, rejected)
@@ -336,14 +450,18 @@ class Compactor:
         return replace(digest, ledger=ledger, attempts=attempts, audit=audit)
 
     async def _from_checkpoint(
-        self, case: CompactionContext, plan: CompactionPlan, made: Checkpoint, failed: SummaryResult
+        self, context: CompactionContext, plan: CompactionPlan, made: Checkpoint, failed: SummaryResult
     ) -> SummaryResult:
         """The early ledger, and a digest only of what came after it."""
         smaller = continue_from_checkpoint(plan, made)
         if not smaller.entries:
             return replace(failed, kind="summary", ledger=made.ledger, model=made.model)
         written = await self._summariser.write(
-            smaller, purse=case.purse, focus=None, on_progress=self._progress_reporter(case.job), models=()
+            smaller,
+            tracker=context.tracker,
+            focus=None,
+            on_progress=self._progress_reporter(context.job),
+            models=(),
         )
         audit = {**written.audit, "attempts": [attempt.as_stored for attempt in failed.attempts]}
         return replace(written, attempts=failed.attempts, audit=audit)
@@ -361,3 +479,126 @@ class Compactor:
             await self.report_progress(job, 10 + percent * 8 // 10, stage)
 
         return told
+
+
+def _check_obsolete(context: CompactionContext) -> JobDone | None:
+    """What asked for this compaction is past: another one was made, or a person took the last one back."""
+    view, payload = context.state.view, context.job.payload
+    if int(payload.get("cycle", view.cycle)) != view.cycle:
+        return JobDone(outcome={"nothing": "done_already", "detail": "Another summary was made meanwhile."})
+    overflows = (
+        context.job.trigger == "overflow"
+        or pressure(context.prepared.budget, view.context_tokens) == "overflow"
+    )
+    if view.hold_compaction and not overflows:
+        return JobDone(outcome={"nothing": "held", "detail": "The last summary was taken back by hand."})
+    return None
+
+
+def _check_delay(context: CompactionContext) -> JobDone | None:
+    """Background work that should not be done now, but later."""
+    job, pace = context.job, context.pace
+    if job.trigger == "idle":
+        if pace.idle_seconds > context.cache_seconds:
+            return JobDone(outcome={"nothing": "cold", "detail": "The provider has forgotten the prefix."})
+        left = context.cache_seconds - IDLE_MARGIN_SECONDS - pace.idle_seconds
+        if pace.unanswered or left > IDLE_TOLERANCE_SECONDS:
+            again = max(left, IDLE_MARGIN_SECONDS) if pace.unanswered else left
+            return JobDone(outcome={"resting": "talking"}, state="due", retry_seconds=again)
+    rest = breaker_seconds(pace.ends)
+    somebody_waits = job.trigger == "overflow" or context.prepared.policy.compact_before_call
+    if rest and not somebody_waits:
+        return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
+    return None
+
+
+def _largest_parts(
+    prepared: PreparedRequest, state: SessionState
+) -> tuple[list[tuple[str, int]], list[tuple[str, str, int]]]:
+    """The three biggest parts of a request, and of its messages by id and author; never anybody's words."""
+    parts = sorted(prepared.built.parts.items(), key=lambda part: -part[1])[:3]
+    entries = sorted((*state.view.pins, *state.view.entries), key=lambda entry: -entry.tokens)[:3]
+    return (
+        [(name, round(prepared.ratio * tokens)) for name, tokens in parts],
+        [(entry.mid, entry.author, round(prepared.ratio * entry.tokens)) for entry in entries],
+    )
+
+
+def _costs(
+    context: CompactionContext,
+    plan: CompactionPlan,
+    warm: PreparedRequest,
+    writer: ModelCard,
+    *,
+    behind: int,
+    cache_age_seconds: float,
+) -> Costs:
+    return Costs(
+        prefix_tokens=warm.estimate,
+        instruction_tokens=behind,
+        source_tokens=round(writer.token_factor * sum(entry.tokens for entry in plan.entries)),
+        answer_tokens=ANSWER_TOKENS,
+        cache_age_seconds=cache_age_seconds,
+        cache_seconds=context.cache_seconds,
+    )
+
+
+def build_compaction(
+    context: CompactionContext,
+    plan: CompactionPlan,
+    written: SummaryResult,
+    flushed: FlushResult,
+    count: Callable[[str], int],
+) -> NewLink:
+    summary = render_summary(written.ledger)
+    return NewLink(
+        kind=written.kind,
+        from_turn=plan.from_turn,
+        through_turn=plan.through_turn,
+        from_seq=min(entry.seq for entry in plan.entries),
+        through_seq=plan.through_seq,
+        trigger=context.job.trigger,
+        summary_text=summary,
+        ledger=written.ledger,
+        contract=five_fields(written.ledger),
+        audit=dict(written.audit),
+        tokens=count(summary),
+        tokens_before=context.state.view.context_tokens,
+        model=written.model,
+        cost_micro=total_cost(context.tracker.spent),
+        duration_ms=written.duration_ms,
+        flush_id=flushed.ticket.id if flushed.ticket else None,
+        focus=context.focus or "",
+    )
+
+
+def continue_from_checkpoint(plan: CompactionPlan, made: Checkpoint) -> CompactionPlan:
+    """The same plan, going on from a ledger that covers its beginning."""
+
+    def rest(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        return tuple(entry for entry in entries if entry.turn > made.through_turn)
+
+    chunks = tuple(chunk for chunk in map(rest, plan.chunks) if chunk)
+    return replace(plan, former=made.ledger, entries=rest(plan.entries), chunks=chunks)
+
+
+def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, Any], ...]:
+    """For operators: which model failed at what, and never anybody's words."""
+    return tuple(
+        {
+            "attempt": job.attempt,
+            "model": attempt.model,
+            "step": attempt.step,
+            "code": attempt.code,
+            "scores": dict(attempt.scores),
+            **attempt.costs,
+        }
+        for attempt in written.attempts
+    )
+
+
+async def record_unused_spending(store: JobSpendingStore, context: CompactionContext) -> None:
+    """What was asked led to nothing that could be committed; the calls are paid for all the same."""
+    await store.record_spending(
+        context.job, purpose="compact", spent=context.tracker.take_spent(), party_id=context.state.party_id
+    )

@@ -11,14 +11,12 @@ from functools import partial
 from typing import Protocol
 
 from shared.core.compaction.digest import digest
-from shared.core.compaction.jobs import LATE, WITH_COMPACTION, retry_seconds, was_flushed
-from shared.core.compaction.note_requests import NoteWish, parse_notes, wishes_of
-from shared.core.compaction.provenance import foreign_part
+from shared.core.compaction.jobs import LATE, MANUAL, WITH_COMPACTION, retry_seconds, was_flushed
+from shared.core.compaction.note_requests import NoteDraft, drafts_of, foreign_part, parse_notes
 from shared.core.context.memory_tools import FLUSH_TOOLS, KEEPING_TOOLS, SAVE_MEMORY
 from shared.core.context.prompts import SILENT
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
-from shared.core.context.untrusted_text import defused
-from shared.core.session.backoff import MANUAL
+from shared.core.context.untrusted_text import defuse
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
@@ -31,7 +29,6 @@ from shared.core.session.session_state import (
     JobDone,
     SessionState,
 )
-from shared.core.session.turns import Caps
 from shared.core.values.errors import (
     CapReached,
     ContextBudgetExceeded,
@@ -40,18 +37,15 @@ from shared.core.values.errors import (
     StorageUnavailable,
 )
 from shared.core.values.messages import Message, ToolResult, ToolUse, text_of, tool_uses
-from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ModelRequest, ToolContext, ToolSpec
-from shared.runtime.crash_points import CrashPoint
-from shared.services.compaction.flush_requests import (
+from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ModelRequest, ToolContext
+from shared.runtime import CrashPoint
+from shared.services.compaction.silent_requests import (
     FlushPortion,
-    FlushRequests,
-    LastToolsStore,
     SilentRequest,
+    SilentRequests,
+    UnableModels,
 )
-from shared.services.compaction.unable_models import UnableModels
-from shared.services.turns.pictures import PictureService
-from shared.services.turns.request_builder import RequestBuilder
-from shared.services.turns.spend_tracker import SpendStore, SpendTracker
+from shared.services.turns.spend_tracker import SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
 MAX_FLUSH_ROUNDS = 3
@@ -64,7 +58,7 @@ DIGEST_TOKENS = 800
 """Of a range that no model can make notes of; its weightiest sentences are kept instead."""
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
-_SPELLED_CALL = re.compile(rf'"{SAVE_MEMORY.name}"|\b{SAVE_MEMORY.name}\W{{0,3}}[({{]')
+_SPELLED_CALL = re.compile(rf'"name"\s*:\s*"{SAVE_MEMORY.name}"|\b{SAVE_MEMORY.name}\W{{0,3}}[({{]')
 """A call as words: its model cannot call tools, or its server cannot."""
 STAGE = "saving to memory"
 COMPACTION_PERCENT = 10
@@ -80,7 +74,7 @@ class FlushStore(Protocol):
     ) -> None: ...
 
 
-class UnflushedStore(LastToolsStore, Protocol):
+class UnflushedStore(Protocol):
     async def find_unflushed(self, session_id: int) -> Hidden | None: ...
     async def seconds_since_flush(self, session_id: int) -> float | None: ...
 
@@ -113,6 +107,10 @@ class _SilentTurn:
     unreadable: bool = False
     """Whether a model has written something else than notes."""
 
+    @property
+    def outcome(self) -> FlushOutcome:
+        return "saved" if self.saved else "nothing"
+
     def hear(self, reply: ModelReply) -> None:
         text = text_of(reply.blocks).strip()
         if text and text.strip(".").upper() != SILENT:
@@ -125,30 +123,15 @@ class _SilentTurn:
         return next((entry.turn for entry in entries if entry.seq == seq and entry.turn in read), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FlushRange:
-    """The turns that are to be read, and which share of them a portion is."""
-
-    first: int
-    through: int
-
-    def part(self, after: int, last: int) -> tuple[float, float]:
-        whole = max(1, self.through - self.first)
-        return (after - self.first) / whole, (last - self.first) / whole
-
-
 class Flusher:
     def __init__(
         self,
         *,
         store: FlushStore,
         owed: UnflushedStore,
-        spend: SpendStore,
         model: ChatModel,
-        requests: RequestBuilder,
         toolbox: Toolbox,
-        pictures: PictureService,
-        caps: Caps,
+        silent_requests: SilentRequests,
         announcer: Announcer,
         crash_point: CrashPoint,
         unable: UnableModels,
@@ -156,26 +139,17 @@ class Flusher:
         self._unable = unable
         self._store = store
         self._owed = owed
-        self._spend = spend
         self._model = model
-        self._requests = requests
         self._toolbox = toolbox
-        self._asks = FlushRequests(
-            owed=owed, model=model, requests=requests, toolbox=toolbox, pictures=pictures, unable=unable
-        )
-        self._caps = caps
+        self._silent_requests = silent_requests
         self._announcer = announcer
         self._crash_point = crash_point
-
-    @property
-    def requests(self) -> FlushRequests:
-        return self._asks
 
     async def flush_early(self, job: JobClaim, state: SessionState) -> JobDone:
         """The flush that pressure asked for, unless it was made meanwhile or the last one was just now."""
         if state.view.flushed_turn < state.view.base_turn:
             return await self.flush_late(job)
-        prepared = await self._asks.prepare(state, state.view, ())
+        prepared = await self._silent_requests.prepare(state, state.view, ())
         threshold = str(job.payload.get("threshold", "pressure"))
         cycle = int(job.payload.get("cycle", state.view.cycle))
         if job.trigger == MANUAL:
@@ -226,36 +200,28 @@ class Flusher:
 
     async def begin_with_summary(self, job: JobClaim, state: SessionState, *, through: int) -> FlushTicket:
         """For a flush whose notes come with the summary of the same turns."""
-        return await self._store.begin_flush(
-            job,
-            cycle=state.view.cycle,
-            threshold=WITH_COMPACTION,
-            from_turn=state.view.flushed_turn + 1,
-            through_turn=through,
-        )
+        return await self._begin(job, state.view, WITH_COMPACTION, through)
 
     async def end_with_summary(
         self,
         job: JobClaim,
         state: SessionState,
         ticket: FlushTicket,
-        notes: Sequence[NoteWish] | None,
+        notes: Sequence[NoteDraft] | None,
     ) -> FlushResult:
         """Save what came; None came where no answer could be read, and the cursor stays. The summary pays."""
-        ghost = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
-        await self._keep(notes or (), ghost)
+        silent = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
+        await self._keep(notes or (), silent)
         self._crash_point("after_flush_model")
-        outcome: FlushOutcome = "saved" if ghost.saved else "nothing"
+        outcome, error, through = silent.outcome, "", ticket.through_turn
         if notes is None:
-            outcome = "failed"
-        error = "" if notes is not None else "the summary's answer held no notes"
+            outcome, error = "failed", "the summary's answer held no notes"
+            through = state.view.flushed_turn
         report = FlushReport(
-            outcome=outcome, stray_text="", error=error, spent=(),
-            model=self._requests.resolve_model(state.agent_config),
-        )  # fmt: skip
+            outcome=outcome, model=self._silent_requests.list_chat_models(state)[0], error=error
+        )
         await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         self._crash_point("after_flush")
-        through = state.view.flushed_turn if notes is None else ticket.through_turn
         return FlushResult(outcome=outcome, ticket=ticket, through=through, error=error)
 
     async def flush_range(
@@ -271,26 +237,32 @@ class Flusher:
 
         `ledger` is the record that stands in for it, if any: code makes notes of it where no model can.
         """
-        state = await self._asks.with_descriptions(state)
+        state = await self._silent_requests.with_descriptions(state)
         view = state.view
-        done = FlushResult(through=view.flushed_turn)
-        way = _FlushRange(first=view.flushed_turn, through=through)
-        tools: tuple[ToolSpec, ...] = ()
-        if view.flushed_turn < through:
-            tools = await self._asks.load_tools(job.session_id, state.agent_config)
-        own = self._requests.resolve_model(state.agent_config)
-        models = [own, *self._requests.fallbacks(own)]
-        saved = False
+        first, saved, models = view.flushed_turn, False, self._silent_requests.list_chat_models(state)
+        done = FlushResult(through=first)
+        tools = await self._silent_requests.load_tools(state) if first < through else ()
+
+        def share(turn: int) -> float:
+            return (turn - first) / max(1, through - first)
+
         for _ in range(MAX_PORTIONS):
             if view.flushed_turn >= through:
                 break
             try:
-                portion = await self._asks.next_portion(state, view, tools, through=through, model=models[0])
-            except ContradictoryPolicy as error:
-                return await self._record_contradiction(
-                    job, state, view, error, through=through, threshold=threshold
+                portion = await self._silent_requests.next_portion(
+                    state, view, tools, through=through, model=models[0]
                 )
-            at = way.part(view.flushed_turn, portion.last)
+            except ContradictoryPolicy as error:
+                # No request can be made with these settings: a failure like any other, which is tried again.
+                ticket = await self._begin(job, view, threshold, through)
+                told = f"{error.code}: {error}"
+                report = FlushReport(
+                    outcome="failed", model=self._silent_requests.list_chat_models(state)[0], error=told
+                )
+                await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+                return FlushResult(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
+            at = share(view.flushed_turn), share(portion.last)
             done = await self._flush_portion(job, state, portion, threshold, ledger=ledger, at=at)
             if done.elsewhere and len(models) > 1:
                 models.pop(0)
@@ -302,29 +274,14 @@ class Flusher:
             view = replace(view, flushed_turn=portion.last)
         return done
 
-    async def _record_contradiction(
-        self,
-        job: JobClaim,
-        state: SessionState,
-        view: View,
-        error: ContradictoryPolicy,
-        *,
-        through: int,
-        threshold: str,
-    ) -> FlushResult:
-        """No request can be made with these settings: a failure like any other, which is tried again."""
-        ticket = await self._store.begin_flush(
+    async def _begin(self, job: JobClaim, view: View, threshold: str, through: int) -> FlushTicket:
+        return await self._store.begin_flush(
             job,
-            cycle=state.view.cycle,
+            cycle=view.cycle,
             threshold=threshold,
             from_turn=view.flushed_turn + 1,
             through_turn=through,
         )
-        told = f"{error.code}: {error}"
-        model = self._requests.resolve_model(state.agent_config)
-        report = FlushReport(outcome="failed", stray_text="", error=told, model=model, spent=())
-        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
-        return FlushResult(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
 
     async def _flush_portion(
         self,
@@ -337,34 +294,28 @@ class Flusher:
         at: tuple[float, float],
     ) -> FlushResult:
         await self._report_progress(job, at[0])
-        ticket = await self._store.begin_flush(
-            job,
-            cycle=state.view.cycle,
-            threshold=threshold,
-            from_turn=portion.view.flushed_turn + 1,
-            through_turn=portion.last,
-        )
-        purse = SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
-        ghost = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
+        ticket = await self._begin(job, portion.view, threshold, portion.last)
+        tracker = self._silent_requests.open_spend_tracker(job)
+        silent = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
         outcome: FlushOutcome
         outcome, error, elsewhere = "nothing", "", False
         try:
-            for ask in await self._asks.build(portion, state):
-                await self._run_silent_turn(ask, purse, ghost, at=at)
-            if portion.way == "code" or ghost.unreadable:
-                await self._keep_by_code(portion, ledger, ghost)
-            outcome = "saved" if ghost.saved else "nothing"
+            for ask in await self._silent_requests.build(portion, state):
+                await self._run_silent_turn(ask, tracker, silent, at=at)
+            if portion.way == "code" or silent.unreadable:
+                await self._keep_by_code(portion, ledger, silent)
+            outcome = silent.outcome
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
             elsewhere = isinstance(failure, ModelError) and failure.elsewhere
         except asyncio.CancelledError:
             with suppress(LeaseLost, StorageUnavailable):
-                await self._record_interruption(portion, purse, ghost)
+                await self._record_interruption(portion, tracker, silent)
             raise
         self._crash_point("after_flush_model")
         report = FlushReport(
-            outcome=outcome, stray_text="\n\n".join(ghost.stray), error=error,
-            model=portion.model, spent=tuple(purse.spent),
+            outcome=outcome, stray_text="\n\n".join(silent.stray), error=error,
+            model=portion.model, spent=tuple(tracker.spent),
         )  # fmt: skip
         await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         self._crash_point("after_flush")
@@ -374,44 +325,43 @@ class Flusher:
         return FlushResult(outcome=outcome, ticket=ticket, through=read, error=error, elsewhere=elsewhere)
 
     async def _record_interruption(
-        self, portion: FlushPortion, purse: SpendTracker, ghost: _SilentTurn
+        self, portion: FlushPortion, tracker: SpendTracker, silent: _SilentTurn
     ) -> None:
         """The process ends: the next attempt reads these turns again, and both have been paid for."""
         report = FlushReport(
-            outcome="failed", stray_text="", error="it was cut off", model=portion.model,
-            spent=purse.take_spent(),
-        )  # fmt: skip
-        await self._store.end_flush(ghost.job, ghost.ticket, report, party_id=ghost.state.party_id)
+            outcome="failed", model=portion.model, error="it was cut off", spent=tracker.take_spent()
+        )
+        await self._store.end_flush(silent.job, silent.ticket, report, party_id=silent.state.party_id)
 
     async def _run_silent_turn(
-        self, ask: SilentRequest, purse: SpendTracker, ghost: _SilentTurn, *, at: tuple[float, float]
+        self, ask: SilentRequest, tracker: SpendTracker, silent: _SilentTurn, *, at: tuple[float, float]
     ) -> None:
         """The turn itself is never stored: only its notes, and the words that nobody will see."""
         request = ask.request
         for called in range(MAX_FLUSH_ROUNDS):
-            reply = await purse.pay_for(
+            reply = await tracker.pay_for(
                 partial(self._model.reply, request),
                 input_tokens=ask.estimate,
                 output_tokens=ask.out,
                 card=ask.card,
             )
             percent = at[0] + (at[1] - at[0]) * (called + 1) / (MAX_FLUSH_ROUNDS + 1)
-            await self._report_progress(ghost.job, percent)
+            await self._report_progress(silent.job, percent)
             if not request.tools:
-                await self._keep_written(request, reply, ghost)
+                await self._keep_written(request, reply, silent)
                 return
-            ghost.hear(reply)
+            silent.hear(reply)
             calls = tool_uses(reply.blocks)
             spelled = not calls and not called and bool(_SPELLED_CALL.search(text_of(reply.blocks)))
-            ghost.unreadable = ghost.unreadable or spelled
+            silent.unreadable = silent.unreadable or spelled
             if calls or spelled:
                 self._unable.learn(request.model, "tools", able=bool(calls))
             if not calls:
                 return
-            results = [await self._run_memory_tool(call, ghost) for call in calls]
+            results = [await self._run_memory_tool(call, silent) for call in calls]
             if reply.stop_reason != "max_tokens" and _is_all_kept(calls, results):
                 return
-            told = sum(self._requests.counter.count_tokens(result.text) + RESULT_TOKENS for result in results)
+            told = sum(self._silent_requests.count_tokens(result.text) + RESULT_TOKENS for result in results)
             if reply.usage.context_tokens + round(ask.ratio * told) > ask.hard:
                 return
             request = replace(
@@ -423,37 +373,37 @@ class Flusher:
                 ),
             )
 
-    async def _keep_written(self, request: ModelRequest, reply: ModelReply, ghost: _SilentTurn) -> None:
+    async def _keep_written(self, request: ModelRequest, reply: ModelReply, silent: _SilentTurn) -> None:
         """What a model without tools has written; where it holds no notes, code goes on."""
         answer = text_of(reply.blocks)
         if request.json_schema is not None and reply.stop_reason != "refusal":
             self._unable.learn_json(request.model, answer)
-        wishes = parse_notes(answer)
-        if wishes is None:
-            ghost.unreadable = True
-            ghost.hear(reply)
-        await self._keep(wishes or (), ghost)
+        drafts = parse_notes(answer)
+        if drafts is None:
+            silent.unreadable = True
+            silent.hear(reply)
+        await self._keep(drafts or (), silent)
 
-    async def _keep_by_code(self, portion: FlushPortion, ledger: Ledger | None, ghost: _SilentTurn) -> None:
+    async def _keep_by_code(self, portion: FlushPortion, ledger: Ledger | None, silent: _SilentTurn) -> None:
         """From the record of these turns where there is one, else from their weightiest sentences."""
-        read = range(ghost.ticket.from_turn, ghost.ticket.through_turn + 1)
+        read = range(silent.ticket.from_turn, silent.ticket.through_turn + 1)
         entries = tuple(entry for entry in portion.view.entries if entry.turn in read)
         seqs = frozenset(entry.seq for entry in entries)
-        wishes = wishes_of(ledger, seqs) if ledger is not None else ()
-        if not wishes:
-            count = self._requests.counter.count_tokens
+        drafts = drafts_of(ledger, seqs) if ledger is not None else ()
+        if not drafts:
+            count = self._silent_requests.count_tokens
             made = await asyncio.to_thread(digest, entries, Ledger(), count, budget_tokens=DIGEST_TOKENS)
-            wishes = wishes_of(made, seqs)
-        await self._keep(wishes, ghost)
+            drafts = drafts_of(made, seqs)
+        await self._keep(drafts, silent)
 
-    async def _keep(self, wishes: Sequence[NoteWish], ghost: _SilentTurn) -> None:
+    async def _keep(self, drafts: Sequence[NoteDraft], silent: _SilentTurn) -> None:
         """By the same door as a model's own calls; what it refuses is not kept."""
-        for wish in wishes:
-            shown = ghost.shown
+        for wish in drafts:
+            shown = silent.shown
             if wish.by_tool:
-                ghost.shown = (*shown, wish.text)
-            await self._run_memory_tool(wish.call, ghost, turn=ghost.turn_of(wish.seq))
-            ghost.shown = shown
+                silent.shown = (*shown, wish.text)
+            await self._run_memory_tool(wish.call, silent, turn=silent.turn_of(wish.seq))
+            silent.shown = shown
 
     async def _report_progress(self, job: JobClaim, share: float) -> None:
         """To operators alone: nobody else sees anything of a flush."""
@@ -462,16 +412,16 @@ class Flusher:
         await self._announcer.announce(DASHBOARD, told)
 
     async def _run_memory_tool(
-        self, call: ToolUse, ghost: _SilentTurn, *, turn: int | None = None
+        self, call: ToolUse, silent: _SilentTurn, *, turn: int | None = None
     ) -> ToolResult:
         """`turn` is the one that says so, where that is known; else all that were read."""
         if call.name == RECALL.name:
-            ghost.recalls += 1
-            if ghost.recalls > RECALLS_PER_TURN:
+            silent.recalls += 1
+            if silent.recalls > RECALLS_PER_TURN:
                 return ToolResult(tool_use_id=call.id, text=_RECALLED_ENOUGH, is_error=True)
-        state, ticket = ghost.state, ghost.ticket
+        state, ticket = silent.state, silent.ticket
         context = ToolContext(
-            session_id=ghost.job.session_id,
+            session_id=silent.job.session_id,
             party_id=state.party_id,
             scope=state.agent,
             turn=turn or ticket.from_turn,
@@ -479,7 +429,7 @@ class Flusher:
             key=f"flush:{ticket.id}:{call.id}",
             call_id=call.id,
             flush_id=ticket.id,
-            shown=ghost.shown,
+            shown=silent.shown,
             agent_config=state.agent_config,
             timezone=state.timezone,
         )
@@ -492,9 +442,9 @@ class Flusher:
             # What cannot be stored now is not passed over: these turns are read again.
             raise ran.fault
         if foreign := foreign_part(call.name, ran.result.text):
-            ghost.shown += (foreign,)
-        ghost.saved += ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
-        return replace(ran.result, text=defused(ran.result.text))
+            silent.shown += (foreign,)
+        silent.saved += ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
+        return replace(ran.result, text=defuse(ran.result.text))
 
 
 def _is_all_kept(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bool:

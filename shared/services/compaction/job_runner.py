@@ -16,15 +16,13 @@ from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import EvertalkError, LeaseLost, StorageUnavailable
 from shared.ports import Doorbell, StorageLimiter
-from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tracing import NULL_TRACER, Tracer
+from shared.runtime import CrashPoint, Tracer
 from shared.services.compaction.checkpoints import CheckpointService
 from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import FAULTS_AT_MOST, Flusher
-from shared.services.compaction.summary_draft import redact_quotes
-from shared.services.compaction.writer_selection import WriterSelector
-from shared.services.memory.memory_consolidation import MemoryConsolidator
-from shared.services.memory.recall_indexer import RecallIndexer
+from shared.services.compaction.silent_requests import SilentRequests
+from shared.services.compaction.summarizer import redact_quotes
+from shared.services.memory.upkeep import MemoryConsolidator, RecallIndexer
 from shared.services.turns.session_service import UNKNOWN_LEASE_SECONDS
 
 log = structlog.get_logger(__name__)
@@ -64,25 +62,25 @@ class JobRunner:
         store: JobStore,
         flusher: Flusher,
         compactor: Compactor,
-        spare: CheckpointService,
-        tidier: MemoryConsolidator,
-        writers: WriterSelector,
+        checkpoints: CheckpointService,
+        consolidator: MemoryConsolidator,
+        silent_requests: SilentRequests,
         doorbell: Doorbell,
         crash_point: CrashPoint,
-        indexing: RecallIndexer,
-        tracer: Tracer = NULL_TRACER,
-        storage_limiter: StorageLimiter = contextlib.nullcontext,
+        indexer: RecallIndexer,
+        tracer: Tracer,
+        storage_limiter: StorageLimiter,
     ) -> None:
         self._storage_limiter = storage_limiter
         self._tracer = tracer
-        self._indexing = indexing
+        self._indexer = indexer
         self._worker_id = worker_id
         self._store = store
         self._flusher = flusher
         self._compactor = compactor
-        self._spare = spare
-        self._tidier = tidier
-        self._writers = writers
+        self._checkpoints = checkpoints
+        self._consolidator = consolidator
+        self._silent_requests = silent_requests
         self._doorbell = doorbell
         self._crash_point = crash_point
         self._running: list[int] = []
@@ -130,7 +128,7 @@ class JobRunner:
             await self._failed(job, error)
         else:
             await self._ring_next(job, rung)
-            await self._indexing.index_session(job.session_id)
+            await self._indexer.index_session(job.session_id)
 
     async def _work(self, job: JobClaim) -> int | None:
         """Do it, and say so; the id of what is due next."""
@@ -155,10 +153,12 @@ class JobRunner:
 
     async def _do(self, job: JobClaim) -> JobDone:
         if job.kind == "tidy":
-            return await self._tidier.consolidate(job)
+            return await self._consolidator.consolidate(job)
         if job.kind == "compact":
             return await (
-                self._spare.upgrade_digest(job) if job.trigger == "upgrade" else self._compactor.compact(job)
+                self._checkpoints.upgrade_digest(job)
+                if job.trigger == "upgrade"
+                else self._compactor.compact(job)
             )
         if job.trigger == LATE:
             return await self._flusher.flush_late(job)
@@ -171,12 +171,12 @@ class JobRunner:
             state
         ):
             return done
-        made = await self._spare.make_checkpoint(job, await self._store.load_state(job.session_id))
+        made = await self._checkpoints.make_checkpoint(job, await self._store.load_state(job.session_id))
         return replace(done, outcome={**done.outcome, "checkpoint": made})
 
     async def _checkpoint_thresholds(self, state: SessionState) -> set[str]:
         """The early flushes that also leave a checkpoint."""
-        policy = (await self._writers.build_request(state)).policy
+        policy = (await self._silent_requests.build_next(state)).policy
         return {mark_of(share) for share in policy.flush_shares} if policy.checkpoints else set()
 
     async def _ring_next(self, job: JobClaim, successor: int | None) -> None:
@@ -226,7 +226,7 @@ class JobRunner:
         if job.kind == "tidy":
             return None
         state = await self._store.load_state(job.session_id)
-        prepared = await self._writers.build_request(state)
+        prepared = await self._silent_requests.build_next(state)
         wish = next_job(
             state.view,
             budget=prepared.budget,
@@ -235,4 +235,4 @@ class JobRunner:
             ratio=prepared.ratio,
             model=prepared.card.name,
         )
-        return None if wish is None or wish.key == job.key else wish.order
+        return None if wish is None or wish.key == job.key else wish

@@ -3,59 +3,314 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil
+from typing import Any, Literal
 
 import structlog
 
-from shared.core.compaction.audit import AuditVerdict
+from shared.core.compaction.audit import AuditVerdict, audit_patch
 from shared.core.compaction.digest import digest
-from shared.core.compaction.merging import in_groups, joined, shortly
-from shared.core.compaction.plan import CompactionPlan
-from shared.core.compaction.summary_filters import may_be_quoted
-from shared.core.compaction.transcript_lines import (
+from shared.core.compaction.jobs import total_cost
+from shared.core.compaction.next_ledger import (
+    LedgerPatch,
+    Unreadable,
+    group_parts,
+    join_ledgers,
+    parse_ledger_patch,
+    shorten_ledger,
+    topics_of,
+    with_days,
+)
+from shared.core.compaction.note_requests import NoteDraft, drafts_from
+from shared.core.compaction.plan import (
     MESSAGE_TOKENS,
+    CompactionPlan,
     Portion,
     halves,
     readable,
     render_source,
     source_tokens,
     summary_room,
-    with_days,
 )
-from shared.core.context.topics import topics_of
+from shared.core.compaction.summary_filters import (
+    check_title,
+    language_of_source,
+    may_be_quoted,
+    split_title,
+)
+from shared.core.compaction.summary_prompts import (
+    SUMMARY_SCHEMA,
+    TITLED_SCHEMA,
+    as_lines_request,
+    merge_request,
+    repair_request,
+    summary_request,
+    warm_instruction,
+)
+from shared.core.compaction.text_audit import audit_text, read_text
 from shared.core.session.ledger import Ledger
-from shared.core.session.rendering import fit_ledger, render_summary
+from shared.core.session.session import CompactionKind
+from shared.core.session.summary import fit_ledger, form_of, render_summary
 from shared.core.values.errors import CapReached, ModelError, PromptTooLong
-from shared.core.values.messages import text_message, text_of, tool_uses
-from shared.ports import ChatModel, ModelReply, ModelRequest, TokenCounter
-from shared.runtime.crash_points import CrashPoint
-from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
-from shared.services.compaction.summary_draft import (
-    OnProgress,
-    SummaryAttempt,
-    SummaryDraft,
-    SummaryResult,
-    build_summary_audit,
-)
-from shared.services.compaction.summary_tasks import SummaryTask, SummaryTasks
-from shared.services.compaction.unable_models import UnableModels
+from shared.core.values.messages import Text, text_message, text_of, tool_uses
+from shared.core.values.tokens import Count
+from shared.ports import ChatModel, ModelReply, ModelRequest, SystemPart, TokenCounter
+from shared.runtime import CrashPoint
+from shared.services.compaction.silent_requests import CompletionTimeouts, OneShotCompletion, UnableModels
 from shared.services.turns.spend_tracker import SpendTracker
-
-__all__ = ["SummaryAttempt", "OnProgress", "Summariser", "SummaryResult"]
 
 log = structlog.get_logger(__name__)
 
 DIGEST_TOKENS = 1_000
-"""Without a model: with recall this keeps 88.6 % of literal answers reachable (engine.md)."""
+"""Without a model: with recall this kept 88.6 % of literal answers within reach when it was chosen."""
 MAX_ATTEMPTS = 2
 """Of one model at one step: an answer, and a repaired one."""
 MAX_SPLITS = 16
 _ECHOED_CHARS = 12_000
 """Of an answer that is to be repaired; an endless one would not fit beside its own request."""
+_MERGING_AT = 90
+_WHOLE = 10**9
+"""Behind a warm prefix nothing is cut: the model has read every word."""
+_WORDS_PER_TOKEN = 0.7
+_FAULTS_STORED = 40
+_CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|(?<=missing: )[^;]*")
+"""Faults quote what they complain of."""
+
+OnProgress = Callable[[int, str], Awaitable[None]]
+"""`(percent, stage)`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryAttempt:
+    """An answer that could not be used, or a call that brought none."""
+
+    step: str
+    model: str
+    fault: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    cost_micro: int | None = None
+    """What its calls have cost; None where nobody knows, or nobody was asked."""
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """For the row that tells of it: what nobody knows is left out."""
+        return {} if self.cost_micro is None else {"cost_micro": self.cost_micro}
+
+    @property
+    def as_stored(self) -> dict[str, Any]:
+        """In the audit of what was written in the end."""
+        return {"step": self.step, "model": self.model, "fault": self.fault[:300], **self.costs}
+
+    @property
+    def code(self) -> str:
+        """The fault for operators: an error's code, or what was wrong without anybody's words."""
+        code = _CODE.match(self.fault)
+        return code[1] if code else redact_quotes(self.fault)[:200] or "not_usable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryResult:
+    """A ledger that may be committed, and how it came to be."""
+
+    kind: CompactionKind
+    ledger: Ledger
+    verdict: AuditVerdict | None
+    """Of the last step; None for a digest alone."""
+    model: str
+    duration_ms: int
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """Scores, faults and rejected attempts of all steps, as they are stored and shown."""
+    attempts: tuple[SummaryAttempt, ...] = ()
+    notes: tuple[NoteDraft, ...] | None = None
+    """Where they were asked for and answered, whatever became of the summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryTask:
+    """One step: what is asked of a model, and how its answer is judged, by the form of the plan."""
+
+    step: Literal["portion", "warm", "merge"]
+    plan: CompactionPlan
+    source: str
+    former: Ledger
+    """What the step goes on from."""
+    system: str = ""
+    user: str
+    count: Count
+    prefix: ModelRequest | None = None
+    """A chat request that the provider still has in its cache; the words are put behind it."""
+    with_notes: bool = False
+    titled: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        return form_of(self.plan.form).is_text
+
+    def build_request(self, model: str, *, room: int, as_lines: bool) -> ModelRequest:
+        """`as_lines` for a model that writes no JSON."""
+        if self.prefix is not None:
+            return _behind(self.prefix, self.user)
+        as_lines = as_lines and not self.is_text
+        schema = TITLED_SCHEMA if self.titled else SUMMARY_SCHEMA
+        words = as_lines_request(self.user, titled=self.titled) if as_lines else self.user
+        return ModelRequest(
+            model=model,
+            system=(SystemPart(text=self.system),),
+            messages=(text_message("user", words),),
+            max_output_tokens=room,
+            json_schema=None if self.is_text or as_lines else schema,
+        )
+
+    def judge(self, answer: str) -> AuditVerdict | str:
+        """The audit's verdict, or why the answer could not even be read."""
+        plan, form = self.plan, form_of(self.plan.form)
+        if form.is_text:
+            sections = read_text(split_title(answer)[1] if self.titled else answer, form)
+            if isinstance(sections, Unreadable):
+                return sections.reason
+            return audit_text(
+                sections, self.former, self.source, form=form, count=self.count, limit=plan.summary_limit
+            )
+        patch = parse_ledger_patch(answer)
+        if isinstance(patch, Unreadable):
+            return patch.reason
+        merging = self.step == "merge"
+        return audit_patch(
+            self.former,
+            replace(patch, add=()) if merging else patch,
+            self.source,
+            count=self.count,
+            limit=plan.summary_most,
+            may_be_empty=merging,
+        )
+
+    def title_in(self, answer: str) -> str:
+        """What the conversation may be called; empty where that was not asked for or is no good."""
+        if not self.titled:
+            return ""
+        if self.is_text:
+            said = split_title(answer)[0]
+        else:
+            patch = parse_ledger_patch(answer)
+            said = patch.title if isinstance(patch, LedgerPatch) else ""
+        return check_title(said, self.source, self.former)
+
+    def notes_in(self, answer: str) -> tuple[NoteDraft, ...] | None:
+        """What is to be saved to memory; None where that was not asked for or not answered."""
+        patch = parse_ledger_patch(answer) if self.with_notes else None
+        if not isinstance(patch, LedgerPatch) or patch.notes is None:
+            return None
+        return drafts_from(patch.notes)
+
+
+@dataclass(slots=True, kw_only=True)
+class SummaryDraft:
+    plan: CompactionPlan
+    tracker: SpendTracker
+    focus: str | None
+    count: Count
+    on_progress: OnProgress
+    models: list[str]
+    """Who is asked, in this order; the first that works stays."""
+    named: set[int]
+    message_tokens: int
+    most_attempts: int
+    title: str = ""
+    """What the conversation is called: asked for until it has been answered, with what is asked anyway."""
+    model: str = ""
+    way: str = "fold"
+    digested: bool = False
+    portions: int = 0
+    splits: int = 0
+    attempts: list[SummaryAttempt] = field(default_factory=list)
+    verdicts: list[AuditVerdict] = field(default_factory=list)
+    notes: tuple[NoteDraft, ...] | None = None
+    paid_before: int = 0
+    """How many calls were paid for before the one that runs."""
+
+    def record_failure(
+        self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None
+    ) -> None:
+        """The call that was made last brought nothing that can be used."""
+        calls = self.tracker.spent[self.paid_before :]
+        cost = total_cost(calls) if calls else None
+        self.attempts.append(
+            SummaryAttempt(step=step, model=model, fault=fault, scores=dict(scores or {}), cost_micro=cost)
+        )
+
+    def build_portion(self, source: str, former: Ledger) -> SummaryTask:
+        titled = not self.title
+        system, user = summary_request(
+            source,
+            former,
+            self.focus,
+            language=language_of_source(source),
+            form=self.plan.form,
+            most_words=self._most_words,
+            titled=titled,
+        )
+        return self._task("portion", source, former, system=system, user=user, titled=titled)
+
+    def build_whole(self, source: str, prefix: ModelRequest, *, with_notes: bool) -> SummaryTask:
+        """Over the whole range at once, behind the chat that has it word for word."""
+        titled, former = not self.title, self.plan.former
+        user = warm_instruction(
+            source,
+            former,
+            self.focus,
+            language=language_of_source(source),
+            form=self.plan.form,
+            most_words=self._most_words,
+            with_notes=with_notes,
+            titled=titled,
+        )
+        return self._task(
+            "warm", source, former, user=user, titled=titled, prefix=prefix, with_notes=with_notes
+        )
+
+    def build_merge(self, parts: Sequence[Ledger], whole: Ledger, source: str) -> SummaryTask:
+        system, user = merge_request(
+            whole,
+            [render_summary(part) for part in parts],
+            self.focus,
+            language=language_of_source(source),
+            form=self.plan.form,
+            most_words=self._most_words,
+        )
+        return self._task("merge", source, whole, system=system, user=user)
+
+    @property
+    def _most_words(self) -> int:
+        return round(_WORDS_PER_TOKEN * self.plan.summary_limit)
+
+    def _task(
+        self, step: Literal["portion", "warm", "merge"], source: str, former: Ledger, **more: Any
+    ) -> SummaryTask:
+        return SummaryTask(step=step, plan=self.plan, source=source, former=former, count=self.count, **more)
+
+    def build_audit(self, ledger: Ledger) -> dict[str, Any]:
+        """The worst score of all steps, and everything that was wrong on the way."""
+        scores: dict[str, float] = {}
+        for verdict in self.verdicts:
+            for name, score in verdict.scores.items():
+                scores[name] = min(scores.get(name, score), score)
+        soft = [fault for verdict in self.verdicts for fault in verdict.soft_faults]
+        return {
+            "form": ledger.form,
+            "way": "digest" if self.digested and not self.verdicts else self.way,
+            "portions": self.portions,
+            "scores": scores,
+            "soft_faults": soft[:_FAULTS_STORED],
+            "dropped": sum(len(verdict.dropped_items) for verdict in self.verdicts),
+            "attempts": [attempt.as_stored for attempt in self.attempts],
+            "named": sorted(self.named),
+        }
 
 
 class Summariser:
@@ -64,220 +319,212 @@ class Summariser:
         *,
         model: ChatModel,
         counter: TokenCounter,
-        summary_model: str,
-        chat_model: str,
-        fall_back: bool,
         crash_point: CrashPoint,
         unable: UnableModels,
         bounds: CompletionTimeouts | None = None,
     ) -> None:
         self._asking = OneShotCompletion(model, counter, bounds=bounds or CompletionTimeouts())
         self._counter = counter
-        self._models = (
-            [summary_model, chat_model] if fall_back and chat_model != summary_model else [summary_model]
-        )
         self._crash_point = crash_point
         self._unable = unable
-
-    async def load_window(self, model: str | None = None) -> int:
-        """Of the model that is asked first."""
-        return (await self._asking.load_card(model or self._models[0])).window
 
     async def write(
         self,
         plan: CompactionPlan,
         *,
-        purse: SpendTracker,
+        tracker: SpendTracker,
         focus: str | None,
         on_progress: OnProgress,
-        models: Sequence[str] | None = None,
+        models: Sequence[str],
         warm: ModelRequest | None = None,
         with_notes: bool = False,
         attempts: int = MAX_ATTEMPTS,
     ) -> SummaryResult:
         """Never raises for what a model does: the last resort needs none.
 
-        `models` are asked in this order instead of the configured ones, `attempts` times at each step. `warm`
-        is the chat's own last request: its model is asked first, on that very prefix with the instruction
-        behind it, and `with_notes` for what is to be saved to memory, too.
+        `models` are asked in this order, `attempts` times at each step. `warm` is the chat's own last
+        request: its model is asked first, on that very prefix with the instruction behind it, and
+        `with_notes` for what is to be saved to memory, too.
         """
         started = time.monotonic()
-        names = list(models) if models is not None else list(self._models)
-        writing = SummaryDraft(
+        draft = SummaryDraft(
             plan=plan,
-            purse=purse,
-            tasks=SummaryTasks(plan=plan, focus=focus, count_tokens=self._counter.count_tokens),
+            tracker=tracker,
+            focus=focus,
+            count=self._counter.count_tokens,
             on_progress=on_progress,
-            models=names,
+            models=list(models),
             named=set(plan.named),
             title=plan.former.title,
-            message_tokens=await self._message_tokens(names, plan),
+            message_tokens=await self._message_tokens(models, plan),
             most_attempts=attempts,
         )
         ledger = None
         if warm is not None:
-            ledger = await self._write_on_warm_prefix(writing, warm, with_notes=with_notes)
+            ledger = await self._write_on_warm_prefix(draft, warm, with_notes=with_notes)
         if ledger is None:
             merging = plan.merged and len(plan.chunks) > 1
-            ledger = await (self._merge_portions(writing) if merging else self._fold_portions(writing))
+            ledger = await (self._merge_portions(draft) if merging else self._fold_portions(draft))
         self._crash_point("after_summary_model")
-        return self._build_result(writing, ledger, started)
+        return self._build_result(draft, ledger, started)
 
     # ---- three ways
 
     async def _write_on_warm_prefix(
-        self, writing: SummaryDraft, warm: ModelRequest, *, with_notes: bool
+        self, draft: SummaryDraft, warm: ModelRequest, *, with_notes: bool
     ) -> Ledger | None:
-        await writing.on_progress(0, "summarising")
-        plan = writing.plan
+        await draft.on_progress(0, "summarising")
+        plan = draft.plan
         source = render_source(plan.entries, message_tokens=_WHOLE, zone=plan.zone)
-        task = writing.tasks.build_whole(source, warm, with_notes=with_notes, titled=not writing.title)
+        task = draft.build_whole(source, warm, with_notes=with_notes)
         try:
-            verdict = await self._ask_model(writing, warm.model, task)
+            verdict = await self._ask_model(draft, warm.model, task)
         except PromptTooLong as error:
-            writing.record_failure(task.step, warm.model, error.code)
+            draft.record_failure(task.step, warm.model, error.code)
             return None
         if verdict is None:
             return None
-        writing.model, writing.way, writing.portions = warm.model, "warm", 1
-        writing.verdicts.append(verdict)
+        draft.model, draft.way, draft.portions = warm.model, "warm", 1
+        draft.verdicts.append(verdict)
         return verdict.ledger
 
-    async def _fold_portions(self, writing: SummaryDraft) -> Ledger:
+    async def _fold_portions(self, draft: SummaryDraft) -> Ledger:
         """Portion by portion into one ledger; what no model could read is digested behind it."""
-        pending = deque(writing.plan.chunks)
-        ledger = writing.plan.former
+        pending = deque(draft.plan.chunks)
+        ledger = draft.plan.former
         while pending:
-            await self._report_progress(writing, pending)
+            await self._report_progress(draft, pending)
             portion = pending.popleft()
-            after = await self._write_portion(writing, portion, ledger, pending)
+            after = await self._write_portion(draft, portion, ledger, pending)
             if after is None and pending and self._was_cut(portion, pending):
                 continue
             if after is None:
                 rest = tuple(entry for part in (portion, *pending) for entry in part)
-                return self._write_digest(writing, rest, ledger)
+                return self._write_digest(draft, rest, ledger)
             ledger = after
         return ledger
 
-    async def _merge_portions(self, writing: SummaryDraft) -> Ledger:
+    async def _merge_portions(self, draft: SummaryDraft) -> Ledger:
         """Each portion by itself, then all of them into one."""
-        plan = writing.plan
-        writing.way = "merge"
+        plan = draft.plan
+        draft.way = "merge"
         pending = deque(plan.chunks)
         parts: list[Ledger] = []
         while pending:
-            await self._report_progress(writing, pending)
+            await self._report_progress(draft, pending)
             portion = pending.popleft()
-            part = await self._write_portion(writing, portion, Ledger(), pending)
+            part = await self._write_portion(draft, portion, Ledger(), pending)
             if part is None and pending and self._was_cut(portion, pending):
                 continue
-            parts.append(part or self._write_digest(writing, portion, Ledger()))
+            parts.append(part or self._write_digest(draft, portion, Ledger()))
         if plan.former != Ledger():
             parts.insert(0, plan.former)
-        await writing.on_progress(_MERGING_AT, "merging")
-        return await self._merge_all(writing, parts)
+        await draft.on_progress(_MERGING_AT, "merging")
+        return await self._merge_all(draft, parts)
 
-    async def _merge_all(self, writing: SummaryDraft, parts: list[Ledger]) -> Ledger:
+    async def _merge_all(self, draft: SummaryDraft, parts: list[Ledger]) -> Ledger:
         """In stages where one request cannot hold all parts; without a model, joined by code."""
         while len(parts) > 1:
-            room = await self._merge_room(writing)
-            groups = in_groups(parts, room, self._counter.count_tokens)
-            parts = [await self._merge_group(writing, group) for group in groups]
+            room = await self._merge_room(draft)
+            groups = group_parts(parts, room, self._counter.count_tokens)
+            parts = [await self._merge_group(draft, group) for group in groups]
         return parts[0]
 
-    async def _merge_group(self, writing: SummaryDraft, group: list[Ledger]) -> Ledger:
+    async def _merge_group(self, draft: SummaryDraft, group: list[Ledger]) -> Ledger:
         if len(group) == 1:
             return group[0]
-        whole = joined(group, writing.plan.form)
-        source = self._source(writing, writing.plan.entries)
-        task = writing.tasks.build_merge(group, whole, source)
+        whole = join_ledgers(group, draft.plan.form)
+        source = self._source(draft, draft.plan.entries)
+        task = draft.build_merge(group, whole, source)
         try:
-            verdict = await self._ask_models(writing, task)
+            verdict = await self._ask_models(draft, task)
         except PromptTooLong as error:
-            writing.record_failure(task.step, writing.models[0], error.code)
+            draft.record_failure(task.step, draft.models[0], error.code)
             verdict = None
         if verdict is None:
-            return shortly(whole, writing.plan.summary_most, self._counter.count_tokens)
-        writing.verdicts.append(verdict)
-        return shortly(verdict.ledger, writing.plan.summary_most, self._counter.count_tokens)
+            return shorten_ledger(whole, draft.plan.summary_most, self._counter.count_tokens)
+        draft.verdicts.append(verdict)
+        return shorten_ledger(verdict.ledger, draft.plan.summary_most, self._counter.count_tokens)
 
     # ---- one portion
 
     async def _write_portion(
-        self, writing: SummaryDraft, portion: Portion, former: Ledger, pending: deque[Portion]
+        self, draft: SummaryDraft, portion: Portion, former: Ledger, pending: deque[Portion]
     ) -> Ledger | None:
         """The ledger after it; None when nobody could write one, or when it was cut and put back."""
-        source = self._source(writing, portion)
+        source = self._source(draft, portion)
         try:
-            task = writing.tasks.build_portion(source, former, titled=not writing.title)
-            verdict = await self._ask_models(writing, task)
+            task = draft.build_portion(source, former)
+            verdict = await self._ask_models(draft, task)
         except PromptTooLong as error:
-            writing.record_failure("portion", writing.models[0], error.code)
-            self._cut(writing, portion, pending)
+            draft.record_failure("portion", draft.models[0], error.code)
+            self._cut(draft, portion, pending)
             return None
         if verdict is None:
             return None
-        writing.portions += 1
-        writing.verdicts.append(verdict)
+        draft.portions += 1
+        draft.verdicts.append(verdict)
         return verdict.ledger
 
-    def _cut(self, writing: SummaryDraft, portion: Portion, pending: deque[Portion]) -> None:
+    def _cut(self, draft: SummaryDraft, portion: Portion, pending: deque[Portion]) -> None:
         """Two halves instead of a portion that is too long; a message that cannot be cut is named."""
-        writing.splits += 1
-        if writing.splits > MAX_SPLITS:
+        draft.splits += 1
+        if draft.splits > MAX_SPLITS:
             return
         parts = halves(portion)
         if parts is not None:
             pending.extendleft(reversed(parts))
-        elif portion[0].seq not in writing.named:
-            writing.named.add(portion[0].seq)
+        elif portion[0].seq not in draft.named:
+            draft.named.add(portion[0].seq)
             pending.appendleft(portion)
 
     def _was_cut(self, portion: Portion, pending: deque[Portion]) -> bool:
         return pending[0][0].seq == portion[0].seq
 
-    async def _ask_models(self, writing: SummaryDraft, task: SummaryTask) -> AuditVerdict | None:
+    async def _ask_models(self, draft: SummaryDraft, task: SummaryTask) -> AuditVerdict | None:
         """The first usable answer of the models that are left, or None. Raises PromptTooLong."""
-        while writing.models:
-            verdict = await self._ask_model(writing, writing.models[0], task)
+        while draft.models:
+            verdict = await self._ask_model(draft, draft.models[0], task)
             if verdict is not None:
-                writing.model = writing.models[0]
+                draft.model = draft.models[0]
                 return verdict
-            writing.models.pop(0)
+            draft.models.pop(0)
         return None
 
-    async def _ask_model(self, writing: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
+    async def _ask_model(self, draft: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
         """One answer and, where so many are wanted, a repaired or a shorter one. Raises PromptTooLong."""
-        room = await self._answer_room(writing, model)
+        room = await self._answer_room(draft, model)
         as_lines = self._unable.lacks(model, "json")
         request = task.build_request(model, room=room, as_lines=as_lines)
         too_long: AuditVerdict | None = None
-        for number in range(writing.most_attempts):
-            writing.paid_before = len(writing.purse.spent)
+        for number in range(draft.most_attempts):
+            draft.paid_before = len(draft.tracker.spent)
             try:
-                reply = await self._asking.complete(request, purse=writing.purse, checked=task.prefix is None)
-                if writing.notes is None:
-                    writing.notes = task.notes_in(text_of(reply.blocks))
-                writing.title = writing.title or await asyncio.to_thread(task.title_in, text_of(reply.blocks))
+                reply = await self._asking.complete(
+                    request, tracker=draft.tracker, checked=task.prefix is None
+                )
+                if draft.notes is None:
+                    draft.notes = task.notes_in(text_of(reply.blocks))
+                draft.title = draft.title or await asyncio.to_thread(task.title_in, text_of(reply.blocks))
                 judged = await self._audit_reply(reply, task)
             except PromptTooLong as error:
                 if number == 0:
                     raise
-                writing.record_failure(task.step, model, error.code)
+                draft.record_failure(task.step, model, error.code)
                 return too_long
             except (ModelError, CapReached) as error:
-                writing.record_failure(task.step, model, f"{error.code}: {error}")
+                draft.record_failure(task.step, model, f"{error.code}: {error}")
                 return too_long
             if not task.is_text and not as_lines and reply.stop_reason != "refusal":
                 self._unable.learn_json(model, text_of(reply.blocks))
             if isinstance(judged, AuditVerdict) and judged.ok:
-                if not judged.too_long or number + 1 == writing.most_attempts:
+                if not judged.too_long or number + 1 == draft.most_attempts:
                     return judged
                 too_long = judged
             fault = judged if isinstance(judged, str) else "; ".join(judged.hard_faults) or judged.too_long
             scores = {} if isinstance(judged, str) else dict(judged.scores)
-            writing.record_failure(task.step, model, fault, scores=scores)
-            request = _repairing(request, reply, task.build_repair(fault))
+            draft.record_failure(task.step, model, fault, scores=scores)
+            request = _repairing(request, reply, repair_request(fault, form=task.plan.form))
         return too_long
 
     async def _audit_reply(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:
@@ -295,79 +542,89 @@ class Summariser:
 
     # ---- without a model
 
-    def _write_digest(self, writing: SummaryDraft, entries: Portion, former: Ledger) -> Ledger:
-        faults = [attempt.code for attempt in writing.attempts]
+    def _write_digest(self, draft: SummaryDraft, entries: Portion, former: Ledger) -> Ledger:
+        faults = [attempt.code for attempt in draft.attempts]
         log.warning("summary_fell_back_to_digest", faults=faults)
-        writing.digested = True
-        most = min(DIGEST_TOKENS, writing.plan.summary_limit)
-        kept = self._counter.count_tokens(render_summary(former)) if former != writing.plan.former else 0
+        draft.digested = True
+        most = min(DIGEST_TOKENS, draft.plan.summary_limit)
+        kept = self._counter.count_tokens(render_summary(former)) if former != draft.plan.former else 0
         return digest(
             entries,
             former,
             self._counter.count_tokens,
-            budget_tokens=min(writing.plan.summary_limit, max(most, kept + most // 2)),
+            budget_tokens=min(draft.plan.summary_limit, max(most, kept + most // 2)),
         )
 
-    def _build_result(self, writing: SummaryDraft, ledger: Ledger, started: float) -> SummaryResult:
-        plan = writing.plan
+    def _build_result(self, draft: SummaryDraft, ledger: Ledger, started: float) -> SummaryResult:
+        plan = draft.plan
         topics = topics_of(plan.entries, plan.former.topics)
-        ledger = with_days(replace(ledger, topics=topics, title=writing.title), plan.entries, plan.zone)
+        ledger = with_days(replace(ledger, topics=topics, title=draft.title), plan.entries, plan.zone)
         ledger = fit_ledger(ledger, plan.summary_limit, self._counter.count_tokens)
-        if not writing.digested and not may_be_quoted(render_summary(ledger)):
-            ledger = self._write_digest(writing, plan.entries, plan.former)
-            writing.verdicts.clear()
+        if not draft.digested and not may_be_quoted(render_summary(ledger)):
+            ledger = self._write_digest(draft, plan.entries, plan.former)
+            draft.verdicts.clear()
         return SummaryResult(
-            kind="digest" if writing.digested else "summary",
+            kind="digest" if draft.digested else "summary",
             ledger=ledger,
-            verdict=writing.verdicts[-1] if writing.verdicts else None,
-            model=writing.model if writing.verdicts else "",
+            verdict=draft.verdicts[-1] if draft.verdicts else None,
+            model=draft.model if draft.verdicts else "",
             duration_ms=round(1000 * (time.monotonic() - started)),
-            audit=build_summary_audit(writing, ledger),
-            attempts=tuple(writing.attempts),
-            notes=writing.notes,
+            audit=draft.build_audit(ledger),
+            attempts=tuple(draft.attempts),
+            notes=draft.notes,
         )
 
     # ---- sizes
 
-    def _source(self, writing: SummaryDraft, entries: Portion) -> str:
+    def _source(self, draft: SummaryDraft, entries: Portion) -> str:
         return render_source(
             entries,
             count=self._counter.count_tokens,
-            message_tokens=writing.message_tokens,
-            named=frozenset(writing.named),
-            zone=writing.plan.zone,
+            message_tokens=draft.message_tokens,
+            named=frozenset(draft.named),
+            zone=draft.plan.zone,
         )
 
-    async def _message_tokens(self, names: list[str], plan: CompactionPlan) -> int:
+    async def _message_tokens(self, models: Sequence[str], plan: CompactionPlan) -> int:
         """A message is shown whole only where one request can hold it."""
-        if not names:
+        if not models:
             return MESSAGE_TOKENS
-        card = await self._asking.load_card(names[0])
+        card = await self._asking.load_card(models[0])
         return min(MESSAGE_TOKENS, int(readable(card.window, plan.summary_most) / card.token_factor))
 
-    async def _answer_room(self, writing: SummaryDraft, model: str) -> int:
+    async def _answer_room(self, draft: SummaryDraft, model: str) -> int:
         card = await self._asking.load_card(model)
-        return min(card.max_output, summary_room(card.window, writing.plan.summary_most))
+        return min(card.max_output, summary_room(card.window, draft.plan.summary_most))
 
-    async def _merge_room(self, writing: SummaryDraft) -> int:
+    async def _merge_room(self, draft: SummaryDraft) -> int:
         """How much of partial records one merging request may hold."""
-        if not writing.models:
+        if not draft.models:
             return readable(MESSAGE_TOKENS)
-        card = await self._asking.load_card(writing.models[0])
-        return ceil(readable(card.window, writing.plan.summary_most) / max(1.0, card.token_factor))
+        card = await self._asking.load_card(draft.models[0])
+        return ceil(readable(card.window, draft.plan.summary_most) / max(1.0, card.token_factor))
 
-    async def _report_progress(self, writing: SummaryDraft, pending: deque[Portion]) -> None:
-        total = max(1, source_tokens(writing.plan.entries))
+    async def _report_progress(self, draft: SummaryDraft, pending: deque[Portion]) -> None:
+        total = max(1, source_tokens(draft.plan.entries))
         left = sum(source_tokens(portion) for portion in pending)
-        await writing.on_progress(round(_MERGING_AT * max(0, total - left) / total), "summarising")
-
-
-_MERGING_AT = 90
-_WHOLE = 10**9
-"""Behind a warm prefix nothing is cut: the model has read every word."""
+        await draft.on_progress(round(_MERGING_AT * max(0, total - left) / total), "summarising")
 
 
 def _repairing(request: ModelRequest, reply: ModelReply, repair: str) -> ModelRequest:
     said = text_of(reply.blocks).strip()[:_ECHOED_CHARS] or "{}"
     messages = (*request.messages, text_message("assistant", said), text_message("user", repair))
     return replace(request, messages=messages)
+
+
+def _behind(prefix: ModelRequest, words: str) -> ModelRequest:
+    """As the last message of the user; where the person has just spoken, in the same message."""
+    messages = prefix.messages
+    if not messages or messages[-1].role != "user":
+        return replace(prefix, messages=(*messages, text_message("user", words)))
+    last = replace(messages[-1], blocks=(*messages[-1].blocks, Text(text=words)))
+    is_marked = len(messages) - 1 in prefix.cache_at
+    return replace(prefix, messages=(*messages[:-1], last), behind_mark=prefix.behind_mark + int(is_marked))
+
+
+def redact_quotes(fault: str) -> str:
+    """For logs and operators: what is quoted may be anybody's words."""
+    return _QUOTED.sub("…", fault)

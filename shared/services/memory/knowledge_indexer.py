@@ -21,7 +21,7 @@ MAX_PASSAGES = 5_000
 
 
 class KnowledgeStore(Protocol):
-    async def files(self, agent_id: int) -> Mapping[str, bytes]:
+    async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
         """What is kept: sha256 by path."""
         ...
 
@@ -46,7 +46,7 @@ class KnowledgeSource(Protocol):
 
 
 class AgentFolders(Protocol):
-    async def folders(self) -> Mapping[int, str]:
+    async def load_folders(self) -> Mapping[int, str]:
         """The workspace of each agent, by its id; empty for an agent that has none."""
         ...
 
@@ -71,14 +71,14 @@ class KnowledgeIndexer:
         self,
         *,
         store: KnowledgeStore,
-        shelves: KnowledgeSource,
+        files: KnowledgeSource,
         agents: AgentFolders,
         unreadable: type[Exception],
         watcher: FolderPreloader | None = None,
         most_passages: int = MAX_PASSAGES,
     ) -> None:
         self._store = store
-        self._shelves = shelves
+        self._files = files
         self._agents = agents
         self._unreadable = unreadable
         self._watcher = watcher
@@ -111,7 +111,7 @@ class KnowledgeIndexer:
     async def index_all(self) -> dict[int, IndexReport]:
         """One agent's trouble is not another's."""
         done: dict[int, IndexReport] = {}
-        folders = await self._agents.folders()
+        folders = await self._agents.load_folders()
         if self._watcher is not None:
             await self._watcher.preload(folder for folder in folders.values() if folder)
         for agent_id, folder in folders.items():
@@ -127,10 +127,10 @@ class KnowledgeIndexer:
 
     async def index_agent(self, agent_id: int, folder: str) -> IndexReport:
         """An agent without a workspace has no knowledge: what it had is forgotten."""
-        kept = await self._store.files(agent_id)
-        shelf = await self._shelves.scan(folder) if folder else None
-        found: Mapping[str, bytes] = shelf.files if shelf is not None else {}
-        problems = list(shelf.problems) if shelf is not None else []
+        kept = await self._store.load_hashes(agent_id)
+        listed = await self._files.scan(folder) if folder else None
+        found: Mapping[str, bytes] = listed.files if listed is not None else {}
+        problems = list(listed.problems) if listed is not None else []
         gone = sorted(kept.keys() - found.keys())
         if gone:
             await self._store.remove(agent_id, gone)
@@ -149,7 +149,7 @@ class KnowledgeIndexer:
         """How many passages it took. A file that cannot be used is kept as empty: it is tried once."""
         passages: Sequence[Passage] = ()
         try:
-            passages = await self._shelves.read_passages(folder, path)
+            passages = await self._files.read_passages(folder, path)
         except self._unreadable as error:
             problems.append(f"knowledge/{error}")
         if len(passages) > room:
@@ -170,7 +170,7 @@ class KnowledgeIndexer:
                 continue
             if sha256 not in self._sizes:
                 try:
-                    self._sizes[sha256] = len(await self._shelves.read_passages(folder, path))
+                    self._sizes[sha256] = len(await self._files.read_passages(folder, path))
                 except self._unreadable:
                     self._sizes[sha256] = 0
             taken += self._sizes[sha256]

@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, Protocol
 
-from shared.core.compaction.provenance import FROM_A_TOOL
+from shared.core.compaction.note_requests import FROM_A_TOOL
 from shared.core.compaction.summary_filters import holds_injection
 from shared.core.context.memory import (
     FOUND_AT_MOST,
     SAVES_PER_TURN,
     UNDO_DAYS,
     BadNote,
-    as_new,
     note_from,
     search_stems,
+    to_new_note,
 )
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.notes import SHORT_ID, KeptNote, NewNote, NoteResult, NotesFound, NoteSource
 from shared.core.values.errors import LeaseLost
 from shared.core.values.local_time import resolve_zone
 from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 
 _REFUSED = {
     "too_many": f"Not saved: {SAVES_PER_TURN} notes were kept for this message, which is the most.",
@@ -67,13 +67,13 @@ class SaveMemoryTool:
         self._crash_point = crash_point
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        note = _checked(arguments)
+        note = _check_note(arguments)
         try:
             result = await self._store.save(note, _source(context))
         except LeaseLost as error:
             raise ToolFailed("Not saved: this turn is answered elsewhere now.") from error
         self._crash_point("after_note")
-        return _said(result, f"Saved without the secret: {note.text}" if note.redacted else "Saved.")
+        return _render_result(result, f"Saved without the secret: {note.text}" if note.redacted else "Saved.")
 
 
 class UpdateMemoryTool:
@@ -92,7 +92,7 @@ class UpdateMemoryTool:
         old = await self._store.find_note(short_id, source)
         if old is None:
             raise ToolFailed(_REFUSED["unknown"])
-        note = _checked(arguments, like=as_new(old))
+        note = _check_note(arguments, like=to_new_note(old))
         try:
             result = await self._store.change(short_id, note, source)
         except LeaseLost as error:
@@ -100,7 +100,7 @@ class UpdateMemoryTool:
         self._crash_point("after_note")
         if result.outcome == "replaced" and result.note is not None and result.note.text == note.text:
             return "Changed."
-        return _said(result, "Changed.")
+        return _render_result(result, "Changed.")
 
 
 class ForgetMemoryTool:
@@ -118,7 +118,7 @@ class ForgetMemoryTool:
             result = await self._store.archive(_id(arguments), _source(context))
         except LeaseLost as error:
             raise ToolFailed("Not forgotten: this turn is answered elsewhere now.") from error
-        return _said(result, f"Forgotten. The person can restore it for {UNDO_DAYS} days.")
+        return _render_result(result, f"Forgotten. The person can restore it for {UNDO_DAYS} days.")
 
 
 class SearchMemoryTool:
@@ -152,25 +152,25 @@ def _line(note: KeptNote, zone: tzinfo) -> str:
     return f"[{note.short_id}] ({note.kind}, {dates}{mark}) {note.text}"
 
 
-def _said(result: NoteResult, done: str) -> str:
+def _render_result(result: NoteResult, done: str) -> str:
     """As the model reads it; raises ToolFailed for what was refused."""
     match result.outcome:
         case "saved" | "changed" | "forgotten" | "restored":
             known = f" [{result.note.short_id}]" if result.note and result.outcome != "forgotten" else ""
             return done + known
         case "known":
-            return f"This is known already{_as(result.note)}."
+            return f"This is known already{_to_new_note(result.note)}."
         case "replaced":
-            raise ToolFailed(f"Not saved: newer words stand for this{_as(result.note)}.")
+            raise ToolFailed(f"Not saved: newer words stand for this{_to_new_note(result.note)}.")
         case outcome:
             raise ToolFailed(_REFUSED.get(outcome, "It could not be done."))
 
 
-def _as(note: KeptNote | None) -> str:
+def _to_new_note(note: KeptNote | None) -> str:
     return "" if note is None else f": [{note.short_id}] {note.text}"
 
 
-def _checked(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> NewNote:
+def _check_note(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> NewNote:
     try:
         note = note_from(arguments, like=like)
     except BadNote as error:

@@ -14,7 +14,7 @@ from shared.core.context.recall_query import (
     RESULT_TOKENS,
     RecallQuery,
 )
-from shared.core.memory.recall import Found, Search, packed, ranked, rendered
+from shared.core.memory.recall import Found, Search, pack_passages, rank_passages, render_passages
 from shared.core.values.local_time import resolve_zone
 from shared.ports import Reranker, TokenCounter, ToolContext, ToolFailed, ToolSpec
 from shared.services.turns.artifacts import ArtifactReader
@@ -68,18 +68,20 @@ class RecallTool:
         found = await self._found(query, question, context)
         if not found:
             return "Nothing was found. Try other words, names or dates."
-        return rendered(found, session_id=context.session_id)
+        return render_passages(found, session_id=context.session_id)
 
     async def _found(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
         count = self._counter.count_tokens
         if query.words:
-            found = ranked(await self._store.search(query), question)
+            found = rank_passages(await self._store.search(query), question)
             items = await rerank(self._reranker, found, question.text)
-            return packed(items, limit_tokens=RESULT_TOKENS, count=count, session_id=context.session_id)
+            return pack_passages(
+                items, limit_tokens=RESULT_TOKENS, count=count, session_id=context.session_id
+            )
         taken: list[Found] = []
         left = RESULT_TOKENS
         for passage in await self._store.load_range(query):
-            cost = count(rendered((passage,), session_id=context.session_id)) + 1
+            cost = count(render_passages((passage,), session_id=context.session_id)) + 1
             if cost > left:
                 break
             taken.append(passage)

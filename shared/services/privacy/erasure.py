@@ -10,7 +10,7 @@ import structlog
 
 from shared.core.privacy.erasure import Preview, Report
 from shared.core.values.errors import StorageUnavailable
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 
 log = structlog.get_logger(__name__)
 

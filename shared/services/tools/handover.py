@@ -10,8 +10,8 @@ from uuid import UUID
 
 import structlog
 
-from shared.core.context.build_context import plain_words
-from shared.core.context.prompts import operator_words
+from shared.core.context.build_context import plain_text
+from shared.core.context.prompts import operator_text
 from shared.core.identity.handover import (
     REASON_CHARS,
     AnswerRuns,
@@ -25,7 +25,7 @@ from shared.core.identity.handover import (
     NobodyComes,
     Overdue,
     Reply,
-    shortened_reason,
+    shorten_reason,
 )
 from shared.core.values.errors import LeaseLost
 from shared.core.values.files import Attached
@@ -41,7 +41,7 @@ from shared.ports import (
     ToolFailed,
     ToolSpec,
 )
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 from shared.services.turns.session_service import validate_text
 
 log = structlog.get_logger(__name__)
@@ -116,7 +116,7 @@ class HandoverServiceStore(Protocol):
         self, state: Literal["waiting", "human", "resolved"] | None = None
     ) -> Sequence[Listed]: ...
     async def find_session(self, public_id: UUID) -> int | None: ...
-    async def place_of_taken(self, session_id: int, *, operator_id: int) -> tuple[str, int]: ...
+    async def find_reply_target(self, session_id: int, *, operator_id: int) -> tuple[str, int]: ...
 
 
 class AskHumanTool:
@@ -149,7 +149,7 @@ class AskHumanTool:
             session_id=context.session_id,
             address_id=context.address_id,
             asked_by="assistant",
-            reason=shortened_reason(str(arguments.get("reason") or "")),
+            reason=shorten_reason(str(arguments.get("reason") or "")),
             key=context.key,
             turn=context.turn,
             epoch=context.epoch,
@@ -270,7 +270,7 @@ class HandoverService:
         if text or not more:
             validate_text(text, most=REPLY_CHARS)
         blocks = (*((Text(text=text),) if text else ()), *more)
-        told = (Text(text=operator_words(plain_words(blocks))),)
+        told = (Text(text=operator_text(plain_text(blocks))),)
         tokens = estimate_blocks(told, self._counter.count_tokens)
         store = partial(
             self._store.record_reply,
@@ -288,11 +288,11 @@ class HandoverService:
 
     async def check_taken(self, session_id: int, *, operator_id: int) -> None:
         """Raises NotTaken, TakenByOther."""
-        await self._store.place_of_taken(session_id, operator_id=operator_id)
+        await self._store.find_reply_target(session_id, operator_id=operator_id)
 
     async def say_typing(self, session_id: int, *, operator_id: int) -> None:
         """Every screen and the chat of the person show it for some seconds. Raises NotTaken, TakenByOther."""
-        channel, address_id = await self._store.place_of_taken(session_id, operator_id=operator_id)
+        channel, address_id = await self._store.find_reply_target(session_id, operator_id=operator_id)
         await self._announcer.announce(session_id, TYPING)
         if channel != "web":
             await self._announcer.announce(ALL_PROCESSES, {**TYPING, "address": address_id})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from shared.core.context.tools import LOOK_AT_PICTURE
+from shared.core.context.agents import LOOK_AT_PICTURE
 from shared.core.values.messages import Image
 from shared.ports import ToolContext, ToolFailed, ToolOutput
 

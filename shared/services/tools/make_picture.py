@@ -12,7 +12,7 @@ import structlog
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import CapReached, ContentRefused, ModelError, ModelRejectedRequest
 from shared.core.values.files import clean_name
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.ports import ToolContext, ToolFailed, ToolFile, ToolOutput
 from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 from shared.services.turns.tool_images import OpenPicture
@@ -94,10 +94,10 @@ class MakePictureTool:
 
     async def _made(self, prompt: str, context: ToolContext) -> bytes:
         """Set aside, made, settled and booked, also when it was broken off: the service may have made it."""
-        purse = SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps)
+        tracker = SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps)
         made = Spending(model=self._maker.model, known=True, cost_micro=self._price)
         try:
-            async with purse.hold_micro(self._price or 0) as pay:
+            async with tracker.hold_micro(self._price or 0) as pay:
                 try:
                     picture = await self._maker.make(prompt)
                 except ModelError as error:
@@ -115,9 +115,9 @@ class MakePictureTool:
             log.warning("picture_failed", session_id=context.session_id, code=error.code, reason=str(error))
             raise ToolFailed("The service that makes pictures did not make one.") from error
         finally:
-            if purse.spent:
+            if tracker.spent:
                 await self._ledger.record_delegated(
-                    context.session_id, party_id=context.party_id, turn=context.turn, spent=purse.spent,
+                    context.session_id, party_id=context.party_id, turn=context.turn, spent=tracker.spent,
                     purpose="picture",
                 )  # fmt: skip
         return picture

@@ -22,16 +22,16 @@ from shared.core.tools.reminders import (
     QuietHours,
     Refusal,
     due_of,
+    format_moment,
     quiet_until,
-    shown_moment,
 )
-from shared.core.tools.repeating import Repeat, next_time, repeat_of
+from shared.core.tools.repeating import Repeat, find_next_time, repeat_of
 from shared.core.values.errors import LeaseLost
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import Clock, TokenCounter, ToolContext, ToolFailed, ToolSpec
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 
 log = structlog.get_logger(__name__)
 
@@ -140,7 +140,7 @@ class ReminderTool:
         if refusal is not None:
             raise ToolFailed(_REFUSALS[refusal])
         then = f", and again as asked: {' '.join(str(arguments['repeat']).split())}" if repeat else ""
-        at = f"{shown_moment(due_at, zone)} ({zone.key}){then}"
+        at = f"{format_moment(due_at, zone)} ({zone.key}){then}"
         return f"Set for {at}. Tell the person that time; /reminders cancels it."
 
     def _moment(self, arguments: Mapping[str, Any], zone: ZoneInfo) -> tuple[datetime, Repeat | None]:
@@ -153,7 +153,7 @@ class ReminderTool:
             return first, None
         rule = repeat_of(words, first=first and first.astimezone(zone))
         begin = first - timedelta(minutes=1) if first else now + self._least
-        return next_time(rule, after=begin, anchor=first or now, zone=zone), rule
+        return find_next_time(rule, after=begin, anchor=first or now, zone=zone), rule
 
 
 class ReminderScheduler:
@@ -190,29 +190,29 @@ class ReminderScheduler:
             await self._store.postpone_until(reminder.id, quiet)
         elif reminder.reachable:
             await self._start_turn(reminder, zone)
-        elif (again_at := next_of(reminder, zone)) is not None:
+        elif (again_at := find_next(reminder, zone)) is not None:
             await self._store.skip_until(reminder.id, again_at)
         else:
             await self._store.fail(reminder.id, "unreachable")
 
     async def _start_turn(self, reminder: DueReminder, zone: ZoneInfo) -> None:
-        asked, due = shown_moment(reminder.asked_at, zone), shown_moment(reminder.due_at, zone)
+        asked, due = format_moment(reminder.asked_at, zone), format_moment(reminder.due_at, zone)
         blocks = (Text(text=reminder_entry(reminder.text, asked=asked, due=f"{due} ({zone.key})")),)
         self._crash_point("before_reminder")
         session_id = await self._store.start_turn(
             reminder.id,
             blocks=blocks,
             tokens=estimate_blocks(blocks, self._counter.count_tokens),
-            again_at=next_of(reminder, zone),
+            again_at=find_next(reminder, zone),
         )
         self._crash_point("after_reminder")
         if session_id is not None:
             log.info("reminder_started", session_id=session_id, reminder_id=reminder.id)
 
 
-def next_of(reminder: DueReminder, zone: ZoneInfo) -> datetime | None:
+def find_next(reminder: DueReminder, zone: ZoneInfo) -> datetime | None:
     """When it comes again: later than now, so that what was missed meanwhile is told once."""
     rule = Repeat.parse(reminder.repeat)
     if rule is None:
         return None
-    return next_time(rule, after=max(reminder.now, reminder.due_at), anchor=reminder.due_at, zone=zone)
+    return find_next_time(rule, after=max(reminder.now, reminder.due_at), anchor=reminder.due_at, zone=zone)

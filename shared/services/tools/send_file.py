@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from shared.core.values.files import PLAIN, clean_name
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.ports import ToolContext, ToolFailed, ToolFile, ToolOutput
 
 MOST_CHARS = 200_000
@@ -87,7 +87,7 @@ class SendFileTool:
         content, chart = arguments.get("content"), arguments.get("chart")
         if (content is None) == (chart is None):
             raise ToolFailed("Give either `content` for a text, or `chart` for a picture.")
-        file = await self._drawn(name, chart) if chart is not None else _written(name, str(content))
+        file = await self._drawn(name, chart) if chart is not None else _write(name, str(content))
         return ToolOutput(files=(file,))
 
     async def _drawn(self, name: str, chart: Mapping[str, Any]) -> ToolFile:
@@ -100,7 +100,7 @@ class SendFileTool:
         return ToolFile(name=f"{stem}.png", mime="image/png", body=body, width=width, height=height)
 
 
-def _written(name: str, content: str) -> ToolFile:
+def _write(name: str, content: str) -> ToolFile:
     mime = _MIMES.get(name.lower().rpartition(".")[2] if "." in name else "")
     if mime is None:
         raise ToolFailed(f"`name` must end with .{', .'.join(_MIMES)}, or with .png for a chart.")

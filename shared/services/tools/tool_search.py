@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.core.tools.tool_search import FIND_TOOLS_CHARS, find_tools_spec, matching
-from shared.core.values.model import ToolSpec
+from shared.core.tools.tool_search import FIND_TOOLS_CHARS, find_matching, find_tools_spec
+from shared.core.values.messages import ToolSpec
 from shared.ports import Tool, ToolContext, ToolFailed, ToolOutput
 from shared.services.turns.toolbox import ArgumentChecker
 
@@ -40,10 +40,10 @@ class FindTools:
         self.spec = find_tools_spec(self._specs)
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        found = matching(str(arguments["query"]), self._specs)
+        found = find_matching(str(arguments["query"]), self._specs)
         if not found:
             raise ToolFailed("No tool fits these words. Try others, or a name from the list.")
-        return "\n\n".join(map(_told, found))
+        return "\n\n".join(map(_render_spec, found))
 
 
 class UseTool:
@@ -71,6 +71,6 @@ class UseTool:
         return await tool.run(given, context=context)
 
 
-def _told(spec: ToolSpec) -> str:
+def _render_spec(spec: ToolSpec) -> str:
     schema = json.dumps(spec.input_schema, ensure_ascii=False, separators=(",", ":"), default=str)
     return f"{spec.name}: {spec.description}\narguments: {schema}"

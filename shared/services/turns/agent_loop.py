@@ -13,23 +13,36 @@ from typing import Any, Protocol
 import structlog
 
 from shared.core.compaction.jobs import next_job
-from shared.core.context.build_context import fading, newly_told, told_through
-from shared.core.context.selection import LeftOut, leaves_out
+from shared.core.context.build_context import (
+    LeftOut,
+    count_fading,
+    count_replaced_pictures,
+    find_last_described_turn,
+    left_out_counter,
+)
 from shared.core.overflow.filler_trimming import plan_hiding
 from shared.core.session.artifacts import Artifact
-from shared.core.session.budget import gauge, pressure, scaled
-from shared.core.session.events import ContextMeasured, Emit, Organizing
+from shared.core.session.budget import gauge, pressure, scale_parts
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.pruning import (
     PruneDecision,
+    apply_decisions,
     clear_first,
+    count_saved_tokens,
     plan_pruning,
-    saved_by,
-    with_decisions,
 )
-from shared.core.session.session import Entry, View, former_answer, without_former
+from shared.core.session.session import Entry, View, drop_former, former_answer
 from shared.core.session.session_state import SessionState
-from shared.core.session.turns import Caps, Claim, JobOrder, Outcome, Spending
+from shared.core.session.turns import (
+    Caps,
+    Claim,
+    ContextMeasured,
+    Emit,
+    JobOrder,
+    Organizing,
+    Outcome,
+    Spending,
+)
 from shared.core.values.errors import CapReached, ContextBudgetExceeded
 from shared.core.values.messages import Text, text_of, tool_uses
 from shared.core.values.money import (
@@ -41,8 +54,7 @@ from shared.core.values.money import (
 )
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import ChatModel, Clock, Doorbell, ModelReply
-from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tracing import NULL_TRACER, Tracer
+from shared.runtime import NULL_TRACER, CrashPoint, Tracer
 from shared.services.turns.model_caller import ModelCaller, find_token_ratio
 from shared.services.turns.pictures import PictureOwner, PictureService, UndescribedPictures, find_undescribed
 from shared.services.turns.request_builder import (
@@ -186,7 +198,7 @@ class AgentLoop:
     async def answer(
         self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], costs: CallCosts | None = None
     ) -> TurnResult:
-        """Raises ModelError, CapHeld, Fenced, StorageUnavailable; `costs` tells what it cost."""
+        """Raises ModelError, CapHeld, LeaseLost, StorageUnavailable; `costs` tells what it cost."""
         about = {"session": claim.session_id, "turn": claim.turn, "attempt": claim.attempt}
         with self._tracer.span("turn", {**about, "channel": claim.channel}):
             return await self._answer(claim, emit, stop, costs or CallCosts(claim=claim))
@@ -241,7 +253,7 @@ class AgentLoop:
         mine = select_open_turn_entries(view)
         texts = [text_of(entry.blocks) for entry in mine if entry.author == "assistant"]
         window = min(card.window, policy.context_window)
-        told = told_through(view, policy)
+        told = find_last_described_turn(view, policy)
         in_sight = [block for entry in view.entries if entry.turn > told for block in entry.blocks]
         anchor = claim.context_tokens if claim.measured_by in ("", card.name) else None
         return TurnAttempt(
@@ -273,10 +285,10 @@ class AgentLoop:
             stored = await self._store.load(
                 claim.session_id, base_turn=view.base_turn, through_turn=claim.turn
             )
-        entries = without_former(stored, open_turn=claim.turn)
+        entries = drop_former(stored, open_turn=claim.turn)
         live = replace(view, entries=entries, open_turn=claim.turn)
         # The newest pictures are looked at; those of earlier turns are read.
-        at = bisect_right(entries, max(view.base_turn, told_through(live, policy)), key=_TURN)
+        at = bisect_right(entries, max(view.base_turn, find_last_described_turn(live, policy)), key=_TURN)
         known = await self._pictures.with_descriptions(entries[:at], whose=self._picture_owner(claim))
         entries = (*known, *entries[at:])
         hidden = bisect_right(entries, view.base_turn, key=_TURN)
@@ -290,10 +302,10 @@ class AgentLoop:
             plain = self._model_caller.prepare(state)
             made = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
         else:
-            begun = replace(state.view, entries=before_first_call(state.view))
+            begun = replace(state.view, entries=select_before_calls(state.view))
             cold = is_cache_cold(begun, state.given.cache_life)
             made = self._plan_pruning(state, begun.entries, policy, cold=cold)
-        state.meter.prune(newly_told(state.view, policy, self._requests.counter.count_tokens))
+        state.meter.prune(count_replaced_pictures(state.view, policy, self._requests.counter.count_tokens))
         self._decide(state, made, policy)
         if policy.hide_chatter_at is not None:
             self._trim_filler(state)
@@ -316,8 +328,8 @@ class AgentLoop:
     @staticmethod
     def _decide(state: TurnAttempt, made: Sequence[PruneDecision], policy: ContextPolicy) -> None:
         entries = state.view.entries
-        state.meter.prune(saved_by(entries, made, policy))
-        state.view = replace(state.view, entries=with_decisions(entries, made))
+        state.meter.prune(count_saved_tokens(entries, made, policy))
+        state.view = replace(state.view, entries=apply_decisions(entries, made))
         state.prunes = tuple({one.seq: one for one in (*state.prunes, *made)}.values())
 
     def _trim_filler(self, state: TurnAttempt) -> None:
@@ -329,7 +341,7 @@ class AgentLoop:
             context_tokens=prepared.estimate,
             ratio=prepared.ratio,
         )
-        state.view = replace(state.view, entries=with_decisions(state.view.entries, hides))
+        state.view = replace(state.view, entries=apply_decisions(state.view.entries, hides))
         state.prunes, state.meter.filler_trimmed = state.prunes + hides, bool(hides)
 
     async def _wait_for_compaction(self, state: TurnAttempt) -> None:
@@ -356,7 +368,7 @@ class AgentLoop:
             return
         policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
         view, _ = await self._live_view(state.claim, moved.view, policy)
-        state.view = replace(view, entries=with_decisions(view.entries, state.prunes))
+        state.view = replace(view, entries=apply_decisions(view.entries, state.prunes))
         state.organised = True
         state.meter.before_summary = prepared.estimate
         state.meter.anchor = moved.view.context_tokens
@@ -409,7 +421,7 @@ class AgentLoop:
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         prepared = await self._next_request(state)
-        left_out = leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
+        left_out = left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
         return RequestLimits(
             hard=prepared.budget.hard,
             fixed=prepared.budget.fixed,
@@ -457,9 +469,9 @@ class AgentLoop:
         count = self._requests.counter.count_tokens
         tokens = self._tool_rounds.count_tokens(reply, blocks, prepared)
         ratio, used = learn_token_ratio(reply, prepared, tokens)
-        usual = state.as_chosen(prepared)
+        usual = state.for_chosen_model(prepared)
         mine = select_open_turn_entries(state.view)
-        fades = fading((*mine, build_entry(blocks, tokens, mine[-1])), prepared.policy, count)
+        fades = count_fading((*mine, build_entry(blocks, tokens, mine[-1])), prepared.policy, count)
         grown = prepared.recall_room - fades - prepared.built.volatile
         sent = max(0, used + prepared.left_out + round(ratio * grown))
         whole = sent if usual is prepared else round(sent * usual.ratio / ratio)
@@ -508,7 +520,7 @@ class AgentLoop:
         self, state: TurnAttempt, prepared: PreparedRequest, used: int, *, open_turn: int | None = None
     ) -> JobOrder | None:
         """`open_turn` while the turn is being answered: whoever does the job must see the same turns."""
-        wish = next_job(
+        return next_job(
             replace(state.view, open_turn=open_turn, context_tokens=used),
             budget=prepared.budget,
             policy=prepared.policy,
@@ -517,14 +529,13 @@ class AgentLoop:
             model=prepared.card.name,
             cache_seconds=state.given.cache_life.total_seconds(),
         )
-        return None if wish is None else wish.order
 
     async def _with_files(self, state: TurnAttempt, ended: TurnResult) -> TurnResult:
         """What tools have made for the person is announced with the answer, and never before it."""
         made = list_sent_files(state.view)
         if not made or ended.outcome.blocks is None:
             return ended
-        shown = [file.shown() for file in await self._pictures.list_files(made)]
+        shown = [file.to_payload() for file in await self._pictures.list_files(made)]
         screen = {**ended.outcome.screen, "attachments": shown}
         return replace(ended, outcome=replace(ended.outcome, screen=screen))
 
@@ -572,7 +583,7 @@ def measure_context(
         limit=shown.limit,
         percent=shown.percent,
         status=shown.status,
-        parts=scaled(parts, shown.used),
+        parts=scale_parts(parts, shown.used),
         estimated=estimated,
         recall=round(prepared.ratio * prepared.recall_room),
     )
@@ -587,7 +598,7 @@ def is_cache_cold(view: View, life: timedelta = SHORT_LIFE) -> bool:
     return max(map(_AT, mine)) - max(map(_AT, before)) > life
 
 
-def before_first_call(view: View) -> tuple[Entry, ...]:
+def select_before_calls(view: View) -> tuple[Entry, ...]:
     """The view as the open turn began, without what its calls have added."""
     mine = select_open_turn_entries(view)
     called = next((i for i, entry in enumerate(mine) if entry.author == "assistant"), len(mine))

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from shared.core.context.prompts import helper_task
-from shared.core.context.untrusted_text import defused
+from shared.core.context.untrusted_text import defuse
 from shared.core.session.turns import Caps
 from shared.core.values.errors import CapReached, ModelError
 from shared.core.values.messages import (
@@ -97,7 +97,7 @@ class DelegateTool:
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         task, handed = _parse_arguments(arguments)
-        errand = await self._build_subagent(helper_task(task, defused(handed)), context)
+        errand = await self._build_subagent(helper_task(task, defuse(handed)), context)
         try:
             async with asyncio.timeout(self._bounds.seconds):
                 return shorten_middle(await errand.run(), RESULT_CHARS)
@@ -130,7 +130,7 @@ class DelegateTool:
             others=list(self._requests.fallbacks(name)),
             tools=tools,
             specs=tools.specs,
-            purse=SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps),
+            tracker=SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps),
             ledger=self._ledger,
             counter=self._counter,
             bounds=self._bounds,

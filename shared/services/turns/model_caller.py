@@ -15,10 +15,9 @@ import structlog
 
 from shared.core.overflow.overflow_recovery import Shrunk, largest_contributors
 from shared.core.session.artifacts import Artifact
-from shared.core.session.events import Delta
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
-from shared.core.session.turns import Caps, Claim, Spending
+from shared.core.session.turns import Caps, Claim, Delta, Spending
 from shared.core.values.errors import (
     CapReached,
     ContextBudgetExceeded,
@@ -29,9 +28,9 @@ from shared.core.values.errors import (
 from shared.core.values.local_time import minute_text
 from shared.core.values.messages import BEGINNERS
 from shared.core.values.money import LONG_LIFE
-from shared.core.values.tokens import observed_ratio
+from shared.core.values.tokens import compute_ratio
 from shared.ports import ChatModel, ModelReply, Usage
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from shared.services.turns.spend_tracker import SpendLimiter, TurnSpendStore, build_spending, list_spending
 from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_open_turn_entries
@@ -220,7 +219,7 @@ class ModelCaller:
             return prepared
         if not tokens:
             return prepared
-        ratio = observed_ratio(tokens, prepared.built.estimate, prepared.ratio)
+        ratio = compute_ratio(tokens, prepared.built.estimate, prepared.ratio)
         before = max(state.meter.before_summary, tokens + prepared.saved)
         return replace(prepared, estimate=tokens, ratio=ratio, before=before)
 

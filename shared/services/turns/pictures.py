@@ -15,9 +15,9 @@ from typing import Protocol
 
 import structlog
 
+from shared.core.compaction.next_ledger import json_objects
 from shared.core.context.prompts import PICTURE_SCHEMA, describe_picture
 from shared.core.session.session import Entry
-from shared.core.session.summary import json_objects
 from shared.core.session.turns import Caps, Described, Spending
 from shared.core.values.errors import EvertalkError, ModelError
 from shared.core.values.files import Attached
@@ -25,7 +25,7 @@ from shared.core.values.messages import Block, Image, Message, Text, text_of
 from shared.core.values.money import worst_case_micro
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import ChatModel, ModelCard, ModelRequest, PictureContent, SystemPart, TokenCounter
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks
 from shared.services.turns.spend_tracker import SpendStore, build_spending, list_spending
 
 log = structlog.get_logger(__name__)
@@ -57,10 +57,10 @@ class UndescribedPictures:
 
 
 class PictureStore(Protocol):
-    async def pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]: ...
-    async def descriptions(self, ids: Sequence[int]) -> dict[int, str]: ...
+    async def load_pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]: ...
+    async def load_descriptions(self, ids: Sequence[int]) -> dict[int, str]: ...
     async def describe(self, described: Described) -> None: ...
-    async def shown(self, ids: Sequence[int]) -> tuple[Attached, ...]: ...
+    async def list_attached(self, ids: Sequence[int]) -> tuple[Attached, ...]: ...
 
 
 class PictureService:
@@ -90,12 +90,12 @@ class PictureService:
         await self._tasks.drain(DRAIN_SECONDS)
 
     async def list_files(self, ids: Sequence[int]) -> tuple[Attached, ...]:
-        return await self._store.shown(ids)
+        return await self._store.list_attached(ids)
 
     async def load_pictures(self, blocks: Iterable[Block]) -> dict[int, PictureContent]:
         """By attachment; nothing is read for a turn without pictures."""
         ids = [block.attachment_id for block in blocks if isinstance(block, Image)]
-        return await self._store.pictures(ids) if ids else {}
+        return await self._store.load_pictures(ids) if ids else {}
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
         """In the background; `then` is awaited behind it, whatever became of it."""
@@ -110,15 +110,15 @@ class PictureService:
         if not lacking:
             return tuple(entries)
         ids = [attachment_id for unseen in lacking for attachment_id in unseen.ids]
-        await self._looked_at_here(ids)
-        known = await self._store.descriptions(ids)
+        await self._wait_for_running(ids)
+        known = await self._store.load_descriptions(ids)
         for unseen in lacking:
             left = tuple(one for one in unseen.ids if one not in known)
             if left:
                 await self._describe(replace(unseen, ids=left))
-        return _with_descriptions(entries, await self._store.descriptions(ids))
+        return _with_descriptions(entries, await self._store.load_descriptions(ids))
 
-    async def _looked_at_here(self, ids: Iterable[int]) -> None:
+    async def _wait_for_running(self, ids: Iterable[int]) -> None:
         running = {task for one in ids if (task := self._looking.get(one)) is not None}
         if running:
             await asyncio.wait(running, timeout=LOOK_SECONDS)
@@ -137,7 +137,7 @@ class PictureService:
     async def _describe(self, unseen: UndescribedPictures) -> None:
         """Never raises what a later look can mend."""
         try:
-            for attachment_id, picture in (await self._store.pictures(unseen.ids)).items():
+            for attachment_id, picture in (await self._store.load_pictures(unseen.ids)).items():
                 if not picture.description:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._look(unseen, attachment_id, picture)

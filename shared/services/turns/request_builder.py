@@ -13,12 +13,28 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from shared.core.context.agents import EMPTY, Circumstances, Workspace, circumstances_of, layers_for, shrunk
-from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, build_context, is_late_pin
-from shared.core.context.memory import NOTHING_KNOWN, KnownNotes, known_notes
+from shared.core.context.agents import (
+    EMPTY,
+    LOOK_AT_PICTURE,
+    WINDOW_SHARE,
+    Circumstances,
+    Workspace,
+    circumstances_of,
+    layers_for,
+    pick_affordable,
+    shrink,
+    useful_tools,
+)
+from shared.core.context.build_context import (
+    RENDERER_VERSION,
+    BuiltContext,
+    Selection,
+    build_context,
+    is_late_pin,
+    select,
+)
+from shared.core.context.memory import NOTHING_KNOWN, KnownNotes, build_known_notes
 from shared.core.context.prompts import SystemLayers
-from shared.core.context.selection import Selection, select
-from shared.core.context.tools import LOOK_AT_PICTURE, WINDOW_SHARE, affordable, useful_tools
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
 from shared.core.session.artifacts import Artifact, can_open
@@ -31,7 +47,7 @@ from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim, ContextAudit
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Image
-from shared.core.values.ttl_cache import recent
+from shared.core.values.ttl_cache import ttl_cache
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
 log = structlog.get_logger(__name__)
@@ -124,7 +140,7 @@ class RequestBuilder:
     """What every agent starts from; an agent's own config may override name, model and numbers."""
 
     policy: ContextPolicy
-    """The deployment's; `policy_of` gives an agent's."""
+    """The deployment's; `resolve_policy` gives an agent's."""
     chat_model: str
     summary_model: str
     max_output: int
@@ -210,14 +226,14 @@ class RequestBuilder:
         return resolve_zone(circumstances.timezone, self.timezone)
 
     def known_notes(self, view: View, zone: ZoneInfo) -> KnownNotes:
-        return known_notes(view.notes, view.frozen, count=self.counter.count_tokens, zone=zone)
+        return build_known_notes(view.notes, view.frozen, count=self.counter.count_tokens, zone=zone)
 
     def _with_room(self, at: Circumstances, window: int) -> Circumstances:
         tokens = sum(self.estimate_tokens(text) for _, text in at.workspace.files)
         most = WORKSPACE_SHARE * window
         if tokens <= most:
             return at
-        return replace(at, workspace=shrunk(at.workspace, most / tokens))
+        return replace(at, workspace=shrink(at.workspace, most / tokens))
 
     def estimate_tokens(self, text: str) -> int:
         """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
@@ -266,7 +282,7 @@ class RequestBuilder:
         estimate = round(ratio * built.estimate)
         longest = budget.answer_beside(estimate)
         return PreparedRequest(
-            request=_request(built, offered, card, longest, cache_long=cache_long, about=_about(view)),
+            request=_request(built, offered, card, longest, cache_long=cache_long, about=_build_about(view)),
             built=built,
             budget=budget,
             policy=policy,
@@ -295,7 +311,7 @@ class RequestBuilder:
             card=card,
             agent_config=state.agent_config,
             tools=tools,
-            token_ratio=state.ratio_for(card.name),
+            token_ratio=find_learned_ratio(state, card.name),
             channel=state.channel,
             circumstances=self.load_circumstances(state),
         )
@@ -345,7 +361,7 @@ class RequestBuilder:
                 prepared.card,
                 prepared.budget.answer_beside(estimate),
                 cache_long=prepared.request.cache_long,
-                about=_about(view),
+                about=_build_about(view),
             ),
         )
 
@@ -358,7 +374,9 @@ class RequestBuilder:
         if "images" not in card.capabilities:
             tools = tuple(tool for tool in tools if tool.name != LOOK_AT_PICTURE.name)
         window = min(card.window, policy.context_window)
-        return affordable(tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens)
+        return pick_affordable(
+            tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens
+        )
 
     def _build_context(
         self,
@@ -403,7 +421,7 @@ def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
         return PruneRules(pruners=pruners)
 
 
-def _about(view: View) -> tuple[int, int]:
+def _build_about(view: View) -> tuple[int, int]:
     return view.session_id, view.open_turn or 0
 
 
@@ -429,6 +447,11 @@ def _request(
     )
 
 
+def find_learned_ratio(state: SessionState, model: str) -> float:
+    """Of this very model; 1.0 where the session's numbers are another model's."""
+    return state.token_ratio if state.measured_by in ("", model) else 1.0
+
+
 def choose_token_ratio(learned: float, card: ModelCard) -> float:
     """1.0 is what a session begins with: nothing learned, so the model's own factor holds."""
     return card.token_factor if learned == 1.0 else learned
@@ -447,12 +470,12 @@ def collect_prompt_parts(prepared: PreparedRequest) -> dict[str, str]:
     return {_key_of(text): text for text in texts}
 
 
-@recent(MAX_CACHED_TEXTS)
+@ttl_cache(MAX_CACHED_TEXTS)
 def _size_of_long(counter: TokenCounter, text: str) -> int:
     return counter.count_tokens(text)
 
 
-@recent(64)
+@ttl_cache(64)
 def _key_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -491,7 +514,7 @@ def _plain(policy: ContextPolicy) -> ContextPolicy:
 
 
 def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
-    """What the audit's own columns do not say: with it `replaying.rebuild` makes the same request again."""
+    """What the audit's own columns do not say: with it `rebuild_request` makes the same request again."""
     sent = prepared.selection.view
     recipe: dict[str, Any] = {
         "open": view.open_turn,

@@ -36,7 +36,7 @@ class RebuiltRequest:
 
 
 def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
-    """What the model was sent at the turn's last call, without the bytes of pictures. Raises PartMissing.
+    """The request of the turn's last call, without the bytes of pictures. Raises PromptPartErased.
 
     `count` must be the counter of then: where the ladder had to make the request smaller, it does so again.
     """
@@ -44,7 +44,7 @@ def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
 
 
 def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
-    """As `rebuild`, with its parts. Raises PartMissing."""
+    """As `rebuild_request`, with its parts. Raises PromptPartErased."""
     audit, recipe = stored.audit, stored.audit.recipe
     texts = _texts(stored)
     system = tuple(texts[: recipe["system"]])

@@ -16,11 +16,11 @@ from shared.core.memory.recall import (
     Ranked,
     Recalled,
     Search,
-    packed,
-    ranked,
-    rendered,
-    reordered,
-    room,
+    pack_passages,
+    rank_passages,
+    recall_budget,
+    render_passages,
+    reorder,
 )
 from shared.core.session.session import View
 from shared.core.session.turns import Claim
@@ -82,7 +82,7 @@ class Retriever:
         except StorageUnavailable as error:
             log.warning("turn_recall_failed", session_id=claim.session_id, reason=str(error))
             return NOTHING_RECALLED
-        items = await rerank(self._reranker, ranked(search, question), question.text)
+        items = await rerank(self._reranker, rank_passages(search, question), question.text)
         return self._recalled(items, search, question, limit, claim.session_id)
 
     def _recalled(
@@ -91,10 +91,10 @@ class Retriever:
         count = self._requests.counter.count_tokens
 
         def text(tokens: int) -> str:
-            chosen = packed(items, limit_tokens=tokens, count=count, session_id=session_id)
-            return rendered(chosen, session_id=session_id)
+            chosen = pack_passages(items, limit_tokens=tokens, count=count, session_id=session_id)
+            return render_passages(chosen, session_id=session_id)
 
-        allowed = room(search, question, limit, count)
+        allowed = recall_budget(search, question, limit, count)
         short = text(min(allowed, SHORT_TOKENS))
         return Recalled(text=text(allowed) if allowed > SHORT_TOKENS else short, short=short)
 
@@ -110,4 +110,4 @@ async def rerank(reranker: Reranker | None, items: Sequence[Ranked], question: s
         return items
     passages = [redact(item.passage.text) for item in items[:RERANKED]]
     places = await reranker.rank(redact(question[-QUESTION_CHARS:]), passages)
-    return items if places is None else reordered(items, places)
+    return items if places is None else reorder(items, places)

@@ -11,20 +11,25 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.session.artifacts import in_part
-from shared.core.session.events import (
+from shared.core.session.artifacts import shorten_blocks
+from shared.core.session.session_state import SessionState
+from shared.core.session.turns import (
     Accepted,
+    AnswerStored,
+    Caps,
+    Claim,
     ContextMeasured,
     Emit,
     Inbound,
+    Outcome,
     ReplyEvent,
     RunEnded,
     RunStarted,
+    Spending,
+    SpendingWarning,
     Stored,
 )
-from shared.core.session.session_state import SessionState
-from shared.core.session.turns import AnswerStored, Caps, Claim, Outcome, Spending, SpendingWarning
-from shared.core.tools.reminders import told_words
+from shared.core.tools.reminders import reminder_text
 from shared.core.values.errors import (
     BUDGET_WARNING,
     BUDGET_WARNING_ADVICE,
@@ -42,9 +47,9 @@ from shared.core.values.errors import (
 )
 from shared.core.values.messages import Block, Text, is_whole
 from shared.core.values.tokens import estimate_blocks
-from shared.core.values.ttl_cache import forget_recent
+from shared.core.values.ttl_cache import clear_recent
 from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, Doorbell, StorageLimiter, TokenCounter
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 from shared.services.turns.agent_loop import AgentLoop, ClaimPrices, RequestLimits
 from shared.services.turns.spend_tracker import CallCosts
 from shared.services.turns.turn_attempt import TurnResult
@@ -53,7 +58,7 @@ log = structlog.get_logger(__name__)
 
 MESSAGE_CHARS = 100_000
 MAX_FAULTS = 3
-"""Failures without a transient cause before a turn is given up and its person told (trust.md)."""
+"""Failures without a transient cause before a turn is given up and its person told."""
 MAX_CONTENT_ATTEMPTS = 2
 """Of what rules on content forbid: the answer may have been what they forbade, and another one not."""
 LEASE_SECONDS = 4.0
@@ -271,7 +276,7 @@ class SessionService:
 
     def _count_message(self, blocks: tuple[Block, ...]) -> int:
         """What it takes in requests, which show a long one in part."""
-        return estimate_blocks(in_part(blocks, 1), self._counter.count_tokens)
+        return estimate_blocks(shorten_blocks(blocks, 1), self._counter.count_tokens)
 
     async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
         """None where an answer is under way, here or elsewhere, or something else holds the conversation."""
@@ -389,7 +394,7 @@ class SessionService:
         """Once a second: compare what the table says is ours with what is, and hear who asks us to stop."""
         if self._heartbeat.is_lost:
             raise LeaseLost(f"worker {self._worker_id} was declared stopped")
-        forget_recent(time.monotonic())
+        clear_recent(time.monotonic())
         before = self.list_active_sessions()
         held = await self._turns.load_held_turns(self._worker_id)
         for session_id in (one for one, stops in held.items() if stops):
@@ -626,7 +631,7 @@ class SessionService:
 
     def _with_reminder_text(self, answered: TurnResult, words: str) -> TurnResult:
         """The reminder as it was asked for, where no answer says it; why, the turn's code tells."""
-        blocks = (Text(text=told_words(words)),)
+        blocks = (Text(text=reminder_text(words)),)
         outcome = replace(
             answered.outcome,
             state="answered",
@@ -688,11 +693,11 @@ class SessionService:
     def _while_alive(self, emit: Emit) -> Emit:
         """A process that misses its own beat may have been replaced: it falls silent until it beats again."""
 
-        async def guarded(event: ReplyEvent) -> None:
+        async def emit_safely(event: ReplyEvent) -> None:
             if time.monotonic() - self._heartbeat.last_beat < LEASE_SECONDS or isinstance(event, Stored):
                 await emit(event)
 
-        return guarded
+        return emit_safely
 
 
 def log_token_usage(claim: Claim, outcome: Outcome) -> None:

@@ -10,8 +10,14 @@ from typing import Protocol
 
 from shared.core.session.turns import Caps, Claim, Spending
 from shared.core.values.errors import CapHeld, CapReached, ModelError, cap_reached
-from shared.core.values.model import Prices
-from shared.core.values.money import Shortage, cost_micro, most_input, most_output, worst_case_micro
+from shared.core.values.money import (
+    Prices,
+    Shortage,
+    affordable_input,
+    affordable_output,
+    cost_micro,
+    worst_case_micro,
+)
 from shared.ports import ModelCard, ModelReply, Usage
 from shared.services.turns.request_builder import PreparedRequest
 
@@ -33,7 +39,8 @@ class SpendLimiter:
     """Nothing is sent whose worst case is not set aside, beside what the turn has cost already.
 
     The provider tells with the answer what it had in its cache, and never promises to have it: until then all
-    input counts as new. What fits by that cannot overrun a cap, whatever became of the cache meanwhile.
+    input counts as new. What fits by that cannot overrun a cap, whatever became of the cache meanwhile,
+    as long as the provider counts no more than a tenth above the estimate.
     """
 
     def __init__(self, spend: TurnSpendStore, *, caps: Caps) -> None:
@@ -67,10 +74,10 @@ class SpendLimiter:
             except CapReached as error:
                 refused = error
             patient = asyncio.get_running_loop().time() < until
-            shorter = offer.within(refused.shortages, waits=patient) if tries < MAX_TRIES else None
+            shorter = offer.fit_within(refused.shortages, waits=patient) if tries < MAX_TRIES else None
             if shorter is not None:
                 asked, tries = shorter, tries + 1
-            elif patient and offer.fits_once_settled(refused.shortages):
+            elif patient and offer.can_fit_once_settled(refused.shortages):
                 await asyncio.wait([stop], timeout=POLL_SECONDS)
                 asked, tries = offer.whole, 0
             else:
@@ -80,12 +87,12 @@ class SpendLimiter:
 
     async def _shrink(self, offer: _CallOffer, refused: CapReached, shrink: ShrinkRequest) -> PreparedRequest:
         """A request that what is left pays for now; half of that if it can be, so that more turns follow."""
-        if offer.fits_once_settled(refused.shortages):
+        if offer.can_fit_once_settled(refused.shortages):
             raise CapHeld(str(refused)) from refused
-        most = offer.most_input(refused.shortages)
+        most = offer.max_input(refused.shortages)
         for tokens in (most // 2, most):
             small = await shrink(tokens) if 0 < tokens < offer.whole.estimate else None
-            fitted = small and replace(offer, whole=small).within(refused.shortages, waits=False)
+            fitted = small and replace(offer, whole=small).fit_within(refused.shortages, waits=False)
             if fitted is not None:
                 return fitted
         if any(one.held_micro for one in refused.shortages):
@@ -131,10 +138,10 @@ class _CallOffer:
     def _left(self, shortages: Sequence[Shortage]) -> int:
         return min((one.left_micro for one in shortages), default=0) - self.spent_micro
 
-    def within(self, shortages: Sequence[Shortage], *, waits: bool) -> PreparedRequest | None:
+    def fit_within(self, shortages: Sequence[Shortage], *, waits: bool) -> PreparedRequest | None:
         """With the longest answer that there is room for now; None when that is too short to begin."""
         request = self.whole.request
-        longest = most_output(
+        longest = affordable_output(
             self.whole.estimate, request.max_output_tokens, self._left(shortages), self.prices,
             hour=request.cache_long,
         )  # fmt: skip
@@ -143,13 +150,13 @@ class _CallOffer:
             return None
         return replace(self.whole, request=replace(request, max_output_tokens=longest))
 
-    def fits_once_settled(self, shortages: Sequence[Shortage]) -> bool:
+    def can_fit_once_settled(self, shortages: Sequence[Shortage]) -> bool:
         """Whether the shortest answer had room if nobody else held anything."""
         least = self.spent_micro + self._worst(self.whole, MIN_OUTPUT)
         return bool(shortages) and all(least <= one.once_settled_micro for one in shortages)
 
-    def most_input(self, shortages: Sequence[Shortage]) -> int:
-        return most_input(
+    def max_input(self, shortages: Sequence[Shortage]) -> int:
+        return affordable_input(
             self.whole.estimate, MIN_OUTPUT, self._left(shortages), self.prices,
             hour=self.whole.request.cache_long,
         )  # fmt: skip
@@ -282,24 +289,24 @@ class SpendTracker:
 class SpendReservation:
     """An open reservation; `pay` notes what the call really cost."""
 
-    def __init__(self, purse: SpendTracker, micro: int) -> None:
-        self._purse = purse
+    def __init__(self, tracker: SpendTracker, micro: int) -> None:
+        self._tracker = tracker
         self._micro = micro
         self._reservation_id: int | None = None
         self._calls: list[Spending] = []
 
     async def __aenter__(self) -> RecordCalls:
-        self._reservation_id = await self._purse.reserve(self._micro)
+        self._reservation_id = await self._tracker.reserve(self._micro)
         return self._pay
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._purse.settle(self._reservation_id, self._calls)
+        await self._tracker.settle(self._reservation_id, self._calls)
 
     def _pay(self, calls: Sequence[Spending]) -> None:
         self._calls.extend(calls)
-        self._purse.spent.extend(calls)
+        self._tracker.spent.extend(calls)
 
 
 def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:

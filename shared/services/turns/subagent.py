@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from shared.core.context.prompts import helper_prompt
-from shared.core.context.untrusted_text import defused
+from shared.core.context.untrusted_text import defuse
 from shared.core.session.turns import Spending
 from shared.core.values.errors import ModelError, PromptTooLong
 from shared.core.values.messages import (
@@ -23,7 +23,7 @@ from shared.core.values.messages import (
     tool_uses,
 )
 from shared.core.values.money import worst_case_micro
-from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools, observed_ratio
+from shared.core.values.tokens import compute_ratio, estimate_messages, estimate_system, estimate_tools
 from shared.ports import (
     ChatModel,
     ModelCard,
@@ -79,7 +79,7 @@ class Subagent:
     """Who is asked while it cannot answer."""
     tools: Toolbox
     specs: tuple[ToolSpec, ...]
-    purse: SpendTracker
+    tracker: SpendTracker
     ledger: SubagentLedger
     counter: TokenCounter
     bounds: SubagentLimits
@@ -91,7 +91,7 @@ class Subagent:
     input_tokens: int = 0
     output_tokens: int = 0
     booked: int = 0
-    """How many of the purse's calls stand in the ledger."""
+    """How many of the tracker's calls stand in the ledger."""
     ceiling: int | None = None
     """After a refusal: how large a request may be."""
 
@@ -114,7 +114,7 @@ class Subagent:
 
     def usage_stats(self) -> dict[str, int]:
         return {
-            "calls": len(self.purse.spent),
+            "calls": len(self.tracker.spent),
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cost_micro": self._spent_micro,
@@ -147,7 +147,7 @@ class Subagent:
             except PromptTooLong as error:
                 if tried == MAX_OVERFLOW_RETRIES:
                     raise
-                self.ratio = observed_ratio(error.tokens or 0, self._estimate_tokens(specs), self.ratio * 1.1)
+                self.ratio = compute_ratio(error.tokens or 0, self._estimate_tokens(specs), self.ratio * 1.1)
                 self.ceiling = lower_ceiling(error.maximum, self.ceiling, estimate)
         raise AssertionError("unreachable")
 
@@ -166,7 +166,7 @@ class Subagent:
         """Set aside, asked, settled and booked, also when it was broken off: then by our estimate."""
         self._refuse_beyond_budget(estimate)
         try:
-            async with self.purse.hold(estimate, self._output, self.card) as pay:
+            async with self.tracker.hold(estimate, self._output, self.card) as pay:
                 try:
                     reply = await self.model.reply(request)
                 except ModelError as error:
@@ -190,7 +190,7 @@ class Subagent:
         return reply
 
     async def _book(self) -> None:
-        fresh, self.booked = self.purse.spent[self.booked :], len(self.purse.spent)
+        fresh, self.booked = self.tracker.spent[self.booked :], len(self.tracker.spent)
         if fresh:
             await self.ledger.record_delegated(
                 self.context.session_id, party_id=self.context.party_id, turn=self.context.turn, spent=fresh
@@ -205,7 +205,7 @@ class Subagent:
 
     @property
     def _spent_micro(self) -> int:
-        return sum(call.cost_micro or 0 for call in self.purse.spent)
+        return sum(call.cost_micro or 0 for call in self.tracker.spent)
 
     @property
     def _output(self) -> int:
@@ -221,7 +221,7 @@ class Subagent:
     async def _run(self, call: ToolUse) -> ToolResult:
         context = replace(self.context, key=f"{self.context.key}:{call.id}", call_id=call.id)
         ran = await self.tools.run(call, context=context)
-        return replace(ran.result, text=shorten_middle(defused(ran.result.text), TOOL_RESULT_CHARS))
+        return replace(ran.result, text=shorten_middle(defuse(ran.result.text), TOOL_RESULT_CHARS))
 
     # -- room -----------------------------------------------------------------------------------------
 

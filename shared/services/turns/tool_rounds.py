@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from shared.core.session.artifacts import READER, Artifact, spill_results
-from shared.core.session.events import ToolRunning
 from shared.core.session.session import Entry, View
-from shared.core.session.turns import Claim, Spending, StepOutcome
+from shared.core.session.turns import Claim, Spending, StepOutcome, ToolRunning
 from shared.core.values.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
 from shared.core.values.tokens import estimate_blocks, reply_tokens
 from shared.ports import Clock, ModelReply, ToolContext
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 from shared.services.turns.pictures import PictureService
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from shared.services.turns.toolbox import ToolCallResult

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from shared.core.context.tools import AllowedTools, without_limits
+from shared.core.context.agents import AllowedTools, without_limits
 from shared.core.session.turns import StepOutcome
 from shared.core.values.messages import Image, Text, ToolResult, ToolUse, storable
 from shared.ports import Tool, ToolContext, ToolFailed, ToolFile, ToolImage, ToolOutput, ToolSpec
@@ -114,7 +114,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 OUTPUT_CHARS = 1_000_000
-"""What is longer is cut here; what is long and shorter is spilled, see `core/spill.py`."""
+"""What is longer is cut here; what is long and shorter is spilled, see `core/session/artifacts.py`."""
 IMAGES_PER_CALL = 4
 SUBJECT_CHARS = 60
 CANCEL_SECONDS = 2.0

@@ -9,13 +9,21 @@ from datetime import timedelta
 
 from shared.core.context.agents import Circumstances
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
-from shared.core.session.events import ContextMeasured, Emit, utf16_units
 from shared.core.session.pruning import PruneDecision
 from shared.core.session.session import Entry, View
-from shared.core.session.turns import Claim, ContextAudit, JobOrder, Outcome, Spending
+from shared.core.session.turns import (
+    Claim,
+    ContextAudit,
+    ContextMeasured,
+    Emit,
+    JobOrder,
+    Outcome,
+    Spending,
+    utf16_units,
+)
 from shared.core.values.errors import CapReached, EvertalkError, ModelError, PromptTooLong
 from shared.core.values.messages import Block, Text, ToolUse
-from shared.core.values.tokens import learned_ratio, measure, observed_ratio
+from shared.core.values.tokens import compute_ratio, measure, update_ratio
 from shared.ports import ModelCard, ModelReply, PictureContent
 from shared.services.turns.pictures import UndescribedPictures
 from shared.services.turns.request_builder import PreparedRequest, build_audit, collect_prompt_parts
@@ -23,119 +31,6 @@ from shared.services.turns.spend_tracker import CallCosts
 from shared.services.turns.toolbox import Toolbox
 
 _EMPTY = "I have no words for that. Please ask in another way."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnResult:
-    """What to commit, and the gauge's new number."""
-
-    outcome: Outcome
-    measured: ContextMeasured | None
-    unseen: UndescribedPictures | None = None
-    """Pictures to be described once this is stored."""
-
-
-def build_refusal(
-    error: EvertalkError,
-    *,
-    spent: Sequence[Spending] = (),
-    settled_micro: int = 0,
-    audit: ContextAudit | None = None,
-    grown: int | None = None,
-    turn_tokens: int = 0,
-    view_epoch: int | None = None,
-) -> TurnResult:
-    """The turn ends with the error's advice, in the program's own voice."""
-    outcome = Outcome(
-        state="refused",
-        blocks=None,
-        tokens=0,
-        screen={"text": error.advice, "error": error.code},
-        error_code=error.code,
-        refused_scope=error.scope if isinstance(error, CapReached) else None,
-        spent=tuple(spent),
-        settled_micro=settled_micro,
-        audit=audit,
-        context_tokens=grown,
-        turn_tokens=turn_tokens,
-        view_epoch=view_epoch,
-    )
-    return TurnResult(outcome=outcome, measured=None)
-
-
-def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
-    """Nothing was sent, or nothing that was taken: the row says by how much it did not fit."""
-    overflow = not isinstance(error, CapReached)
-    if state.prepared is None:
-        return ContextAudit(
-            model_alias=state.given.card.name,
-            model_context_limit=state.given.card.window,
-            input_budget=0,
-            hard_limit=0,
-            estimated_before=state.claim.context_tokens,
-            estimated_after_summary=state.claim.context_tokens,
-            estimated_after_prune=state.claim.context_tokens,
-            reported=None,
-            context_tokens=state.claim.context_tokens,
-            overflow_rejected=overflow,
-        )
-    return build_audit(
-        state.prepared,
-        state.view,
-        hashes=(),
-        reported=None,
-        context_tokens=state.claim.context_tokens,
-        summary_triggered=has_requested_summary(state, None),
-        prune_triggered=state.meter.pruned_tokens > 0,
-        overflow_rejected=overflow,
-    )
-
-
-def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]:
-    """Of the call that was broken off, if there was one."""
-    if state.prepared is None or not state.calls:
-        return None, {}
-    parts = collect_prompt_parts(state.prepared)
-    audit = build_audit(
-        state.prepared,
-        state.view,
-        hashes=tuple(parts),
-        reported=None,
-        context_tokens=state.claim.context_tokens,
-        summary_triggered=has_requested_summary(state, None),
-        prune_triggered=state.meter.pruned_tokens > 0,
-    )
-    return audit, parts
-
-
-def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
-    """What is stored of the last reply: never nothing, never a call that nobody will answer."""
-    kept = tuple(
-        block
-        for block in reply.blocks
-        if not isinstance(block, ToolUse) and not (isinstance(block, Text) and not block.text.strip())
-    )
-    return kept if any(isinstance(block, Text) for block in kept) else (*kept, Text(text=_EMPTY))
-
-
-def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int) -> tuple[float, int]:
-    """The ratio after this reply, and the size of the request with it."""
-    usage = reply.usage
-    if not usage.known:
-        return prepared.ratio, prepared.estimate + round(prepared.ratio * tokens)
-    counted, estimate = usage.context_tokens - usage.output_tokens, max(1, prepared.built.estimate)
-    return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
-
-
-def has_requested_summary(state: TurnAttempt, job: JobOrder | None) -> bool:
-    """Whether this turn had a summary made, or asked for one."""
-    return state.organised or state.compaction_asked or (job is not None and job.kind == "compact")
-
-
-def build_entry(blocks: tuple[Block, ...], tokens: int, last: Entry) -> Entry:
-    return replace(last, role="assistant", author="assistant", blocks=blocks, tokens=tokens, pruned=None)
-
-
 OVERFLOW_TARGET_SHARE = 0.8
 """After a refusal the request is cut to this share of what the provider accepts."""
 UNKNOWN_SIZE_FACTOR = 1.1
@@ -237,7 +132,7 @@ class ContextMeter:
         tried = min(prepared.budget.hard, self.ceiling or prepared.estimate)
         self.restarts += 1
         steeper = prepared.ratio * UNKNOWN_SIZE_FACTOR
-        self.ratio = observed_ratio(refusal.tokens or 0, prepared.built.estimate, steeper)
+        self.ratio = compute_ratio(refusal.tokens or 0, prepared.built.estimate, steeper)
         self.ceiling = lower_ceiling(refusal.maximum, self.ceiling, tried)
         size = round(self.ratio * prepared.built.estimate)
         self.refused_size = min(size, refusal.maximum or size)
@@ -338,7 +233,7 @@ class TurnAttempt:
             restarts=0, ceiling=None, refused_size=0, insisted=False,
         )  # fmt: skip
 
-    def as_chosen(self, prepared: PreparedRequest) -> PreparedRequest:
+    def for_chosen_model(self, prepared: PreparedRequest) -> PreparedRequest:
         """The request as the agent's own model would measure it, whoever has answered it."""
         if (own := self.chosen) is None:
             return prepared
@@ -356,6 +251,117 @@ class TurnAttempt:
         """What this turn adds to the view with an answer of `tokens`, in the model's tokens."""
         mine = sum(entry.tokens for entry in select_open_turn_entries(self.view))
         return round(self.meter.ratio_of(self.prepared) * (mine + tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """What to commit, and the gauge's new number."""
+
+    outcome: Outcome
+    measured: ContextMeasured | None
+    unseen: UndescribedPictures | None = None
+    """Pictures to be described once this is stored."""
+
+
+def build_refusal(
+    error: EvertalkError,
+    *,
+    spent: Sequence[Spending] = (),
+    settled_micro: int = 0,
+    audit: ContextAudit | None = None,
+    grown: int | None = None,
+    turn_tokens: int = 0,
+    view_epoch: int | None = None,
+) -> TurnResult:
+    """The turn ends with the error's advice, in the program's own voice."""
+    outcome = Outcome(
+        state="refused",
+        blocks=None,
+        tokens=0,
+        screen={"text": error.advice, "error": error.code},
+        error_code=error.code,
+        refused_scope=error.scope if isinstance(error, CapReached) else None,
+        spent=tuple(spent),
+        settled_micro=settled_micro,
+        audit=audit,
+        context_tokens=grown,
+        turn_tokens=turn_tokens,
+        view_epoch=view_epoch,
+    )
+    return TurnResult(outcome=outcome, measured=None)
+
+
+def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
+    """Nothing was sent, or nothing that was taken: the row says by how much it did not fit."""
+    overflow = not isinstance(error, CapReached)
+    if state.prepared is None:
+        return ContextAudit(
+            model_alias=state.given.card.name,
+            model_context_limit=state.given.card.window,
+            input_budget=0,
+            hard_limit=0,
+            estimated_before=state.claim.context_tokens,
+            estimated_after_summary=state.claim.context_tokens,
+            estimated_after_prune=state.claim.context_tokens,
+            reported=None,
+            context_tokens=state.claim.context_tokens,
+            overflow_rejected=overflow,
+        )
+    return build_audit(
+        state.prepared,
+        state.view,
+        hashes=(),
+        reported=None,
+        context_tokens=state.claim.context_tokens,
+        summary_triggered=has_requested_summary(state, None),
+        prune_triggered=state.meter.pruned_tokens > 0,
+        overflow_rejected=overflow,
+    )
+
+
+def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]:
+    """Of the call that was broken off, if there was one."""
+    if state.prepared is None or not state.calls:
+        return None, {}
+    parts = collect_prompt_parts(state.prepared)
+    audit = build_audit(
+        state.prepared,
+        state.view,
+        hashes=tuple(parts),
+        reported=None,
+        context_tokens=state.claim.context_tokens,
+        summary_triggered=has_requested_summary(state, None),
+        prune_triggered=state.meter.pruned_tokens > 0,
+    )
+    return audit, parts
+
+
+def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
+    """What is stored of the last reply: never nothing, never a call that nobody will answer."""
+    kept = tuple(
+        block
+        for block in reply.blocks
+        if not isinstance(block, ToolUse) and not (isinstance(block, Text) and not block.text.strip())
+    )
+    return kept if any(isinstance(block, Text) for block in kept) else (*kept, Text(text=_EMPTY))
+
+
+def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int) -> tuple[float, int]:
+    """The ratio after this reply, and the size of the request with it."""
+    usage = reply.usage
+    if not usage.known:
+        return prepared.ratio, prepared.estimate + round(prepared.ratio * tokens)
+    counted, estimate = usage.context_tokens - usage.output_tokens, max(1, prepared.built.estimate)
+    return update_ratio(prepared.ratio, counted, estimate), usage.context_tokens
+
+
+def has_requested_summary(state: TurnAttempt, job: JobOrder | None) -> bool:
+    """Whether this turn had a summary made, or asked for one."""
+    return state.organised or state.compaction_asked or (job is not None and job.kind == "compact")
+
+
+def build_entry(blocks: tuple[Block, ...], tokens: int, last: Entry) -> Entry:
+    return replace(last, role="assistant", author="assistant", blocks=blocks, tokens=tokens, pruned=None)
 
 
 def lower_ceiling(maximum: int | None, ceiling: int | None, tried: int) -> int:

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import structlog
 
-from shared.core.session.events import Emit, ReplyEvent
+from shared.core.session.turns import Emit, ReplyEvent
 from shared.core.values.errors import EvertalkError
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks
 
 log = structlog.get_logger(__name__)
 
@@ -51,13 +51,13 @@ class TurnDispatcher:
 
     def __init__(
         self,
-        conversation: SessionAnswerer,
+        sessions: SessionAnswerer,
         *,
         channel: str,
         orphan: ResolveOrphan,
         accounts: ServedAccounts = lambda: None,
     ) -> None:
-        self._conversation = conversation
+        self._sessions = sessions
         self._channel = channel
         self._orphan = orphan
         self._accounts = accounts
@@ -108,7 +108,7 @@ class TurnDispatcher:
         try:
             while True:
                 self._again.discard(session_id)
-                await self._conversation.answer(session_id, screen)
+                await self._sessions.answer(session_id, screen)
                 if session_id not in self._again and not self._closing:
                     await screen.mark_idle()
                 if session_id not in self._again or self._closing:
@@ -125,7 +125,7 @@ class TurnDispatcher:
         while True:
             try:
                 async with asyncio.timeout(STEP_SECONDS):
-                    await self._conversation.heartbeat()
+                    await self._sessions.heartbeat()
             except (EvertalkError, TimeoutError) as error:
                 log.warning("heartbeat_missed", reason=str(error))
             await asyncio.sleep(BEAT_SECONDS)
@@ -139,7 +139,7 @@ class TurnDispatcher:
                 continue
             try:
                 async with asyncio.timeout(STEP_SECONDS):
-                    waiting = await self._conversation.list_unanswered(self._channel, accounts=accounts)
+                    waiting = await self._sessions.list_unanswered(self._channel, accounts=accounts)
                 for session_id in waiting:
                     await self._pick_up(session_id)
             except (EvertalkError, TimeoutError) as error:

@@ -12,7 +12,7 @@ from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import BadInput, EvertalkError, ModelError, ModelRejectedRequest
 from shared.core.values.recordings import Recording, RecordingLimits
 from shared.ports import Transcriber
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 from shared.services.turns.spend_tracker import SpendStore
 
 MOST_WORDS_CHARS = 50_000
@@ -49,8 +49,8 @@ class RecordingEmpty(BadInput):
 
 
 class HeardStore(Protocol):
-    async def heard_words(self, session_id: int, attachment_id: int) -> str | None: ...
-    async def record_heard(
+    async def load_transcript(self, session_id: int, attachment_id: int) -> str | None: ...
+    async def record_transcript(
         self,
         session_id: int,
         attachment_id: int,
@@ -99,13 +99,15 @@ class HearingService:
 
     async def _hear(self, session_id: int, attachment_id: int, recording: Recording, language: str) -> str:
         self._crash_point("before_hearing")
-        if (known := await self._store.heard_words(session_id, attachment_id)) is not None:
+        if (known := await self._store.load_transcript(session_id, attachment_id)) is not None:
             return _not_empty(known)
         self.check_length(recording.seconds)
-        seconds = self.limits.reckoned_seconds(recording)
+        seconds = self.limits.estimate_seconds(recording)
         micro = self.limits.cost_micro(seconds)
         reservation_id = await self._spend.reserve(session_id, micro, caps=self._caps) if micro else None
-        record = partial(self._store.record_heard, session_id, attachment_id, reservation_id=reservation_id)
+        record = partial(
+            self._store.record_transcript, session_id, attachment_id, reservation_id=reservation_id
+        )
         try:
             transcript = await self._transcriber.transcribe(recording, language=language)
         except ModelError as error:

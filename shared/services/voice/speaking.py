@@ -12,10 +12,10 @@ import structlog
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import EvertalkError, ModelError
 from shared.core.values.recordings import SpeechFormat
-from shared.core.values.speech import speech_micro, spoken_words
+from shared.core.values.speech import speech_micro, spoken_text
 from shared.locales import Catalogue
 from shared.ports import Speaker
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 from shared.services.turns.spend_tracker import SpendStore
 
 AT_ONCE = 4
@@ -46,11 +46,11 @@ class EndedAnswer(Protocol):
 
 
 class EndedAnswerStore(Protocol):
-    async def ended_turn(self, session_id: int, turn: int) -> EndedAnswer | None: ...
+    async def load_ended_turn(self, session_id: int, turn: int) -> EndedAnswer | None: ...
 
 
 class SpokenStore(Protocol):
-    async def open_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None: ...
+    async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None: ...
     async def record_spoken(
         self,
         session_id: int,
@@ -96,13 +96,13 @@ class SpeakingService:
         key = session_id, turn, form
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock, self._places:
-            answer = await self._answers.ended_turn(session_id, turn)
+            answer = await self._answers.load_ended_turn(session_id, turn)
             if answer is None or answer.state not in ("answered", "stopped"):
                 raise NothingToSpeak
-            words = spoken_words(answer.text, lambda what: texts.say(f"speech_{what}"))
+            words = spoken_text(answer.text, lambda what: texts.say(f"speech_{what}"))
             if not words:
                 raise NothingToSpeak
-            made = await self._store.open_spoken(session_id, turn, form)
+            made = await self._store.load_spoken(session_id, turn, form)
             return made or await self._make(session_id, turn, form, words)
 
     async def _make(self, session_id: int, turn: int, form: SpeechFormat, words: str) -> bytes:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import create_login_link
-from shared.services.turns.request_builder import choose_token_ratio
+from shared.services.turns.request_builder import choose_token_ratio, find_learned_ratio
 from tests.acceptance.turns.test_request_replay import CHAT, FILLER, Sent, sorted_keys
 from tests.kit.app_driver import Visit, working
 from tests.kit.dashboard.fixtures import SAME_ORIGIN
@@ -195,7 +195,7 @@ async def agrees(guest: Visit, page: Screen) -> None:
     assert told["limit"] + told["beyond"] + told["answer"] == told["window"]
     card = await app.models.load_card(told["model"])
     assert told["model_window"] == card.window
-    assert choose_token_ratio(state.ratio_for(card.name), card) > 0
+    assert choose_token_ratio(find_learned_ratio(state, card.name), card) > 0
 
 
 async def test_a_note_that_an_operator_adds_is_in_the_next_request(

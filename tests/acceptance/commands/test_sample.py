@@ -10,7 +10,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.from_settings import DEMO_SOFT_BUDGET
-from shared.core.session.events import ContextMeasured
+from shared.core.session.turns import ContextMeasured
 from shared.samples import load_year
 from shared.services.commands.command_service import CommandNotFound
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -132,9 +132,9 @@ async def test_removed_it_leaves_no_word_and_no_place(guest: Visit) -> None:
     assert "deleted" in words
     assert await guest.one(TRACES) == 0
     assert await guest.one("SELECT count(*) FROM pins") == 0
-    shown = await guest.app.stores.events.newest(guest.session_id)
+    shown = await guest.app.stores.events.list_newest(guest.session_id)
     assert [one.kind for one in shown if one.kind == "msg"] == []
-    page = await guest.app.stores.history.before(guest.session_id, None, limit=100, summaries=True)
+    page = await guest.app.stores.history.list_before(guest.session_id, None, limit=100, summaries=True)
     assert [one.payload.get("command") for one in page.events if one.kind == "command.result"] == [
         "sample"
     ] * 2

@@ -20,7 +20,13 @@ from shared.ports import DASHBOARD
 from shared.services.commands.context import describe_compaction
 from shared.services.compaction import compactor
 from shared.services.compaction.flusher import STAGE as FLUSHING
-from tests.acceptance.compaction.test_memory_flush import everything_is_due, guests, talk, talk_until
+from tests.acceptance.compaction.test_memory_flush import (
+    everything_is_due,
+    guests,
+    live_on_another_day,
+    talk,
+    talk_until,
+)
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from worker.jobs import JobDoorbell
@@ -59,6 +65,7 @@ async def job(guest: Visit, trigger: str) -> Any:
 async def test_a_digest_becomes_a_summary_of_the_same_range_when_a_model_answers(
     guest: Visit, provider: RunningFake
 ) -> None:
+    day = await live_on_another_day(guest)
     await talk(guest, 8)
     await provider.script(PROSE)
     await compact_by_hand(guest)
@@ -76,6 +83,7 @@ async def test_a_digest_becomes_a_summary_of_the_same_range_when_a_model_answers
     assert link["trigger"] == "upgrade"
     for column in ("from_turn", "through_turn", "from_seq", "through_seq", "parent"):
         assert link[column] == digest[column]
+    assert f"{day}" in link["summary_text"], "days go by the person's clock"
     assert await guest.one("SELECT head FROM sessions") == link["id"]
     state = await guest.app.stores.jobs.load_state(guest.session_id)
     assert state.view.cycle == 1

@@ -19,7 +19,7 @@ from shared.adapters.postgres.people.visitors import VisitorRow
 from shared.locales import catalogue
 from tests.integration.web.api.test_messages_api import events_of
 from tests.kit.free_ports import free_port
-from tests.kit.telegram.bot_process import ROOT, Program
+from tests.kit.telegram.bot_process import ROOT, HatchedProgram
 from tests.kit.telegram.deployment import Deployment, deployment
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import hello
@@ -71,7 +71,7 @@ async def town(
         ANSWERS, module_database_url, module_redis_url, folder, worker=True, settings=settings
     ) as here:
         port = free_port()
-        web = Program("web", {**here.house.settings, "EVERTALK_HTTP_PORT": str(port)})
+        web = HatchedProgram("web", {**here.house.settings, "EVERTALK_HTTP_PORT": str(port)})
         await web.start()
         pool = await open_pool(module_database_url, size=2)
         try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import pytest
@@ -198,11 +200,11 @@ async def test_the_sweep_finds_what_nobody_asked_for(guest: Visit) -> None:
     await talk(guest, 2)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("DELETE FROM jobs")
-    assert len(await guest.app.stores.flushes.ask_for_owed()) == 1
-    assert await guest.app.stores.flushes.ask_for_owed() == []
+    assert len(await guest.app.stores.flushes.request_owed_flushes()) == 1
+    assert await guest.app.stores.flushes.request_owed_flushes() == []
     await guest.run_due_jobs()
     assert await guest.one("SELECT flushed_turn FROM sessions") == 2
-    assert await guest.app.stores.flushes.ask_for_owed() == []
+    assert await guest.app.stores.flushes.request_owed_flushes() == []
 
 
 async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest: Visit) -> None:
@@ -210,9 +212,9 @@ async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest:
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("UPDATE jobs SET state = 'dead', ended_at = now()")
     await guest.app.pool.execute("UPDATE sessions SET troubled_at = now()")
-    assert await guest.app.stores.flushes.ask_for_owed() == []
+    assert await guest.app.stores.flushes.request_owed_flushes() == []
     await guest.app.pool.execute("UPDATE jobs SET ended_at = now() - interval '61 minutes'")
-    assert len(await guest.app.stores.flushes.ask_for_owed()) == 1
+    assert len(await guest.app.stores.flushes.request_owed_flushes()) == 1
     await guest.run_due_jobs()
     assert await guest.one("SELECT flushed_turn FROM sessions") == 2
 
@@ -360,7 +362,16 @@ async def test_a_refused_note_or_a_search_is_answered_in_the_same_flush(
     assert await guest.one("SELECT note_count FROM flushes") == 2
 
 
+async def live_on_another_day(guest: Visit) -> date:
+    """Their clock shows yesterday or tomorrow for the next hours: the day there, where UTC has another."""
+    hour = datetime.now(UTC).hour
+    zone = ZoneInfo("Etc/GMT+12" if hour < 11 else "Etc/GMT-14")
+    await guest.app.pool.execute("UPDATE parties SET timezone = $1", zone.key)
+    return datetime.now(zone).date()
+
+
 async def test_an_early_mark_leaves_a_checkpoint_and_the_next_goes_on_from_it(goclaw: Visit) -> None:
+    day = await live_on_another_day(goclaw)
     await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
     await goclaw.run_due_jobs()
     assert await goclaw.one("SELECT count(*) FROM checkpoints") == 1
@@ -371,6 +382,7 @@ async def test_an_early_mark_leaves_a_checkpoint_and_the_next_goes_on_from_it(go
     rows = await goclaw.app.pool.fetch("SELECT * FROM checkpoints ORDER BY id")
     assert len(rows) == 2
     assert rows[1]["through_turn"] > rows[0]["through_turn"]
+    assert f"{day}" in str(rows[0]["ledger"]), "days go by the person's clock"
     first = {item["id"] for item in rows[0]["ledger"]["items"]}
     assert first
     assert first <= {item["id"] for item in rows[1]["ledger"]["items"]}

@@ -16,7 +16,7 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.context.prompts import SILENT
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import packed, ranked, rendered
+from shared.core.memory.recall import pack_passages, rank_passages, render_passages
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -229,10 +229,10 @@ async def recalled(guest: Visit, fact: str) -> str:
         session_id=guest.session_id, base_turn=turn, words=asked.words,
         dictionary=asked.dictionary, turn=turn + 1, known_notes=(),
     )  # fmt: skip
-    found = ranked(await guest.app.stores.recall.search(query), asked)
+    found = rank_passages(await guest.app.stores.recall.search(query), asked)
     count = guest.app.counter.count_tokens
-    taken = packed(found, limit_tokens=2_000, count=count, session_id=guest.session_id)
-    return rendered(taken, session_id=guest.session_id)
+    taken = pack_passages(found, limit_tokens=2_000, count=count, session_id=guest.session_id)
+    return render_passages(taken, session_id=guest.session_id)
 
 
 NAMES = (

@@ -13,7 +13,7 @@ import pytest
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
-from shared.adapters.postgres.people.visitors import ConversationShown, PostgresVisitors
+from shared.adapters.postgres.people.visitors import ConversationRow, PostgresVisitors
 from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.core.session.session_state import window_link
 from shared.core.session.turns import JobOrder
@@ -52,7 +52,7 @@ async def talk_and_compact(guest: Visit, first: int = 0) -> None:
     await guest.run_due_jobs()
 
 
-async def shown(guest: Visit) -> ConversationShown:
+async def shown(guest: Visit) -> ConversationRow:
     visitors = PostgresVisitors(guest.app.pool)
     [found] = await visitors.list_conversations(guest.address_id, moment=None, row=None, limit=5)
     return found
@@ -61,9 +61,9 @@ async def shown(guest: Visit) -> ConversationShown:
 async def dashboard_titles(guest: Visit) -> set[str | None]:
     """On the list, on the page of the session, and on that of its person."""
     insights = Insights(guest.app.pool)
-    [listed] = (await insights.sessions(SessionQuery()))["sessions"]
-    page = await insights.session(UUID(listed["id"]))
-    person = await PeopleInsights(guest.app.pool).person(UUID(listed["person_id"]))
+    [listed] = (await insights.load_sessions(SessionQuery()))["sessions"]
+    page = await insights.load_session(UUID(listed["id"]))
+    person = await PeopleInsights(guest.app.pool).load_person(UUID(listed["person_id"]))
     assert page is not None
     assert person is not None
     [talk] = person["conversations"]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shared.core.session.events import ContextMeasured
+from shared.core.session.turns import ContextMeasured
 from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
 from tests.kit.fakes.messages_api.harness import RunningFake
 

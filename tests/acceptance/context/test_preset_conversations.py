@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.context.selection import select
+from shared.core.context.build_context import select
 from shared.core.session.presets import preset
 from shared.core.session.turns import JobOrder
 from tests.kit.app_driver import Visit, running_app, settings_for, visit

@@ -61,12 +61,14 @@ async def taken(guest: Visit, name: str = "anna") -> int:
 
 
 async def events(guest: Visit) -> list[dict[str, Any]]:
-    rows = await PostgresEvents(guest.app.pool).after(guest.session_id, 0)
+    rows = await PostgresEvents(guest.app.pool).list_after(guest.session_id, 0)
     return [{"kind": row.kind, **row.payload} for row in rows]
 
 
 async def state(guest: Visit) -> Any:
-    return (await PostgresEvents(guest.app.pool).running(guest.session_id)).get("handover", {}).get("state")
+    return (
+        (await PostgresEvents(guest.app.pool).load_running(guest.session_id)).get("handover", {}).get("state")
+    )
 
 
 async def replies(guest: Visit, who: int, text: str, cid: str = "r1") -> Any:
@@ -328,7 +330,7 @@ async def test_a_private_note_is_read_by_no_model_and_goes_with_the_person(
     anna = await taken(guest)
     inbox, session = guest.app.stores.inbox, await guest.one("SELECT public_id FROM sessions")
     secret = "owes us a beer"
-    await inbox.note_contact(guest.address_id, {"page": "https://shop.example/cart"})
+    await inbox.record_contact(guest.address_id, {"page": "https://shop.example/cart"})
     first = await inbox.add_note(session, operator_id=anna, cid="n1", body=secret)
     assert first == await inbox.add_note(session, operator_id=anna, cid="n1", body=secret)
     await replies(guest, anna, "It is on its way.")

@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from tests.kit.fakes.bot_api import USERNAME, Person
 from tests.kit.free_ports import free_port
-from tests.kit.telegram.bot_process import Program
+from tests.kit.telegram.bot_process import HatchedProgram
 from tests.kit.telegram.deployment import Deployment, deployment
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
@@ -82,7 +82,7 @@ class Both:
     """A bot process and a web process on one database."""
 
     there: Deployment
-    web: Program
+    web: HatchedProgram
     url: str
     client: ClientSession
 
@@ -101,7 +101,7 @@ class Both:
 async def both_processes(database_url: str, redis_url: str, folder: Path, **more: str) -> AsyncIterator[Both]:
     async with deployment(ANSWERS, database_url, redis_url, folder, settings=more) as there:
         port = str(free_port())
-        web = Program("web", {**there.house.settings, "EVERTALK_HTTP_PORT": port})
+        web = HatchedProgram("web", {**there.house.settings, "EVERTALK_HTTP_PORT": port})
         await web.start()
         try:
             await web.said("web_ready")
@@ -271,6 +271,12 @@ async def test_nothing_private_reaches_a_group_or_a_stranger(both: Both) -> None
     await page.ask("What do you know from the page?", cid="i2")
     await bob.say("What do you know of Bob?")
     await bob.sees("I know what I know.")
+    # The page shows the answer to the phone, too: which came first tells nothing of the other.
+    await house.until(
+        """SELECT count(*) = 3 FROM turns JOIN addresses a USING (session_id)
+            WHERE a.chat = $1 AND ended_at IS NOT NULL""",
+        str(ada.id),
+    )
     requests = [one for one in await both.there.provider.requests() if one["kind"] == "chat"]
 
     def holding(words: str) -> set[str]:

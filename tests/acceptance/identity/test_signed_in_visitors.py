@@ -21,7 +21,7 @@ from shared.config.settings import load_settings
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.http_server import Listener
 
 KEY = "k" * 40
@@ -42,7 +42,8 @@ class Shop:
         assert self.app.settings.database_url is not None
         code = await run_site(
             read_site_arguments(words), database_url=self.app.settings.database_url.get_secret_value(),
-            drafts=self.folder, terminal=Terminal(say=said.append), vault=lambda: Encryption(KEY.encode()),
+            drafts=self.folder, terminal=Terminal(say=said.append),
+            encryption=lambda: Encryption(KEY.encode()),
         )  # fmt: skip
         assert code == 0, said
         return said
@@ -59,7 +60,7 @@ class Shop:
 async def shop(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[Shop]:
     settings = load_settings(database_url=database_url, redis_url=redis_url, secret_key=SecretStr(KEY))
     app = await open_app(settings, role="web")
-    parts = make_parts(app, model=ModelShown(name=app.models.chat, offline=True))
+    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=True))
     runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)

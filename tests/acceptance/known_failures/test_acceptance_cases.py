@@ -21,19 +21,25 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.models.error_mapping import error_of, read_refusal
+from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.core.commands.commands import compact_arguments
 from shared.core.compaction.audit import audit_ledger
 from shared.core.compaction.jobs import next_job
-from shared.core.compaction.plan import CompactionPlan, NothingToCompact, chunked, plan_compaction
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
+from shared.core.compaction.plan import (
+    CompactionPlan,
+    NothingToCompact,
+    plan_compaction,
+    render_source,
+    split_into_chunks,
+)
 from shared.core.compaction.summary_prompts import summary_request
-from shared.core.compaction.transcript_lines import render_source
 from shared.core.session.budget import budget_for
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
 from shared.core.session.pruning import apply_pruning, plan_pruning
 from shared.core.session.session import Compaction, Entry, PruneForm
-from shared.core.session.summary import LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
+from shared.core.session.summary import fit_ledger, render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.identifiers import identifiers_of
 from shared.core.values.messages import (
@@ -47,9 +53,8 @@ from shared.core.values.messages import (
     text_message,
     tool_results,
 )
-from shared.core.values.model import Prices, Usage
-from shared.core.values.money import cost_micro
-from shared.core.values.tokens import by_script
+from shared.core.values.money import Prices, Usage, cost_micro
+from shared.core.values.tokens import estimate_by_script
 from tests.acceptance.known_failures.test_compaction_failures import talk
 from tests.kit.app_driver import Visit
 from tests.kit.builders import budget, entry, exchange, exchanges, tool_turn, view, words
@@ -61,7 +66,7 @@ from tests.kit.known_failures import CHEAP, MAIN, STEADY, ScriptedModel, planned
 @pytest.mark.parametrize("turns", [4, 6])
 def test_case_1_and_2_portions_keep_everything_in_its_order(turns: int) -> None:
     log = [entry(n, n, "word", tokens=1_000) for n in range(1, turns + 1)]
-    parts = chunked(log, 2_000)
+    parts = split_into_chunks(log, 2_000)
     assert len(parts) == turns // 2
     assert [e for part in parts for e in part] == log
 
@@ -70,7 +75,7 @@ def test_case_4_and_5_calls_and_results_stay_in_one_portion() -> None:
     log = tool_turn(1, "42", seq=1)
     displaced = [log[0], log[1], entry(9, 1, "wait"), log[2], log[3]]
     for turn in (log, displaced):
-        parts = chunked([*turn, *exchange(2, "a", "b", tokens=2_000)], 4_000)
+        parts = split_into_chunks([*turn, *exchange(2, "a", "b", tokens=2_000)], 4_000)
         assert parts[0][: len(turn)] == tuple(turn)
 
 
@@ -78,7 +83,7 @@ def test_case_8_an_aborted_call_does_not_stop_the_cutting() -> None:
     call = ToolUse(id="a", name="f", input={})
     log = [entry(1, 1, "hi", tokens=500), entry(2, 1, call, author="assistant", tokens=500),
            entry(3, 2, "again", tokens=1_000), entry(4, 3, "and", tokens=1_000)]  # fmt: skip
-    assert [len(part) for part in chunked(log, 2_000)] == [3, 1]
+    assert [len(part) for part in split_into_chunks(log, 2_000)] == [3, 1]
 
 
 @pytest.mark.parametrize("tokens", [100, 400, 900])
@@ -197,7 +202,7 @@ def test_case_49_pictures_are_not_pruned() -> None:
 
 
 def test_case_50_rare_characters_are_counted_for_what_they_cost() -> None:
-    assert by_script("\U00020000" * 50) > 40
+    assert estimate_by_script("\U00020000" * 50) > 40
 
 
 def test_case_52_a_switched_off_pruning_changes_nothing() -> None:
@@ -259,7 +264,7 @@ async def test_case_67_a_turn_that_never_fits_ends_with_one_kind_answer(
 def test_case_73_the_numbers_of_an_overflow_are_read(
     said: str, tokens: int | None, maximum: int | None
 ) -> None:
-    error = error_of(read_refusal(400, {"error": {"type": "invalid_request_error", "message": said}}))
+    error = build_error(read_refusal(400, {"error": {"type": "invalid_request_error", "message": said}}))
     assert isinstance(error, PromptTooLong)
     assert (error.tokens, error.maximum) == (tokens, maximum)
 
@@ -278,7 +283,7 @@ def test_case_73_the_numbers_of_an_overflow_are_read(
     ],
 )
 def test_case_74_what_only_looks_like_an_overflow_is_none(status: int, said: str) -> None:
-    assert not isinstance(error_of(read_refusal(status, {"error": {"message": said}})), PromptTooLong)
+    assert not isinstance(build_error(read_refusal(status, {"error": {"message": said}})), PromptTooLong)
 
 
 def test_case_76_the_context_is_that_of_the_last_call() -> None:

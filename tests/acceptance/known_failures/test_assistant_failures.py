@@ -14,18 +14,19 @@ import json
 import pytest
 
 from shared.core.compaction.audit import audit_ledger
+from shared.core.compaction.next_ledger import LedgerPatch, apply_patch
+from shared.core.compaction.plan import render_source, source_lines
 from shared.core.compaction.summary_prompts import summary_request
-from shared.core.compaction.transcript_lines import render_source, source_lines
 from shared.core.session.budget import budget_for
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
 from shared.core.session.session import Compaction
 from shared.core.session.session_state import ChangeRefused, CompactionStored
-from shared.core.session.summary import LedgerPatch, apply_patch, render_summary
+from shared.core.session.summary import render_summary
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import ToolResult, ToolUse
-from shared.core.values.tokens import by_script
+from shared.core.values.tokens import estimate_by_script
 from tests.acceptance.known_failures.test_compaction_failures import talk, until_due
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.builders import entry, exchange, exchanges, view, words
@@ -69,7 +70,7 @@ async def test_a02_what_is_compacted_is_not_compacted_again(guest: Visit) -> Non
 )
 def test_a03_other_scripts_and_json_are_not_undercounted(text: str, least: float) -> None:
     """Four characters a token is half or a fifth of the truth for many people (openclaw)."""
-    assert by_script(text * 40) > least * len(text * 40) / 4
+    assert estimate_by_script(text * 40) > least * len(text * 40) / 4
 
 
 async def test_a03_the_gauge_shows_the_last_call_not_a_sum(guest: Visit, provider: RunningFake) -> None:

@@ -11,6 +11,7 @@ SQL_SECONDS = 20.0
 
 _LARGEST = "SELECT coalesce(max(input_tokens + cache_read_tokens + cache_write_tokens), 0) FROM usage"
 _CALLS = "SELECT purpose, count(*) AS calls FROM usage GROUP BY purpose ORDER BY purpose"
+_GIVEN_UP = "SELECT count(*) FROM jobs WHERE state = 'dead' AND trigger <> 'upgrade'"
 _BASE = "SELECT base_turn FROM sessions WHERE public_id = $1::uuid"
 _SESSION = """
 SELECT s.public_id::text FROM sessions s JOIN entries e ON e.session_id = s.id WHERE e.cid = $1
@@ -50,6 +51,10 @@ class Books:
     async def largest_request(self) -> int:
         """As the model's server counted it, the silent jobs' requests included."""
         return int(await self._connection.fetchval(_LARGEST, timeout=SQL_SECONDS))
+
+    async def given_up(self) -> int:
+        """Jobs that are dead, but for those that tried to write a summary in a digest's place: it stays."""
+        return int(await self._connection.fetchval(_GIVEN_UP, timeout=SQL_SECONDS))
 
     async def calls(self) -> dict[str, int]:
         rows = await self._connection.fetch(_CALLS, timeout=SQL_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -49,11 +49,13 @@ async def system(model: RunningModel, wire: str) -> AsyncIterator[ReplayTarget]:
 
 
 @pytest.fixture(scope="module")
-def figures(pytestconfig: pytest.Config) -> Iterator[list[str]]:
-    seen: list[str] = []
-    yield seen
-    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-    if terminal is not None:
-        terminal.write_line("")
-        for line in seen:
-            terminal.write_line(line)
+def figures() -> list[str]:
+    return _SEEN
+
+
+_SEEN: list[str] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in _SEEN:
+        terminalreporter.write_line(line)

@@ -10,9 +10,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.catalog import ModelEntry, build_card
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.wire import build_request_body
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.adapters.postgres.turns.turns import PostgresTurns
@@ -90,7 +90,7 @@ async def made_again(guest: Visit, turn: int) -> None:
     stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, turn)
     assert stored is not None
     request = rebuild_request(stored, count=VocabularyCounter().count_tokens)
-    assert request_body(request, card_of(ModelEntry(name=CHAT)), CHAT)["messages"][-1]["content"]
+    assert build_request_body(request, build_card(ModelEntry(name=CHAT)), CHAT)["messages"][-1]["content"]
 
 
 async def test_a_new_note_stands_behind_the_newest_words_until_the_cache_is_cold(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.catalog import ModelEntry, build_card
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.wire import build_request_body
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.context.memory import note_from
 from shared.core.context.prompts import RECALL_TAG
@@ -57,7 +57,7 @@ async def test_a_hidden_fact_comes_back_word_for_word_behind_the_last_breakpoint
     assert await guest.one("SELECT indexed_turn = base_turn FROM sessions")
     await guest.ask(QUESTION)
     body = (await chats(provider))[-1]
-    assert "[#3] person: The invoice number of the piano is PX-4471." in recalled(body)
+    assert "#3 person: The invoice number of the piano is PX-4471." in recalled(body)
     assert "cache_control" not in body["messages"][-1]["content"][-1]
     assert not await provider.warnings()
 
@@ -69,7 +69,7 @@ async def test_what_is_live_is_not_recalled_as_well(guest: Visit, provider: Runn
     seqs = await guest.app.pool.fetch("SELECT seq FROM turn_entries WHERE turn_no > $1", base)
     text = recalled((await chats(provider))[-1])
     assert text
-    assert not any(f"[#{row['seq']}]" in text for row in seqs)
+    assert not any(f"#{row['seq']} " in text for row in seqs)
 
 
 async def test_the_request_with_recall_is_made_again_byte_for_byte(
@@ -81,7 +81,7 @@ async def test_the_request_with_recall_is_made_again_byte_for_byte(
     stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, turn)
     assert stored is not None
     request = rebuild_request(stored, count=COUNTER.count_tokens)
-    again = {**request_body(request, card_of(ModelEntry(name=CHAT)), CHAT), "stream": True}
+    again = {**build_request_body(request, build_card(ModelEntry(name=CHAT)), CHAT), "stream": True}
     body = (await chats(provider))[-1]
     assert recalled(body)
     assert json.dumps(dict(sorted(again.items()))) == json.dumps(dict(sorted(body.items())))
@@ -123,7 +123,7 @@ async def test_what_a_dead_worker_left_unsearchable_is_found_after_the_sweep(
     assert "[#3]" not in recalled((await chats(provider))[-1])
     await guest.app.recall_indexer.sweep()
     await guest.ask(QUESTION)
-    assert "[#3] person: The invoice number" in recalled((await chats(provider))[-1])
+    assert "#3 person: The invoice number" in recalled((await chats(provider))[-1])
 
 
 async def test_the_tool_finds_the_original_words(guest: Visit, provider: RunningFake) -> None:
@@ -134,7 +134,7 @@ async def test_the_tool_finds_the_original_words(guest: Visit, provider: Running
     result = await guest.one(
         "SELECT blocks ->> 0 FROM entries WHERE author = 'tool' ORDER BY seq DESC LIMIT 1"
     )
-    assert "[#1] person: My sister Ingrid lives in Tromsø" in result
+    assert "#1 person: My sister Ingrid lives in Tromsø" in result
 
 
 async def test_a_note_that_was_recalled_and_then_forgotten_stands_in_no_stored_request(

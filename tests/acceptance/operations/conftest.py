@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.embedded import EmbeddedServers, Wanted
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.people.operator_auth import create_login_link
@@ -44,7 +44,7 @@ class Installation:
 
     async def ask(self, statement: str, *arguments: Any) -> Any:
         """Of its database, with its servers up for a moment."""
-        async with EmbeddedServers(self.data / "servers", wanted=Wanted(redis=False)) as servers:
+        async with EmbeddedServers(self.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
             connection = await asyncpg.connect(servers.database_url, timeout=60)
             try:
                 return await connection.fetchval(statement, *arguments)
@@ -120,5 +120,5 @@ def installation(lived: Installation) -> Iterator[Installation]:
 
 async def words_of(installation: Installation) -> str:
     """Everything in its database, as text."""
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         return await tables_of(servers.database_url)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.embedded.process import is_running_as, until
+from shared.adapters.embedded.process import is_running_as, wait_until
 from shared.adapters.files.erasure_file import ErasureFile
 from shared.adapters.telemetry.health import Health
 from shared.config.settings import Settings, load_settings
@@ -39,7 +39,7 @@ async def test_a_backup_in_the_making_ends_with_the_system(tmp_path: Path) -> No
         f"import os, time; print(os.getpid(), file=open({str(pid_file)!r}, 'w'), flush=True); time.sleep(60)"
     )
     making = asyncio.create_task(daily(code, []).run_if_due())
-    assert await until(lambda: pid_file.exists() and pid_file.read_text() != "", timeout_seconds=30)
+    assert await wait_until(lambda: pid_file.exists() and pid_file.read_text() != "", timeout_seconds=30)
     pid = int(pid_file.read_text())
     making.cancel()
     await asyncio.gather(making, return_exceptions=True)
@@ -52,7 +52,7 @@ async def test_it_can_be_a_process_of_its_own_which_ends_when_it_is_told(tmp_pat
         sys.executable, "-m", "shared.supervision.backup_schedule",
         cwd=ROOT, env={**os.environ, "EVERTALK_DATA_DIR": str(tmp_path)},
     )  # fmt: skip
-    assert await until(
+    assert await wait_until(
         lambda: is_running_as(process.pid, ("shared.supervision.backup_schedule",)), timeout_seconds=20
     )
     await asyncio.sleep(1)
@@ -108,7 +108,7 @@ async def test_the_worker_writes_the_log_of_erasures_apart(
         working = asyncio.create_task(run_erasures(app))
         await app.erasure.erase_messages(guest.session_id, [1, 2], "person")
         await app.erasure.erase_everything(guest.session_id, "person")
-        assert await until(lambda: len(file.read()) == 2, timeout_seconds=30)
+        assert await wait_until(lambda: len(file.read()) == 2, timeout_seconds=30)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
     by_scope = {one.scope: one.about for one in file.read()}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import asyncpg
 import pytest
 
-from shared.adapters.embedded import EmbeddedServers, Wanted
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.embedded.atomic_swap import JOURNAL
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.files.archive import open_archive
@@ -27,7 +27,7 @@ from shared.cli.backup import (
 )
 from shared.cli.restore import STAGE, CannotRestore, restore_embedded, restore_external
 from shared.config.settings import load_settings
-from shared.core.ops.backups import BadBackup, made_at, read_manifest
+from shared.core.ops.backups import BadBackup, parse_made_at, read_manifest
 from tests.acceptance.operations.conftest import ERASED, FORGOTTEN, KEPT, LATER, NOTED, Installation, words_of
 from tests.kit.deployment.processes import CRASHED
 
@@ -55,7 +55,7 @@ def state_of(data: Path) -> dict[str, tuple[int, int]]:
 
 
 async def invariants_of(installation: Installation) -> list[str]:
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         connection = await asyncpg.connect(servers.database_url)
         try:
             return [str(line) for line in await check_invariants(connection)]
@@ -93,7 +93,7 @@ async def test_what_was_there_comes_back_and_what_was_forgotten_since_does_not(
 async def _restored_again(installation: Installation) -> None:
     """A later backup knows of what was erased again: who came back is not forgotten for what they say now."""
     settings = installation.settings
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         made = await make_backup(settings, servers.database_url, folder=settings.backups)
         epoch = made.manifest.log_epoch
     said: list[str] = []
@@ -105,7 +105,7 @@ async def _restored_again(installation: Installation) -> None:
 async def test_a_new_machine_takes_the_key_of_the_backup(installation: Installation) -> None:
     there = Installation(data=installation.data / "new", backup=installation.backup)
     log = installation.data / "backups" / "erasures.jsonl"
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         await copy_erasures(servers.database_url, ErasureFile(log))
     assert await restore_embedded(there.settings, there.backup, erasures=log, say=silent) == 0
     assert (there.data / "secret_key").read_text() == "k" * 48
@@ -197,7 +197,7 @@ async def test_a_backup_that_is_cut_off_is_none_and_the_next_one_clears_it_away(
         assert done.returncode == CRASHED, done.stdout + done.stderr
         assert [path.name for path in folder.glob("*.tar")] == [installation.backup.name]
     assert [*folder.glob("*.part"), *folder.glob(".making-*")]
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         await make_backup(installation.settings, servers.database_url, folder=folder)
     assert len(list(folder.glob("*.tar"))) == 2
     assert not [*folder.glob("*.part"), *folder.glob(".making-*")]
@@ -212,7 +212,9 @@ async def test_a_daily_backup_is_made_when_a_day_has_gone_by_and_only_some_are_k
 
     async def daily(*more: str) -> int:
         wish = read_backup_arguments(["--daily", *more])
-        async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+        async with EmbeddedServers(
+            installation.data / "servers", wanted=EmbeddedChoice(redis=False)
+        ) as servers:
             url = servers.database_url
             return await run_backup(wish, settings=settings, database_url=url, say=said.append)
 
@@ -228,7 +230,7 @@ async def test_a_daily_backup_is_made_when_a_day_has_gone_by_and_only_some_are_k
     assert "secret_key" not in json.loads(open_archive(newest))["members"]
     shown: list[str] = []
     assert show_backups(settings, shown.append) == 0
-    assert sum(made_at(Path(line.split()[0]).name) is not None for line in shown) == 3
+    assert sum(parse_made_at(Path(line.split()[0]).name) is not None for line in shown) == 3
     assert verify_backup(newest, settings, shown.append) == 0
     assert shown[-1] == "Its seal is of this installation."
 
@@ -239,7 +241,7 @@ async def test_a_backup_that_may_not_fit_is_not_begun(
     """It must never take the room that messages need."""
     settings = installation.settings
     full = SimpleNamespace(free=30 * 2**20, total=2**30, used=2**30)
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         monkeypatch.setattr("shared.cli.backup.shutil.disk_usage", lambda _: full)
         with pytest.raises(BackupFailed, match="30 MiB free") as told:
             await make_backup(settings, servers.database_url, folder=settings.backups)

@@ -17,9 +17,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from shared.adapters.embedded import EmbeddedServers, Wanted
-from shared.adapters.embedded.binaries import reachable_binaries
-from shared.adapters.embedded.process_user import SHARED, Account, account_for, make_account
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
+from shared.adapters.embedded.binaries import make_reachable
+from shared.adapters.embedded.process_user import SHARED, ProcessUser, find_account, make_account
 from shared.config.settings import load_settings
 from shared.diagnostics.security_files import review_files
 from tests.acceptance.operations.conftest import ROOT
@@ -80,8 +80,8 @@ async def test_data_of_nobody_are_taken_over_with_all_that_is_in_them(folder: Pa
 @pytest.mark.control("S38", "S44")
 async def test_whoever_runs_as_nobody_is_not_let_in(folder: Path) -> None:
     servers = folder / "servers"
-    async with EmbeddedServers(servers, wanted=Wanted(redis=False), durable=False) as running:
-        account = account_for(servers)
+    async with EmbeddedServers(servers, wanted=EmbeddedChoice(redis=False), durable=False) as running:
+        account = find_account(servers)
         assert account.is_shared
         done = await asyncio.to_thread(_asked_by, account, running.database_url, servers)
         assert done.returncode == 2
@@ -92,8 +92,8 @@ async def test_whoever_runs_as_nobody_is_not_let_in(folder: Path) -> None:
         assert [tuple(rule) for rule in rules] == [("local", ["all"], ["all"], "peer")]
 
 
-def _asked_by(account: Account, url: str, servers: Path) -> subprocess.CompletedProcess[str]:
-    psql = reachable_binaries(account, servers).postgres_bin / "psql"
+def _asked_by(account: ProcessUser, url: str, servers: Path) -> subprocess.CompletedProcess[str]:
+    psql = make_reachable(account, servers).postgres_bin / "psql"
     return subprocess.run(
         [str(psql), url, "-Atc", "select 1"],
         capture_output=True, text=True, timeout=60, **account.spawn_options(),
@@ -112,7 +112,7 @@ def test_what_is_taken_over_is_nothing_of_roots_and_nothing_elsewhere(tmp_path: 
     (taken / "way_out").symlink_to(outside)
     for path in (taken, taken / "base", taken / "base" / "1", outside):
         os.chown(path, nobody.pw_uid, nobody.pw_gid)
-    Account(uid=daemon.pw_uid, gid=daemon.pw_gid).take(taken)
+    ProcessUser(uid=daemon.pw_uid, gid=daemon.pw_gid).take(taken)
     assert {path.name for path in taken.rglob("*") if path.lstat().st_uid == daemon.pw_uid} == {"base", "1"}
     assert (taken.stat().st_uid, outside.stat().st_uid) == (daemon.pw_uid, nobody.pw_uid)
 
@@ -199,7 +199,7 @@ def test_the_review_advises_no_rights_that_would_shut_the_servers_out(folder: Pa
     """With the rights that it advises they can run; the one remark left is that `nobody` is shared."""
     settings = load_settings(data_dir=folder / "data")
     (settings.data_dir / "servers").mkdir(parents=True)
-    account = account_for(settings.data_dir / "servers", settings.servers_account)
+    account = find_account(settings.data_dir / "servers", settings.servers_account)
     for mode, advice in ((0o711, []), (0o755, [f"chmod 711 {settings.data_dir}"]), (0o700, [])):
         settings.data_dir.chmod(mode)
         changes = [risk.advice for risk in review_files(settings)]

@@ -13,11 +13,11 @@ import asyncpg
 import pytest
 from pydantic import SecretStr
 
-from shared.adapters.embedded import EmbeddedServers, Wanted
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.embedded.binaries import Binaries, find_binaries
-from shared.adapters.embedded.process_user import account_for
-from shared.adapters.postgres.db.migrate import MigrationFailed, current_revision, migrate
-from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, newest_revision
+from shared.adapters.embedded.process_user import find_account
+from shared.adapters.postgres.db.migrate import MigrationFailed, load_current_revision, migrate
+from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, find_newest_revision
 from shared.bootstrap.process import EXIT_BAD_SETTINGS
 from shared.cli.up import CannotStart, migrate_with_backup
 from shared.cli.upgrade import CannotUpgrade, read_upgrade_arguments, run_upgrade
@@ -80,10 +80,10 @@ async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wis
 ) -> None:
     settings = installation.settings.model_copy(update={"backup_keep": keep})
     before = backups_of(installation)
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         await older(servers.database_url)
         await migrate_with_backup(settings, servers.database_url)
-        newest = (await current_revision(servers.database_url))[1]
+        newest = (await load_current_revision(servers.database_url))[1]
         assert backups_of(installation) - before == (1 if keep else 0)
         said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Schema ")]
         assert len(said) == (1 if keep else 0)
@@ -99,7 +99,7 @@ async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
     """Started again beside the new one, or gone back to: migrations only add, so it works on."""
     before, said = backups_of(installation), list[str]()
     wish = read_upgrade_arguments([])
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         url = servers.database_url
         settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
         await is_of_a_newer_version(url)
@@ -108,7 +108,7 @@ async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
         assert await run_upgrade(wish, settings=settings, say=said.append) == 0
         assert any("9999, newer than this version" in line for line in said)
         await migrate(url)
-        assert (await current_revision(url))[0] == "9999"
+        assert (await load_current_revision(url))[0] == "9999"
         assert backups_of(installation) == before, "nothing changes"
         (finding,) = await check_schema(settings, url)
         assert (finding.level, "9999, newer" in finding.what) == ("warn", True)
@@ -145,7 +145,7 @@ async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_
             done = await asyncio.to_thread(_started, installation, url, servers.redis_url, *words)
             assert done.returncode == 1
             assert done.stderr.splitlines() == [
-                f"evertalk: {FOREIGN} ({newest_revision()}) does not know",
+                f"evertalk: {FOREIGN} ({find_newest_revision()}) does not know",
                 f"  {INSTEAD}",
             ]
         for name in ("web", "worker"):
@@ -154,7 +154,7 @@ async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_
             assert f"evertalk {name}: {FOREIGN}" in done.stderr
             assert f"evertalk {name}: {INSTEAD}" in done.stderr
             assert "Traceback" not in done.stdout + done.stderr
-        assert (await current_revision(url))[0] == "0044_of_others"
+        assert (await load_current_revision(url))[0] == "0044_of_others"
     assert backups_of(installation) == before
 
 
@@ -181,12 +181,12 @@ async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(
     in_the_way = installation.data / "not-a-folder"
     in_the_way.write_text("x")
     settings = installation.settings.model_copy(update={"backup_dir": in_the_way})
-    async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         await older(servers.database_url)
         with pytest.raises(CannotStart, match="no backup was made") as refused:
             await migrate_with_backup(settings, servers.database_url)
         assert "EVERTALK_BACKUP_KEEP=0" in refused.value.advice
-        assert (await current_revision(servers.database_url))[0] == FIRST
+        assert (await load_current_revision(servers.database_url))[0] == FIRST
 
 
 async def test_data_of_an_unknown_postgres_are_left_alone_with_advice(installation: Installation) -> None:
@@ -232,7 +232,7 @@ async def _made_by_the_old_one(installation: Installation) -> None:
 
 def _old_cluster(servers: Path) -> None:
     shutil.rmtree(servers / "pg")
-    account = account_for(servers)
+    account = find_account(servers)
     account.folder(servers / "pg")
     subprocess.run(
         [OLD / "initdb", "-D", servers / "pg", "-U", "postgres", "--locale", "C", "-E", "UTF8", "--no-sync"],

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from shared.adapters.postgres.turns.counters import RunningSums
-from shared.core.session.events import Organizing
+from shared.core.session.turns import Organizing
 from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
 from tests.kit.fakes.messages_api.harness import RunningFake
 

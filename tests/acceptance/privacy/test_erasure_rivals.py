@@ -17,10 +17,9 @@ from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.core.context.notes import NewNote, NoteSource
-from shared.core.session.events import Inbound, InboxReceipt
 from shared.core.session.ledger import Ledger
 from shared.core.session.session_state import Checkpoint, FlushReport, JobClaim
-from shared.core.session.turns import Claim, Described, JobOrder
+from shared.core.session.turns import Claim, Described, Inbound, InboxReceipt, JobOrder
 from shared.core.values.errors import LeaseLost, StaleView
 from shared.core.values.messages import Text, ToolUse
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -90,7 +89,7 @@ async def test_a_flush_that_has_read_everything_saves_nothing(guest: Visit) -> N
     await forget(guest)
     with pytest.raises(LeaseLost):
         await notes.save(note(), source)
-    report = FlushReport(outcome="saved", stray_text=CANARY, error="", model="m", spent=())
+    report = FlushReport(outcome="saved", stray_text=CANARY, model="m")
     with pytest.raises(LeaseLost):
         await store.end_flush(work, ticket, report, party_id=party)
     with pytest.raises(LeaseLost):
@@ -164,8 +163,8 @@ async def test_an_answer_on_its_way_to_a_chat_is_sent_no_further(guest: Visit) -
     )
     await forget(guest)
     assert not await deliveries.begin(guest.session_id, 3, 0)
-    assert await deliveries.unfinished([0]) == []
-    await deliveries.surely_not_sent(guest.session_id, 3, 0, error=CANARY)
+    assert await deliveries.list_unfinished([0]) == []
+    await deliveries.mark_not_sent(guest.session_id, 3, 0, error=CANARY)
     await is_gone(guest)
 
 
@@ -189,7 +188,7 @@ async def test_updates_that_are_still_being_put_together_are_refused(guest: Visi
     )  # fmt: skip
     with pytest.raises(LeaseLost):
         await app.sessions.accept(inbound)
-    assert [waiting.update_id for waiting in await inbox.waiting(7)] == [3]
+    assert [waiting.update_id for waiting in await inbox.list_waiting(7)] == [3]
     assert "Somebody else's words" in await dumped(app.settings)
     await is_gone(guest)
 

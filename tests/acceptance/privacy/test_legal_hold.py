@@ -48,7 +48,7 @@ async def hold(guest: Visit, *, on: bool = True) -> bool | None:
         "SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id WHERE s.id = $1",
         guest.session_id,
     )
-    return await PostgresPeopleDirectory(guest.app.pool).hold(public_id, on=on, by="ada")
+    return await PostgresPeopleDirectory(guest.app.pool).set_legal_hold(public_id, on=on, by="ada")
 
 
 async def run(guest: Visit, name: str, args: str = "", **more: Any) -> CommandResult:
@@ -126,5 +126,5 @@ async def test_a_hold_is_set_once_and_each_change_is_on_record(guest: Visit) -> 
         "SELECT actor, action FROM audit WHERE action LIKE 'person.%' ORDER BY id"
     )
     assert [tuple(row) for row in rows] == [("ada", "person.hold"), ("ada", "person.release")]
-    nobody = PostgresPeopleDirectory(guest.app.pool).hold(UUID(int=7), on=True, by="ada")
+    nobody = PostgresPeopleDirectory(guest.app.pool).set_legal_hold(UUID(int=7), on=True, by="ada")
     assert await nobody is None

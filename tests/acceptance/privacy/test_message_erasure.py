@@ -9,7 +9,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.edits import PostgresEdits
-from shared.core.privacy.erasure import speaks_of, without_sources
+from shared.core.privacy.erasure import drop_sources, is_about
 from shared.core.session.ledger import Ledger, LedgerItem
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.canaries import dumped
@@ -102,11 +102,11 @@ def test_a_record_loses_what_cites_the_message_and_what_cites_nothing() -> None:
         LedgerItem(id="F2", kind="fact", text="cites both", sources=(3, 5)),
         LedgerItem(id="F3", kind="fact", text="cites nothing"),
     )
-    left = without_sources(Ledger(narrative="all of it", items=items, identifiers=("4711",)), {5})
+    left = drop_sources(Ledger(narrative="all of it", items=items, identifiers=("4711",)), {5})
     assert [item.text for item in left.items] == ["kept"]
     assert (left.narrative, left.identifiers) == ("", ())
 
 
 def test_notes_of_a_wide_range_go_when_they_share_a_word() -> None:
-    assert speaks_of("The dog is called Bertil.", "bertil barks")
-    assert not speaks_of("The cat sleeps.", "bertil barks")
+    assert is_about("The dog is called Bertil.", "bertil barks")
+    assert not is_about("The cat sleeps.", "bertil barks")

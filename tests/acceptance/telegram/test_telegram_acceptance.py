@@ -221,7 +221,7 @@ async def fetched(here: Deployment, file_id: str) -> bytes:
     api = BotApi(TOKEN, base_url=here.api.base_url)
     try:
         place = (await api.call("getFile", {"file_id": file_id}))["file_path"]
-        return await api.download(place, most_bytes=10_000_000, seconds=20)
+        return await api.download(place, max_bytes=10_000_000, seconds=20)
     finally:
         await api.close()
 

@@ -100,7 +100,7 @@ async def test_context_tells_what_the_dashboard_tells(here: Deployment, talked: 
             "SELECT s.public_id FROM sessions s JOIN addresses a ON a.session_id = s.id WHERE a.chat = $1",
             str(talked.id),
         )
-        session = await dashboard.session(public_id)
+        session = await dashboard.load_session(public_id)
     assert session is not None
     shown = re.search(r"Context: about ([\d,]+) of ([\d,]+) tokens\n+\S+ (\d+) %", words)
     assert shown is not None, words

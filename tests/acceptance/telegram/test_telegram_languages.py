@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bot.telegram.client.command_menus import list_menu_languages
-from bot.telegram.markup import render
+from bot.telegram.markup.entity_text import render
 from shared.locales import catalogue, list_languages, name_language
 from tests.kit.telegram.deployment import Deployment, deployment
 

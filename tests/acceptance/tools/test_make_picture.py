@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.session.events import Stored
+from shared.core.session.turns import Stored
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.images.harness import RunningImages
 from tests.kit.fakes.messages_api import RunningFake

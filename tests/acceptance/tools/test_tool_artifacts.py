@@ -12,7 +12,7 @@ import pytest
 
 from shared.adapters.files.web_pages import FETCH_URL
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.wire import build_request_body
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.bootstrap.from_settings import build_policy
@@ -26,8 +26,7 @@ from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
 from shared.core.session.artifacts import artifact_id, artifact_of
 from shared.core.session.turns import Caps, Claim, JobOrder
 from shared.core.values.errors import LeaseLost
-from shared.core.values.messages import ToolResult, ToolUse, tool_results
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolResult, ToolSpec, ToolUse, tool_results
 from shared.ports import ToolContext, ToolFailed
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
@@ -154,7 +153,7 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=render_runtime_facts(view, ZoneInfo(settings.timezone), channel="web"),
     )  # fmt: skip
-    body = request_body(prepared.request, card, sent["model"])
+    body = build_request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]
     assert (body["system"], body["tools"]) == (sent["system"], sent["tools"])
 
@@ -373,7 +372,7 @@ async def test_a_message_that_only_fits_in_part_is_kept_whole_and_can_be_opened(
     assert stored is not None
     assert stored.audit.recipe["fit"]
     card = await guest.app.models.load_card(guest.app.models.chat)
-    again = request_body(
+    again = build_request_body(
         rebuild_request(stored, count=VocabularyCounter().count_tokens), card, chats[-1]["body"]["model"]
     )
     assert again["messages"] == chats[-1]["body"]["messages"]
@@ -452,7 +451,7 @@ async def test_a_result_is_cleared_inside_the_turn_that_asked_for_it_once_that_p
         assert stored is not None
         card = await app.models.load_card(app.models.chat)
         request = rebuild_request(stored, count=VocabularyCounter().count_tokens)
-        again = request_body(request, card, chats[-1]["body"]["model"])
+        again = build_request_body(request, card, chats[-1]["body"]["model"])
         assert again["messages"] == chats[-1]["body"]["messages"]
     assert {record["status"] for record in await provider.requests()} == {200}
     assert not await provider.warnings()

@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.session.events import ReplyEvent, RunEnded, ToolRunning
-from shared.core.values.model import ToolSpec
+from shared.core.session.turns import ReplyEvent, RunEnded, ToolRunning
+from shared.core.values.messages import ToolSpec
 from shared.ports import ToolContext, ToolImage, ToolOutput
 from tests.integration.bot.inbound.test_media_files import image
 from tests.kit.app_driver import Visit, running_app, settings_for, visit

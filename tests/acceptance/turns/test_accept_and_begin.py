@@ -13,8 +13,7 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.pins import PostgresPins
-from shared.core.session.events import Accepted
-from shared.core.session.turns import Claim
+from shared.core.session.turns import Accepted, Claim
 from shared.core.values.errors import SessionMoved, StorageUnavailable
 from shared.core.values.messages import Block, Image, Text
 from shared.services.turns.agent_loop import ClaimPrices
@@ -85,7 +84,7 @@ async def test_it_brings_along_what_a_load_would_have_found(guest: Visit) -> Non
            SELECT $1, max(seq) - 1, 'clear', '{"a": "short", "b": null}', 5 FROM entries""",
         guest.session_id,
     )
-    guest.app.stores.turns._remembered.take(guest.session_id)  # as in a process that has not answered here
+    guest.app.stores.turns._views.take(guest.session_id)  # as in a process that has not answered here
     claim = await begun_claim(guest, "And when does the last one leave?")
     loaded = await guest.app.stores.turns.load(
         guest.session_id, base_turn=claim.view.base_turn, through_turn=claim.turn

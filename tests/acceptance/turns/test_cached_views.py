@@ -143,7 +143,7 @@ async def another_process_answers(guest: Visit) -> None:
 
 
 async def only_the_turn_before_is_remembered(guest: Visit) -> None:
-    views = guest.app.stores.turns._remembered
+    views = guest.app.stores.turns._views
     older = views.take(guest.session_id)
     assert older is not None
     await told(guest, "Once more.")
@@ -152,7 +152,7 @@ async def only_the_turn_before_is_remembered(guest: Visit) -> None:
 
 async def a_standby_took_over_that_was_behind(guest: Visit) -> None:
     """The number of a transaction that was lost is another one's now."""
-    views = guest.app.stores.turns._remembered
+    views = guest.app.stores.turns._views
     kept = views.take(guest.session_id)
     assert kept is not None
     lost = replace(kept.entries[-1], seq=kept.entries[-1].seq + 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.session.events import ContextMeasured, Delta, Inbound, RunEnded, RunStarted, Stored
+from shared.core.session.turns import ContextMeasured, Delta, Inbound, RunEnded, RunStarted, Stored
 from shared.core.values.errors import EmptyMessage, MessageTooLong, UnknownSession, UnreadableMessage
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 

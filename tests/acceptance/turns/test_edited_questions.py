@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
-from shared.core.session.events import Accepted
+from shared.core.session.turns import Accepted
 from shared.core.values.errors import CannotEdit, UnknownMessage
 from shared.core.values.messages import Text
 from tests.acceptance.compaction.test_memory_flush import FILLER, guests
@@ -77,13 +77,15 @@ async def test_the_model_sees_the_newer_words_where_the_former_stood(
     assert NEWEST in body
     assert OLD not in body
     assert NEW not in body
-    former = await guest.app.stores.history.former(guest.session_id, second.seq + 2)
+    former = await guest.app.stores.history.list_versions(guest.session_id, second.seq + 2)
     assert former is not None
     assert [(one["text"], [said["text"] for said in one["answers"]]) for one in former] == [
         (f"Tell me of {OLD}.", [f"{OLD} is a bird."]),
         (f"Tell me of {NEW}.", [f"{NEW} is a house."]),
     ]
-    shown = [event.payload.get("text") for event in await guest.app.stores.events.newest(guest.session_id)]
+    shown = [
+        event.payload.get("text") for event in await guest.app.stores.events.list_newest(guest.session_id)
+    ]
     assert f"Tell me of {NEWEST}." in shown
     assert not [text for text in shown if text and (OLD in text or NEW in text)]
 
@@ -120,7 +122,7 @@ async def test_what_was_asked_before_in_the_same_turn_is_still_asked(
     assert "My name is Ada." in body
     assert NEW in body
     assert OLD not in body
-    shown = [event.payload["text"] for event in await guest.app.stores.events.newest(guest.session_id)]
+    shown = [event.payload["text"] for event in await guest.app.stores.events.list_newest(guest.session_id)]
     assert shown == ["My name is Ada.", f"I like {NEW}.", "I see."]
 
 

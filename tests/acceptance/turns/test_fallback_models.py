@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.session.events import ContextMeasured, Delta
+from shared.core.session.turns import ContextMeasured, Delta
 from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api import RunningFake, running_fake

@@ -90,7 +90,7 @@ async def test_a_job_whose_storage_failed_is_put_back_without_a_fault(
     async def fails(_: object) -> None:
         raise error
 
-    monkeypatch.setattr(app.pool, "answers", _no_answer)
+    monkeypatch.setattr(app.pool, "can_write", _no_answer)
     monkeypatch.setattr(app.job_runner._compactor, "compact", fails)
     job_id = await app.stores.jobs.request_job(guest.session_id, ORDER)
     for _ in range(4):
@@ -118,7 +118,7 @@ async def test_a_turn_whose_storage_failed_waits_without_a_fault(
         raise error
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(app.pool, "answers", _no_answer)
+        meanwhile.setattr(app.pool, "can_write", _no_answer)
         meanwhile.setattr(app.sessions._agent_loop, "answer", fails)
         await guest.say("Hello")
         for _ in range(4):

@@ -10,8 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.session.events import Delta
-from shared.core.session.turns import Caps, Claim, JobOrder, Outcome, Spending
+from shared.core.session.turns import Caps, Claim, Delta, JobOrder, Outcome, Spending
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Text, ToolResult, ToolUse
 from tests.acceptance.compaction.test_memory_flush import guests, talk

@@ -15,8 +15,7 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.core.context.prompts import PICTURE_SCHEMA
-from shared.core.session.events import Inbound
-from shared.core.session.turns import JobOrder
+from shared.core.session.turns import Inbound, JobOrder
 from shared.core.values.messages import Image
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api import running_fake

@@ -77,7 +77,7 @@ async def test_an_edit_after_the_answer_is_kept_and_may_be_answered_again(guest:
     await guest.answered()
     change = {"text": "My train leaves at 9:21.", "tokens": 9, "dedupe_key": "tg:7:11"}
     assert await edits.edit(guest.session_id, second.seq, **change) == "last"  # type: ignore[arg-type]
-    found = await edits.newest_words(guest.session_id)
+    found = await edits.load_newest_text(guest.session_id)
     assert found is not None
     assert found[1] == "My train leaves at 9:21."
     late = {"text": "Of Chile?", "tokens": 4, "dedupe_key": "tg:7:12"}

@@ -12,7 +12,7 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.events import PostgresEvents
-from shared.core.session.events import Stored
+from shared.core.session.turns import Stored
 from shared.core.values.errors import LeaseLost
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 
@@ -47,7 +47,7 @@ async def test_the_new_answer_names_the_old_one_and_stands_for_it(guest: Visit) 
     assert (told["replaces"], told["mid"], told["role"]) == ("m4", "m6", "assistant")
     assert await guest.one("SELECT replaces_seq FROM entries WHERE seq = 6") == 4
     assert await shown(guest) == ["person 1", "assistant 2", "person 5", "assistant 6"]
-    again = (await PostgresEvents(guest.app.pool).newest(guest.session_id))[-1].payload
+    again = (await PostgresEvents(guest.app.pool).list_newest(guest.session_id))[-1].payload
     assert (again["replaces"], again["mid"]) == ("m4", "m6")
     assert await guest.one("SELECT count(*) FROM events WHERE kind = 'msg'") == 5, "the question is told once"
 

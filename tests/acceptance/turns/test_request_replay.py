@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models.catalog import ModelEntry, card_of
+from shared.adapters.models.catalog import ModelEntry, build_card
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.wire import build_request_body
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.values.money import worst_case_micro
 from shared.services.turns.request_replay import PromptPartErased, rebuild_request
@@ -26,7 +26,9 @@ async def again(guest: Visit, turn: int) -> str:
     stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, turn)
     assert stored is not None
     request = rebuild_request(stored, count=COUNTER.count_tokens)
-    return json.dumps({**request_body(request, card_of(ModelEntry(name=CHAT)), CHAT), "stream": True})
+    return json.dumps(
+        {**build_request_body(request, build_card(ModelEntry(name=CHAT)), CHAT), "stream": True}
+    )
 
 
 class Sent:

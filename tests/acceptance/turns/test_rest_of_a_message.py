@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from shared.adapters.postgres.turns.edits import PostgresEdits
-from shared.core.session.events import Delta
+from shared.core.session.turns import Delta
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 

@@ -13,7 +13,7 @@ from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.core.identity.people import Joined
-from shared.core.session.events import Accepted, Inbound, RunStarted
+from shared.core.session.turns import Accepted, Inbound, RunStarted
 from shared.ports import ALL_PROCESSES, TURN_DUE
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 

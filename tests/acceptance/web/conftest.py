@@ -19,7 +19,7 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.http_server import Listener
 
 
@@ -73,7 +73,7 @@ async def visitor(database_url: str, redis_url: str, provider: RunningFake) -> A
         database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
     )
     app = await open_app(settings, role="web")
-    parts = make_parts(app, model=ModelShown(name=app.models.chat, offline=False))
+    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=False))
     runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)

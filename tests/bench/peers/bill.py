@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.core.context.prompts import FACTS_TAG, NOTES_TAG, PINS_TAG, RECALL_TAG, SUMMARY_TAG
-from shared.core.session.summary_rules import SECTIONS_TAG
+from shared.core.session.summary import SECTIONS_TAG
 from tests.kit.fakes.messages_api.cache import InputUsage
 from tests.kit.fakes.messages_api.prefix import Piece, pieces_of
 from tests.kit.fakes.messages_api.shapes import Json, compact_json

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from shared.adapters.models.catalog import known_card
+from shared.adapters.models.catalog import find_known_card
 from shared.core.compaction.digest import digest
-from shared.core.compaction.jobs import NEAR_LIMIT, JobWish, mark_of, newest_ended, next_job
-from shared.core.compaction.merging import joined
-from shared.core.compaction.plan import CompactionPlan, plan_compaction
+from shared.core.compaction.jobs import NEAR_LIMIT, mark_of, newest_ended, next_job
+from shared.core.compaction.next_ledger import join_ledgers
+from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_source
 from shared.core.compaction.summary_prompts import models_for, summary_request
-from shared.core.compaction.transcript_lines import render_source
+from shared.core.context.build_context import window_through
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import flush_instruction
-from shared.core.context.selection import window_through
 from shared.core.overflow.filler_trimming import plan_hiding
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.pruning import clear_first, plan_pruning, with_decisions
-from shared.core.session.rendering import render_summary
+from shared.core.session.pruning import apply_decisions, clear_first, plan_pruning
 from shared.core.session.session import Compaction, Entry, View
+from shared.core.session.summary import render_summary
+from shared.core.session.turns import JobOrder
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import text_of, tool_results
 from shared.core.values.money import cache_life, cost_micro
@@ -104,7 +104,7 @@ class Played:
         )
         self._log: list[Entry] = []
         self._times: list[datetime] = []
-        self._pending: tuple[datetime, JobWish] | None = None
+        self._pending: tuple[datetime, JobOrder] | None = None
         self.tally = Tally()
 
     def run(self, conversation: Conversation) -> Tally:
@@ -170,24 +170,24 @@ class Played:
         else:
             cold = is_cache_cold(self._view, self._life)
             decisions = plan_pruning(entries, self._policy, cache_cold=cold, open_turn=self._view.open_turn)
-        self._view = replace(self._view, entries=with_decisions(entries, decisions))
+        self._view = replace(self._view, entries=apply_decisions(entries, decisions))
         if self._policy.hide_chatter_at is not None:
             plain = self._prepared()
             hides = plan_hiding(self._view, self._policy, budget=plain.budget, context_tokens=plain.estimate)
-            self._view = replace(self._view, entries=with_decisions(self._view.entries, hides))
+            self._view = replace(self._view, entries=apply_decisions(self._view.entries, hides))
 
     def _prune_between_calls(self) -> None:
         entries = self._view.entries
         if self._policy.prune_rule == "calls" and entries[-1].author == "tool":
             made = plan_pruning(entries, self._policy, cache_cold=False, open_turn=self._view.open_turn)
-            self._view = replace(self._view, entries=with_decisions(entries, made))
+            self._view = replace(self._view, entries=apply_decisions(entries, made))
 
     def _organise(self, now: datetime) -> datetime:
         """Presets that look before the call have their summary made while the person waits."""
         if not self._policy.compact_before_call:
             return now
         wish = self._wish(self._prepared())
-        if wish is None or not is_due_summary(wish.order):
+        if wish is None or not is_due_summary(wish):
             return now
         self.tally.waited += 1
         self._do(wish, now)
@@ -210,7 +210,7 @@ class Played:
             if self._do(wish, at):
                 self._look_ahead(at)
 
-    def _wish(self, prepared: PreparedRequest) -> JobWish | None:
+    def _wish(self, prepared: PreparedRequest) -> JobOrder | None:
         view = replace(self._view, open_turn=None, context_tokens=prepared.estimate)
         return next_job(
             view,
@@ -221,7 +221,7 @@ class Played:
             cache_seconds=self._life.total_seconds(),
         )
 
-    def _do(self, wish: JobWish, at: datetime) -> bool:
+    def _do(self, wish: JobOrder, at: datetime) -> bool:
         """Whether anything changed."""
         if wish.kind == "flush":
             threshold = str(wish.payload["threshold"])
@@ -255,7 +255,7 @@ class Played:
             flush_thresholds=self._view.flush_thresholds | {threshold},
         )
 
-    def _compact(self, wish: JobWish, at: datetime) -> bool:
+    def _compact(self, wish: JobOrder, at: datetime) -> bool:
         before = self._prepared()
         plan = self._plan(before, force=bool(wish.payload.get("force")))
         if not isinstance(plan, CompactionPlan):
@@ -292,7 +292,9 @@ class Played:
         if len(parts) > 1 and plan.merged:
             text = "\n".join(map(render_summary, parts))
             ledger = digest(plan.entries, plan.former, self._count, budget_tokens=plan.summary_limit)
-            self._bill_writer(self._count(text) + 700, self._count(render_summary(joined(parts, plan.form))))
+            self._bill_writer(
+                self._count(text) + 700, self._count(render_summary(join_ledgers(parts, plan.form)))
+            )
         else:
             ledger = parts[-1]
         summary = render_summary(ledger)
@@ -404,6 +406,6 @@ def _words_of(prepared: PreparedRequest) -> str:
 
 
 def _card(name: str, window: int) -> ModelCard:
-    card = known_card(name)
+    card = find_known_card(name)
     assert card is not None
     return replace(card, window=min(card.window, window), token_factor=1.0)

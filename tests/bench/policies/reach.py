@@ -11,7 +11,7 @@ from shared.core.values.tokens import Count
 
 RECALL_TOKENS = 2_000
 _K1, _B = 1.2, 0.4
-"""As the recall of long-term memory will weigh them (design/engine.md)."""
+"""As the recall of long-term memory will weigh them."""
 _WORD = re.compile(r"\w+")
 _SMALL_WORDS = """
     a an and are as at be but by do does did for from had has have he her his how i in is it its me my of on

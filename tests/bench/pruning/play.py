@@ -10,7 +10,7 @@ from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import SystemLayers
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
-from shared.core.session.pruning import PruneDecision, plan_pruning, saved_by, with_decisions
+from shared.core.session.pruning import PruneDecision, apply_decisions, count_saved_tokens, plan_pruning
 from shared.core.session.session import Entry, View
 from shared.core.values.messages import tool_results
 from shared.core.values.money import SHORT_LIFE
@@ -59,7 +59,7 @@ def play(session: Session, way: Way) -> Played:
             cold = not done.calls or gaps.get(newest.seq, SHORT_LIFE) > SHORT_LIFE
             asked = way.between_calls or newest.author == "person"
             made = way.rule(entries, cold, entry.turn) if asked else ()
-            entries = with_decisions(entries, made)
+            entries = apply_decisions(entries, made)
             done.batches += bool(made)
             _call(done, cache, _built(entries, entry.turn, way), newest)
             if entry.seq in session.needs:
@@ -132,7 +132,7 @@ def in_batches_of(tokens: int) -> Way:
             for one in of_age(entries, cold, turn)
             if one.form == "clear" and entries[one.seq - 1].tokens > STEADY.prune_clear_over_chars // 4
         )
-        return made if cold or saved_by(entries, made, STEADY) >= tokens else ()
+        return made if cold or count_saved_tokens(entries, made, STEADY) >= tokens else ()
 
     return Way(rule=rule)
 

@@ -17,7 +17,14 @@ from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.compaction.digest import digest
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import Ranked, Search, packed, ranked, rendered, room
+from shared.core.memory.recall import (
+    Ranked,
+    Search,
+    pack_passages,
+    rank_passages,
+    recall_budget,
+    render_passages,
+)
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
 from shared.core.session.summary import render_summary
@@ -82,7 +89,7 @@ async def _quality(
         for question in talk.questions:
             asked = read_question(question.text)
             search = await _search(pool, stored, question)
-            items = await rerank(orderer, ranked(search, asked), asked.text)
+            items = await rerank(orderer, rank_passages(search, asked), asked.text)
             if question.category == UNANSWERABLE:
                 silent["abstention"].append(not items)
                 continue
@@ -93,16 +100,20 @@ async def _quality(
                 any_at_10.append(at_10[question.category][-1] > 0)
             for budget in BUDGETS:
                 if question.evidence and judged:
-                    allowed = room(search, asked, budget, count)
-                    chosen = packed(items, limit_tokens=allowed, count=count, session_id=stored.session_id)
+                    allowed = recall_budget(search, asked, budget, count)
+                    chosen = pack_passages(
+                        items, limit_tokens=allowed, count=count, session_id=stored.session_id
+                    )
                     seqs = {passage.seq for passage in chosen if passage.lane == "said"}
                     within[budget].append(_share(question, stored, seqs))
                     if budget == SHIPPED_TOKENS:
-                        recalled.append(count(rendered(chosen, session_id=stored.session_id)))
+                        recalled.append(count(render_passages(chosen, session_id=stored.session_id)))
             answer = _content(question.answer)
             if question.category in _JUDGED and answer and answer <= everything:
-                chosen = packed(items, limit_tokens=RECALL_TOKENS, count=count, session_id=stored.session_id)
-                text = rendered(chosen, session_id=stored.session_id)
+                chosen = pack_passages(
+                    items, limit_tokens=RECALL_TOKENS, count=count, session_id=stored.session_id
+                )
+                text = render_passages(chosen, session_id=stored.session_id)
                 survived.append(answer <= summary | _content(text))
         for question in _asked_elsewhere(talk, talks):
             silent["abstention_elsewhere"].append(not await _ranked(pool, stored, question))
@@ -153,7 +164,7 @@ async def speed(pool: Pool, talk: Conversation) -> dict[str, Any]:
             began = time.perf_counter()
             search = await _search(pool, stored, question)
             cpu = time.process_time()
-            items = ranked(search, read_question(question.text))
+            items = rank_passages(search, read_question(question.text))
             if timed:
                 ranking.append((time.process_time() - cpu) * 1000)
                 whole.append((time.perf_counter() - began) * 1000)
@@ -194,7 +205,7 @@ async def _floor(pool: Pool, stored: Stored, question: Question) -> float:
 
 
 async def _ranked(pool: Pool, stored: Stored, question: Question) -> tuple[Ranked, ...]:
-    return ranked(await _search(pool, stored, question), read_question(question.text))
+    return rank_passages(await _search(pool, stored, question), read_question(question.text))
 
 
 async def _search(pool: Pool, stored: Stored, question: Question) -> Search:

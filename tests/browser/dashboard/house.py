@@ -12,14 +12,14 @@ from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.operator_auth import digest_of
+from shared.adapters.postgres.people.operator_auth import hash_secret
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.from_settings import resolve_server_urls
 from shared.config.settings import Settings
 from tests.browser.patience import WAIT_MS
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.dashboard.access import COOKIE
-from web.parts import ModelShown, Parts
+from web.parts import ModelInfo, Parts
 from web.server.http_server import Listener
 
 
@@ -60,7 +60,7 @@ class House:
                SELECT $3, id, now() + interval '1 hour' FROM one""",
             name,
             role,
-            digest_of(token),
+            hash_secret(token),
         )
         page = await self._page(**{"viewport": {"width": 1360, "height": 900}, **how})
         await page.context.add_cookies([{"name": COOKIE, "value": token, "url": self.url}])
@@ -81,7 +81,7 @@ class House:
 async def open_house(settings: Settings, browser: Browser, *, alerts: bool = False) -> AsyncIterator[House]:
     """Afterwards nothing may have gone wrong: neither on a page nor in the database."""
     app = await open_app(settings, role="web")
-    parts = make_parts(app, model=ModelShown(name=app.models.chat, offline=True))
+    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=True))
     runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)

@@ -219,7 +219,7 @@ async def test_keys_move_through_the_list(seen: Seen, place: Place) -> None:
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
     await page.keyboard.type("gj")
-    await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     await expect(page.get_by_text("The summary was empty.")).to_be_visible()
     await page.keyboard.type("gs")
     await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()

@@ -24,7 +24,7 @@ from tests.kit.dashboard.people_seed import a_bot, a_site, people, public_id_of
 from tests.kit.dashboard.serve import served
 from tests.kit.midday import MIDDAY
 from tests.kit.web.inspector import inspecting_over
-from web.server.words import COOKIE, dashboard_languages, dashboard_words
+from web.server.words import COOKIE, dashboard_languages, load_texts
 
 pytestmark = pytest.mark.browser
 
@@ -243,5 +243,5 @@ async def test_every_language_has_a_text_for_each_of_its_plurals(desk: Desk) -> 
     categories = "(language) => new Intl.PluralRules(language).resolvedOptions().pluralCategories"
     for language in dashboard_languages():
         wanted = set(await page.evaluate(categories, language))
-        counted = [entry for entry in dashboard_words(language).values() if not isinstance(entry, str)]
+        counted = [entry for entry in load_texts(language).values() if not isinstance(entry, str)]
         assert [entry for entry in counted if set(entry) != wanted] == [], language

@@ -18,7 +18,7 @@ import pytest
 from playwright.async_api import Browser, Page, Worker, expect
 
 from shared.adapters.postgres.handover.push import PostgresPush
-from shared.adapters.postgres.people.visitors import new_token
+from shared.adapters.postgres.people.visitors import generate_token
 from shared.bootstrap.build_admin import build_push_sender
 from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
@@ -125,12 +125,19 @@ async def shown(worker: Worker) -> list[list[str]]:
     return sorted(told, key=lambda one: one[2])
 
 
-async def shows(worker: Worker, *wanted: list[str]) -> None:
+async def notifies(page: Page, scope: str, worker: Worker, message: Any, *wanted: list[str]) -> None:
+    """These are shown once the message is there.
+
+    Chromium may drop one that the worker has shown: it compares its list with that of the desktop,
+    which has it a moment later on a busy machine. Delivered again, the message takes its own place.
+    """
     seen: list[list[str]] = []
-    for _ in range(150):
-        if (seen := await shown(worker)) == sorted(wanted, key=lambda one: one[2]):
-            return
-        await asyncio.sleep(0.1)
+    for _ in range(5):
+        await deliver(page, scope, message)
+        for _ in range(30):
+            if (seen := await shown(worker)) == sorted(wanted, key=lambda one: one[2]):
+                return
+            await asyncio.sleep(0.1)
     raise AssertionError(seen)
 
 
@@ -158,7 +165,7 @@ async def shot(page: Page, name: str) -> None:
 async def test_an_operator_is_notified_and_led_to_the_conversation(
     house: House, service: RunningPush
 ) -> None:
-    row = await house.app.stores.visitors.create(new_token(), site="default")
+    row = await house.app.stores.visitors.create(generate_token(), site="default")
     assert row is not None
     await house.app.stores.handovers.request_handover(
         NewHandover(session_id=row.session_id, address_id=row.address_id, asked_by="person")
@@ -178,8 +185,9 @@ async def test_an_operator_is_notified_and_led_to_the_conversation(
     (sent,) = await service.requests()
     scope = f"{house.url}/dashboard/"
     worker = await worker_of(page, scope)
-    await deliver(page, scope, sent["message"])
-    await shows(worker, ["Evertalk", "Notifications reach this browser.", "test"])
+    await notifies(
+        page, scope, worker, sent["message"], ["Evertalk", "Notifications reach this browser.", "test"]
+    )
     await page.set_viewport_size({"width": 390, "height": 844})
     await fits(page)
     await shot(page, "push-account-390")
@@ -192,23 +200,21 @@ async def test_an_operator_is_notified_and_led_to_the_conversation(
     await asyncio.sleep(1)
     assert len(await shown(worker)) == 1, "whoever looks at the dashboard sees it there"
     await page.goto("about:blank")
-    await deliver(page, scope, told)
-    await shows(
-        worker,
+    await notifies(
+        page, scope, worker, told,
         ["Evertalk", "Notifications reach this browser.", "test"],
-        ["Evertalk", "A visitor waits for a human.", str(session)],
-    )
+        ["Evertalk", "A visitor is waiting for a human.", str(session)],
+    )  # fmt: skip
     address = f"{house.url}/dashboard/inbox?at={session}"
     assert await worker.evaluate(PRESS, str(session)) == [["open", address]]
     assert [tag for *_, tag in await shown(worker)] == ["test"], "it was pressed"
     await page.goto(f"{house.url}/dashboard/inbox")
-    await deliver(page, scope, {**told, "tag": "test"})
-    await shows(worker, ["Evertalk", "A visitor waits for a human.", "test"])
+    again = {**told, "tag": "test"}
+    await notifies(page, scope, worker, again, ["Evertalk", "A visitor is waiting for a human.", "test"])
     calls = await worker.evaluate(PRESS, "test")
     assert calls == [["focus", f"{house.url}/dashboard/inbox"], ["navigate", address]]
     await page.goto(address)
-    await deliver(page, scope, {**told, "tag": "test"})
-    await shows(worker, ["Evertalk", "A visitor waits for a human.", "test"])
+    await notifies(page, scope, worker, again, ["Evertalk", "A visitor is waiting for a human.", "test"])
     assert await worker.evaluate(PRESS, "test") == [["focus", address]]
     await expect(page.locator(".inbox-talk h2").first).to_be_visible()
 
@@ -270,7 +276,7 @@ async def test_a_visitor_asks_in_the_menu_and_is_led_back_to_the_chat(
     await page.get_by_role("button", name="Menu").click()
     await shot(page, "push-chat-menu-390")
     await page.get_by_role("menuitem", name="Notify me of answers").click()
-    await expect(page.get_by_text("This browser now tells you of answers").first).to_be_visible()
+    await expect(page.get_by_text("This browser now notifies you of answers").first).to_be_visible()
     await shot(page, "push-chat-on-390")
     assert await house.one("SELECT count(*) FROM push_subscriptions WHERE visitor_hash IS NOT NULL") == 1
     await house.app.pool.execute("UPDATE push_subscriptions SET here_at = created_at - interval '1 minute'")
@@ -279,16 +285,31 @@ async def test_a_visitor_asks_in_the_menu_and_is_led_back_to_the_chat(
     scope = f"{house.url}/chat"
     worker = await worker_of(page, scope)
     await page.goto("about:blank")
-    await deliver(page, scope, told)
     session = str(await house.one("SELECT public_id FROM sessions"))
-    await shows(worker, ["Evertalk", "There is a new answer.", session])
+    await notifies(page, scope, worker, told, ["Evertalk", "There is a new answer.", session])
     assert await worker.evaluate(PRESS, session) == [["open", f"{house.url}/chat?site=default"]]
     await page.goto(f"{house.url}/chat")
     await page.get_by_role("textbox", name="Message").wait_for()
-    await deliver(page, scope, {**told, "tag": "test"})
-    await shows(worker, ["Evertalk", "There is a new answer.", "test"])
+    await notifies(
+        page, scope, worker, {**told, "tag": "test"}, ["Evertalk", "There is a new answer.", "test"]
+    )
     assert await worker.evaluate(PRESS, "test") == [["focus", f"{house.url}/chat"]]
     await page.get_by_role("button", name="Menu").click()
-    await page.get_by_role("menuitem", name="Notify me no longer").click()
-    await expect(page.get_by_text("This browser tells you of answers no longer.").first).to_be_visible()
+    await page.get_by_role("menuitem", name="Stop notifying me").click()
+    await expect(page.get_by_text("This browser no longer notifies you of answers.").first).to_be_visible()
+    assert await house.one("SELECT count(*) FROM push_subscriptions") == 0
+
+
+async def test_a_browser_that_its_push_service_forgot_is_switched_off(
+    house: House, service: RunningPush
+) -> None:
+    page = await house.operator("anna", path="/dashboard/account")
+    await subscribable(page, service, house, "desk")
+    switch, test = page.get_by_label(SWITCH), page.get_by_role("button", name="Send a test")
+    await switch.check()
+    await service.next({"status": 410})
+    await test.click()
+    await expect(page.get_by_text("The push service of this browser rejected it: http_410.")).to_be_visible()
+    await expect(switch).not_to_be_checked()
+    await expect(test).to_be_hidden()
     assert await house.one("SELECT count(*) FROM push_subscriptions") == 0

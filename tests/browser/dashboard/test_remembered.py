@@ -10,7 +10,7 @@ from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.operator_auth import digest_of
+from shared.adapters.postgres.people.operator_auth import hash_secret
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import fits
@@ -42,7 +42,7 @@ class Desk:
             """WITH one AS (INSERT INTO operators (name, role) VALUES ($1, $2) RETURNING id)
                INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
                SELECT $3, id, now() + interval '1 hour' FROM one""",
-            token, role, digest_of(token),
+            token, role, hash_secret(token),
         )  # fmt: skip
         context = await self.browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
         context.set_default_timeout(WAIT_MS)

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, Locator, Page, expect
 
-from shared.adapters.postgres.people.operator_auth import digest_of
+from shared.adapters.postgres.people.operator_auth import hash_secret
 from shared.ports import DASHBOARD, ToolContext
 from shared.services.compaction.flusher import MAX_FLUSH_ROUNDS
 from shared.services.memory.memory_tools import SaveMemoryTool
@@ -50,7 +50,7 @@ class Talk:
             """WITH one AS (INSERT INTO operators (name, role) VALUES ($1, $2) RETURNING id)
                INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
                SELECT $3, id, now() + interval '1 hour' FROM one""",
-            token, role, digest_of(token),
+            token, role, hash_secret(token),
         )  # fmt: skip
         page = await self.browser.new_page(
             **{"viewport": {"width": 1360, "height": 900}, "locale": "en-GB", **how}

@@ -19,7 +19,7 @@ from tests.browser.patience import WAIT_MS
 from tests.kit.deployment.breakable_servers import Case, Plant
 from tests.kit.free_ports import free_port
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.http_server import Listener
 
 WITHIN_MS = 30_000
@@ -44,7 +44,7 @@ async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
 async def serving(database_url: str, redis_url: str, **more: Any) -> AsyncIterator[str]:
     settings = load_settings(database_url=database_url, redis_url=redis_url, **more)
     services = await open_app(settings, role="web")
-    parts = make_parts(services, model=ModelShown(name=services.models.chat, offline=True))
+    parts = make_parts(services, model=ModelInfo(name=services.models.chat, offline=True))
     runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)

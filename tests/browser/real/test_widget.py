@@ -263,7 +263,8 @@ async def _sums_up(page: Page) -> bool:
     )
     used = sum(count for name, count in shares if "free" not in name)
     free = sum(count for name, count in shares if "free" in name)
-    return f"~{used / 1000:.1f}k/{(used + free) / 1000:.1f}k" in label
+    shown, whole = (f"{count / 1000:.1f}".removesuffix(".0") for count in (used, used + free))
+    return f"~{shown}k/{whole}k" in label
 
 
 async def test_what_is_noted_is_told_and_taken_back(page: Page) -> None:

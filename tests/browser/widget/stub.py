@@ -312,6 +312,11 @@ class Stub:
         for socket in list(self._transports):
             await socket.close()
         for runner in self._runners:
+            for site in list(runner.sites):
+                await site.stop()
+        # Whom the loop has accepted by now becomes a connection of a runner's; later nobody would close it.
+        await asyncio.sleep(0.05)
+        for runner in self._runners:
             await runner.cleanup()
 
     # ---- pages ----

@@ -664,7 +664,10 @@ def test_on_a_phone_the_keyboard_never_covers_what_is_written(desk: Desk) -> Non
         Object.defineProperty(visualViewport, 'height', { value: 420, configurable: true });
         visualViewport.dispatchEvent(new Event('resize'));
     }""")
-    box = page.get_by_role("dialog").bounding_box()
+    dialog = page.get_by_role("dialog")
+    # It slides up to its place.
+    dialog.evaluate("node => Promise.all(node.getAnimations().map(one => one.finished))")
+    box = dialog.bounding_box()
     assert box is not None
     assert box["height"] == 420
     expect(page.get_by_role("textbox", name="Message")).to_be_in_viewport()

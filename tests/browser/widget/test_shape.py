@@ -40,8 +40,10 @@ def test_a_phone_shows_the_panel_alone_without_sideways_scroll(desk: Desk, size:
     page.get_by_role("button", name="Open chat").tap()
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
-    box = page.get_by_role("dialog").bounding_box()
-    assert box == {"x": 0, "y": 0, "width": size[0], "height": size[1]}
+    dialog = page.get_by_role("dialog")
+    # It slides up to its place.
+    dialog.evaluate("node => Promise.all(node.getAnimations().map(one => one.finished))")
+    assert dialog.bounding_box() == {"x": 0, "y": 0, "width": size[0], "height": size[1]}
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.get_by_role("log").evaluate("node => node.scrollWidth <= node.clientWidth")
     assert page.get_by_role("textbox").evaluate("node => parseFloat(getComputedStyle(node).fontSize)") >= 16
@@ -166,9 +168,9 @@ def test_the_whole_widget_grows_no_heavier() -> None:
     # 1,000 each for editing the last message and for several conversations, 400 for headings of summaries,
     # 1,700 for the guide and the year that it shows, which come only where the demo answers, 100 for long
     # messages, 2,500 for recording and playing speech, which come only where it is transcribed, 1,150 for
-    # a rating, which comes with the first human, 250 for hearing answers, and 1,300 for notifications of a
-    # closed page, most of which come when somebody asks for them.
-    assert sum(sizes.values()) <= 73_700, sizes
+    # a rating, which comes with the first human, 250 for hearing answers, 1,300 for notifications of a
+    # closed page, most of which come when somebody asks for them, and 50 for an End key that holds.
+    assert sum(sizes.values()) <= 73_750, sizes
 
 
 @pytest.mark.parametrize("language", FILES.languages)

@@ -12,10 +12,10 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db import workers as rows
-from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
+from shared.adapters.postgres.db.pool import measure_longest_wait, open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
-from shared.adapters.telemetry import heart as module
-from shared.adapters.telemetry.heart import Heart
+from shared.adapters.telemetry import heartbeat as module
+from shared.adapters.telemetry.heartbeat import HeartbeatThread
 
 AGE = "SELECT extract(epoch FROM clock_timestamp() - beat)::float8 FROM workers WHERE id = $1"
 PATIENCE_SECONDS = 20.0
@@ -24,9 +24,9 @@ PATIENCE_SECONDS = 20.0
 class House:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], database_url: str, worker_id: int) -> None:
         self.pool, self.worker_id = pool, worker_id
-        self.heart = Heart(
+        self.heartbeat = HeartbeatThread(
             partial(open_pool, database_url, size=1), worker_id,
-            health=lambda: {"turns": [7]}, waited=partial(longest_wait_of, pool),
+            health=lambda: {"turns": [7]}, waited=partial(measure_longest_wait, pool),
         )  # fmt: skip
 
     async def one(self, sql: str) -> Any:
@@ -42,30 +42,30 @@ class House:
 async def house(database_url: str) -> AsyncIterator[House]:
     pool = await open_pool(database_url, size=2)
     made = House(pool, database_url, await PostgresWorkers(pool).register("web"))
-    made.heart.start()
-    watching = asyncio.create_task(made.heart.watch())
-    await made.until(lambda: made.heart.timeline != "")
+    made.heartbeat.start()
+    watching = asyncio.create_task(made.heartbeat.watch())
+    await made.until(lambda: made.heartbeat.timeline != "")
     yield made
     watching.cancel()
-    await made.heart.stop()
+    await made.heartbeat.stop()
     await pool.close()
 
 
 async def test_it_beats_while_its_loop_does_something_else(house: House) -> None:
     time.sleep(5.0)  # noqa: ASYNC251 - that is the trouble
     assert await house.one(AGE) < 3.0
-    await house.until(lambda: house.heart.lag_seconds > 1.0)
-    await house.until(lambda: house.heart.lag_seconds < 0.5)
-    assert not house.heart.is_lost
+    await house.until(lambda: house.heartbeat.lag_seconds > 1.0)
+    await house.until(lambda: house.heartbeat.lag_seconds < 0.5)
+    assert not house.heartbeat.is_lost
 
 
 async def test_it_does_not_vouch_for_ever(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "VOUCH_SECONDS", 0.5)
     time.sleep(5.0)  # noqa: ASYNC251 - that is the trouble
     # Nothing is awaited before this look: the loop would come round, and the next beat with it.
-    assert time.monotonic() - house.heart.last_beat > 3.0
+    assert time.monotonic() - house.heartbeat.last_beat > 3.0
     since = time.monotonic()
-    await house.until(lambda: house.heart.last_beat > since)
+    await house.until(lambda: house.heartbeat.last_beat > since)
     assert await house.one(AGE) < 3.0
 
 
@@ -73,16 +73,16 @@ async def test_it_tells_what_the_process_works_at_and_where_the_history_stands(h
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await house.one("SELECT health ->> 'turns' FROM workers WHERE id = $1") != "[7]":
             await asyncio.sleep(0.05)
-    assert house.heart.timeline == "00000001"
+    assert house.heartbeat.timeline == "00000001"
 
 
 async def test_a_server_that_does_not_tell_its_timeline_is_worked_with_all_the_same(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "_TIMELINE", "SELECT nobody_knows_this()")
-    await house.until(lambda: house.heart.timeline == "")
+    await house.until(lambda: house.heartbeat.timeline == "")
     since = time.monotonic()
-    await house.until(lambda: house.heart.last_beat > since)
+    await house.until(lambda: house.heartbeat.last_beat > since)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ async def test_a_server_that_does_not_tell_its_timeline_is_worked_with_all_the_s
 async def test_who_is_unknown_or_somebody_else_by_now_is_lost(house: House, change: str) -> None:
     await house.pool.execute(change, house.worker_id)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await house.heart.lost.wait()
-    assert house.heart.is_lost
+        await house.heartbeat.lost.wait()
+    assert house.heartbeat.is_lost
 
 
 async def test_waiting_for_a_connection_counts(house: House) -> None:
@@ -106,4 +106,4 @@ async def test_waiting_for_a_connection_counts(house: House) -> None:
         waiting = asyncio.create_task(house.pool.fetchval("SELECT 1"))
         await asyncio.sleep(1.5)
     assert await waiting == 1
-    await house.until(lambda: house.heart.lag_seconds > 1.0)
+    await house.until(lambda: house.heartbeat.lag_seconds > 1.0)

@@ -15,8 +15,8 @@ from shared.core.identity.oidc import (
     Attempt,
     NoEntry,
     ProviderAway,
+    ProviderIdentity,
     ProviderRefused,
-    Vouched,
     is_safe_address,
     parse_groups,
 )
@@ -68,7 +68,7 @@ async def went_there(client: OidcProvider, attempt: Attempt) -> dict[str, str]:
         return dict(parse_qsl(urlsplit(answer.headers["Location"]).query))
 
 
-async def logged_in(client: OidcProvider, secret: str = "a") -> Vouched:
+async def logged_in(client: OidcProvider, secret: str = "a") -> ProviderIdentity:
     attempt = Attempt(secret=secret)
     return await client.finish(attempt, await went_there(client, attempt), redirect_uri=REDIRECT)
 
@@ -77,7 +77,7 @@ async def logged_in(client: OidcProvider, secret: str = "a") -> Vouched:
 async def test_who_is_in_a_group_comes_in_with_its_role(provider: RunningProvider, algorithm: str) -> None:
     await provider.tell(rotate=algorithm)
     vouched = await logged_in(ours(provider))
-    assert vouched == Vouched(issuer=provider.issuer, subject="ada-1", name="Ada", role="operator")
+    assert vouched == ProviderIdentity(issuer=provider.issuer, subject="ada-1", name="Ada", role="operator")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def keeps_groups_elsewhere(provider: RunningProvider, **userinfo: Any) -> 
 async def test_groups_that_stand_in_no_token_are_asked_for(provider: RunningProvider) -> None:
     await keeps_groups_elsewhere(provider, groups=["ops"], preferred_username="Ada", iss="x", aud="y")
     vouched = await logged_in(ours(provider))
-    assert vouched == Vouched(issuer=provider.issuer, subject="ada-1", name="Ada", role="operator")
+    assert vouched == ProviderIdentity(issuer=provider.issuer, subject="ada-1", name="Ada", role="operator")
 
 
 async def test_what_the_token_says_counts_more_than_what_is_said_elsewhere(provider: RunningProvider) -> None:

@@ -15,7 +15,7 @@ from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.operator_auth import Operators
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.bootstrap.from_settings import build_agent_defaults
 from shared.cli.agent import read_agent_arguments, run_agent
@@ -51,7 +51,7 @@ class Desk:
         terminal = Terminal(say=self.said.append, ask=self._ask, editor=edit)
         code = await run_site(
             read_site_arguments(words), database_url=self.database_url, drafts=self.folder / "drafts",
-            terminal=terminal, vault=lambda: Encryption(b"k" * 40), public_url="https://bot.example",
+            terminal=terminal, encryption=lambda: Encryption(b"k" * 40), public_url="https://bot.example",
         )  # fmt: skip
         return code, "\n".join(self.said)
 
@@ -110,7 +110,7 @@ async def test_an_edit_is_stored_and_told_and_audited(desk: Desk, pool: Pool) ->
     agent_id = await pool.fetchval("SELECT id::text FROM agents WHERE name = 'default'")
     assert tuple(row) == ("cli", "agent.changed", agent_id, {"version": 2})
     operators = Operators(pool)
-    assert await operators.broken_audit_link() is None
+    assert await operators.find_broken_audit_link() is None
     await operators.close()
     assert not list((desk.folder / "drafts").iterdir())
 
@@ -284,11 +284,11 @@ async def test_an_agent_that_somebody_has_stays(desk: Desk, pool: Pool) -> None:
 async def test_a_site_is_given_to_an_agent_for_new_conversations_or_for_all(desk: Desk, pool: Pool) -> None:
     await desk.agent("create", "shop")
     visitors = PostgresVisitors(pool)
-    before = await visitors.create(new_token(), site="default")
+    before = await visitors.create(generate_token(), site="default")
     code, said = await desk.agent("assign", "shop", "--site", "default")
     assert code == 0
     assert "--existing moves them, too" in said
-    after = await visitors.create(new_token(), site="default")
+    after = await visitors.create(generate_token(), site="default")
     assert before is not None
     assert after is not None
     sql = "SELECT a.name FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1"

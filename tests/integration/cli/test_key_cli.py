@@ -68,7 +68,7 @@ async def test_a_key_is_found_until_it_ends(terminal: Terminal) -> None:
     assert (await terminal.key("revoke", "shop"))[0] == 1
     assert "revoked" in (await terminal.key("list"))[1]
     operators = Operators(terminal.pool)
-    assert await operators.broken_audit_link() is None
+    assert await operators.find_broken_audit_link() is None
     await operators.close()
     actions = await terminal.pool.fetch("SELECT action FROM audit ORDER BY id")
     assert [row["action"] for row in actions] == ["key.made", "key.revoked"]

@@ -32,7 +32,7 @@ class Terminal:
 
     async def who(self, token: str) -> SignedIn | None:
         session = await self.operators.use_link(token=token, source="a")
-        return await self.operators.signed_in(session) if isinstance(session, str) else None
+        return await self.operators.authenticate(session) if isinstance(session, str) else None
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ async def test_a_password_is_set_and_ends_what_was_open(terminal: Terminal) -> N
     terminal.typed = ["too short", "three yellow cups"]
     code, _, told = await terminal.operator("passwd", "grace")
     assert (code, "12 characters" in told) == (1, True)
-    assert await terminal.operators.signed_in(old) is not None
+    assert await terminal.operators.authenticate(old) is not None
     assert (await terminal.operator("passwd", "Grace"))[0] == 0
-    assert await terminal.operators.signed_in(old) is None
+    assert await terminal.operators.authenticate(old) is None
     token = await terminal.operators.log_in(name="grace", password="three yellow cups", source="a")
     assert isinstance(token, str)
 
@@ -79,16 +79,16 @@ async def test_a_revoked_operator_is_out_at_once_and_the_last_admin_is_not(termi
     token = await terminal.operators.use_link(token=link, source="a")
     assert isinstance(token, str)
     assert (await terminal.operator("revoke", "grace"))[0] == 0
-    assert await terminal.operators.signed_in(token) is None
+    assert await terminal.operators.authenticate(token) is None
     code, _, told = await terminal.operator("revoke", "ada")
     assert (code, "last admin" in told) == (1, True)
     assert "locked" in (await terminal.operator("list"))[1]
-    assert await terminal.operators.broken_audit_link() is None
+    assert await terminal.operators.find_broken_audit_link() is None
 
 
 async def test_what_cannot_be_done_is_told_with_advice(terminal: Terminal) -> None:
     await terminal.operator("add", "ada")
-    await OperatorAdmin(terminal.pool).of_provider(
+    await OperatorAdmin(terminal.pool).upsert_from_provider(
         issuer="https://id.example", subject="1", name="ida", role="viewer"
     )
     for words, advice in (

@@ -54,7 +54,9 @@ async def pairing(database_url: str, *words: str) -> tuple[int, str]:
 
 
 async def asked(access: PostgresTelegramAccess, number: int = 42, **told: str) -> str:
-    row = await access.ask(BOT, number, name=told.get("name", "Ada"), username=told.get("username", "ada"))
+    row = await access.request_access(
+        BOT, number, name=told.get("name", "Ada"), username=told.get("username", "ada")
+    )
     assert row is not None
     assert row.code is not None
     return row.code
@@ -194,7 +196,7 @@ async def test_up_shows_the_link_until_somebody_owns_the_bot(
 async def test_up_tells_what_is_wrong_with_a_bot_and_which_is_late(
     access: PostgresTelegramAccess, pool: Pool, database_url: str
 ) -> None:
-    await PostgresTelegramChats(pool).tell_problem(BOT, "Telegram refuses the token.")
+    await PostgresTelegramChats(pool).record_problem(BOT, "Telegram refuses the token.")
     second = bot(7_000_000_002, "SHOP_BOT_TOKEN")
     lines, late = await describe_bots(database_url, [bot(), second], seconds=0)
     assert lines == ["@ever_bot: Telegram refuses the token."]

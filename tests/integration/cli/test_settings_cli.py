@@ -13,7 +13,7 @@ from shared.bootstrap.stored_settings import build_stored_settings
 from shared.cli.stored_settings import read_settings_arguments, run_settings
 from shared.config.settings import load_settings
 from shared.core.values.errors import StorageUnavailable
-from shared.runtime.crash_points import POINTS
+from shared.runtime import CRASH_POINTS
 from tests.integration.cli.test_agent_cli import Pool, pool
 
 __all__ = ["pool"]
@@ -134,12 +134,12 @@ async def test_who_has_not_seen_the_last_change_changes_nothing(pool: Pool, tmp_
 
 async def test_a_change_that_is_cut_off_leaves_nothing(pool: Pool, tmp_path: Path) -> None:
     def fall(point: str) -> None:
-        assert point in POINTS
+        assert point in CRASH_POINTS
         raise ConnectionResetError
 
     store = build_stored_settings(pool, load_settings(data_dir=tmp_path))
     store._crash_point = fall
     with pytest.raises((StorageUnavailable, ConnectionResetError)):
         await store.change({"EVERTALK_MODEL": "a"}, seen=0, by="anna")
-    assert await store.version() == 0
+    assert await store.load_version() == 0
     assert await pool.fetchval("SELECT count(*) FROM audit") == 0

@@ -8,7 +8,7 @@ import pytest
 
 from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.visitors import PostgresVisitors
-from shared.config.sites import secret_about
+from shared.config.sites import build_secret_context
 from tests.integration.cli.test_agent_cli import Desk, Pool, desk, pool, writes
 
 __all__ = ["desk", "pool"]
@@ -91,9 +91,12 @@ async def test_two_secrets_are_shown_once_and_sealed(desk: Desk, pool: Pool) -> 
     shown = [(await desk.site("secret", "default", "add"))[1].splitlines()[0] for _ in range(2)]
     code, said = await desk.site("secret", "default", "add")
     assert (code, "two secrets already" in said) == (1, True)
-    (site,) = (await PostgresVisitors(pool).sites()).values()
-    vault = Encryption(b"k" * 40)
-    opened = [vault.open(sealed, about=secret_about("default", key)) for key, sealed in site.secrets.items()]
+    (site,) = (await PostgresVisitors(pool).load_sites()).values()
+    encryption = Encryption(b"k" * 40)
+    opened = [
+        encryption.open(sealed, about=build_secret_context("default", key))
+        for key, sealed in site.secrets.items()
+    ]
     assert sorted(one.decode() for one in opened) == sorted(shown)
     rows = "".join([row["row"] for row in await pool.fetch("SELECT s::text AS row FROM site_secrets s")])
     assert not any(one in rows or one.encode().hex() in rows for one in shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import check_reminders
 
@@ -19,7 +19,7 @@ SELECT $1, party_id, session_id, id, 'call Anna', now() - interval '1 day', now(
 async def test_late_reminders_are_told_and_others_are_not(database_url: str) -> None:
     pool: asyncpg.Pool[asyncpg.Record] = await open_pool(database_url, size=1)
     try:
-        await PostgresVisitors(pool).create(new_token(), site="default")
+        await PostgresVisitors(pool).create(generate_token(), site="default")
         await pool.execute(_KEPT, "soon", 9)
         assert await check_reminders(load_settings(), database_url) == []
         await pool.execute(_KEPT, "late", 11)

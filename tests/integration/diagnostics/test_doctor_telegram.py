@@ -13,7 +13,7 @@ from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
-from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
+from shared.adapters.telegram_probe import TelegramUnreachable, TokenRefused, probe_bot
 from shared.config.settings import Settings, load_settings
 from shared.diagnostics.server_checks import check_bots, check_bots_in_service
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, RunningBotApi, running_bot_api
@@ -48,7 +48,7 @@ async def looked(fake: RunningBotApi, **changes: object) -> str:
 
 async def test_a_bot_that_telegram_knows_is_named(telegram: RunningBotApi) -> None:
     assert await looked(telegram) == f"ok    Telegram knows @{USERNAME} (polling, access pairing)"
-    seen = await look_at_bot(SecretStr(TOKEN), api_url=telegram.base_url)
+    seen = await probe_bot(SecretStr(TOKEN), api_url=telegram.base_url)
     assert (seen.bot_id, seen.reads_all_group_messages) == (BOT, False)
 
 
@@ -63,7 +63,7 @@ async def test_a_token_that_telegram_refuses_is_a_failure_and_is_not_shown(teleg
     assert said.startswith("fail  TELEGRAM_BOT_TOKEN: Telegram knows no bot with this token")
     assert "wwww" not in said
     with pytest.raises(TokenRefused):
-        await look_at_bot(SecretStr(wrong), api_url=telegram.base_url)
+        await probe_bot(SecretStr(wrong), api_url=telegram.base_url)
 
 
 @pytest.mark.control("S03")
@@ -74,8 +74,8 @@ async def test_a_silent_telegram_is_a_warning_and_the_token_stays_hidden(telegra
     assert "127.0.0.1 did not answer" in finding.what
     assert "FAKE" not in str(finding)
     await telegram.fail("getMe", status=502, html=True)
-    with pytest.raises(TelegramSilent) as silent:
-        await look_at_bot(SecretStr(TOKEN), api_url=telegram.base_url)
+    with pytest.raises(TelegramUnreachable) as silent:
+        await probe_bot(SecretStr(TOKEN), api_url=telegram.base_url)
     assert "FAKE" not in str(silent.value)
 
 
@@ -112,7 +112,7 @@ async def test_who_serves_a_bot_and_what_it_complains_of_is_told(
         assert f"nobody serves @{USERNAME}" in await in_service(telegram, database_url)
         worker_id = await PostgresWorkers(pool).register("bot")
         await PostgresLeases(pool).take(f"telegram:{BOT}", worker_id=worker_id)
-        await places.tell_problem(BOT, "Another program polls this bot.")
+        await places.record_problem(BOT, "Another program polls this bot.")
         said = await in_service(telegram, database_url)
     finally:
         await pool.close()

@@ -14,7 +14,7 @@ import pytest
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.db.pooler import look_between
+from shared.adapters.postgres.db.pooler import probe_pooler_at
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.stores import Stores, open_stores
 from shared.config.settings import Settings, load_settings
@@ -53,10 +53,10 @@ async def url(pooler: PgBouncer, own_server: OwnPostgres, own_database: str) -> 
 async def test_what_stands_between_is_found(
     pooler: PgBouncer, own_server: OwnPostgres, own_database: str, url: str
 ) -> None:
-    found = await look_between(url)
+    found = await probe_pooler_at(url)
     assert found.pooler
     assert found.keeps_prepared == pooler.carries_prepared
-    assert not (await look_between(own_server.url(own_database))).pooler
+    assert not (await probe_pooler_at(own_server.url(own_database))).pooler
 
 
 async def test_operators_change_rows_in_parallel_through_it(url: str) -> None:

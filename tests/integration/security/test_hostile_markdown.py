@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
-from bot.telegram.markup import render
+from bot.telegram.markup.entity_text import render
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from tests.integration.security.corpus import PIECES, SAMPLES
 from tests.kit.dashboard.people_seed import a_bot, a_site, people

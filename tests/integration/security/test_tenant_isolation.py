@@ -59,19 +59,21 @@ async def _theirs(ada: Visit, bert: Visit) -> Theirs:
     events, export, edits = PostgresEvents(pool), PostgresExport(pool), PostgresEdits(pool)
     short = f"n{UUID(str(note['public_id'])).hex[:8]}"
     asks: dict[str, Ask] = {
-        "a note by its number": lambda _, whose: notes.by_id(note["id"], whose),
+        "a note by its number": lambda _, whose: notes.load_note(note["id"], whose),
         "a note by its name": lambda _, whose: notes.find_note(short, whose),
         "notes by words": lambda _, whose: notes.find(whose, ("boat",), limit=10, everything=True),
-        "a file": lambda session, _: uploads.served(file.id, session_id=session),
-        "a file in a message": lambda session, _: uploads.of_message(session, [file.id]),
-        "a file by its bytes": lambda session, _: uploads.known(session, CANARY.encode(), name="a.txt"),
+        "a file": lambda session, _: uploads.load_for_session(file.id, session_id=session),
+        "a file in a message": lambda session, _: uploads.load_for_message(session, [file.id]),
+        "a file by its bytes": lambda session, _: uploads.find_by_content(
+            session, CANARY.encode(), name="a.txt"
+        ),
         "pins": lambda session, _: pins.list_pins(session),
         "a message": lambda session, _: pins.find_message(session, 1),
         "the log": lambda session, _: turns.load(session, base_turn=0, through_turn=9),
-        "events": lambda session, _: events.after(session, 0),
-        "the newest events": lambda session, _: events.newest(session),
+        "events": lambda session, _: events.list_after(session, 0),
+        "the newest events": lambda session, _: events.list_newest(session),
         "a copy": lambda session, _: _exported(export, session),
-        "the newest words": lambda session, _: edits.newest_words(session),
+        "the newest words": lambda session, _: edits.load_newest_text(session),
         "reminders": lambda session, _: PostgresReminders(pool).list_for_session(session),
         "erasing notes": lambda _, whose: notes.erase(whose, [note["id"]]),
         "putting a note away": lambda _, whose: notes.archive(short, whose),

@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from shared.adapters.embedded.folders import FolderLock
-from shared.adapters.embedded.process import is_running_as, until
+from shared.adapters.embedded.process import is_running_as, wait_until
 from shared.adapters.models import LocalServer
 from shared.adapters.models.catalog import Wire
 from shared.cli.setup import merge_settings, run_setup
@@ -133,7 +133,7 @@ async def test_a_child_of_an_earlier_life_is_stopped_first(tmp_path: Path) -> No
     code = 'import time; print(\'{"level": "error"}\', flush=True); time.sleep(60)'
     leftover = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     # A process has its command line a moment after it was begun.
-    assert await until(lambda: is_running_as(leftover.pid, (code,)), timeout_seconds=20)
+    assert await wait_until(lambda: is_running_as(leftover.pid, (code,)), timeout_seconds=20)
     (tmp_path / "sample.pid").write_text(f"{leftover.pid}\n")
     said: list[str] = []
     fresh = child(tmp_path, code, said)

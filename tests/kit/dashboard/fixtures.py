@@ -17,7 +17,7 @@ from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.admin.job_admin import JobAdmin
 from tests.kit.dashboard.serve import served
 from tests.kit.midday import MIDDAY

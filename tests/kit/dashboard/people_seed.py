@@ -11,7 +11,7 @@ from tests.kit.dashboard import seed
 from tests.kit.dashboard.seed import HOSTILE, Seeded
 
 if TYPE_CHECKING:
-    from shared.adapters.postgres.db.store import Pool
+    from shared.adapters.postgres.db.pool import Pool
     from tests.kit.dashboard.seed import Connection
 
 

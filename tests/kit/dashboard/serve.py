@@ -16,7 +16,7 @@ from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
 from web.dashboard.live import DashboardNews
-from web.parts import Commanding
+from web.parts import CommandRunner
 from web.server.pages import ASK_AGAIN, Files, serve
 
 
@@ -26,7 +26,7 @@ async def served(
     *,
     pool: asyncpg.Pool[asyncpg.Record],
     settings: Settings,
-    commands: Commanding | None,
+    commands: CommandRunner | None,
     handovers: HandoverService | None = None,
     inspecting: ContextInspector | None = None,
     work_desk: JobAdmin | None = None,
@@ -41,8 +41,8 @@ async def served(
         settings=settings,
         commands=commands,
         handovers=handovers,
-        inspecting=inspecting,
-        work_desk=work_desk,
+        context_inspector=inspecting,
+        job_admin=work_desk,
         playground=playground,
         news=news,
         breakers=breakers,

@@ -18,7 +18,7 @@ from arq.connections import ArqRedis
 from redis.asyncio import Redis
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.embedded.process import until
+from shared.adapters.embedded.process import wait_until
 from shared.adapters.postgres.operations.invariants import Violation, check_activity, check_invariants
 from shared.adapters.redis.arq_queue import open_queue
 from tests.kit.deployment.forks import HatchedProcess, Hatchery
@@ -79,7 +79,7 @@ class Plant:
         assert postgres is not None
         assert postgres.process is not None
         postgres.process.send_signal(signal.SIGQUIT)
-        assert await until(lambda: not postgres.alive, timeout_seconds=PATIENCE_SECONDS)
+        assert await wait_until(lambda: not postgres.alive, timeout_seconds=PATIENCE_SECONDS)
 
     async def start_postgres(self) -> None:
         assert self.servers.postgres is not None
@@ -90,7 +90,7 @@ class Plant:
         assert valkey is not None
         assert valkey.process is not None
         valkey.process.kill()
-        assert await until(lambda: not valkey.alive, timeout_seconds=PATIENCE_SECONDS)
+        assert await wait_until(lambda: not valkey.alive, timeout_seconds=PATIENCE_SECONDS)
         if emptied:
             shutil.rmtree(self.folder / "servers" / "valkey", ignore_errors=True)
 

@@ -9,7 +9,7 @@ from bot.telegram.outbound.buttons import ButtonAction, parse_callback_data
 from bot.telegram.texts import get_texts
 from tests.kit.fakes.bot_api import Line, Screen
 
-BRING = get_texts("en").say("bring")
+RESEND = get_texts("en").say("bring")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def notice_of(line: Line) -> int | None:
     for row in rows:
         for button in row:
             press = parse_callback_data(button.get("callback_data"))
-            if press is not None and press.action is ButtonAction.BRING:
+            if press is not None and press.action is ButtonAction.RESEND:
                 return press.subject
     return None
 

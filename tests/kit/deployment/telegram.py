@@ -14,10 +14,10 @@ from typing import Any
 
 import asyncpg
 
-from bot.telegram.markup import LIVE_UNITS, render, split
+from bot.telegram.markup.entity_text import LIVE_UNITS, render, split
 from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.kit.deployment.breakable_servers import Case, Plant, open_for_too_long
-from tests.kit.deployment.chat_view import BRING, Sight, Wanted, look, notice_of
+from tests.kit.deployment.chat_view import RESEND, Sight, Wanted, look, notice_of
 from tests.kit.deployment.forks import HatchedProcess, Hatchery
 from tests.kit.deployment.processes import Process, logged
 from tests.kit.fakes.bot_api import TOKEN, BotApi, Line, Person, Screen
@@ -232,7 +232,7 @@ class Telegram:
         line = next((line for line in sight.notices if turns.get(notice_of(line)) in missing), None)
         assert line is not None, f"nobody was told that these are missing: {sight.missing}"
         self.presses += 1
-        await talker.person.tap(BRING, message_id=line.message_id)
+        await talker.person.tap(RESEND, message_id=line.message_id)
         await talker.person.sees(partial(_has_no_notice, line.message_id), within=SECONDS)
         await self.rests()
 

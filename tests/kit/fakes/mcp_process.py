@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from shared.adapters.mcp.tools import KNOWN_FILE, McpTools, configured_servers
+from shared.adapters.mcp.tools import KNOWN_FILE, McpTools, load_servers
 from tests.kit.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,9 +41,9 @@ async def mcp_servers(folder: Path, *names: str) -> AsyncIterator[str]:
     async with running_mcp() as url:
         path = folder / "mcp.json"
         path.write_text(json.dumps({"mcpServers": {name: {"url": url} for name in names}}))
-        tools = McpTools(configured_servers(path)[0], known=folder / KNOWN_FILE)
+        tools = McpTools(load_servers(path)[0], known=folder / KNOWN_FILE)
         tools.start()
-        assert all((await tools.ready(READY_SECONDS)).values())
+        assert all((await tools.check_ready(READY_SECONDS)).values())
         await tools.close()
         yield url
 

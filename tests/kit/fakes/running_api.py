@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import aiohttp
 
-ROOT = Path(__file__).parents[3]
+from tests.kit.deployment.forks import Hatched
+from tests.kit.fakes.forked import run
+
 STOP_SECONDS = 20.0
 
 
@@ -23,15 +22,11 @@ class RunningProcess:
     module: ClassVar[str]
 
     def __init__(self) -> None:
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Hatched | None = None
         self.origin = ""
 
     async def __aenter__(self) -> Self:
-        command = [sys.executable, "-m", self.module, "--parent-pid", str(os.getpid())]
-        self._process = await asyncio.create_subprocess_exec(
-            *command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
-        )
-        assert self._process.stdout is not None
+        self._process = await run(self.module, ["--parent-pid", str(os.getpid())])
         line = await asyncio.wait_for(self._process.stdout.readline(), 60)
         self.origin = f"http://127.0.0.1:{json.loads(line)['port']}"
         return self

@@ -10,29 +10,31 @@ from typing import TypeAlias
 from shared.core.compaction.audit import audit_ledger
 from shared.core.compaction.digest import digest
 from shared.core.compaction.jobs import next_job
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
 from shared.core.compaction.plan import (
     CompactionPlan,
-    LedgerPatch,
     NothingToCompact,
-    apply_patch,
-    fit_ledger,
     plan_compaction,
+    readable,
     render_source,
-    render_summary,
 )
-from shared.core.compaction.transcript_lines import readable
-from shared.core.context.build_context import BuiltContext, build_context, pins_since, told_through
-from shared.core.context.memory import KnownNotes, known_notes
+from shared.core.context.build_context import (
+    BuiltContext,
+    build_context,
+    find_last_described_turn,
+    pins_since,
+)
+from shared.core.context.memory import KnownNotes, build_known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import SystemLayers, default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.ledger import ItemKind
-from shared.core.session.policy import ContextPolicy, fitted
+from shared.core.session.policy import ContextPolicy, fit_to_window
 from shared.core.session.presets import PRESETS
 from shared.core.session.pruning import plan_pruning
 from shared.core.session.session import Compaction, PruneForm, View
-from shared.core.session.summary import NewItem
+from shared.core.session.summary import fit_ledger, render_summary
 from shared.core.values.errors import ContextBudgetExceeded, StaleView
 from shared.core.values.messages import Text, ToolResult, is_thought, tool_results, tool_uses
 from shared.core.values.tokens import estimate_blocks
@@ -44,6 +46,8 @@ Deed: TypeAlias = tuple[str, int]
 Script: TypeAlias = Sequence[Deed]
 
 WINDOW = 6_000
+UNSEEN_SEQ = 10_000
+"""A message that no summary was made of: models cite it all the same."""
 HARD_SHARES = (0.35, 0.6, 0.8, 1.0)
 SUMMARY_WORD, RECALL_WORD, NOTE_WORD, FACT_WORD = "⟪summary⟫", "⟪recall⟫", "⟪note⟫", "⟪clock⟫"
 _KINDS: tuple[ItemKind, ...] = ("fact", "decision", "question", "constraint", "goal", "promise")
@@ -56,7 +60,7 @@ def count(text: str) -> int:
 
 def _policy(name: str) -> ContextPolicy:
     """The preset on a window so small that a dozen turns fill it."""
-    policy = fitted(PRESETS[name], WINDOW)
+    policy = fit_to_window(PRESETS[name], WINDOW)
     return replace(
         policy,
         max_output=600,
@@ -246,7 +250,7 @@ class History:
     def _stable(self, view: View, built: BuiltContext) -> None:
         """Whatever was saved, changed or pinned meanwhile, nothing before the newest words changes."""
         forms = tuple((e.seq, e.pruned) for e in view.entries if e.pruned)
-        state = (*self.log.cycle_state, forms, told_through(view, self.policy))
+        state = (*self.log.cycle_state, forms, find_last_described_turn(view, self.policy))
         if self.sent is not None and self.sent[0] == state and view.frozen is not None:
             before = self.sent[1]
             self.judge.grows(before.messages[:-1], built.messages, "from turn to turn")
@@ -279,7 +283,7 @@ class History:
 
     @staticmethod
     def _known(view: View) -> KnownNotes:
-        return known_notes(view.notes, view.frozen, count=count)
+        return build_known_notes(view.notes, view.frozen, count=count)
 
     def budget(self) -> ContextBudget:
         return budget_for(self.policy, WINDOW, 600, 900)
@@ -389,11 +393,10 @@ class History:
         if digested:
             ledger = digest(plan.entries, plan.former, count, budget_tokens=min(1_000, plan.summary_limit))
         else:
-            patched = apply_patch(
-                plan.former, self._patch(rng, plan), seqs=frozenset(e.seq for e in plan.entries)
-            )
+            patched = apply_patch(plan.former, self._patch(rng, plan))
             self.judge.conserved(plan.former, patched)
-            if rng.random() < 0.1:
+            invented = {seq for item in patched.items for seq in item.sources} & {UNSEEN_SEQ}
+            if invented or rng.random() < 0.1:
                 source = render_source(plan.entries, count=count)
                 patched = audit_ledger(patched, plan.former, source, count=count).ledger
             ledger = fit_ledger(patched, plan.summary_limit, count)
@@ -420,7 +423,7 @@ class History:
             NewItem(
                 kind=rng.choice(_KINDS),
                 text=f"item of {marker(rng.choice(seqs))[1:-1]} {rng.randrange(1000)}",
-                sources=(rng.choice((*seqs, 10_000)),),
+                sources=(rng.choice((*seqs, UNSEEN_SEQ)),),
             )
             for _ in range(rng.choice((0, 1, 3, 6)))
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.wire import build_request_body
 from shared.core.values.messages import Block, Image, Message, Text, Thinking, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, SystemPart, ToolSpec
 from tests.kit.fakes.messages_api.refusals import Refusal
@@ -93,7 +93,7 @@ def refused_by_sdk_types(
         tools=tuple(tools),
         cache_at=tuple(cache_at),
     )
-    body = request_body(request, CARD, "model")
+    body = build_request_body(request, CARD, "model")
     error = next(_validator().iter_errors(body), None)
     if error is not None:
         return f"{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}"

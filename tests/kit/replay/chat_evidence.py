@@ -98,7 +98,7 @@ class ChatDatabaseProbe:
         return [
             UncertainAnswer(answer=answer, notice=row["message_id"])
             for row in rows
-            if (answer := await self._deliveries.ended_turn(session["id"], row["turn_no"])) is not None
+            if (answer := await self._deliveries.load_ended_turn(session["id"], row["turn_no"])) is not None
         ]
 
     async def collect(self, chat: int) -> ChatEvidence:
@@ -109,7 +109,7 @@ class ChatDatabaseProbe:
         asked = await self._pool.fetch(_QUESTIONS, self._bot_id, chat, timeout=SQL_SECONDS)
         turns = {}
         for row in await self._pool.fetch(_TURNS, id_, timeout=SQL_SECONDS):
-            if ended := await self._deliveries.ended_turn(id_, row["turn_no"]):
+            if ended := await self._deliveries.load_ended_turn(id_, row["turn_no"]):
                 turns[ended.turn] = ended
         return ChatEvidence(
             session=session["public_id"],

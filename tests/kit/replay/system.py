@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.process import die_with_parent
-from shared.adapters.embedded.servers import are_running, urls_of
+from shared.adapters.embedded.servers import are_running, build_urls
 from shared.config.settings import ENV_FILE_NAME, Settings, list_setting_names
 from shared.core.session.presets import preset
 
@@ -102,7 +102,7 @@ class TemporaryInstallation:
         window = f", a context window of {self._window:,} tokens" if self._window else ""
         return ReplayTarget(
             url=url,
-            database_url=urls_of(self.folder / "servers")[0],
+            database_url=build_urls(self.folder / "servers")[0],
             note=f"a system of its own{window}; spending caps raised to ${GENEROUS_USD} a day",
         )
 
@@ -210,7 +210,7 @@ def _known_database(settings: Settings) -> str | None:
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     folder = settings.data_dir / "servers"
-    return urls_of(folder)[0] if are_running(folder) else None
+    return build_urls(folder)[0] if are_running(folder) else None
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

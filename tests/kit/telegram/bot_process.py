@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from tests.kit.deployment.forks import hatchery
 from tests.kit.fakes.bot_api import TOKEN, BotApi, Person
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,12 +37,15 @@ class Program:
     _reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
+        self._process = await self._launch()
+        self._reading = asyncio.create_task(self._read())
+
+    async def _launch(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
             sys.executable, "-m", self.name, cwd=ROOT, env=dict(self.environment),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT, start_new_session=True, limit=1024 * 1024,
         )  # fmt: skip
-        self._reading = asyncio.create_task(self._read())
 
     @property
     def pid(self) -> int:
@@ -85,6 +89,13 @@ class Program:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             self.lines.append(line.decode(errors="replace").rstrip())
+
+
+class HatchedProgram(Program):
+    """The same, sooner."""
+
+    async def _launch(self) -> Any:
+        return await (await asyncio.to_thread(hatchery)).start(self.name, self.environment)
 
 
 @dataclass(slots=True)
@@ -139,14 +150,21 @@ class TelegramHouse:
         await self.start(**more)
 
     async def start(self, **more: str) -> None:
-        self.bot = Program("bot", {**self.settings, **more})
+        self.bot = type(self.bot)("bot", {**self.settings, **more})
         await self.bot.start()
         await self.bot.said("bot_serves")
 
 
 @asynccontextmanager
 async def telegram_house(
-    api: BotApi, database_url: str, redis_url: str, folder: Path, *, worker: bool = False, **more: str
+    api: BotApi,
+    database_url: str,
+    redis_url: str,
+    folder: Path,
+    *,
+    worker: bool = False,
+    program: type[Program] = HatchedProgram,
+    **more: str,
 ) -> AsyncIterator[TelegramHouse]:
     """The bot process runs inside; afterwards Telegram must have had nothing to object to."""
     settings = {
@@ -160,11 +178,11 @@ async def telegram_house(
         "EVERTALK_LOG_FORMAT": "json",
         **more,
     }
-    house = TelegramHouse(api, database_url, redis_url, settings, Program("bot", settings))
+    house = TelegramHouse(api, database_url, redis_url, settings, program("bot", settings))
     try:
         await house.start()
         if worker:
-            house.worker = Program("worker", settings)
+            house.worker = program("worker", settings)
             await house.worker.start()
             await house.worker.said("worker_ready")
         yield house

@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
-from shared.adapters.postgres.people.operator_auth import digest_of
-from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, new_token
+from shared.adapters.postgres.people.operator_auth import hash_secret
+from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, generate_token
 from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.core.identity.api_keys import SCOPES, Scope
 from shared.core.values.files import Document
@@ -26,7 +26,7 @@ def bearer(token: str) -> dict[str, str]:
 async def make_key(
     pool: asyncpg.Pool[asyncpg.Record], *scopes: Scope, name: str = "", **limits: Any
 ) -> dict[str, str]:
-    token = await ApiKeyAdmin(pool).create(name or new_token()[:20], scopes, **limits)
+    token = await ApiKeyAdmin(pool).create(name or generate_token()[:20], scopes, **limits)
     assert token is not None
     return bearer(token)
 
@@ -46,17 +46,17 @@ async def make_operator(
     pool: asyncpg.Pool[asyncpg.Record], role: str, *, name: str = "", then: str = ""
 ) -> dict[str, str]:
     """Headers of a browser in which they are logged in, or were, when `then` ends that."""
-    token = new_token()
+    token = generate_token()
     await pool.execute(
         """WITH o AS (INSERT INTO operators (name, role) VALUES ($3, $1) RETURNING id)
            INSERT INTO operator_sessions (token_hash, operator_id, expires_at)
            SELECT $2, id, now() + interval '1 hour' FROM o""",
         role,
-        digest_of(token),
+        hash_secret(token),
         name or role,
     )
     if then:
-        await pool.execute(then, digest_of(token))
+        await pool.execute(then, hash_secret(token))
     return {"Cookie": f"evertalk_operator={token}", "Sec-Fetch-Site": "same-origin"}
 
 
@@ -72,7 +72,7 @@ class Crowd:
 
 
 async def make_visitor(pool: asyncpg.Pool[asyncpg.Record], site: str = "default") -> tuple[VisitorRow, str]:
-    token = new_token()
+    token = generate_token()
     row = await PostgresVisitors(pool).create(token, site=site)
     assert row is not None
     return row, token

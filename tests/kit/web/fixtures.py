@@ -20,12 +20,12 @@ from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.turns import PostgresTurns
-from shared.adapters.redis.announcer import RedisAnnouncer, channel_of
+from shared.adapters.redis.announcer import RedisAnnouncer, build_channel_prefix
 from shared.bootstrap.build_admin import build_push_sender
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings, load_settings
-from shared.core.session.events import (
+from shared.core.session.turns import (
     Accepted,
     ContextMeasured,
     Delta,
@@ -36,7 +36,7 @@ from shared.core.session.events import (
     Stored,
     utf16_units,
 )
-from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
@@ -48,7 +48,7 @@ from shared.services.voice.speaking import SpeakingService
 from tests.kit.web.http_client import kept_in
 from tests.kit.web.inspector import inspecting_over, playing_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown, Parts
+from web.parts import ModelInfo, Parts
 from web.server.http_server import Listener
 from web.server.rate_limits import ClientLimits
 from web.server.shared_rate_limits import Counts
@@ -366,7 +366,8 @@ class Starter:
         client = Redis.from_url(self.redis_url)
         try:
             async with asyncio.timeout(30):
-                while dict(await client.pubsub_numsub(f"{channel_of(client)}{session_id}")).popitem()[1] < by:
+                channel = f"{build_channel_prefix(client)}{session_id}"
+                while dict(await client.pubsub_numsub(channel)).popitem()[1] < by:
                     await asyncio.sleep(0.01)
         finally:
             await client.aclose()
@@ -410,7 +411,7 @@ class Starter:
             dashboard_announcer=self._desk_announcer(redis),
             push=build_push_sender(PostgresPush(pool), loaded, clock=SystemClock()),
         )
-        model = ModelShown(name="scripted", offline=True)
+        model = ModelInfo(name="scripted", offline=True)
         parts = make_parts(services, model=model, limits=limits)
         runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
         await runner.setup()

@@ -14,7 +14,7 @@ from shared.core.session.presets import PRESETS
 from shared.core.session.turns import Caps
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.playground import PLAYGROUND_TIMEOUTS, Playground
-from shared.services.compaction.one_shot_completion import OneShotCompletion
+from shared.services.compaction.silent_requests import OneShotCompletion
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.toolbox import Toolbox
 

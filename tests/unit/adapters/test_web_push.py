@@ -9,7 +9,7 @@ import pytest
 
 from shared.adapters.alerts.web_push import WebPush
 from shared.adapters.encryption import Encryption, Sealed
-from shared.core.identity.push import BadSubscription, PushTarget, PushUnavailable, origin_of, read_target
+from shared.core.identity.push import BadSubscription, PushTarget, PushUnavailable, origin_of, parse_target
 from shared.core.ops.alerts import AlertRefused
 from tests.kit.fakes.push.browser import Browser, NotForMe, padded, unpadded
 
@@ -38,12 +38,12 @@ class Keys:
 
 
 def channel(keys: Keys, secret: bytes = b"s" * 32) -> WebPush:
-    return WebPush(keys, vault=lambda: Encryption(secret), subject="mailto:ada@example.org")
+    return WebPush(keys, encryption=lambda: Encryption(secret), subject="mailto:ada@example.org")
 
 
 def target(browser: Browser, endpoint: str = ENDPOINT) -> PushTarget:
     given = browser.subscription(endpoint)
-    return read_target(**given, language="de", services=())
+    return parse_target(**given, language="de", services=())
 
 
 def test_the_kits_browser_opens_what_the_rfc_has_encrypted() -> None:
@@ -58,10 +58,10 @@ def test_the_kits_browser_opens_what_the_rfc_has_encrypted() -> None:
 async def test_only_the_browser_opens_its_message(length: int) -> None:
     sending, browser, words = channel(Keys()), Browser(), os.urandom(length).replace(b"\x02", b"x")
     await sending._open()
-    body = sending._encrypted(target(browser), words)
+    body = sending._encrypt(target(browser), words)
     assert browser.opened(body) == words
     assert len(body) <= 4_096
-    assert sending._encrypted(target(browser), words) != body, "a new key and salt each time"
+    assert sending._encrypt(target(browser), words) != body, "a new key and salt each time"
     with pytest.raises(NotForMe):
         Browser().opened(body)
 
@@ -87,7 +87,7 @@ async def test_with_another_key_of_the_installation_nothing_is_sent() -> None:
 async def test_a_point_that_is_on_no_curve_is_refused() -> None:
     bad = {**Browser().subscription(ENDPOINT), "p256dh": padded(b"\x04" + b"\x01" * 64)}
     sent = await channel(Keys()).send(
-        read_target(**bad, language="", services=()), b"{}", topic="t", ttl_seconds=60, urgency="high"
+        parse_target(**bad, language="", services=()), b"{}", topic="t", ttl_seconds=60, urgency="high"
     )
     assert sent == AlertRefused(code="bad_keys")
 
@@ -114,10 +114,12 @@ def test_an_address_that_may_not_be_posted_to_is_no_subscription(endpoint: str) 
 
 def test_a_push_service_of_ones_own_may_be_anywhere() -> None:
     given = Browser().subscription("http://10.0.0.7:8000/a")
-    assert read_target(**given, language="", services=("http://10.0.0.7:8000",)).endpoint == given["endpoint"]
+    assert (
+        parse_target(**given, language="", services=("http://10.0.0.7:8000",)).endpoint == given["endpoint"]
+    )
     for other in ("http://10.0.0.7:8001/a", "http://10.0.0.7/a", "http://x@10.0.0.7:8000/a"):
         with pytest.raises(BadSubscription):
-            read_target(**{**given, "endpoint": other}, language="", services=("http://10.0.0.7:8000",))
+            parse_target(**{**given, "endpoint": other}, language="", services=("http://10.0.0.7:8000",))
 
 
 @pytest.mark.parametrize(
@@ -127,4 +129,4 @@ def test_a_push_service_of_ones_own_may_be_anywhere() -> None:
 )  # fmt: skip
 def test_keys_of_another_form_are_no_subscription(change: dict[str, str]) -> None:
     with pytest.raises(BadSubscription):
-        read_target(**{**Browser().subscription(ENDPOINT), **change}, language="", services=())
+        parse_target(**{**Browser().subscription(ENDPOINT), **change}, language="", services=())

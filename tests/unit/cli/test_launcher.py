@@ -296,10 +296,18 @@ def test_the_lock_of_an_extra_adds_to_what_everybody_has(launcher: ModuleType, e
     assert not more.keys() & everybody.keys()
 
 
-def test_what_can_be_installed_is_told(capsys: pytest.CaptureFixture[str], launcher: ModuleType) -> None:
+def test_what_can_be_installed_is_told(
+    capsys: pytest.CaptureFixture[str], launcher: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert set(command_line.EXTRAS) == set(launcher.EXTRAS)
     assert command_line.main(["install"]) == 2
     assert command_line.main(["install", "video"]) == 2
     assert "`install` takes voice and traces, not 'video'." in capsys.readouterr().err
+    monkeypatch.setattr(
+        command_line, "EXTRAS", {**command_line.EXTRAS, "voice": ("aiohttp", "set SOMETHING")}
+    )
     assert command_line.main(["install", "voice"]) == 0
-    assert "EVERTALK_TRANSCRIBE_FOLDER" in capsys.readouterr().out
+    assert "voice is installed: set SOMETHING." in capsys.readouterr().out
+    monkeypatch.setattr(command_line, "EXTRAS", {**command_line.EXTRAS, "traces": ("no_such.package", "")})
+    assert command_line.main(["install", "traces"]) == 1
+    assert "./evertalk install traces in a checkout" in capsys.readouterr().err

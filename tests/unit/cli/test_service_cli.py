@@ -13,7 +13,7 @@ import pytest
 
 from shared.cli.service import ROOT, ServiceHost, ServiceUnavailable, read_service_arguments, run_service
 from shared.config.settings import Settings, load_settings
-from shared.core.ops.service_units import Service, launchd_plist, quoted, systemd_unit
+from shared.core.ops.service_units import Service, launchd_plist, quote_word, systemd_unit
 
 SERVICE = Service(
     command=("/opt/ever talk/.venv/bin/python", "-P", "-m", "shared", "up"), folder="/opt/ever talk",
@@ -81,9 +81,9 @@ def test_it_stops_in_peace_and_does_not_come_back_with_bad_settings() -> None:
 def test_no_shell_stands_between_and_odd_paths_stay_whole() -> None:
     (line,) = [line for line in lines_of(SERVICE) if line.startswith("ExecStart=")]
     assert line == 'ExecStart="/opt/ever talk/.venv/bin/python" "-P" "-m" "shared" "up"'
-    assert quoted('50% "off"\\') == '"50%% \\"off\\"\\\\"'
+    assert quote_word('50% "off"\\') == '"50%% \\"off\\"\\\\"'
     with pytest.raises(ValueError, match="cannot stand"):
-        quoted("one\nExecStartPre=/bin/evil")
+        quote_word("one\nExecStartPre=/bin/evil")
 
 
 def test_root_keeps_only_what_giving_rights_away_needs() -> None:
@@ -117,7 +117,7 @@ def test_install_writes_the_unit_and_starts_it(settings: Settings, tmp_path: Pat
     steps, said = Steps(), list[str]()
     here = machine(tmp_path, steps)
     wish = read_service_arguments(["install", "--account", "nobody"])
-    assert run_service(wish, settings=settings, say=said.append, machine=here) == 0
+    assert run_service(wish, settings=settings, say=said.append, host=here) == 0
     unit = (tmp_path / "etc/systemd/system/evertalk.service").read_text()
     assert f'ExecStart="{ROOT}/.venv/bin/python"' in unit
     assert f'Environment="EVERTALK_DATA_DIR={settings.data_dir}"' in unit
@@ -128,9 +128,9 @@ def test_install_writes_the_unit_and_starts_it(settings: Settings, tmp_path: Pat
         "systemctl restart evertalk",
     ]
     gone = read_service_arguments(["uninstall"])
-    assert run_service(gone, settings=settings, say=said.append, machine=here) == 0
+    assert run_service(gone, settings=settings, say=said.append, host=here) == 0
     assert not (tmp_path / "etc/systemd/system/evertalk.service").exists()
-    assert run_service(gone, settings=settings, say=said.append, machine=here) == 1
+    assert run_service(gone, settings=settings, say=said.append, host=here) == 1
 
 
 def test_no_secret_gets_into_a_file_that_everybody_reads(
@@ -141,7 +141,7 @@ def test_no_secret_gets_into_a_file_that_everybody_reads(
     said: list[str] = []
     wish = read_service_arguments(["install", "--dry-run"])
     run_service(
-        wish, settings=load_settings(data_dir=tmp_path), say=said.append, machine=machine(tmp_path, Steps())
+        wish, settings=load_settings(data_dir=tmp_path), say=said.append, host=machine(tmp_path, Steps())
     )  # fmt: skip
     assert "sk-canary" not in "\n".join(said)
     assert "c" * 40 not in "\n".join(said)
@@ -153,7 +153,7 @@ def test_a_dry_run_prints_and_changes_nothing_even_without_systemd(
     steps, said = Steps(), list[str]()
     here = machine(tmp_path, steps, uid=1000, keeper=False)
     wish = read_service_arguments(["install", "--dry-run"])
-    assert run_service(wish, settings=settings, say=said.append, machine=here) == 0
+    assert run_service(wish, settings=settings, say=said.append, host=here) == 0
     assert "[Service]" in said[1]
     assert steps.commands == []
     assert not (tmp_path / "home").exists()
@@ -163,23 +163,23 @@ def test_a_dry_run_prints_and_changes_nothing_even_without_systemd(
 def test_where_systemd_does_not_run_that_is_said(settings: Settings, tmp_path: Path, verb: str) -> None:
     here = machine(tmp_path, Steps(), keeper=False)
     with pytest.raises(ServiceUnavailable, match="systemd does not run here"):
-        run_service(read_service_arguments([verb]), settings=settings, say=print, machine=here)
+        run_service(read_service_arguments([verb]), settings=settings, say=print, host=here)
 
 
 def test_an_account_that_is_not_there_is_told_with_how_to_make_it(settings: Settings, tmp_path: Path) -> None:
     wish = read_service_arguments(["install", "--account", "nobody-here"])
     with pytest.raises(ServiceUnavailable, match="no account nobody-here") as told:
-        run_service(wish, settings=settings, say=print, machine=machine(tmp_path, Steps()))
+        run_service(wish, settings=settings, say=print, host=machine(tmp_path, Steps()))
     assert "useradd --system" in told.value.advice
 
 
 def test_status_and_logs_ask_whose_service_it_is(settings: Settings, tmp_path: Path) -> None:
     steps = Steps(code=3)
     mine = machine(tmp_path, steps, uid=1000)
-    assert run_service(read_service_arguments(["status"]), settings=settings, say=print, machine=mine) == 3
-    run_service(read_service_arguments(["logs", "--follow"]), settings=settings, say=print, machine=mine)
+    assert run_service(read_service_arguments(["status"]), settings=settings, say=print, host=mine) == 3
+    run_service(read_service_arguments(["logs", "--follow"]), settings=settings, say=print, host=mine)
     mac = machine(tmp_path, steps, platform="darwin", uid=501)
-    run_service(read_service_arguments(["status"]), settings=settings, say=print, machine=mac)
+    run_service(read_service_arguments(["status"]), settings=settings, say=print, host=mac)
     assert steps.commands == [
         "systemctl --user status --no-pager --lines=0 evertalk",
         "journalctl --user --unit evertalk --lines=200 --follow",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.compaction import plan, transcript_lines
+from shared.core.compaction import plan
 from shared.core.context import build_context
 from shared.core.overflow import overflow_recovery
 from shared.core.session.pruning import PruneDecision
@@ -124,11 +124,16 @@ def _clears_every_result(entries: Sequence[Entry], *_: Any, **__: Any) -> tuple[
         (build_context, "repair", _as_it_is, {"valid_request"}),
         (build_context, "background_of", _nothing, {"never_dropped", "provenance"}),
         (build_context, "background_of", _unstable(), {"pure_and_stable", "undo_is_exact"}),
-        (build_context, "shown_entry", lambda entry, *_, told: entry, {"valid_request", "provenance"}),
+        (
+            build_context,
+            "render_entry",
+            lambda entry, *_, through: entry,
+            {"valid_request", "provenance"},
+        ),
         (plan, "_tail_length", lambda *_, **__: 0, {"whole_turns"}),
-        (transcript_lines, "_without_injections", str, {"provenance"}),
-        (transcript_lines, "redact", str, {"provenance"}),
-        (overflow_recovery, "unresolved_turns", _nothing, {"never_dropped"}),
+        (plan, "_without_injections", str, {"provenance"}),
+        (plan, "redact", str, {"provenance"}),
+        (overflow_recovery, "find_unresolved_turns", _nothing, {"never_dropped"}),
         (histories, "readable", lambda *_: 10, {"bounded"}),
         (histories, "plan_pruning", _clears_every_result, {"idempotent", "never_dropped"}),
     ],

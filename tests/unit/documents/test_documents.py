@@ -91,7 +91,7 @@ def test_every_verb_of_person_is_named() -> None:
 def test_the_retention_of_every_table_is_told() -> None:
     told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", read_page("data"), flags=re.MULTILINE))
     kept = {table: words for tables, words in told.items() for table in tables.split(", ") if table in RULES}
-    assert kept == {table: rule.told for table, rule in RULES.items()}
+    assert kept == {table: rule.period for table, rule in RULES.items()}
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def sources() -> tuple[ast.AST, ...]:
         for top in ("bot", "shared/core", "shared/services", "web")
         for path in (ROOT / top).rglob("*.py")
     ]
-    told = [text for path in paths if re.search(r"\b(?:say|said)\b", text := path.read_text("utf-8"))]
+    told = [text for path in paths if re.search(r"\b(?:say|from_key)\b", text := path.read_text("utf-8"))]
     kept = (ast.Call, ast.Constant, ast.JoinedStr)
     return tuple(node for text in told for node in ast.walk(ast.parse(text)) if isinstance(node, kept))
 
@@ -283,10 +283,10 @@ def branches(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def said() -> set[str]:
-    """Keys that stand as text in the first argument of `say` or `said`."""
+    """Keys that stand as text in the first argument of `say` or `from_key`."""
     calls = [node for node in sources() if isinstance(node, ast.Call) and node.args]
     names = [getattr(call.func, "attr", "") or getattr(call.func, "id", "") for call in calls]
-    told = [call.args[0] for call, name in zip(calls, names, strict=True) if name in ("say", "said")]
+    told = [call.args[0] for call, name in zip(calls, names, strict=True) if name in ("say", "from_key")]
     return words_in(branch for first in told for branch in branches(first))
 
 

@@ -8,16 +8,16 @@ import pytest
 
 from shared.core.compaction.audit import audit_patch
 from shared.core.compaction.digest import digest
-from shared.core.compaction.grounding import Ground
-from shared.core.compaction.summary_filters import holds_injection, text_fault
-from shared.core.compaction.transcript_lines import render_source
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem
+from shared.core.compaction.plan import render_source
+from shared.core.compaction.summary_filters import Ground, holds_injection, text_fault
 from shared.core.context.memory import core_notes
 from shared.core.context.notes import NewNote, NoteResult, NoteSource
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, Note
-from shared.core.session.summary import LedgerPatch, NewItem, render_summary
+from shared.core.session.summary import render_summary
 from shared.ports import ToolContext, ToolFailed
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.memory.memory_tools import SaveMemoryTool
 from tests.kit.builders import entry, exchange, words
 from tests.kit.injection_samples import NOTES, ORDERS, OTHERS, OURS, WISHES

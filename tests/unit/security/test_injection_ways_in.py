@@ -11,19 +11,18 @@ from dataclasses import replace
 
 import pytest
 
-from bot.telegram.inbound.message_batching import build_prompt
-from bot.telegram.inbound.updates import MessageAuthor, QuotedMessage
-from shared.adapters.models.catalog import known_card
-from shared.adapters.models.wire import request_body
+from bot.telegram.inbound.updates import MessageAuthor, QuotedMessage, build_prompt
+from shared.adapters.models.catalog import find_known_card
+from shared.adapters.models.wire import build_request_body
 from shared.core.context.build_context import BuiltContext, build_context
-from shared.core.context.memory import known_notes
+from shared.core.context.memory import build_known_notes
 from shared.core.context.prompts import OUR_TAGS, default_layers
-from shared.core.context.untrusted_text import defused, fenced, file_words
+from shared.core.context.untrusted_text import defuse, fence_text, file_text
 from shared.core.session.artifacts import spill_results
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, Note, View
-from shared.core.session.summary_rules import FORMS
+from shared.core.session.summary import FORMS
 from shared.core.values.messages import Image, Text, ToolResult, ToolUse
 from shared.ports import ModelRequest
 from tests.kit.builders import entry, exchange, view, words
@@ -90,8 +89,8 @@ WAYS: Mapping[str, Way] = {
     ),
     "forward": lambda sample: said(build_prompt([forward(1, sample)])),
     "forwarded name": lambda sample: said(build_prompt([forward(1, "x", name=sample)])),
-    "file": lambda sample: said("Read this.", Text(text=file_words("a.txt", sample))),
-    "file name": lambda sample: said("Read this.", Text(text=file_words(sample, "x"))),
+    "file": lambda sample: said("Read this.", Text(text=file_text("a.txt", sample))),
+    "file name": lambda sample: said("Read this.", Text(text=file_text(sample, "x"))),
     "picture": lambda sample: built(
         view(
             [
@@ -107,7 +106,7 @@ WAYS: Mapping[str, Way] = {
     "summary": as_summary,
     "pin": as_pin,
     "recall": lambda sample: built(
-        view([entry(9, 2, "go on")], open_turn=2), recall=fenced("knowledge", sample, source=sample)
+        view([entry(9, 2, "go on")], open_turn=2), recall=fence_text("knowledge", sample, source=sample)
     ),
     "plain recall": lambda sample: built(view([entry(9, 2, "go on")], open_turn=2), recall=sample),
     "facts": lambda sample: built(view([entry(9, 2, "go on")], open_turn=2), runtime_facts=sample),
@@ -115,7 +114,7 @@ WAYS: Mapping[str, Way] = {
 INTO_SYSTEM: Mapping[str, Way] = {
     "note": lambda sample: built(
         view([entry(9, 2, "go on")], open_turn=2),
-        known=known_notes([Note(id=1, kind="fact", text=sample)], count=words),
+        known=build_known_notes([Note(id=1, kind="fact", text=sample)], count=words),
     ),
     "goal": lambda sample: built(
         view([entry(9, 2, "go on")], open_turn=2), system=replace(default_layers(), goal=sample)
@@ -175,7 +174,7 @@ def test_no_look_alike_reaches_the_provider_as_it_was_written(way: str) -> None:
 @pytest.mark.control("S20")
 @pytest.mark.parametrize("way", sorted({**WAYS, **INTO_SYSTEM}))
 def test_every_request_is_one_that_the_strict_provider_takes(way: str) -> None:
-    card = known_card("claude-sonnet-5-5")
+    card = find_known_card("claude-sonnet-5-5")
     assert card is not None
     for sample in (*looks_alike(), *HIDDEN):
         made = {**WAYS, **INTO_SYSTEM}[way](sample)
@@ -183,7 +182,7 @@ def test_every_request_is_one_that_the_strict_provider_takes(way: str) -> None:
             model=card.name, system=made.system, messages=made.messages, tools=(), max_output_tokens=100,
             cache_at=made.cache_at,
         )  # fmt: skip
-        check_messages(request_body(request, card, card.name))
+        check_messages(build_request_body(request, card, card.name))
 
 
 @pytest.mark.control("S20")
@@ -209,5 +208,5 @@ def test_the_log_keeps_what_was_said() -> None:
 def test_the_same_words_give_the_same_bytes_and_defusing_again_changes_nothing() -> None:
     for sample in ALL:
         for foreign in (True, False):
-            once = defused(sample, foreign=foreign)
-            assert defused(once, foreign=foreign) == once
+            once = defuse(sample, foreign=foreign)
+            assert defuse(once, foreign=foreign) == once

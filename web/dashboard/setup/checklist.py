@@ -14,9 +14,9 @@ from shared.adapters.postgres.dashboard.telegram import BotState
 from shared.config.settings import Settings, find_setting_sources
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import DONE, Success
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 
-room = Room()
+router = OperationRouter()
 State = Literal["done", "todo", "broken"]
 _OUTSIDE = ("environment", "file")
 """This process need not begin anew for a token, so of what is stored the database knows more."""
@@ -28,20 +28,22 @@ ChecklistStep = TypedDict("ChecklistStep", {
 Checklist = TypedDict("Checklist", {"hidden": bool, "steps": list[ChecklistStep]})
 
 
-@room.on("GET /checklist", Checklist, role="admin")
-async def see_checklist(visit: AuthedRequest) -> Reply:
+@router.on("GET /checklist", Checklist, role="admin")
+async def see_checklist(authed: AuthedRequest) -> Reply:
     """What is set up; `hidden` while it is put away and nothing has broken."""
-    found = await visit.desk.admin.overview.checklist(visit.operator.operator_id, demo_model=OFFLINE_MODEL)
-    bots = await visit.desk.stores.telegram_bots.bots()
+    found = await authed.context.admin.overview.load_checklist(
+        authed.operator.operator_id, demo_model=OFFLINE_MODEL
+    )
+    bots = await authed.context.stores.telegram_bots.list_bots()
     alerts = set(found["alerts"])
     states: dict[str, State] = {
-        "model": _state(not visit.desk.demo, broken=bool(alerts & _PROVIDER_ALERTS)),
+        "model": _state(not authed.context.demo, broken=bool(alerts & _PROVIDER_ALERTS)),
         "try": _state(found["answered"]),
         "telegram": _of_telegram(found["token"], bots),
-        "widget": _of_widget(found, visit.desk.settings),
-        "account": _state(visit.operator.by_provider or (visit.operator.has_password and found["factor"])),
+        "widget": _of_widget(found, authed.context.settings),
+        "account": _state(authed.operator.by_provider or (authed.operator.has_password and found["factor"])),
         "backups": _state(
-            await asyncio.to_thread(_are_elsewhere, visit.desk.settings), broken="no_backup" in alerts
+            await asyncio.to_thread(_are_elsewhere, authed.context.settings), broken="no_backup" in alerts
         ),
     }
     return {
@@ -50,10 +52,10 @@ async def see_checklist(visit: AuthedRequest) -> Reply:
     }
 
 
-@room.on("PUT /checklist", Success, role="admin", refusals=())
-async def hide_checklist(visit: AuthedRequest, *, hidden: bool) -> Reply:
+@router.on("PUT /checklist", Success, role="admin", refusals=())
+async def hide_checklist(authed: AuthedRequest, *, hidden: bool) -> Reply:
     """Put it away, or show it again; by itself it comes back as soon as something breaks."""
-    await visit.desk.admin.operators.hide_checklist(visit.operator.operator_id, on=hidden)
+    await authed.context.admin.operators.hide_checklist(authed.operator.operator_id, on=hidden)
     return DONE
 
 

@@ -10,25 +10,25 @@ from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.files.knowledge_files import MOST_BYTES, UnreadableKnowledge, passages_of
+from shared.adapters.files.knowledge_files import MOST_BYTES, UnreadableKnowledge, split_passages
 from shared.adapters.files.safe_paths import has_plain_name
-from shared.core.session.events import iso
+from shared.core.session.turns import iso
 from shared.services.memory.knowledge_indexer import MAX_PASSAGES
 from web.dashboard.access import AuthedRequest
 from web.dashboard.agents import Name, find_agent
 from web.rest.arguments import In
-from web.rest.kinds import DONE, Success, told
-from web.rest.operation import Reply, Room
+from web.rest.kinds import DONE, Success, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 SECONDS = 120.0
-File = Annotated[str, In("query", "file"), Field(min_length=1, max_length=200), told("its name")]
-Words = Annotated[str, In("query", "q"), Field(max_length=200), told("words to look for in the files")]
+File = Annotated[str, In("query", "file"), Field(min_length=1, max_length=200), describe("its name")]
+Words = Annotated[str, In("query", "q"), Field(max_length=200), describe("words to look for in the files")]
 
 KnowledgeFile = TypedDict("KnowledgeFile", {
     "path": str, "passages": int, "at": str,
-    "uploaded_by": Annotated[str | None, told("null for a file of the agent's folder")],
+    "uploaded_by": Annotated[str | None, describe("null for a file of the agent's folder")],
 })  # fmt: skip
 KnowledgePassage = TypedDict("KnowledgePassage", {"path": str, "heading": str, "text": str})
 Knowledge = TypedDict("Knowledge", {
@@ -37,10 +37,10 @@ Knowledge = TypedDict("Knowledge", {
 FileKept = TypedDict("FileKept", {"path": str, "passages": int})
 
 
-@room.on("GET /agents/{name}/knowledge", Knowledge, role="viewer", refusals=(404,))
-async def list_knowledge(visit: AuthedRequest, name: Name, *, q: Words = "") -> Reply:
+@router.on("GET /agents/{name}/knowledge", Knowledge, role="viewer", refusals=(404,))
+async def list_knowledge(authed: AuthedRequest, name: Name, *, q: Words = "") -> Reply:
     """The files that an agent knows; with words, the passages that have them, too."""
-    agent, store = await find_agent(visit, name), visit.desk.stores.knowledge
+    agent, store = await find_agent(authed, name), authed.context.stores.knowledge
     files = [
         {"path": one.path, "passages": one.passages, "uploaded_by": one.uploaded_by, "at": iso(one.at)}
         for one in await store.list_files(agent.id)
@@ -52,43 +52,43 @@ async def list_knowledge(visit: AuthedRequest, name: Name, *, q: Words = "") -> 
     return {"files": files, "passages": passages}
 
 
-@room.on(
+@router.on(
     "PUT /agents/{name}/knowledge", FileKept, role="admin", takes="application/octet-stream",
     refusals=(404, 409, 413, 422),
 )  # fmt: skip
-async def keep_knowledge(visit: AuthedRequest, name: Name, *, file: File) -> Reply:
+async def keep_knowledge(authed: AuthedRequest, name: Name, *, file: File) -> Reply:
     """Keep what a Markdown, text, CSV or PDF file says, in place of what one of this name said before."""
-    agent, path = await find_agent(visit, name), file.strip()
+    agent, path = await find_agent(authed, name), file.strip()
     if not has_plain_name(path) or "/" in path or "\\" in path or not path:
         raise HttpRefusal(422, "bad_name", "A file has a name of printable signs, without folders.")
-    content = await _received(visit.request)
+    content = await _received(authed.request)
     try:
-        passages = await passages_of(path, content)
+        passages = await split_passages(path, content)
     except UnreadableKnowledge as error:
         raise HttpRefusal(422, "unreadable", "This file cannot be used.", reason=str(error)) from None
-    outcome = await visit.desk.stores.knowledge.upload(
+    outcome = await authed.context.stores.knowledge.upload(
         agent.id, path, sha256=hashlib.sha256(content).digest(), passages=passages,
-        by=visit.operator.name, most=MAX_PASSAGES,
+        by=authed.operator.name, most=MAX_PASSAGES,
     )  # fmt: skip
     if outcome == "taken":
         words = "The agent's folder has a file of that name: change it there."
         raise HttpRefusal(409, "path_taken", words)
     if outcome == "full":
         raise HttpRefusal(409, "full", f"An agent knows {MAX_PASSAGES:,} passages at most.")
-    await visit.record("agent.knowledge_kept", str(agent.id), passages=len(passages))
+    await authed.record("agent.knowledge_kept", str(agent.id), passages=len(passages))
     return {"path": path, "passages": len(passages)}
 
 
-@room.on(
+@router.on(
     "DELETE /agents/{name}/knowledge", Success, role="admin", refusals=(404,),
     missing="There is no uploaded file of that name.",
 )  # fmt: skip
-async def discard_knowledge(visit: AuthedRequest, name: Name, *, file: File) -> Reply:
+async def discard_knowledge(authed: AuthedRequest, name: Name, *, file: File) -> Reply:
     """Take an uploaded file away; those of the folder go when they leave it."""
-    agent = await find_agent(visit, name)
-    if not await visit.desk.stores.knowledge.discard(agent.id, file):
+    agent = await find_agent(authed, name)
+    if not await authed.context.stores.knowledge.discard(agent.id, file):
         return None
-    await visit.record("agent.knowledge_discarded", str(agent.id))
+    await authed.record("agent.knowledge_discarded", str(agent.id))
     return DONE
 
 

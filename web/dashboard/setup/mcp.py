@@ -12,21 +12,21 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.mcp.tools import configured_servers, probe
+from shared.adapters.mcp.tools import load_servers, probe_servers
 from shared.config.settings import ORIGINS_NAME, find_mcp_file
 from shared.config.stored import StoredSettings
-from shared.core.context.tools import AllowedTools
+from shared.core.context.agents import AllowedTools
 from shared.core.tools.mcp import McpServer, servers_in
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import Seen, stale, version_of
-from web.dashboard.setup.settings import checked, load_stored
-from web.rest.kinds import told
-from web.rest.operation import Reply, Room
+from web.dashboard.requests import Seen, build_stale_refusal, parse_version
+from web.dashboard.setup.settings import check_changes, load_stored
+from web.rest.kinds import describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 SETTING = "EVERTALK_MCP_SERVERS"
-ServerName = Annotated[str, told("of the server", json_schema_extra={"minLength": 1, "maxLength": 32})]
+ServerName = Annotated[str, describe("of the server", json_schema_extra={"minLength": 1, "maxLength": 32})]
 Url = Annotated[str, Field(min_length=1, max_length=500)]
 Headers = Annotated[
     dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=2_000)]] | None,
@@ -35,80 +35,80 @@ Headers = Annotated[
 
 McpServerShown = TypedDict("McpServerShown", {
     "name": str, "from": Literal["file", "stored"],
-    "where": Annotated[str, told("address without what may be secret, or the program")],
-    "headers": Annotated[list[str], told("names only")],
-    "running": Annotated[bool, told("whether this process works with it as it is stored")],
+    "where": Annotated[str, describe("address without what may be secret, or the program")],
+    "headers": Annotated[list[str], describe("names only")],
+    "running": Annotated[bool, describe("whether this process works with it as it is stored")],
 })  # fmt: skip
 McpServers = TypedDict("McpServers", {
     "servers": list[McpServerShown], "problems": list[str], "version": int, "followed": bool,
 })  # fmt: skip
 McpTested = TypedDict("McpTested", {
     "ok": bool, "problem": str, "tools": list[str],
-    "left_out": Annotated[list[str], told("tools that no model can be offered, and why")],
+    "left_out": Annotated[list[str], describe("tools that no model can be offered, and why")],
 })  # fmt: skip
 
 
-@room.on("GET /mcp-servers", McpServers, role="viewer", refusals=(503,))
-async def list_mcp_servers(visit: AuthedRequest) -> Reply:
+@router.on("GET /mcp-servers", McpServers, role="viewer", refusals=(503,))
+async def list_mcp_servers(authed: AuthedRequest) -> Reply:
     """All servers of tools, by file and by what is stored; no secret is told."""
-    return await _whole(visit, await load_stored(visit))
+    return await _whole(authed, await load_stored(authed))
 
 
-@room.on(
+@router.on(
     "PUT /mcp-servers/{server}", McpServers, role="admin", body="McpServerSettings", strict=True,
     refusals=(409, 422, 428, 503),
 )  # fmt: skip
 async def keep_mcp_server(
-    visit: AuthedRequest, server: ServerName, *, url: Url, headers: Headers = None, if_match: Seen = ""
+    authed: AuthedRequest, server: ServerName, *, url: Url, headers: Headers = None, if_match: Seen = ""
 ) -> Reply:
     """Add a server, or change it; an Evertalk that `up` runs follows within ten seconds."""
-    found = await load_stored(visit)
+    found = await load_stored(authed)
     stored = _stored(found)
-    return await _keep(visit, found, {**stored, server: _settings(stored, server, url, headers)}, if_match)
+    return await _keep(authed, found, {**stored, server: _settings(stored, server, url, headers)}, if_match)
 
 
-@room.on(
+@router.on(
     "DELETE /mcp-servers/{server}", McpServers, role="admin", refusals=(404, 409, 428, 503),
     missing="There is no such thing here.",
 )  # fmt: skip
-async def remove_mcp_server(visit: AuthedRequest, server: ServerName, *, if_match: Seen = "") -> Reply:
+async def remove_mcp_server(authed: AuthedRequest, server: ServerName, *, if_match: Seen = "") -> Reply:
     """Remove a stored server; those of the file stay. Refused while agents name it."""
-    found = await load_stored(visit)
+    found = await load_stored(authed)
     stored = _stored(found)
     if stored.pop(server, None) is None:
         return None
-    if agents := await _agents_naming(visit, server):
+    if agents := await _agents_naming(authed, server):
         words = "Agents use this server by name: take it out of their tools first."
         raise HttpRefusal(409, "server_in_use", words, agents=agents)
-    return await _keep(visit, found, stored, if_match)
+    return await _keep(authed, found, stored, if_match)
 
 
-@room.on(
+@router.on(
     "POST /mcp-test", McpTested, role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
 )  # fmt: skip
 async def try_mcp_server(
-    visit: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,
+    authed: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,
     headers: Headers = None,
 ) -> Reply:  # fmt: skip
     """Connect once, within 15 seconds, and list the tools; nothing is stored."""
-    settings = _settings(_stored(await load_stored(visit)), server, url, headers)
+    settings = _settings(_stored(await load_stored(authed)), server, url, headers)
     found, problems = servers_in(json.dumps({"mcpServers": {server: settings}}), {})
     if problems:
         raise HttpRefusal(422, "bad_server", "This cannot be used; nothing was changed.", problems=problems)
-    await visit.record("mcp.tested", server)
-    probed = await probe(found[0])
+    await authed.record("mcp.tested", server)
+    probed = await probe_servers(found[0])
     left_out = [f"{tool.name}: {tool.reason}" for tool in probed.left_out]
     return {
         "ok": probed.reached, "problem": probed.problem, "tools": list(probed.tools), "left_out": left_out,
     }  # fmt: skip
 
 
-async def _agents_naming(visit: AuthedRequest, server: str) -> list[str]:
+async def _agents_naming(authed: AuthedRequest, server: str) -> list[str]:
     """Empty where the file has a server of this name, which stays."""
-    of_file, _ = await asyncio.to_thread(configured_servers, find_mcp_file(visit.desk.settings))
+    of_file, _ = await asyncio.to_thread(load_servers, find_mcp_file(authed.context.settings))
     if any(one.name == server for one in of_file):
         return []
-    rows = await visit.desk.stores.agents.all()
+    rows = await authed.context.stores.agents.list_all()
     return [row.name for row in rows if server in (AllowedTools.of(row.config.get("tools")).servers or ())]
 
 
@@ -150,21 +150,21 @@ def _stored(found: StoredSettings) -> dict[str, Any]:
 
 
 async def _keep(
-    visit: AuthedRequest, found: StoredSettings, servers: Mapping[str, Any], if_match: str
+    authed: AuthedRequest, found: StoredSettings, servers: Mapping[str, Any], if_match: str
 ) -> Reply:
-    seen = version_of(if_match)
+    seen = parse_version(if_match)
     text = json.dumps({"mcpServers": servers}, sort_keys=True) if servers else None
     if found.version == seen:
-        await checked(found, {SETTING: text})
-        store = visit.desk.admin.stored_settings
-        if await store.change({SETTING: text}, seen=seen, by=visit.operator.name) is not None:
-            return await _whole(visit, await load_stored(visit))
-    raise stale(yours=sorted(servers), theirs=await _whole(visit, await load_stored(visit)))
+        await check_changes(found, {SETTING: text})
+        store = authed.context.admin.stored_settings
+        if await store.change({SETTING: text}, seen=seen, by=authed.operator.name) is not None:
+            return await _whole(authed, await load_stored(authed))
+    raise build_stale_refusal(yours=sorted(servers), theirs=await _whole(authed, await load_stored(authed)))
 
 
-async def _whole(visit: AuthedRequest, found: StoredSettings) -> dict[str, Any]:
-    settings = visit.desk.settings
-    of_file, problems = await asyncio.to_thread(configured_servers, find_mcp_file(settings))
+async def _whole(authed: AuthedRequest, found: StoredSettings) -> dict[str, Any]:
+    settings = authed.context.settings
+    of_file, problems = await asyncio.to_thread(load_servers, find_mcp_file(settings))
     text, running = found.values.get(SETTING), settings.mcp_servers
     stored, _ = servers_in(text, {}) if text else ((), ())
     held = {one.name: one for one in servers_in(running.get_secret_value(), {})[0]} if running else {}

@@ -14,16 +14,16 @@ from typing_extensions import TypedDict
 
 from shared.adapters.models.model_lists import (
     KeyRefused,
-    ListSilent,
     LocalServer,
+    ModelListUnavailable,
     find_local_servers,
     list_models,
 )
-from shared.adapters.models.openai_provider import OPENAI_URL, with_usual_path
+from shared.adapters.models.openai_provider import OPENAI_URL, add_usual_path
 from shared.adapters.models.reranker import SECONDS as RERANK_SECONDS
-from shared.adapters.models.routing import Models, models_of
+from shared.adapters.models.routing import Models, open_configured_models
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
+from shared.adapters.telegram_probe import TelegramUnreachable, TokenRefused, probe_bot
 from shared.bootstrap.from_settings import (
     build_picture_maker,
     build_reranker,
@@ -37,10 +37,10 @@ from shared.core.values.recordings import Recording, silence
 from shared.ports import ModelRequest
 from shared.services.turns.retrieval import RERANKED
 from web.dashboard.access import AuthedRequest
-from web.dashboard.setup.settings import Changes, checked, load_stored, merged
-from web.rest.operation import Reply, Room
+from web.dashboard.setup.settings import Changes, check_changes, load_stored, merge_changes
+from web.rest.operation import OperationRouter, Reply
 
-room = Room()
+router = OperationRouter()
 SECONDS, PICTURE_SECONDS = 30.0, 180.0
 _PASSAGE = "day {}: the boat was in the harbour, and we all walked along the beach until it began to rain"
 _TOKENS = 64
@@ -53,11 +53,11 @@ ModelServer = TypedDict("ModelServer", {"name": str, "base_url": str, "wire": st
 ModelServers = TypedDict("ModelServers", {"servers": list[ModelServer], "message": str})
 
 
-@room.on(
+@router.on(
     "POST /settings/models", ModelServers, role="admin", body="ModelSearch", strict=True, refusals=(422, 503)
 )
 async def look_for_models(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     base_url: Annotated[str, Field(max_length=500)] = "",
     key: Annotated[str, Field(max_length=500)] = "",
@@ -67,19 +67,22 @@ async def look_for_models(
     if not base_url:
         found = await find_local_servers()
         none = "" if found else "No model server was found on this machine."
-        return {"servers": [_told_server(one) for one in found], "message": none}
-    await visit.record("models.listed", "settings", base_url=base_url)
-    settings = await checked(await load_stored(visit), {})
+        return {"servers": [_render_server(one) for one in found], "message": none}
+    await authed.record("models.listed", "settings", base_url=base_url)
+    settings = await check_changes(await load_stored(authed), {})
     try:
-        models = await list_models(with_usual_path(base_url), key or _key_for(base_url, settings))
+        models = await list_models(add_usual_path(base_url), key or _key_for(base_url, settings))
     except KeyRefused:
         return {"servers": [], "message": "The server knows no such key."}
-    except (ListSilent, ValueError):
+    except (ModelListUnavailable, ValueError):
         return {"servers": [], "message": "The server has no list of models, or cannot be reached."}
-    return {"servers": [_told_server(LocalServer(name="", base_url=base_url, models=models))], "message": ""}
+    return {
+        "servers": [_render_server(LocalServer(name="", base_url=base_url, models=models))],
+        "message": "",
+    }
 
 
-def _told_server(server: LocalServer) -> dict[str, Any]:
+def _render_server(server: LocalServer) -> dict[str, Any]:
     return {"name": server.name, "base_url": server.base_url, "wire": server.wire, "models": [*server.models]}
 
 
@@ -89,11 +92,11 @@ def _key_for(base_url: str, settings: Settings) -> str:
     return read_secrets(settings.model_keys).get(base_url) or (own.get_secret_value() if own else "")
 
 
-@room.on(
+@router.on(
     "POST /settings/test", SettingsTested, role="admin", body="SettingsTest", strict=True, refusals=(422, 503)
 )
 async def try_settings(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     what: Literal["model", "voice", "speech", "pictures", "recall", "telegram"],
     changes: Changes | None = None,
@@ -104,10 +107,10 @@ async def try_settings(
     `name` is a model, or the number of a bot, other than those that the settings choose. `reason` has their
     own words, where they refuse.
     """
-    found = await load_stored(visit)
-    wanted = merged(found, changes)
-    settings = await checked(found, wanted)
-    await visit.record("settings.tested", "settings", what=what, names=sorted(wanted))
+    found = await load_stored(authed)
+    wanted = merge_changes(found, changes)
+    settings = await check_changes(found, wanted)
+    await authed.record("settings.tested", "settings", what=what, names=sorted(wanted))
     ok, message, reason = await _PROBES[what](settings, name)
     return {"ok": ok, "message": message, "reason": _without_secrets(reason, settings)}
 
@@ -115,7 +118,7 @@ async def try_settings(
 async def _ask_models(settings: Settings, name: str) -> tuple[bool, str, str]:
     """The one that is named; else the one that answers, and the one that summarises if it is another."""
     try:
-        async with _opened(settings) as models, asyncio.timeout(SECONDS):
+        async with _open_models(settings) as models, asyncio.timeout(SECONDS):
             if name:
                 return await _ask_each(models, (name,))
             if models.offline:
@@ -132,8 +135,8 @@ async def _ask_models(settings: Settings, name: str) -> tuple[bool, str, str]:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[Models]:
-    models = models_of(settings, VocabularyCounter())
+async def _open_models(settings: Settings) -> AsyncIterator[Models]:
+    models = open_configured_models(settings, VocabularyCounter())
     try:
         yield models
     finally:
@@ -213,10 +216,10 @@ async def _ask_telegram(settings: Settings, name: str) -> tuple[bool, str, str]:
     if token is None:
         return False, "There is no token here to be tested.", ""
     try:
-        seen = await look_at_bot(token, api_url=settings.telegram_api_url)
+        seen = await probe_bot(token, api_url=settings.telegram_api_url)
     except TokenRefused:
         return False, "Telegram knows no bot with this token.", ""
-    except TelegramSilent as error:
+    except TelegramUnreachable as error:
         return False, "Telegram did not answer.", str(error)
     return True, f"It works: the bot is @{seen.username}.", ""
 

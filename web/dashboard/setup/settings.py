@@ -39,15 +39,15 @@ from shared.config.stored import (
     load_with_stored,
     merge_secrets,
 )
-from shared.core.session.events import iso
 from shared.core.session.presets import PRESETS
+from shared.core.session.turns import iso
 from shared.supervision.process_secrets import PROCESSES_BY_SETTING
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import Seen, version_of
-from web.rest.operation import Reply, Room
+from web.dashboard.requests import Seen, parse_version
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
-room = Room()
+router = OperationRouter()
 _MODELS = "EVERTALK_MODELS"
 _ROWS = {"models": "models", "telegram_bots": "bots"}
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
@@ -72,47 +72,47 @@ AllSettings = TypedDict("AllSettings", {
 })  # fmt: skip
 
 
-@room.on("GET /settings", AllSettings, role="operator")
-async def list_settings(visit: AuthedRequest) -> Reply:
+@router.on("GET /settings", AllSettings, role="operator")
+async def list_settings(authed: AuthedRequest) -> Reply:
     """Every setting, its value, and where that came from; never a secret.
 
     `kind` is there for settings that can be stored, and `editable` says whether the environment leaves them
     to the database. `pending` are those that this process does not work with yet; without `followed` nobody
     gives it what is stored.
     """
-    return await _whole(visit)
+    return await _load_all(authed)
 
 
-@room.on(
+@router.on(
     "PUT /settings", AllSettings, role="admin", body="SettingChanges", strict=True,
     refusals=(409, 422, 428, 503),
 )  # fmt: skip
 async def change_settings(
-    visit: AuthedRequest, *, changes: Annotated[Changes, Field(min_length=1)], if_match: Seen = ""
+    authed: AuthedRequest, *, changes: Annotated[Changes, Field(min_length=1)], if_match: Seen = ""
 ) -> Reply:
     """Store settings; an Evertalk that `up` runs follows within ten seconds."""
-    store, seen = visit.desk.admin.stored_settings, version_of(if_match)
-    found = await load_stored(visit)
+    store, seen = authed.context.admin.stored_settings, parse_version(if_match)
+    found = await load_stored(authed)
     if found.version == seen:
-        wanted = merged(found, changes)
-        await checked(found, wanted)
-        if await store.change(wanted, seen=seen, by=visit.operator.name) is not None:
-            return await _whole(visit)
-        found = await load_stored(visit)
+        wanted = merge_changes(found, changes)
+        await check_changes(found, wanted)
+        if await store.change(wanted, seen=seen, by=authed.operator.name) is not None:
+            return await _load_all(authed)
+        found = await load_stored(authed)
     words = "Somebody else changed this meanwhile: nothing of yours was stored."
-    changed = [_told_change(row) for row in found.rows if row.version > seen]
-    raise HttpRefusal(409, "stale", words, changed=changed, theirs=await _whole(visit))
+    changed = [_render_change(row) for row in found.rows if row.version > seen]
+    raise HttpRefusal(409, "stale", words, changed=changed, theirs=await _load_all(authed))
 
 
-async def load_stored(visit: AuthedRequest) -> StoredSettings:
+async def load_stored(authed: AuthedRequest) -> StoredSettings:
     """Raises HttpRefusal where the key of this installation is another one."""
     try:
-        return await visit.desk.admin.stored_settings.load()
+        return await authed.context.admin.stored_settings.load()
     except CannotUnseal as error:
         raise HttpRefusal(503, error.code, error.advice) from error
 
 
-def merged(found: StoredSettings, changes: Changes | None) -> dict[str, str | None]:
+def merge_changes(found: StoredSettings, changes: Changes | None) -> dict[str, str | None]:
     """The changes as they are to be stored; raises HttpRefusal."""
     given = {name: text.strip() if text else None for name, text in (changes or {}).items()}
     try:
@@ -121,7 +121,7 @@ def merged(found: StoredSettings, changes: Changes | None) -> dict[str, str | No
         raise _refusal(error) from None
 
 
-async def checked(found: StoredSettings, changes: Mapping[str, str | None]) -> Settings:
+async def check_changes(found: StoredSettings, changes: Mapping[str, str | None]) -> Settings:
     """What would hold after a change; raises HttpRefusal with a reason for each field that cannot be so."""
     try:
         values = await asyncio.to_thread(apply_changes, found.values, changes)
@@ -137,14 +137,14 @@ async def checked(found: StoredSettings, changes: Mapping[str, str | None]) -> S
 
 def _refusal(error: BadSettings) -> HttpRefusal:
     words = "This cannot be used; nothing was changed."
-    return HttpRefusal(422, "bad_settings", words, problems=_told_problems(error))
+    return HttpRefusal(422, "bad_settings", words, problems=_render_problems(error))
 
 
-def _told_problems(error: BadSettings) -> list[dict[str, str]]:
+def _render_problems(error: BadSettings) -> list[dict[str, str]]:
     return [{"name": one.name, "reason": one.reason} for one in error.problems]
 
 
-def _told_change(row: StoredSetting) -> dict[str, str | None]:
+def _render_change(row: StoredSetting) -> dict[str, str | None]:
     return {"name": row.name, "value": _text_of(row), "by": row.changed_by, "at": iso(row.changed_at)}
 
 
@@ -155,22 +155,22 @@ def _text_of(row: StoredSetting) -> str | None:
     return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
 
 
-async def _whole(visit: AuthedRequest) -> dict[str, Any]:
-    return await asyncio.to_thread(_all, visit.desk.settings, await load_stored(visit))
+async def _load_all(authed: AuthedRequest) -> dict[str, Any]:
+    return await asyncio.to_thread(_render_all, authed.context.settings, await load_stored(authed))
 
 
-def _all(given: Settings, found: StoredSettings) -> dict[str, Any]:
+def _render_all(given: Settings, found: StoredSettings) -> dict[str, Any]:
     told, origins, locked = _read_page(), find_setting_sources(), find_locked()
     rows = {row.name: row for row in found.rows}
     settings = [
-        _shown(given, field, name, told, origins[field])
-        | (_shown_stored(field, rows.get(name), name in locked) if field in STORABLE else {})
+        _render_setting(given, field, name, told, origins[field])
+        | (_render_stored(field, rows.get(name), name in locked) if field in STORABLE else {})
         for field, name in list_setting_names().items()
     ]
     try:
         pending, problems = list(_pending(given, load_with_stored(found.values), locked)), []
     except BadSettings as error:
-        pending, problems = [], _told_problems(error)
+        pending, problems = [], _render_problems(error)
     return {
         "settings": settings, "version": found.version, "followed": ORIGINS_NAME in os.environ,
         "pending": pending, "problems": problems,
@@ -186,7 +186,7 @@ def _pending(given: Settings, wanted: Settings, locked: frozenset[str]) -> Itera
             yield names[field]
 
 
-def _shown(
+def _render_setting(
     given: Settings, field: str, name: str, told: dict[str, tuple[str, str]], origin: str
 ) -> dict[str, Any]:
     value, usual = getattr(given, field), Settings.model_fields[field].get_default(call_default_factory=True)
@@ -196,14 +196,14 @@ def _shown(
     return {
         "name": name,
         "secret": is_secret(field),
-        "value": _written(field, value, known=origin != "default"),
+        "value": _render_value(field, value, known=origin != "default"),
         "from": origin,
         "default": default,
         "meaning": meaning,
     }
 
 
-def _shown_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[str, Any]:
+def _render_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[str, Any]:
     """What a form needs; what is stored is shown as it was typed, whether or not it holds already."""
     kind, choices = _kind(field)
     form = {"kind": kind, "choices": choices, "editable": not locked, "stored": None}
@@ -243,7 +243,7 @@ def _leaves(annotation: Any) -> Iterator[Any]:
         yield from _leaves(one)
 
 
-def _written(field: str, value: object, *, known: bool) -> str | None:
+def _render_value(field: str, value: object, *, known: bool) -> str | None:
     """As it could be written; a secret never, not even its length. Some only other processes are given."""
     if is_secret(field):
         return "set" if value is not None or known else "not set"

@@ -25,11 +25,11 @@ from web.dashboard.access import (
 )
 from web.dashboard.requests import FORM_BYTES, read_form
 from web.rest.kinds import DONE, Success
-from web.rest.operation import Reply, Room
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
-from web.server.words import language_of, page_in, say
+from web.server.words import language_of, translate, translate_page
 
-room = Room()
+router = OperationRouter()
 PAGES = Path(__file__).resolve().parents[2] / "static" / "dashboard"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
@@ -52,97 +52,97 @@ MESSAGES = {
 }
 
 
-@room.page("GET /dashboard/login", anyone=True)
-async def login_page(visit: AuthedRequest) -> web.StreamResponse:
+@router.page("GET /dashboard/login", anyone=True)
+async def login_page(authed: AuthedRequest) -> web.StreamResponse:
     """Shows; a preview of a link in some chat must not use it up."""
-    query = visit.request.query
-    if visit.who is not None and "token" not in query:
-        return see_other(next_of(query.get("next", "")))
+    query = authed.request.query
+    if authed.who is not None and "token" not in query:
+        return see_other(safe_next(query.get("next", "")))
     return login_form(
-        visit, query.get("m", ""), token=query.get("token", ""), following=query.get("next", "")
+        authed, query.get("m", ""), token=query.get("token", ""), following=query.get("next", "")
     )
 
 
-@room.page("POST /dashboard/login", anyone=True)
-async def log_in(visit: AuthedRequest) -> web.StreamResponse:
-    request, desk = visit.request, visit.desk
-    if not can_keep_login(request, desk.settings):
-        return login_form(visit, "plain", status=403)
+@router.page("POST /dashboard/login", anyone=True)
+async def log_in(authed: AuthedRequest) -> web.StreamResponse:
+    request, context = authed.request, authed.context
+    if not can_keep_login(request, context.settings):
+        return login_form(authed, "plain", status=403)
     form = await read_form(request)
-    token, source = form.get("token", ""), desk.address(request)
+    token, source = form.get("token", ""), context.address(request)
     browser = request.headers.get("User-Agent", "")
     if token:
-        outcome = await desk.admin.operators.use_link(token=token, source=source, browser=browser)
+        outcome = await context.admin.operators.use_link(token=token, source=source, browser=browser)
     else:
-        outcome = await desk.admin.operators.log_in(
+        outcome = await context.admin.operators.log_in(
             name=form.get("name", ""), password=form.get("password", ""), source=source, browser=browser
         )
     if isinstance(outcome, TooManyTries):
-        return wait_longer(visit, outcome.retry_after_seconds)
+        return wait_longer(authed, outcome.retry_after_seconds)
     if isinstance(outcome, CodeNeeded):
-        return login_form(visit, step=outcome.token, following=form.get("next", ""))
+        return login_form(authed, step=outcome.token, following=form.get("next", ""))
     if outcome is None:
         message = "used" if token else "wrong"
-        return login_form(visit, message, following=form.get("next", ""), status=401)
-    return await keep_login(visit, outcome, following=form.get("next", ""))
+        return login_form(authed, message, following=form.get("next", ""), status=401)
+    return await set_login_cookie(authed, outcome, following=form.get("next", ""))
 
 
-async def keep_login(visit: AuthedRequest, token: str, *, following: str) -> web.Response:
+async def set_login_cookie(authed: AuthedRequest, token: str, *, following: str) -> web.Response:
     """A new login, in place of the one that was."""
-    request, desk = visit.request, visit.desk
-    await _end(visit)
-    response = see_other(next_of(following))
+    request, context = authed.request, authed.context
+    await _end(authed)
+    response = see_other(safe_next(following))
     response.set_cookie(
-        cookie_name(request, desk.settings),
+        cookie_name(request, context.settings),
         token,
         path="/",
         httponly=True,
-        secure=is_secure(request, desk.settings),
+        secure=is_secure(request, context.settings),
         samesite="Lax",
         max_age=SESSION_HOURS * 3600,
     )
     return response
 
 
-@room.page("POST /dashboard/logout", anyone=True)
-async def log_out(visit: AuthedRequest) -> web.StreamResponse:
-    await _end(visit)
-    if visit.desk.live is not None:
-        await visit.desk.live.signed_out()
-    name = cookie_name(visit.request, visit.desk.settings)
+@router.page("POST /dashboard/logout", anyone=True)
+async def log_out(authed: AuthedRequest) -> web.StreamResponse:
+    await _end(authed)
+    if authed.context.live is not None:
+        await authed.context.live.announce_sign_out()
+    name = cookie_name(authed.request, authed.context.settings)
     response = see_other("/dashboard/login?m=out")
     response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
     return response
 
 
-@room.on(
+@router.on(
     "POST /me/password", Success, role="viewer", body="Password", most_bytes=FORM_BYTES, refusals=(409, 422)
 )  # fmt: skip
 async def set_password(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     *,
     password: Annotated[str, Field(json_schema_extra={"minLength": 10, "maxLength": 1_000})],
 ) -> Reply:
     """Set one's own password; every other login ends."""
-    operators = visit.desk.admin.operators
-    if visit.operator.by_provider:
+    operators = authed.context.admin.operators
+    if authed.operator.by_provider:
         words = "Your password is your identity provider's; change it there."
         raise HttpRefusal(409, OfTheProvider.code, words)
     try:
-        await operators.set_password(visit.operator.operator_id, password, keep=visit.token)
+        await operators.set_password(authed.operator.operator_id, password, keep=authed.token)
     except WeakPassword as error:
         raise HttpRefusal(422, "weak_password", str(error)) from None
-    await visit.record("password.set")
+    await authed.record("password.set")
     return DONE
 
 
-async def _end(visit: AuthedRequest) -> None:
+async def _end(authed: AuthedRequest) -> None:
     """A login never goes on under its old number."""
-    if visit.token:
-        await visit.desk.admin.operators.log_out(visit.token)
+    if authed.token:
+        await authed.context.admin.operators.log_out(authed.token)
 
 
-def next_of(path: str) -> str:
+def safe_next(path: str) -> str:
     return path if _NEXT.fullmatch(path) else "/dashboard"
 
 
@@ -150,9 +150,9 @@ def see_other(location: str) -> web.Response:
     return web.Response(status=303, headers={"Location": location})
 
 
-def wait_longer(visit: AuthedRequest, seconds: int) -> web.Response:
+def wait_longer(authed: AuthedRequest, seconds: int) -> web.Response:
     return login_form(
-        visit,
+        authed,
         "wait",
         minutes=str(-(-seconds // 60)),
         status=429,
@@ -161,7 +161,7 @@ def wait_longer(visit: AuthedRequest, seconds: int) -> web.Response:
 
 
 def login_form(
-    visit: AuthedRequest,
+    authed: AuthedRequest,
     message: str = "",
     *,
     minutes: str = "",
@@ -174,25 +174,25 @@ def login_form(
     """Asks for a name and a password, or for the code of the authenticator app: `step` stands for what was
     right so far. Only words of ours, and values of harmless characters, are ever put into the page.
     """
-    language = language_of(visit.request)
-    words = say(language, MESSAGES.get(message, ""), minutes=minutes)
+    language = language_of(authed.request)
+    words = translate(language, MESSAGES.get(message, ""), minutes=minutes)
     page = (PAGES / "login.html").read_text(encoding="utf-8")
     link = token if _TOKEN.fullmatch(token) else ""
     half = step if _TOKEN.fullmatch(step) else ""
     asked = "code" if half else "link" if link else "password"
     for other in {"code", "link", "password"} - {asked}:
         page = re.sub(rf"<!--{other}-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    if link or half or visit.desk.provider is None:
+    if link or half or authed.context.provider is None:
         page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
     if not words:
         page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    page = page_in(language, page, command="<code>./evertalk login-link</code>")
+    page = translate_page(language, page, command="<code>./evertalk login-link</code>")
     filled = (
         page.replace("[[token]]", link)
         .replace("[[step]]", half)
-        .replace("[[next]]", next_of(following).replace("&", "&amp;"))
+        .replace("[[next]]", safe_next(following).replace("&", "&amp;"))
     )
-    filled = filled.replace("[[next-part]]", quote(next_of(following), safe=""))
+    filled = filled.replace("[[next-part]]", quote(safe_next(following), safe=""))
     return web.Response(
         status=status, text=filled.replace("[[message]]", words), content_type="text/html", headers=headers
     )

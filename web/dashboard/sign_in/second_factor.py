@@ -17,9 +17,9 @@ from shared.adapters.postgres.people.second_factors import NoSuchFactor, SecondF
 from shared.config.settings import BadSettings
 from web.dashboard.access import AuthedRequest, can_keep_login
 from web.dashboard.requests import read_form
-from web.dashboard.sign_in.login import keep_login, login_form, wait_longer
-from web.rest.kinds import DONE, Cut, Success, Thing, told
-from web.rest.operation import Reply, Room
+from web.dashboard.sign_in.login import login_form, set_login_cookie, wait_longer
+from web.rest.kinds import DONE, Cut, Success, Thing, describe
+from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 LARGEST_VERSION = 15
@@ -63,7 +63,7 @@ def _dark(row: Sequence[int]) -> Iterator[tuple[int, int]]:
         at += length
 
 
-room = Room()
+router = OperationRouter()
 BODY_BYTES = 1024
 MOST_CHARS = 100
 Code = Annotated[str, Cut(MOST_CHARS, "of the app"), Field(json_schema_extra={"minLength": 1})]
@@ -72,75 +72,78 @@ SecondFactor = TypedDict("SecondFactor", {"on": bool, "since": datetime | None, 
 SecondFactorKey = TypedDict("SecondFactorKey", {
     "key": Annotated[str, Field(description="to be typed into the app")],
     "address": Annotated[str, Field(description="the same for an app on this device (`otpauth:`)")],
-    "picture": Annotated[Thing | None, told("the same for a camera: `size` in modules, SVG `path`")],
+    "picture": Annotated[Thing | None, describe("the same for a camera: `size` in modules, SVG `path`")],
 })  # fmt: skip
 RecoveryCodes = TypedDict("RecoveryCodes", {
     "codes": list[Annotated[str, Field(description="opens once; shown this once")]],
 })  # fmt: skip
 
 
-@room.page("POST /dashboard/login/code", anyone=True)
-async def log_in(visit: AuthedRequest) -> Reply:
+@router.page("POST /dashboard/login/code", anyone=True)
+async def log_in(authed: AuthedRequest) -> Reply:
     """The other half of a login; a wrong code asks again, for as long as the first half holds."""
-    request, desk = visit.request, visit.desk
-    if not can_keep_login(request, desk.settings):
-        return login_form(visit, "plain", status=403)
+    request, context = authed.request, authed.context
+    if not can_keep_login(request, context.settings):
+        return login_form(authed, "plain", status=403)
     form = await read_form(request)
     token, following = form.get("step", ""), form.get("next", "")
     browser = request.headers.get("User-Agent", "")
     try:
-        outcome = await _factors(visit).log_in(
-            token=token, code=form.get("code", "")[:MOST_CHARS], source=desk.address(request), browser=browser
+        outcome = await _factors(authed).log_in(
+            token=token,
+            code=form.get("code", "")[:MOST_CHARS],
+            source=context.address(request),
+            browser=browser,
         )
     except NoSuchFactor:
-        return login_form(visit, "late", following=following, status=401)
+        return login_form(authed, "late", following=following, status=401)
     except (CannotUnseal, BadSettings):
-        return login_form(visit, "sealed", following=following, status=503)
+        return login_form(authed, "sealed", following=following, status=503)
     if isinstance(outcome, TooManyTries):
-        return wait_longer(visit, outcome.retry_after_seconds)
+        return wait_longer(authed, outcome.retry_after_seconds)
     if outcome is None:
-        return login_form(visit, "code", step=token, following=following, status=401)
-    return await keep_login(visit, outcome, following=following)
+        return login_form(authed, "code", step=token, following=following, status=401)
+    return await set_login_cookie(authed, outcome, following=following)
 
 
-@room.on("GET /me/second-factor", SecondFactor, role="viewer")
-async def see_second_factor(visit: AuthedRequest) -> Reply:
+@router.on("GET /me/second-factor", SecondFactor, role="viewer")
+async def see_second_factor(authed: AuthedRequest) -> Reply:
     """Whether one's own login needs a code."""
-    found = await _factors(visit).state(visit.operator.operator_id)
+    found = await _factors(authed).load_state(authed.operator.operator_id)
     since, left = (None, 0) if found is None else found
     return {"on": found is not None, "since": since, "codes_left": left}
 
 
-@room.on("POST /me/second-factor", SecondFactorKey, role="viewer", refusals=(409, 503))
-async def begin_second_factor(visit: AuthedRequest) -> Reply:
+@router.on("POST /me/second-factor", SecondFactorKey, role="viewer", refusals=(409, 503))
+async def begin_second_factor(authed: AuthedRequest) -> Reply:
     """A key for an authenticator app, shown this once."""
-    begun = await _factors(visit).begin(visit.operator.operator_id)
+    begun = await _factors(authed).begin(authed.operator.operator_id)
     picture = qr_picture(begun.address)  # none of a very long name; the key can be typed
     return {"key": begun.key, "address": begun.address, "picture": picture and asdict(picture)}
 
 
-@room.on(
+@router.on(
     "POST /me/second-factor/confirm", RecoveryCodes, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
     refusals=(409, 429, 503),
 )  # fmt: skip
-async def confirm_second_factor(visit: AuthedRequest, *, code: Code) -> Reply:
+async def confirm_second_factor(authed: AuthedRequest, *, code: Code) -> Reply:
     """The app's first code: from now on a login needs one; other logins end."""
-    codes = await _factors(visit).confirm(
-        visit.operator.operator_id, code, source=visit.desk.address(visit.request), keep=visit.token
+    codes = await _factors(authed).confirm(
+        authed.operator.operator_id, code, source=authed.context.address(authed.request), keep=authed.token
     )
     if isinstance(codes, TooManyTries):
         raise _too_many(codes)
     return {"codes": list(codes)}
 
 
-@room.on(
+@router.on(
     "POST /me/second-factor/remove", Success, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
     refusals=(409, 429, 503),
 )  # fmt: skip
-async def remove_second_factor(visit: AuthedRequest, *, code: Code) -> Reply:
+async def remove_second_factor(authed: AuthedRequest, *, code: Code) -> Reply:
     """By a code, of the app or for recovery."""
-    source = visit.desk.address(visit.request)
-    waits = await _factors(visit).remove(visit.operator.operator_id, code, source=source)
+    source = authed.context.address(authed.request)
+    waits = await _factors(authed).remove(authed.operator.operator_id, code, source=source)
     if waits is not None:
         raise _too_many(waits)
     return DONE
@@ -151,5 +154,5 @@ def _too_many(waits: TooManyTries) -> HttpRefusal:
     return HttpRefusal(429, "too_many_tries", "Too many tries. Please wait a while.", headers=headers)
 
 
-def _factors(visit: AuthedRequest) -> SecondFactors:
-    return visit.desk.admin.second_factors
+def _factors(authed: AuthedRequest) -> SecondFactors:
+    return authed.context.admin.second_factors

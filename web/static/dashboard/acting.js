@@ -5,7 +5,7 @@ import { h, t, ts } from "./parts.js";
  * Resolves to whether the person said yes; Escape is no.
  * @param {{title: string, words: string[], yes: string}} question @returns {Promise<boolean>}
  */
-export function sure({ title, words, yes }) {
+export function confirm({ title, words, yes }) {
   return new Promise((resolve) => {
     const dialog = h("dialog", { class: "card sure", "aria-labelledby": "sure-title" }, h("h2", { id: "sure-title" }, title), words.map((line) => h("p", null, line)),
       h("form", { method: "dialog", class: "pager" }, h("button", { class: "line", value: "no" }, t("Not now")), h("button", { class: "solid", value: "yes" }, yes)));

@@ -1,7 +1,7 @@
 /** One agent: its settings as a form and as JSON, checked while they are typed, and what they come to. */
 import { svg } from "../shared/h.js";
 import { ask } from "./net.js";
-import { DASH, card, h, missing, number, problem, set, show, skeleton, t, tabbed, table, tn } from "./parts.js";
+import { DASH, card, h, notFoundPage, number, problem, set, show, skeleton, t, tabPanels, table, tn } from "./parts.js";
 import { agentForm } from "./agent_form.js";
 import { knowledgeCard } from "./knowledge.js";
 import { versionsCard } from "./agent_versions.js";
@@ -41,30 +41,30 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
       draw(kept ? { ...agent, version: kept.version } : agent, kept?.text);
     } catch (error) {
       if (signal.aborted) return;
-      if (/** @type {any} */ (error).status === 404) show(root, missing(t("There is no such agent."), "/dashboard/agents", t("All agents")));
+      if (/** @type {any} */ (error).status === 404) show(root, notFoundPage(t("There is no such agent."), "/dashboard/agents", t("All agents")));
       else show(body, problem(error, load));
     }
   }
 
   /** @param {any} agent @param {string} [typed] JSON, or what is to become it @param {any} [note] @param {number} [first] the tab */
-  function draw(agent, typed = written(agent.config), note = null, first = 0) {
+  function draw(agent, typed = asJson(agent.config), note = null, first = 0) {
     const may = me.role === "admin";
     beside ??= [knowledgeCard({ path, may, say, signal }), mcpCard({ may, say, signal, changed: (names) => servers(names) })];
     const numbers = h("div", { class: "stack" });
     const judge = h("div", { role: "status" });
     const reply = h("div", null, note);
-    const editor = drafting(agent, typed, may, first);
+    const editor = draftViews(agent, typed, may, first);
     const where = h("div", { class: "stack" }, places(agent), may && assigner());
     const form = h("form", { class: "site-form", onsubmit: save }, editor.node, judge, reply,
       may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
     show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), beside, versionsCard({ agent, path, may, signal, stale,
-      back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, where, play, numbers)));
+      back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, doneLine(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, where, play, numbers)));
     draft = read;
     servers = (names) => { agent.servers = names.sort(); editor.again(); check().catch(() => {}); };
-    keep = () => remember(place, editor.text() === written(agent.config) ? null : { version: agent.version, text: editor.text() });
+    keep = () => remember(place, editor.text() === asJson(agent.config) ? null : { version: agent.version, text: editor.text() });
     judged(agent);
     watchTyping(form, check, signal);
-    if (typed !== written(agent.config)) check().catch(() => {});
+    if (typed !== asJson(agent.config)) check().catch(() => {});
 
     /** @param {any} found */
     function judged(found) {
@@ -92,7 +92,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
       try {
         const saved = await ask(path, { method: "PUT", body: { config }, match: `"${agent.version}"`, signal });
         say(t("Saved."));
-        draw({ ...agent, ...saved }, undefined, done(t("Saved as version {number}. It holds from each conversation’s next message on.", { number: saved.version })), editor.tab());
+        draw({ ...agent, ...saved }, undefined, doneLine(t("Saved as version {number}. It holds from each conversation’s next message on.", { number: saved.version })), editor.tab());
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         if (error.code === "bad_agent_config") {
@@ -124,7 +124,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     /** @param {any} error @param {any} config */
     function stale(error, config) {
       const theirs = { ...agent, ...error.details.theirs };
-      show(reply, problem(error), conflict(theirs.config, config, () => draw(theirs, undefined, null, editor.tab()), () => draw(theirs, written(config), null, editor.tab())));
+      show(reply, problem(error), conflict(theirs.config, config, () => draw(theirs, undefined, null, editor.tab()), () => draw(theirs, asJson(config), null, editor.tab())));
       reply.scrollIntoView({ block: "center" });
     }
   }
@@ -132,7 +132,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
 }
 
 /** @param {any} config */
-const written = (config) => JSON.stringify(config, null, 2);
+const asJson = (config) => JSON.stringify(config, null, 2);
 /** For a login that ends meanwhile, or a look at another page. @param {string} place @param {{version: number, text: string} | null} kept */
 function remember(place, kept) {
   try { if (kept) sessionStorage.setItem(place, JSON.stringify(kept)); else sessionStorage.removeItem(place); } catch { /* nothing is kept in this browser */ }
@@ -143,16 +143,16 @@ function recall(place) {
 }
 
 /** @param {string} words */
-const done = (words) => h("p", { class: "done" }, words);
+const doneLine = (words) => h("p", { class: "done" }, words);
 
 /** Two views of one draft: what one of them was given, the other shows when it is opened. @param {any} agent @param {string} typed @param {boolean} may @param {number} first */
-function drafting(agent, typed, may, first) {
+function draftViews(agent, typed, may, first) {
   let draft = /** @type {any} */ (null);
   let tab = first;
   let form = /** @type {any} */ (null);
   const field = h("textarea", { name: "config", class: "config", rows: 18, dir: "ltr", spellcheck: "false", "aria-label": t("Settings as JSON"), autocomplete: "off", readonly: !may });
   const filled = h("div");
-  const write = () => { field.value = written(draft); };
+  const write = () => { field.value = asJson(draft); };
   const fill = () => { form = agentForm({ draft, agent, effective: agent.effective, may, changed: write }); show(filled, form.node); };
   const isConfig = () => draft !== null && typeof draft === "object" && !Array.isArray(draft);
   /** What is no object yet is shown as it was typed, and nowhere else. */
@@ -164,7 +164,7 @@ function drafting(agent, typed, may, first) {
   }
   field.value = typed;
   open();
-  const { node } = tabbed(t("Settings"), [{ name: t("Form"), make: () => filled }, { name: "JSON", make: () => field }], { first, moved: (now) => { tab = now; if (now === 0) open(); } });
+  const { node } = tabPanels(t("Settings"), [{ name: t("Form"), make: () => filled }, { name: "JSON", make: () => field }], { first, moved: (now) => { tab = now; if (now === 0) open(); } });
   return {
     node, again: open, tab: () => tab, text: () => field.value, read: () => JSON.parse(field.value),
     judge(/** @type {string[]} */ problems) { set(field, { "aria-invalid": problems.length ? "true" : null }); form?.judge(problems); },

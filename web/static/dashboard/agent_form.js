@@ -9,7 +9,7 @@ const isMap = (value) => value !== null && typeof value === "object" && !Array.i
 /** @param {any} value */
 const listOf = (value) => typeof value === "string" ? [value] : Array.isArray(value) ? value.map(String) : null;
 /** Names in which * stands for anything and ? for one sign, as the server reads them. @param {string} name @param {string} rule */
-function fits(name, rule) {
+function matchesRule(name, rule) {
   let [at, place, star, from] = [0, 0, -1, 0];
   while (at < name.length) {
     if (rule[place] === "*") [star, from] = [place++, at];
@@ -20,7 +20,7 @@ function fits(name, rule) {
   return !rule.slice(place).replaceAll("*", "");
 }
 /** @param {string} name @param {string[]} rules */
-const ruleFor = (name, rules) => rules.find((rule) => fits(name, rule));
+const ruleFor = (name, rules) => rules.find((rule) => matchesRule(name, rule));
 
 /**
  * @param {{draft: any, agent: any, effective: any, may: boolean, changed: () => void}} of `draft` is changed in place

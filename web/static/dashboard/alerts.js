@@ -1,7 +1,7 @@
 /** What needs an operator now, what did, and whether word of it reaches everybody it should. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, keepFocus, listed, liveMark, money, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
+import { DASH, card, empty, h, keepFocus, listItems, liveMark, money, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
 const WORDS = { due: t("to be sent"), sending: t("being sent"), sent: t("sent"), failed: t("failed"), uncertain: t("uncertain") };
 const LOOKS = { due: "waiting", sending: "answering", sent: "idle", failed: "problem", uncertain: "problem" };
@@ -90,7 +90,7 @@ function openItem(one, page, see) {
     h("div", { class: "alert-words" },
       h("p", { class: "alert-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "badge" }, alertFacts(one))),
       h("p", null, ts(one.advice)),
-      h("p", { class: "muted small alert-facts" }, h("span", null, t("since {time}", { time: time(one.opened_at) })), tellings(one.sends), one.seen_at && h("span", null, t("seen by {operator} {time}", { operator: h("bdi", null, one.seen_by), time: time(one.seen_at) })))),
+      h("p", { class: "muted small alert-facts" }, h("span", null, t("since {time}", { time: time(one.opened_at) })), sendsOf(one.sends), one.seen_at && h("span", null, t("seen by {operator} {time}", { operator: h("bdi", null, one.seen_by), time: time(one.seen_at) })))),
     h("div", { class: "actions" }, href && h("a", { class: "line button", href }, name),
       !one.seen_at && page.can_see && h("button", { type: "button", class: "line", "aria-label": t("Seen: {alert}", { alert: ts(one.title) }), onclick: (/** @type {any} */ event) => see(one, event.currentTarget) }, t("Seen"))));
 }
@@ -115,13 +115,13 @@ const FACTS = {
 export const alertFacts = ({ kind, detail, facts }) => FACTS[kind]?.(detail) ?? facts;
 
 /** @param {string} way @param {string} state @param {boolean} ended */
-const toldBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way, state }) : t("{way}: {state}", { way, state });
+const sentBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way, state }) : t("{way}: {state}", { way, state });
 
 /** Whom it was told to, in a few words; what did not arrive is named. @param {any[]} sends */
-function tellings(sends) {
+function sendsOf(sends) {
   if (!sends.length) return h("span", null, t("nobody notified"));
   return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: ts(send.advice) || null },
-    toldBy(WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])], WORDS[/** @type {keyof typeof WORDS} */ (send.state)], send.phase === "ended"))));
+    sentBy(WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])], WORDS[/** @type {keyof typeof WORDS} */ (send.state)], send.phase === "ended"))));
 }
 
 /** @param {any} target */
@@ -129,7 +129,7 @@ const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {h
 
 /** @param {any} page */
 export function targetsCard(page) {
-  if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", { class: "muted" }, t("{settings} set the recipients; this page shows alerts without them, too.", { settings: listed(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
+  if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", { class: "muted" }, t("{settings} set the recipients; this page shows alerts without them, too.", { settings: listItems(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
   const rows = page.targets.map((/** @type {any} */ one) => [h("b", { class: "target-name" }, targetName(one)),
     one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, t("nothing yet")),
     time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, ts(one.advice) || one.error) : DASH]);
@@ -140,7 +140,7 @@ export function targetsCard(page) {
 function pastCard(page, params, change) {
   const rows = page.past.map((/** @type {any} */ one) => [
     h("span", { class: "past-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "muted" }, alertFacts(one))),
-    time(one.opened_at), one.kind === "test" ? DASH : time(one.ended_at), tellings(one.sends)]);
+    time(one.opened_at), one.kind === "test" ? DASH : time(one.ended_at), sendsOf(one.sends)]);
   const content = rows.length ? table({ caption: t("Past alerts"), className: "wide-grid past-grid", columns: PAST, rows }) : empty(t("No resolved alerts."));
   return card(t("Resolved"), [content, h("div", { class: "pager" }, placeOf(params, page.past.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
     page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next, at: beyond(params, page.past.length) }) }, t("Older")))]);

@@ -1,7 +1,7 @@
 /** Who read and changed what, and whether anybody has tampered with the record. For admins. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask } from "./net.js";
-import { DASH, empty, h, nameOf, number, problem, show, skeleton, t, table, time, tn, when } from "./parts.js";
+import { DASH, empty, h, nameOf, number, problem, show, skeleton, t, table, time, tn, formatWhen } from "./parts.js";
 
 const COLUMNS = [{ label: t("When") }, { label: t("Operator") }, { label: t("Action") }, { label: t("About") }, { label: t("Detail") }];
 const FILTERS = ["operator", "action", "about", "from", "to"];
@@ -46,8 +46,8 @@ export function auditPage({ root, go, say, entitle, signal }) {
   function draw(found) {
     chain.className = `chain ${found.state}`;
     const words = found.state === "empty" ? t("Nothing is in the log yet.")
-      : found.state === "intact" ? tn("Verified: {count} entry, no gaps, up to number {id} of {time}.", "Verified: {count} entries, no gaps, up to number {id} of {time}.", found.entries, { id: String(found.through.id), time: when(found.through.at) })
-      : t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at.id), time: when(found.broken_at.at) });
+      : found.state === "intact" ? tn("Verified: {count} entry, no gaps, up to number {id} of {time}.", "Verified: {count} entries, no gaps, up to number {id} of {time}.", found.entries, { id: String(found.through.id), time: formatWhen(found.through.at) })
+      : t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at.id), time: formatWhen(found.broken_at.at) });
     show(chain, h("span", { class: found.state }, words), again());
   }
 

@@ -1,7 +1,7 @@
 /** Draws how full the context was at each turn: areas by source, the limit's lines, what was summarised and saved. */
 import { h, set, show, svg } from "../shared/h.js";
-import { number, percent, tokens, when } from "../shared/fmt.js";
-import { DASH, NAMES, SOURCES, listed, split, t, table, tn, ts } from "./parts.js";
+import { number, percent, tokens, stamp } from "../shared/fmt.js";
+import { DASH, NAMES, SOURCES, listItems, splitTokens, t, table, tn, ts } from "./parts.js";
 
 const HEIGHT = 280;
 const TOP = 20;
@@ -19,7 +19,7 @@ export function stepFor(most) {
 /** Points as they are drawn: what the parts of each turn add up to is its context. @param {any[]} points */
 function rowsOf(points) {
   return points.map((point) => {
-    const parts = split(point.parts, point.context);
+    const parts = splitTokens(point.parts, point.context);
     return { ...point, known: parts !== null, split: parts ?? { system: 0, memory: 0, summary: 0, history: point.context, tools: 0 } };
   });
 }
@@ -42,7 +42,7 @@ export function contextChart(timeline, choose) {
     const width = Math.max(stage.clientWidth, 260);
     scale = scales(rows, limit, width);
     set(drawing, { width, viewBox: `0 0 ${width} ${HEIGHT}` });
-    show(drawing, axes(scale, width), areas(rows, scale), lines(limit, scale, width), marks(timeline, scale, width), cross);
+    show(drawing, drawAxes(scale, width), areas(rows, scale), lines(limit, scale, width), marks(timeline, scale, width), cross);
   }
 
   /** @param {number} next @param {boolean} [visible] */
@@ -86,7 +86,7 @@ export function contextChart(timeline, choose) {
   const fewer = timeline.points.length < timeline.turns;
   return h("div", { class: "chart" }, legend(), stage,
     h("p", { id: "chart-words", class: "small muted" }, overall(rows, timeline, limit), fewer && [" ", timeline.sampled ? t("Showing {shown} of {all} turns: some of each stretch, and those around its newest summary.", { shown: rows.length, all: timeline.turns }) : t("Showing {shown} of {all} turns: each stretch by its lowest and highest.", { shown: rows.length, all: timeline.turns })], " ", t("A click, or Enter, shows what the model saw.")),
-    twin(rows, timeline, limit));
+    chartAsTable(rows, timeline, limit));
 }
 
 /** @param {any[]} rows @param {number | null} limit @param {number} width */
@@ -106,7 +106,7 @@ function scales(rows, limit, width) {
 }
 
 /** @param {any} scale @param {number} width */
-function axes(scale, width) {
+function drawAxes(scale, width) {
   const grid = [];
   for (let count = 0; count <= scale.top + 1; count += scale.step) {
     grid.push(svg("line", { class: count ? "rule" : "base", x1: LEFT, x2: width - RIGHT, y1: scale.y(count), y2: scale.y(count) }),
@@ -168,7 +168,7 @@ function legend() {
 /** @param {any} row @param {number | null} limit */
 function sentence(row, limit) {
   const parts = row.known ? SOURCES.map((name) => `${NAMES[/** @type {keyof typeof NAMES} */ (name)]} ${tokens(row.split[name])}`) : [];
-  return listed([t("Turn {turn}", { turn: row.turn }), t("context {tokens}", { tokens: tokens(row.context) }), ...(limit ? [t("{percent} of the limit", { percent: percent(row.context * 100 / limit) })] : []), ...parts]);
+  return listItems([t("Turn {turn}", { turn: row.turn }), t("context {tokens}", { tokens: tokens(row.context) }), ...(limit ? [t("{percent} of the limit", { percent: percent(row.context * 100 / limit) })] : []), ...parts]);
 }
 
 /** @param {any[]} rows @param {any} timeline @param {number | null} limit */
@@ -179,19 +179,19 @@ function overall(rows, timeline, limit) {
 }
 
 /** The same numbers as a table, made when it is opened. @param {any[]} rows @param {any} timeline @param {number | null} limit */
-function twin(rows, timeline, limit) {
+function chartAsTable(rows, timeline, limit) {
   const columns = [t("Turn"), ...SOURCES.map((name) => NAMES[/** @type {keyof typeof NAMES} */ (name)]), t("Context"), t("Of the limit")].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll", role: "region", "aria-label": t("Context per turn as a table"), tabindex: 0 });
   return h("details", { ontoggle: (/** @type {any} */ event) => {
     if (!event.target.open || place.firstChild) return;
     show(place, table({ caption: t("Context per turn"), className: "plain", columns: [...columns, { label: t("What happened") }], rows: rows.map((row, index) => [
-      h("span", { title: when(row.at) }, number(row.turn)), ...SOURCES.map((name) => row.known ? number(row.split[name]) : DASH), number(row.context),
-      limit ? percent(row.context * 100 / limit) : DASH, happened(row, rows[index + 1], timeline)]) }));
+      h("span", { title: stamp(row.at) }, number(row.turn)), ...SOURCES.map((name) => row.known ? number(row.split[name]) : DASH), number(row.context),
+      limit ? percent(row.context * 100 / limit) : DASH, describeEvents(row, rows[index + 1], timeline)]) }));
   } }, h("summary", null, t("Show as table")), place);
 }
 
 /** @param {any} row @param {any} next @param {any} timeline */
-function happened(row, next, timeline) {
+function describeEvents(row, next, timeline) {
   const until = next ? next.turn : Infinity;
   const words = [
     ...timeline.compactions.filter((/** @type {any} */ fold) => fold.turn >= row.turn && fold.turn < until).map((/** @type {any} */ fold) => fold.undone ? t("summarised, undone") : t("summarised {before} → {after}", { before: tokens(fold.before), after: tokens(fold.after) })),

@@ -78,7 +78,7 @@ function failedItem(failed) {
 }
 
 /** What stands before a page of summaries, fetched when it is asked for. @param {string} before @param {any} tools */
-function older(before, tools) {
+function olderButton(before, tools) {
   const note = h("span", { class: "small" });
   const button = h("button", { type: "button", class: "line", onclick: async () => {
     button.disabled = true;
@@ -96,7 +96,7 @@ function older(before, tools) {
 /** @param {any} page @param {any} tools @returns {HTMLElement[]} */
 function pageOf(page, tools) {
   const items = page.compactions.map((/** @type {any} */ fold) => item(fold, tools));
-  return page.before ? [...items, older(page.before, tools)] : items;
+  return page.before ? [...items, olderButton(page.before, tools)] : items;
 }
 
 /** @param {any} answer @param {{path: string, me: any, signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} tools */

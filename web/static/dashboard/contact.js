@@ -1,6 +1,6 @@
 /** Beside a conversation: who writes, from where and with what, as far as their page and their site say. */
 import { ask } from "./net.js";
-import { card, dotted, h, show, t, time, tn } from "./parts.js";
+import { card, joinWithDots, h, show, t, time, tn } from "./parts.js";
 
 /** @param {{id: string, me: any, signal: AbortSignal}} of */
 export function contactCard({ id, signal }) {
@@ -15,7 +15,7 @@ export function contactCard({ id, signal }) {
     show(node, card(t("Contact"), [
       facts.length > 0 && h("dl", { class: "contact-facts" }, facts.map(([name, value]) => h("div", null, h("dt", { dir: "auto" }, name), h("dd", { dir: "auto" }, value)))),
       h("p", { class: "facts" }, h("a", { href: `/dashboard/people/${session.party}` }, t("Person")), h("a", { href: `/dashboard/memory?person=${session.party}` }, tn("{count} note", "{count} notes", person.notes))),
-      earlier.length > 0 && [h("h3", null, t("Conversations")), h("ul", { class: "plain-list" }, earlier.map((/** @type {any} */ other) => h("li", null, h("a", { href: `/dashboard/sessions/${other.id}` }, dotted([other.agent, tn("{count} turn", "{count} turns", other.turns)])), " ", h("span", { class: "muted" }, time(other.last_active_at ?? other.active)))))],
+      earlier.length > 0 && [h("h3", null, t("Conversations")), h("ul", { class: "plain-list" }, earlier.map((/** @type {any} */ other) => h("li", null, h("a", { href: `/dashboard/sessions/${other.id}` }, joinWithDots([other.agent, tn("{count} turn", "{count} turns", other.turns)])), " ", h("span", { class: "muted" }, time(other.last_active_at ?? other.active)))))],
     ]));
   }
   return { node, load };

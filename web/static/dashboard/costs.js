@@ -72,13 +72,13 @@ function totals(total) {
 function rowsCard(page) {
   const title = TITLES[/** @type {keyof typeof TITLES} */ (page.group)];
   const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("Uncached input"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
-  const rows = page.rows.map((/** @type {any} */ row) => [named(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
+  const rows = page.rows.map((/** @type {any} */ row) => [nameOfRow(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
   const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, t("The {shown} most expensive of {all}; the CSV has them all.", { shown: page.rows.length, all: page.groups })) : null;
   return card(title, [rows.length ? table({ caption: title, className: "wide-grid", columns, rows }) : empty(t("No model was called in this period.")), more]);
 }
 
 /** @param {string} group @param {any} row */
-function named(group, row) {
+function nameOfRow(group, row) {
   if (group === "purpose") return PURPOSES[/** @type {keyof typeof PURPOSES} */ (row.key)] ?? row.key;
   if (group === "person" && row.key) return h("span", { class: "name", dir: "auto" }, nameOf({ ...row, id: row.key, name: row.label }));
   return row.label ?? row.key ?? DASH;

@@ -1,5 +1,5 @@
 /** Parts of answers that may not be in their chat, or never will be, and what an operator can do about it. */
-import { outcome, sure } from "./acting.js";
+import { outcome, confirm } from "./acting.js";
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
@@ -33,7 +33,7 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
     const question = verb === "arrived"
       ? { title: t("Mark as arrived?"), words: [t("You have seen turn {turn}, part {part} in the chat. Nothing is sent.", which)], yes: t("It arrived") }
       : { title: t("Send again?"), words: [t("The bot sends turn {turn}, part {part} once more.", which), part.state === "uncertain" ? t("If it did arrive, the person reads it twice.") : t("It was refused before, and may be refused again."), t("It comes below what was said since.")], yes: t("Send again") };
-    if (!await sure(question)) return;
+    if (!await confirm(question)) return;
     try {
       const done = await ask(`/deliveries/${verb}`, { method: "POST", body: { parts: [{ session: part.session, turn: part.turn, part: part.part }] } });
       show(told, outcome(done, {

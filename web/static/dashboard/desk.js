@@ -1,10 +1,10 @@
 /** The operator's part of a session: who has it, take it or give it back, and write in it. */
-import { sure } from "./acting.js";
+import { confirm } from "./acting.js";
 import { cannedReplies } from "./canned.js";
 import { follow } from "./live.js";
 import { ask } from "./net.js";
 import { askAssignee, askLabel, askSnooze } from "./picker.js";
-import { h, number, problem, set, show, t, time, when } from "./parts.js";
+import { h, number, problem, set, show, t, time, formatWhen } from "./parts.js";
 
 /** Who asked for a human, and when. @type {Record<string, (time: any) => any>} */
 const ASKED = { person: (time) => t("asked for by the person {time}", { time }), assistant: (time) => t("asked for by the assistant {time}", { time }) };
@@ -113,13 +113,13 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     const inside = line.contains(document.activeElement);
     drawn = next;
     show(line, h("div", { class: "desk-words" }, sentence(held), held?.reason && h("p", { class: "reason-words", dir: "auto" }, h("q", null, held.reason)),
-      held && (held.snoozed_until || held.labels.length > 0) && h("p", { class: "facts" }, held.snoozed_until && h("span", { class: "muted" }, t("snoozed until {time}", { time: when(held.snoozed_until) })), labelsOf(held.labels))), actions(held));
+      held && (held.snoozed_until || held.labels.length > 0) && h("p", { class: "facts" }, held.snoozed_until && h("span", { class: "muted" }, t("snoozed until {time}", { time: formatWhen(held.snoozed_until) })), labelsOf(held.labels))), actions(held));
     if (inside) (line.querySelector(`button[data-act=${act}]`) ?? line).focus({ preventScroll: true });
   }
 
   /** Asks first, for the words are gone then. @param {any} one */
   async function drop(one) {
-    if (!await sure({ title: t("Remove the private note?"), words: [t("Its words are deleted for all operators and cannot be brought back.")], yes: t("Remove") })) return false;
+    if (!await confirm({ title: t("Remove the private note?"), words: [t("Its words are deleted for all operators and cannot be brought back.")], yes: t("Remove") })) return false;
     show(note);
     try {
       await ask(`/sessions/${id}/private-notes/${one.id}`, { method: "DELETE", signal });
@@ -138,7 +138,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
 export const labelsOf = (labels) => labels.map((label) => h("span", { class: "badge label", dir: "auto" }, label));
 
 /** What is written and not yet acknowledged, kept for this tab. @param {string} name */
-function keeping(name) {
+function draftStore(name) {
   return {
     read() { try { return JSON.parse(sessionStorage.getItem(name) ?? "{}"); } catch { return {}; } },
     /** @param {{text: string, cid: string, files: any[]}} draft */
@@ -151,7 +151,7 @@ function keeping(name) {
 /** The composer of replies, or of private notes: what is typed stays until the server has it. @param {any} of */
 function composerOf({ id, me, say, signal, reload, canned = null, isNote = false }) {
   const [name, most] = isNote ? ["private-note", NOTE_MOST] : ["reply", MOST];
-  const store = keeping(`desk ${me.name} ${id}${isNote ? " note" : ""}`);
+  const store = draftStore(`desk ${me.name} ${id}${isNote ? " note" : ""}`);
   const draft = { text: "", cid: "", files: /** @type {{id: string, name: string}[]} */ ([]), ...store.read() };
   const note = h("div", { class: "desk-note", id: `${name}-note`, role: "status" });
   const input = h("textarea", { id: name, rows: isNote ? 2 : 3, "aria-describedby": `${name}-note ${name}-hint`, autocomplete: "off", oninput: changed, onkeydown: key });

@@ -39,13 +39,13 @@ function itemsOf({ items }) {
 }
 
 /** @param {string} label @param {any[]} facts */
-function missing(label, facts) {
+function listMissing(label, facts) {
   return facts.map((fact) => h("li", { class: "missing" }, h("span", { class: "badge" }, label), h("mark", { dir: "auto" }, fact.text), fact.turn && h("span", { class: "muted" }, " ", t("turn {turn}", { turn: fact.turn }))));
 }
 
 /** @param {any} diff */
-function told(diff) {
-  const lost = [...missing(t("pinned"), diff.pins.filter((/** @type {any} */ pin) => !pin.said)), ...missing(t("note"), diff.notes.filter((/** @type {any} */ note) => !note.said)), ...missing(t("ledger"), diff.unsaid)];
+function renderDiff(diff) {
+  const lost = [...listMissing(t("pinned"), diff.pins.filter((/** @type {any} */ pin) => !pin.said)), ...listMissing(t("note"), diff.notes.filter((/** @type {any} */ note) => !note.said)), ...listMissing(t("ledger"), diff.unsaid)];
   const facts = diff.pins.length + diff.notes.length + diff.unsaid.length;
   return [
     h("h3", null, t("Facts that the summary does not say")),
@@ -59,7 +59,7 @@ function told(diff) {
 /** @param {string} id of the summary @param {AbortSignal} signal */
 export function diffView(id, signal) {
   const node = h("div", { class: "diff" }, skeleton(3));
-  const load = () => ask(`/compactions/${id}/diff`, { signal }).then((diff) => show(node, told(diff)), (error) => { if (!signal.aborted) show(node, problem(error, load)); });
+  const load = () => ask(`/compactions/${id}/diff`, { signal }).then((diff) => show(node, renderDiff(diff)), (error) => { if (!signal.aborted) show(node, problem(error, load)); });
   load();
   return node;
 }

@@ -31,7 +31,7 @@ export function secondFactor(say, signal, changed) {
   function begins(begun) {
     const code = codeField(t("Code that the app shows"));
     return [h("div", { class: "once" }, h("p", null, begun.picture ? t("Let your authenticator app look at this, or type the key into it:") : t("Add an account in your authenticator app, by this key:")),
-      begun.picture && drawn(begun.picture), h("code", null, begun.key),
+      begun.picture && qrCode(begun.picture), h("code", null, begun.key),
       h("a", { href: begun.address }, t("Open an app on this device"))),
     h("form", { class: "narrow", onsubmit: send("/me/second-factor/confirm", () => ({ code: code.value }), (made) => {
       show(place, ...recovery(made.codes));
@@ -60,7 +60,7 @@ export function secondFactor(say, signal, changed) {
 }
 
 /** Dark on white in every theme, with the quiet border that cameras need. @param {{size: number, path: string}} picture */
-const drawn = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": t("The key as a picture for the app's camera"), "shape-rendering": "crispEdges" },
+const qrCode = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": t("The key as a picture for the app's camera"), "shape-rendering": "crispEdges" },
   svg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }), svg("path", { d: path, fill: "#000" }));
 
 /** @param {string} label */

@@ -1,12 +1,12 @@
 /** Money and spans of time, which the dashboard alone shows. */
-import { DASH, english, missing, short, spoken } from "../shared/fmt.js";
+import { DASH, english, isMissing, short, spoken } from "../shared/fmt.js";
 
 /**
  * Money; small sums keep their significant digits.
  * @param {number | string | null | undefined} value
  */
 export function usd(value) {
-  if (missing(value)) return DASH;
+  if (isMissing(value)) return DASH;
   const sum = Number(value);
   const digits = sum !== 0 && Math.abs(sum) < 0.1 ? 4 : 2;
   return short(sum, digits, { minimumFractionDigits: digits, style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" });
@@ -17,7 +17,7 @@ export function usd(value) {
  * @param {number | null | undefined} ms
  */
 export function duration(ms) {
-  if (missing(ms)) return DASH;
+  if (isMissing(ms)) return DASH;
   const value = Number(ms);
   if (value < 1000) return unit(value, 0, "ms", "millisecond");
   if (value < 60_000) return unit(value / 1000, 1, "s", "second");

@@ -50,4 +50,4 @@ export function ts(text) {
 }
 
 /** Several things in one line, as the language counts them up. @param {string[]} items */
-export const listed = (items) => new Intl.ListFormat(locale, { type: "unit" }).format(items);
+export const listItems = (items) => new Intl.ListFormat(locale, { type: "unit" }).format(items);

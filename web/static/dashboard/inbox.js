@@ -1,10 +1,10 @@
-/** The inbox: who waits for a human or is with one, beside the conversation that is open; worked with keys alone. */
+/** The inbox: who is waiting for a human or is with one, beside the conversation that is open; worked with keys alone. */
 import { contactCard } from "./contact.js";
 import { labelsOf, operatorDesk } from "./desk.js";
 import { ask, keepFresh } from "./net.js";
-import { card, channelBadge, empty, h, keepFocus, liveMark, personOf, problem, repaintTimes, set, show, skeleton, t, time, tn, when } from "./parts.js";
+import { card, channelBadge, empty, h, keepFocus, liveMark, personOf, problem, repaintTimes, set, show, skeleton, t, time, tn, formatWhen } from "./parts.js";
 import { stars, transcript } from "./transcript.js";
-import { needsAnEye } from "./watch.js";
+import { needsAttention } from "./watch.js";
 
 const TALKING_MS = 2000;
 const OPEN_AFTER_MS = 120;
@@ -51,7 +51,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   /** What the view, the label and the words leave; who waits for this operator's eye comes first. */
   function rows() {
     const [view, label, words] = [viewOf(), params.get("label"), (params.get("q") ?? "").toLowerCase()];
-    const rank = (/** @type {any} */ one) => needsAnEye(one, me) ? 0 : 1;
+    const rank = (/** @type {any} */ one) => needsAttention(one, me) ? 0 : 1;
     const found = (view === "resolved" ? all.resolved ?? [] : all.open).filter((one) => VIEWS[view][1](one, me) && (!label || one.labels.includes(label))
       && (!words || [kindOf(one), one.reason, one.excerpt, one.operator, ...one.labels].some((text) => text.toLowerCase().includes(words))));
     return view === "resolved" ? found : found.sort((one, other) => rank(one) - rank(other));
@@ -73,18 +73,18 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   function nothing() {
     if (!all.enabled) return empty(t("Hand-over is switched off."), h("p", { class: "muted" }, t("{setting} lets people and the assistant ask for a human.", { setting: "EVERTALK_HANDOVER=on" })));
     if (params.get("q") || params.get("label")) return empty(t("Nothing matches."), h("button", { type: "button", class: "line", onclick: () => { search.value = ""; change({ q: "", label: "" }); } }, t("Clear the filters")));
-    return viewOf() === "all" ? empty(t("Nobody waits for a human."), h("p", { class: "muted" }, t("Whoever asks for one, by {command} or through the assistant, appears here at once.", { command: "/human" }))) : empty(t("Nothing matches."));
+    return viewOf() === "all" ? empty(t("Nobody is waiting for a human."), h("p", { class: "muted" }, t("Whoever asks for one, by {command} or through the assistant, appears here at once.", { command: "/human" }))) : empty(t("Nothing matches."));
   }
 
   /** @param {any} one */
   function row(one) {
-    const eye = needsAnEye(one, me);
-    const who = one.state === "waiting" ? t("waits for a human") : one.ended_at ? t("with {operator}", { operator: one.operator || t("an operator") }) : one.operator === me.name ? t("with you") : t("with {operator}", { operator: one.operator || t("an operator") });
+    const eye = needsAttention(one, me);
+    const who = one.state === "waiting" ? t("is waiting for a human") : one.ended_at ? t("with {operator}", { operator: one.operator || t("an operator") }) : one.operator === me.name ? t("with you") : t("with {operator}", { operator: one.operator || t("an operator") });
     return h("li", { class: eye ? "eye" : null },
       h("a", { class: "row-link", href: addressOf(one.session), "aria-current": one.session === at ? "true" : null, data: { session: one.session }, dir: "auto" }, kindOf(one)),
       h("span", { class: "at" }, time(one.ended_at ?? one.waits_since ?? one.taken_at ?? one.asked_at)),
       h("span", { class: "excerpt", dir: "auto" }, one.excerpt || one.reason),
-      h("span", { class: "facts" }, h("span", { class: `state ${eye ? "waiting" : "answering"}` }, who), channelBadge(one.channel), one.snoozed_until && h("span", null, t("snoozed until {time}", { time: when(one.snoozed_until) })), one.rating && stars(one.rating), labelsOf(one.labels)));
+      h("span", { class: "facts" }, h("span", { class: `state ${eye ? "waiting" : "answering"}` }, who), channelBadge(one.channel), one.snoozed_until && h("span", null, t("snoozed until {time}", { time: formatWhen(one.snoozed_until) })), one.rating && stars(one.rating), labelsOf(one.labels)));
   }
 
   /** @param {string} session */

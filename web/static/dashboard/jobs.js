@@ -1,7 +1,7 @@
 /** Jobs that wait, run or failed, what can be done about them, and the processes that are alive. */
-import { outcome, sure } from "./acting.js";
+import { outcome, confirm } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, when } from "./parts.js";
+import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, formatWhen } from "./parts.js";
 import { duration } from "./figures.js";
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { JOBS, KINDS, seriesPart } from "./series.js";
@@ -39,7 +39,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
 
   /** @param {"retry" | "cancel"} verb @param {any} wish @param {{title: string, words: string[], yes: string}} question */
   async function act(verb, wish, question) {
-    if (!await sure(question)) return;
+    if (!await confirm(question)) return;
     try {
       const done = await ask(`/jobs/${verb}`, { method: "POST", body: wish });
       show(told, outcome(done, {
@@ -54,7 +54,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
 
   /** @param {any} one @param {{paused: boolean, concurrency: number | null}} wish */
   async function setKind(one, wish) {
-    if (wish.paused && !one.paused && !await sure(pausing(one))) return;
+    if (wish.paused && !one.paused && !await confirm(pausing(one))) return;
     try {
       const page = await ask(`/jobs/kinds/${one.kind}`, { method: "PUT", body: wish, match: one.version, signal });
       const kind = KINDS[/** @type {keyof typeof KINDS} */ (one.kind)];
@@ -109,7 +109,7 @@ function kindsCard(kinds, set, typed) {
     const name = KINDS[/** @type {keyof typeof KINDS} */ (one.kind)];
     const most = h("input", { type: "number", min: 1, max: 100, value: typed[one.kind] ?? one.concurrency ?? "", placeholder: t("no limit"), "aria-label": t("{kind}: at once, in all workers", { kind: name }) });
     const form = h("form", { class: "at-once", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); set?.(one, { paused: one.paused, concurrency: most.value ? Number(most.value) : null }); } }, most, h("button", { type: "submit", class: "line", "aria-label": t("Save the limit of {kind}", { kind: name }) }, t("Save")));
-    return [name, h("span", { class: `state ${one.paused ? "waiting" : "answering"}`, title: one.changed_by ? `${one.changed_by} · ${when(one.changed_at)}` : null }, one.paused ? t("Paused") : t("Running")), number(one.running), number(one.due), set ? form : one.concurrency ? number(one.concurrency) : t("no limit"),
+    return [name, h("span", { class: `state ${one.paused ? "waiting" : "answering"}`, title: one.changed_by ? `${one.changed_by} · ${formatWhen(one.changed_at)}` : null }, one.paused ? t("Paused") : t("Running")), number(one.running), number(one.due), set ? form : one.concurrency ? number(one.concurrency) : t("no limit"),
       ...(set ? [h("button", { type: "button", class: "line", "aria-label": one.paused ? t("Resume {kind}", { kind: name }) : t("Pause {kind}", { kind: name }), onclick: () => set(one, { paused: !one.paused, concurrency: one.concurrency }) }, one.paused ? t("Resume") : t("Pause"))] : [])];
   });
   return card(t("Kinds of jobs"), [table({ caption: t("Kinds of jobs"), className: "wide-grid", columns, rows })]);

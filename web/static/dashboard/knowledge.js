@@ -1,6 +1,6 @@
 /** What an agent's files say: which there are, one more, and the passages that have some words. */
 import { ask } from "./net.js";
-import { card, dotted, empty, h, problem, show, t, time, tn } from "./parts.js";
+import { card, joinWithDots, empty, h, problem, show, t, time, tn } from "./parts.js";
 
 const MOST_SECONDS = 150;
 
@@ -23,7 +23,7 @@ export function knowledgeCard({ path, may, say, signal }) {
   };
 
   /** @param {any} one */
-  const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { dir: "auto", class: "words" }, one.path), " ", h("span", { class: "muted small" }, dotted([tn("{count} passage", "{count} passages", one.passages), one.uploaded_by === null ? t("from the folder") : h("bdi", null, one.uploaded_by), time(one.at)]))),
+  const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { dir: "auto", class: "words" }, one.path), " ", h("span", { class: "muted small" }, joinWithDots([tn("{count} passage", "{count} passages", one.passages), one.uploaded_by === null ? t("from the folder") : h("bdi", null, one.uploaded_by), time(one.at)]))),
     may && one.uploaded_by !== null && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: one.path }), onclick: async () => {
       try {
         await ask(`${path}/knowledge?file=${encodeURIComponent(one.path)}`, { method: "DELETE", signal });
@@ -43,7 +43,7 @@ export function knowledgeCard({ path, may, say, signal }) {
     try {
       const kept = await ask(`${path}/knowledge?file=${encodeURIComponent(chosen.name)}`, { method: "PUT", body: chosen, signal, seconds: MOST_SECONDS });
       file.value = "";
-      show(reply, h("p", { class: "done" }, dotted([h("bdi", null, kept.path), tn("{count} passage", "{count} passages", kept.passages)])));
+      show(reply, h("p", { class: "done" }, joinWithDots([h("bdi", null, kept.path), tn("{count} passage", "{count} passages", kept.passages)])));
       await load();
     } catch (error) { failed(error); }
     button.disabled = false;
@@ -54,7 +54,7 @@ export function knowledgeCard({ path, may, say, signal }) {
     event.preventDefault();
     try {
       const { passages } = await ask(`${path}/knowledge?q=${encodeURIComponent(words.value)}`, { signal });
-      show(found, passages.length ? h("ul", { class: "plain-list" }, passages.map((/** @type {any} */ one) => h("li", null, h("p", { class: "small muted", dir: "auto" }, dotted([one.path, one.heading])), h("p", { class: "words clamp", dir: "auto" }, one.text)))) : empty(t("Nothing was found.")));
+      show(found, passages.length ? h("ul", { class: "plain-list" }, passages.map((/** @type {any} */ one) => h("li", null, h("p", { class: "small muted", dir: "auto" }, joinWithDots([one.path, one.heading])), h("p", { class: "words clamp", dir: "auto" }, one.text)))) : empty(t("Nothing was found.")));
     } catch (error) { if (!signal.aborted) show(found, problem(error)); }
   }
   load();

@@ -14,7 +14,7 @@ let open = false;
 let timer = 0;
 
 /** Whether changes are told at this moment. */
-export const follows = () => open;
+export const isConnected = () => open;
 
 /** @param {boolean} now */
 function become(now) {

@@ -101,7 +101,7 @@ function go(address, { quiet = false, replace = false } = {}) {
 }
 
 /** All that needs an eye, shown where the menu is folded. */
-function sum() {
+function updateTitle() {
   const count = [...BADGES.values()].reduce((all, one) => all + (one.hidden ? 0 : parseInt(one.textContent ?? "", 10) || 0), 0);
   set(menuBadge, { hidden: count === 0, "aria-label": tn("{count} needs an eye", "{count} need an eye", count) });
   show(menuBadge, String(count));
@@ -111,14 +111,14 @@ function sum() {
 function troubles(count) {
   set(badge, { hidden: count === 0, "aria-label": tn("{count} failed", "{count} failed", count) });
   show(badge, String(count));
-  sum();
+  updateTitle();
 }
 
 /** How many alerts nobody has seen, shown beside their link. @param {number} count */
-function alerting(count) {
+function showAlertCount(count) {
   set(alertBadge, { hidden: count === 0 });
   show(alertBadge, String(count), h("span", { class: "unseen" }, " ", t("not seen")));
-  sum();
+  updateTitle();
 }
 
 /** The page's title, with how many wait in front, for whoever looks at another tab. @param {string} [words] */
@@ -128,16 +128,16 @@ function entitle(words) {
 }
 
 /** How many people wait for a human, shown beside the link and in the title. @param {number} count */
-function waiting(count) {
+function showWaitingCount(count) {
   if (count > waits) {
-    const words = tn("One person waits for a human.", "{count} people wait for a human.", count);
+    const words = tn("One person is waiting for a human.", "{count} people are waiting for a human.", count);
     say(words);
     if (document.hidden || !document.hasFocus()) notify(words, "/dashboard/inbox");
   }
   waits = count;
   set(waitBadge, { hidden: count === 0 });
   show(waitBadge, String(count), h("span", { class: "unseen" }, " ", t("waiting")));
-  sum();
+  updateTitle();
   entitle();
 }
 
@@ -229,8 +229,8 @@ async function start() {
   addEventListener("popstate", () => { if (drawn !== location.pathname + location.search) draw(); });
   addEventListener("keydown", onKey);
   addEventListener("click", onClick);
-  alertWatch = watchAlerts(alerting);
-  if (me.has_handovers) watch = watchWaiting(me, waiting);
+  alertWatch = watchAlerts(showAlertCount);
+  if (me.has_handovers) watch = watchWaiting(me, showWaitingCount);
   renewPush(me).catch(() => {});
   draw();
 }

@@ -1,6 +1,6 @@
 /** Servers of tools: which there are, one more by its address, and a real connection as a test. */
 import { ask } from "./net.js";
-import { card, dotted, h, problem, show, t, tn } from "./parts.js";
+import { card, joinWithDots, h, problem, show, t, tn } from "./parts.js";
 
 const TEST_SECONDS = 60;
 
@@ -44,7 +44,7 @@ export function mcpCard({ may, say, signal, changed }) {
   }
 
   /** @param {any} one */
-  const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { translate: "no" }, one.name), " ", h("code", { class: "small" }, one.where), " ", h("span", { class: "muted small" }, dotted([one.from === "file" && t("from a file"), one.headers.length > 0 && h("code", null, one.headers.join(", ")), !one.running && t("waits for a restart")]))),
+  const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { translate: "no" }, one.name), " ", h("code", { class: "small" }, one.where), " ", h("span", { class: "muted small" }, joinWithDots([one.from === "file" && t("from a file"), one.headers.length > 0 && h("code", null, one.headers.join(", ")), !one.running && t("waits for a restart")]))),
     may && one.from === "stored" && h("span", { class: "actions tight" }, h("button", { type: "button", class: "line", "aria-label": t("Edit: {note}", { note: one.name }), onclick: () => { name.value = one.name; url.value = one.where; headers.value = ""; adding.open = true; url.focus(); } }, t("Edit")),
       h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => keep("DELETE", one.name) }, t("Remove"))));
 

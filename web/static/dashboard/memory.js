@@ -1,7 +1,7 @@
 /** What is remembered of people: where each note came from, corrected, put away and brought back. */
 import { ask } from "./net.js";
 import { KINDS, VOUCHES, keptWords, noteAdder } from "./adding.js";
-import { DASH, card, dotted, empty, h, nameOf, problem, show, t, time, tn, ts } from "./parts.js";
+import { DASH, card, joinWithDots, empty, h, nameOf, problem, show, t, time, tn, ts } from "./parts.js";
 import { listPage } from "./lists.js";
 
 const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("archived") };
@@ -111,7 +111,7 @@ function facts(one) {
 function origin(one) {
   const turns = one.from_turn === null ? "" : one.through_turn && one.through_turn !== one.from_turn ? t("turns {first} – {last}", { first: one.from_turn, last: one.through_turn }) : t("turn {turn}", { turn: one.from_turn });
   const place = one.session ? h("a", { href: `/dashboard/sessions/${one.session}` }, turns || t("the conversation")) : turns || DASH;
-  return h("p", { class: "muted small" }, dotted([one.authority === "operator" && one.from_turn === null ? t("Words of an operator") : t("From {place}", { place }), one.flush && t("saved before turns {first} – {last} were summarised", { first: one.flush.from_turn, last: one.flush.through_turn }), t("agent {agent}", { agent: one.agent }), t("importance {number}", { number: one.importance }),
+  return h("p", { class: "muted small" }, joinWithDots([one.authority === "operator" && one.from_turn === null ? t("Words of an operator") : t("From {place}", { place }), one.flush && t("saved before turns {first} – {last} were summarised", { first: one.flush.from_turn, last: one.flush.through_turn }), t("agent {agent}", { agent: one.agent }), t("importance {number}", { number: one.importance }),
     one.event_date && t("about {date}", { date: one.event_date }), one.subject && t("on {subject}", { subject: h("span", { dir: "auto" }, one.subject) }),
     one.superseded_by && h("a", { href: `/dashboard/memory?q=${one.superseded_by}` }, one.superseded_reason === "duplicate" ? t("another note says the same") : t("newer words stand for it")),
     one.undo_until && t("erased for good {date}", { date: h("time", { datetime: one.undo_until }, one.undo_until.slice(0, 10)) })]));

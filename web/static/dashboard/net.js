@@ -1,6 +1,6 @@
 /** Asks the server, and tells failures in words; a lost login leads to the login page. */
 import { t, ts } from "./i18n.js";
-import { follow, follows } from "./live.js";
+import { follow, isConnected } from "./live.js";
 
 export class Failure extends Error {
   /** @param {string} message @param {number} status @param {any} [answer] what the server said @param {number} [after] seconds until it may be tried again */
@@ -62,7 +62,7 @@ export function keepFresh(refresh, tell, signal, every = () => EVERY_MS, topics)
   let runs = false;
   let again = false;
   /** @param {number} [ms] */
-  const plan = (ms = follows() ? Math.max(TOLD_MS, every()) : every()) => { clearTimeout(timer); if (!signal.aborted) timer = setTimeout(run, ms); };
+  const plan = (ms = isConnected() ? Math.max(TOLD_MS, every()) : every()) => { clearTimeout(timer); if (!signal.aborted) timer = setTimeout(run, ms); };
   async function run() {
     if (signal.aborted) return;
     if (document.hidden) return tell("paused");
@@ -87,7 +87,7 @@ export function keepFresh(refresh, tell, signal, every = () => EVERY_MS, topics)
       if (runs) again = true;
       else plan(Math.max(0, at + GAP_MS - Date.now()));
     },
-    moved() { if (!document.hidden && !runs) plan(follows() ? Math.max(0, at + every() - Date.now()) : undefined); },
+    moved() { if (!document.hidden && !runs) plan(isConnected() ? Math.max(0, at + every() - Date.now()) : undefined); },
   }, signal);
   const seen = () => {
     if (document.hidden) { clearTimeout(timer); tell("paused"); }

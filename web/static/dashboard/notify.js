@@ -1,6 +1,6 @@
 /** Tells an operator who looks elsewhere: a sound and a notification of the desktop, where this browser was asked for them. */
 import { h, set, show } from "../shared/h.js";
-import { canPush, permitted, subscribe, subscribed, told } from "../shared/push.js";
+import { canPush, permit, subscribe, find, pack } from "../shared/push.js";
 import { t } from "./i18n.js";
 import { ask } from "./net.js";
 import { problem } from "./parts.js";
@@ -9,14 +9,14 @@ const KEY = "evertalk:dash:notify";
 /** Who asked to be notified while no page is open: nobody else who logs in here. */
 const PUSH_KEY = "evertalk:dash:push";
 const SCOPE = "/dashboard/";
-const kept = () => { try { return localStorage.getItem(KEY) === "on"; } catch { return false; } };
-const allowed = () => "Notification" in window && Notification.permission === "granted";
+const isSwitchedOn = () => { try { return localStorage.getItem(KEY) === "on"; } catch { return false; } };
+const isAllowed = () => "Notification" in window && Notification.permission === "granted";
 /** Whether this browser tells. */
-export const notifies = () => kept() && allowed();
+export const isNotifying = () => isSwitchedOn() && isAllowed();
 
 /** One notification, whichever tabs are open. @param {string} words @param {string} path what a press opens */
 export function notify(words, path) {
-  if (!notifies()) return;
+  if (!isNotifying()) return;
   const note = new Notification("Evertalk", { body: words, tag: "evertalk-inbox" });
   note.onclick = () => { focus(); if (location.pathname !== path) location.assign(path); note.close(); };
   beep();
@@ -40,25 +40,25 @@ function beep() {
 /** The switch of the account page; the permission is asked for when it is pressed. */
 export function notifyForm() {
   const note = h("p", { class: "small", role: "status" });
-  const box = h("input", { type: "checkbox", checked: notifies(), onchange: async () => {
+  const box = h("input", { type: "checkbox", checked: isNotifying(), onchange: async () => {
     show(note);
     if (box.checked && "Notification" in window) await Notification.requestPermission();
-    const refused = box.checked && !allowed();
+    const refused = box.checked && !isAllowed();
     if (refused) { box.checked = false; show(note, h("span", { class: "crit-text" }, t("This browser does not allow notifications here."))); }
     try { localStorage.setItem(KEY, box.checked ? "on" : "off"); } catch { /* it then holds until the page is left */ }
     set(box, { "aria-invalid": refused ? "true" : null });
   } });
-  return h("div", { class: "narrow" }, h("label", { class: "tick" }, box, h("span", null, t("A sound and a notification when somebody waits for a human"))), note);
+  return h("div", { class: "narrow" }, h("label", { class: "tick" }, box, h("span", null, t("A sound and a notification when somebody is waiting for a human"))), note);
 }
 
-const asked = () => { try { return localStorage.getItem(PUSH_KEY) ?? ""; } catch { return ""; } };
+const loadPushChoice = () => { try { return localStorage.getItem(PUSH_KEY) ?? ""; } catch { return ""; } };
 /** @param {string} name */
 const remember = (name) => { try { localStorage.setItem(PUSH_KEY, name); } catch { /* it then ends with this login */ } };
 
 /** A new login takes up what the one before had asked for. @param {any} me */
 export async function renewPush(me) {
-  const subscription = asked() === me.name ? await subscribed(SCOPE) : null;
-  if (subscription) await ask("/me/push", { method: "PUT", body: told(subscription), refresh: true });
+  const subscription = loadPushChoice() === me.name ? await find(SCOPE) : null;
+  if (subscription) await ask("/me/push", { method: "PUT", body: pack(subscription), refresh: true });
 }
 
 /** The other switch: by the browser's push service, also while no page is open. @param {any} me @param {AbortSignal} signal */
@@ -67,9 +67,10 @@ export function pushForm(me, signal) {
   /** @param {string} words @param {string} [look] */
   const say = (words, look = "crit-text") => show(note, h("span", { class: look }, words));
   const test = h("button", { type: "button", class: "line", hidden: true, onclick: () => void doing(async () => {
-    const subscription = await subscribed(SCOPE);
-    const { sent, code } = await ask("/me/push/test", { method: "POST", body: { endpoint: subscription?.endpoint ?? "" }, signal });
-    sent ? say(t("A notification is on its way to this browser."), "muted") : say(t("The push service of this browser did not take it: {code}.", { code }));
+    const subscription = await find(SCOPE);
+    const { sent, code, ended } = await ask("/me/push/test", { method: "POST", body: { endpoint: subscription?.endpoint ?? "" }, signal });
+    sent ? say(t("A notification is on its way to this browser."), "muted") : say(t("The push service of this browser rejected it: {code}.", { code }));
+    if (ended) await off();
   }) }, t("Send a test"));
   const box = h("input", { type: "checkbox", disabled: !canPush(), onchange: () => void doing(box.checked ? on : off) });
 
@@ -84,20 +85,20 @@ export function pushForm(me, signal) {
     await paint();
   }
   async function on() {
-    if (!await permitted()) return say(t("This browser does not allow notifications here."));
+    if (!await permit()) return say(t("This browser does not allow notifications here."));
     const { key } = await ask("/push-key", { signal });
-    await ask("/me/push", { method: "PUT", body: told(await subscribe(location.origin, SCOPE, key)), signal });
+    await ask("/me/push", { method: "PUT", body: pack(await subscribe(location.origin, SCOPE, key)), signal });
     remember(me.name);
   }
   async function off() {
-    const subscription = await subscribed(SCOPE);
+    const subscription = await find(SCOPE);
     remember("");
     if (!subscription) return;
     await subscription.unsubscribe();
     await ask("/me/push/end", { method: "POST", body: { endpoint: subscription.endpoint }, signal });
   }
   async function paint() {
-    const is = asked() === me.name && allowed() && Boolean(await subscribed(SCOPE));
+    const is = loadPushChoice() === me.name && isAllowed() && Boolean(await find(SCOPE));
     box.checked = is;
     test.hidden = !is;
   }
@@ -105,5 +106,5 @@ export function pushForm(me, signal) {
   else if (Notification.permission === "denied") say(t("This browser does not allow notifications here."));
   paint().catch(() => {});
   return h("div", { class: "narrow" }, h("label", { class: "tick" }, box, h("span", null, t("Notify this browser also when the page is closed"))),
-    h("p", { class: "muted small" }, t("It says who waits, never what was said, and ends when you log out.")), note, test);
+    h("p", { class: "muted small" }, t("Notifications say who is waiting, never what was said. They end when you log out.")), note, test);
 }

@@ -40,7 +40,7 @@ export function operatorsPage({ root, me, go, say, entitle, signal }) {
       answer = await work();
       say(words(answer));
       show(note, answer?.link ? linkCard(answer) : h("p", { class: "done" }, words(answer)));
-    } catch (error) { if (!signal.aborted) show(note, refused(error)); }
+    } catch (error) { if (!signal.aborted) show(note, explainRefusal(error)); }
     shown = "";
     await load(true).catch(failed);
     if (answer?.link) /** @type {HTMLElement | null} */ (note.querySelector("button"))?.focus();
@@ -56,7 +56,7 @@ export function operatorsPage({ root, me, go, say, entitle, signal }) {
 }
 
 /** A stale change shows what stands now. @param {any} error */
-function refused(error) {
+function explainRefusal(error) {
   const now = error.details?.current;
   return h("div", null, problem(error), now && h("p", { class: "muted" }, now.locked ? t("Now: {operator} is {role}, locked.", { operator: now.name, role: ts(now.role) }) : t("Now: {operator} is {role}.", { operator: now.name, role: ts(now.role) })));
 }

@@ -2,7 +2,7 @@
 import { alertFacts } from "./alerts.js";
 import { checklistCard } from "./checklist.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, dotted, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens, ts } from "./parts.js";
+import { DASH, card, joinWithDots, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens, ts } from "./parts.js";
 import { duration } from "./figures.js";
 import { OVERVIEW, seriesPart } from "./series.js";
 
@@ -57,8 +57,8 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
     troubles(now.jobs_dead);
     const steps = month.checklist && !month.checklist.hidden;
     if (steps ? month !== before : now.demo !== Boolean(demo.firstChild) || Boolean(before?.checklist?.hidden) !== Boolean(month.checklist?.hidden)) show(demo, steps ? checklistCard(month.checklist, hide) : now.demo && demoCard(me));
-    show(eye, needsAnEye(now));
-    show(pace, howItGoes(now, month.savings));
+    show(eye, attentionTiles(now));
+    show(pace, healthTiles(now, month.savings));
     show(alerts, now.alerts.length ? alertsCard(now.alerts) : []);
     show(asked, providersCard(now.providers));
     if (month !== before) show(body, modelsCard(month.costs), savingsCard(month.savings));
@@ -77,11 +77,11 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
 const to = (href, words) => h("a", { href }, words);
 
 /** @param {any} now */
-function needsAnEye(now) {
+function attentionTiles(now) {
   const used = now.cap_micro ? now.charged_micro * 100 / now.cap_micro : null;
   const caps = now.near_caps > 0 && tn("{count} near a cap of its own", "{count} near caps of their own", now.near_caps);
   return [
-    kpi(t("Spent today"), money(now.spend_micro, now.spend_unknown_calls), dotted([now.cap_micro ? t("{percent} of the cap of {sum} a day", { percent: pct(used), sum: money(now.cap_micro) }) : t("no cap"), caps]),
+    kpi(t("Spent today"), money(now.spend_micro, now.spend_unknown_calls), joinWithDots([now.cap_micro ? t("{percent} of the cap of {sum} a day", { percent: pct(used), sum: money(now.cap_micro) }) : t("no cap"), caps]),
       used === null ? null : meter(used, t("{percent} of today's cap, with what is set aside", { percent: pct(used) }))),
     kpi(t("Active"), number(now.active), h("span", null, t("in the last hour"), " · ", to("/dashboard/sessions", t("all sessions")))),
     kpi(t("Context over 90 % (24 h)"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("see"))),
@@ -89,12 +89,12 @@ function needsAnEye(now) {
       now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/inbox", t("see"))) : to("/dashboard/inbox", t("nobody waits")), now.rating.count > 0 && [" · ", t("Rated {rating} of 5", { rating: number(now.rating.average) })]),
     kpi(t("Background jobs failed"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
       h("span", null, to("/dashboard/jobs?state=dead", t("last day")), now.jobs_retrying > 0 && [" · ", tn("{count} retrying", "{count} retrying", now.jobs_retrying)])),
-    kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? dotted([t("running"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is running")),
+    kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? joinWithDots([t("running"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is running")),
   ];
 }
 
 /** @param {any} now @param {any} savings */
-function howItGoes(now, savings) {
+function healthTiles(now, savings) {
   return [
     kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers)),
     kpi(t("Time to first token (p95)"), duration(now.first_token_p95_ms), now.turns_day ? tn("p95 of the newest {count} turn, last day", "p95 of the newest {count} turns, last day", now.turns_day) : t("not measured in the last day")),
@@ -131,7 +131,7 @@ function savingsCard(savings) {
     h("dl", { class: "pairs" },
       pair(t("Caching"), t("{sum}: all tokens of this month at the price of plain input and output, less what was paid.", { sum: saved(savings.caching.micro) })),
       pair(t("Summaries"), tn("{sum}: {tokens} tokens that standing summaries took out of {count} turn, counted once and at the price of reading a cache, less what making summaries cost ({paid}).", "{sum}: {tokens} tokens that standing summaries took out of {count} turns, each turn counted once and at the price of reading a cache, less what making summaries cost ({paid}).", savings.summarised_turns, { sum: saved(savings.summaries.micro), tokens: tokens(savings.summaries.tokens), paid: money(savings.summaries_paid_micro) })),
-      pair(t("Left out"), dotted([cached > 0 && tn("{count} token of caching without a known price", "{count} tokens of caching without a known price", cached, { count: tokens(cached) }), unsent > 0 && tn("{count} token of summaries without a known price", "{count} tokens of summaries without a known price", unsent, { count: tokens(unsent) }),
+      pair(t("Left out"), joinWithDots([cached > 0 && tn("{count} token of caching without a known price", "{count} tokens of caching without a known price", cached, { count: tokens(cached) }), unsent > 0 && tn("{count} token of summaries without a known price", "{count} tokens of summaries without a known price", unsent, { count: tokens(unsent) }),
         calls > 0 && tn("{count} call whose cost nobody knows", "{count} calls whose cost nobody knows", calls), !cached && !unsent && !calls && t("Nothing: every price is known.")])))]);
 }
 

@@ -1,7 +1,7 @@
 /** Leads anywhere by a few letters: pages by their names, conversations by whom they are with; Ctrl K opens it. */
 import { h, set, show } from "../shared/h.js";
 import { ask } from "./net.js";
-import { dotted, number, t, tn } from "./parts.js";
+import { joinWithDots, number, t, tn } from "./parts.js";
 
 const PAUSE_MS = 150;
 const MOST_SESSIONS = 5;
@@ -26,7 +26,7 @@ export function palette({ pages, go }) {
     placeholder: t("A page, a person, a session"), autocomplete: "off", spellcheck: "false", maxlength: 200, oninput: typed, onkeydown: pressed,
   });
   const dialog = h("dialog", { class: "card palette", "aria-label": t("Go to"), onclose: ended, onclick: (/** @type {MouseEvent} */ event) => { if (event.target === dialog) dialog.close(); } },
-    input, list, count, h("p", { class: "muted small" }, dotted([t("{keys} choose", { keys: h("span", null, h("kbd", null, "↑"), " ", h("kbd", null, "↓")) }), t("{key} opens", { key: h("kbd", null, t("Enter")) }), t("{key} closes", { key: h("kbd", null, t("Esc")) })])));
+    input, list, count, h("p", { class: "muted small" }, joinWithDots([t("{keys} choose", { keys: h("span", null, h("kbd", null, "↑"), " ", h("kbd", null, "↓")) }), t("{key} opens", { key: h("kbd", null, t("Enter")) }), t("{key} closes", { key: h("kbd", null, t("Esc")) })])));
 
   function ended() {
     clearTimeout(timer);

@@ -1,8 +1,8 @@
 /** The small pieces that several pages share: cards, badges, meters, tables, the live mark. */
 import { h, set, show } from "../shared/h.js";
-import { number, percent, tokens, when } from "../shared/fmt.js";
+import { number, percent, tokens, stamp } from "../shared/fmt.js";
 import { ago, usd } from "./figures.js";
-import { listed, t, tn, ts } from "./i18n.js";
+import { listItems, t, tn, ts } from "./i18n.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];
 export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), history: t("History"), tools: t("Tools"), free: t("Free") };
@@ -24,7 +24,7 @@ export function money(micro, unknown = 0) {
 }
 
 /** @param {string | null | undefined} at */
-export const time = (at) => at ? h("time", { datetime: at, title: when(at), data: { at } }, ago(at)) : DASH;
+export const time = (at) => at ? h("time", { datetime: at, title: stamp(at), data: { at } }, ago(at)) : DASH;
 
 /** Repaints every relative time in a part of the page. @param {ParentNode} root */
 export function repaintTimes(root) {
@@ -55,7 +55,7 @@ export const stateBadge = (state) => h("span", { class: `state ${state}` }, STAT
 export const channelBadge = (channel) => channel ? h("span", { class: "badge" }, { web: t("Web"), telegram: "Telegram" }[channel] ?? channel) : DASH;
 
 /** Several facts in one line; what is empty is left out. @param {any[]} facts */
-export const dotted = (facts) => facts.filter(Boolean).flatMap((fact, at) => at ? [" · ", fact] : [fact]);
+export const joinWithDots = (facts) => facts.filter(Boolean).flatMap((fact, at) => at ? [" · ", fact] : [fact]);
 
 /** What somebody is called everywhere: by their name, else by how their number begins. @param {{id: string, name?: string | null, kind?: string, anonymous?: boolean}} person */
 export function nameOf({ id, name, kind, anonymous }) {
@@ -89,7 +89,7 @@ export function problem(error, again) {
 export const empty = (words, more = null) => h("div", { class: "empty" }, h("p", null, words), more);
 
 /** The whole page of a thing that is not there. @param {string} words @param {string} href @param {string} all */
-export const missing = (words, href, all) => [h("div", { class: "page-head" }, h("h1", null, words)), h("p", { class: "facts" }, h("a", { href }, all))];
+export const notFoundPage = (words, href, all) => [h("div", { class: "page-head" }, h("h1", null, words)), h("p", { class: "facts" }, h("a", { href }, all))];
 
 /** Redraws without losing the row that has the focus. @param {HTMLElement} body @param {() => void} draw */
 export function keepFocus(body, draw) {
@@ -120,7 +120,7 @@ const FORTH = document.documentElement.dir === "rtl" ? -1 : 1;
  * @param {string} label @param {{name: string, make: () => any}[]} tabs
  * @param {{first?: number, moved?: (place: number) => void}} [how] `moved` hears of each choice but that of the first
  */
-export function tabbed(label, tabs, { first = 0, moved = () => {} } = {}) {
+export function tabPanels(label, tabs, { first = 0, moved = () => {} } = {}) {
   const id = `t${Math.random().toString(36).slice(2, 9)}`;
   const panels = tabs.map((_, index) => h("div", { class: "panel", role: "tabpanel", id: `${id}-${index}-panel`, "aria-labelledby": `${id}-${index}`, tabindex: 0, hidden: true }));
   const buttons = tabs.map((tab, index) => h("button", { type: "button", role: "tab", id: `${id}-${index}`, "aria-controls": `${id}-${index}-panel`, onclick: () => choose(index) }, tab.name));
@@ -149,10 +149,10 @@ export function tabbed(label, tabs, { first = 0, moved = () => {} } = {}) {
 }
 
 /** @param {string} label @param {{name: string, make: () => any}[]} list */
-export const tabs = (label, list) => tabbed(label, list).node;
+export const tabs = (label, list) => tabPanels(label, list).node;
 
 /** Splits a count by the shares of its estimated parts; the pieces add up to the count. @param {any} parts @param {number} count */
-export function split(parts, count) {
+export function splitTokens(parts, count) {
   const shares = SOURCES.map((name) => Math.max(0, Number(parts?.[name] ?? 0)));
   const sum = shares.reduce((total, share) => total + share, 0);
   if (!sum) return null;
@@ -163,4 +163,4 @@ export function split(parts, count) {
   return Object.fromEntries(SOURCES.map((name, index) => [name, whole[index]]));
 }
 
-export { ago, h, listed, number, set, show, t, tn, tokens, ts, usd, when };
+export { ago, h, listItems, number, set, show, t, tn, tokens, ts, usd, stamp as formatWhen };

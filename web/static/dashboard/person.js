@@ -1,6 +1,6 @@
 /** One person: their places and conversations, a copy of what is kept of them, and forgetting them. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, channelBadge, empty, h, kpi, listed, liveMark, missing, money, nameOf, number, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens } from "./parts.js";
+import { DASH, card, channelBadge, empty, h, kpi, listItems, liveMark, notFoundPage, money, nameOf, number, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens } from "./parts.js";
 
 const COUNTED = { entries: t("messages"), links: t("summaries"), notes: t("notes"), artifacts: t("kept tool results"), attachments: t("files"), pins: t("pins") };
 
@@ -27,13 +27,13 @@ export function personPage({ root, id, me, say, entitle, signal }) {
       kpi(t("Spent"), money(one.cost_micro, one.cost_unknown_calls), one.cost_unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", one.cost_unknown_calls) : t("every call")),
       kpi(t("Notes"), h("a", { href: `/dashboard/memory?person=${one.id}` }, number(one.notes)), [one.put_away ? tn("{count} archived", "{count} archived", one.put_away) : t("kept"), me.role !== "viewer" && one.sessions > 0 && [" · ", h("a", { href: `/dashboard/memory?person=${one.id}#add` }, t("add one"))]])),
     conversations(one.conversations), places(one.places));
-    if (first) { first = false; show(danger, me.role !== "viewer" && exporting(id), me.role === "admin" && holding(one, { say, signal }), me.role === "admin" && erasing(one, { say, signal, load })); say(nameOf(one)); }
+    if (first) { first = false; show(danger, me.role !== "viewer" && exportCard(id), me.role === "admin" && holdCard(one, { say, signal }), me.role === "admin" && eraseCard(one, { say, signal, load })); say(nameOf(one)); }
   }
 
   /** @param {any} error */
   function failed(error) {
     if (signal.aborted) return;
-    if (error.status === 404) return show(root, missing(t("There is no such person."), "/dashboard/people", t("All people")));
+    if (error.status === 404) return show(root, notFoundPage(t("There is no such person."), "/dashboard/people", t("All people")));
     shown = "";
     show(body, problem(error, () => load().catch(failed)));
   }
@@ -54,16 +54,16 @@ function conversations(talks) {
 function places(places) {
   const columns = [{ label: t("Place") }, { label: t("Known as") }, { label: t("Who it is") }, { label: t("Since") }];
   const rows = places.map((one) => [h("span", null, channelBadge(one.channel), one.channel === "telegram" ? t("chat {id}", { id: String(one.chat) }) : t("site {site}", { site: one.account })), one.title ? h("span", { dir: "auto" }, one.title) : DASH,
-    one.unreachable_since ? h("span", { class: "state problem" }, t("cannot be reached")) : one.channel === "web" ? listed([one.signed_in ? t("signed in by the site") : t("anonymous"), tn("{count} browser", "{count} browsers", one.browsers)]) : t("by Telegram"), time(one.since)]);
+    one.unreachable_since ? h("span", { class: "state problem" }, t("cannot be reached")) : one.channel === "web" ? listItems([one.signed_in ? t("signed in by the site") : t("anonymous"), tn("{count} browser", "{count} browsers", one.browsers)]) : t("by Telegram"), time(one.since)]);
   return card(t("Identities"), [rows.length ? table({ caption: t("Identities"), className: "wide-grid", columns, rows }) : empty(t("No place is known."))]);
 }
 
 /** @param {string} id */
-const exporting = (id) => card(t("Export data"), [h("p", { class: "muted" }, t("Conversations, summaries, notes and files’ names, as the person would get them by /export. It is written into the audit log.")),
+const exportCard = (id) => card(t("Export data"), [h("p", { class: "muted" }, t("Conversations, summaries, notes and files’ names, as the person would get them by /export. It is written into the audit log.")),
   h("p", { class: "actions" }, h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=json`, download: "" }, t("Export as JSON")), h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=md`, download: "" }, t("Export as Markdown")))]);
 
 /** @param {any} one @param {any} page */
-function holding(one, { say, signal }) {
+function holdCard(one, { say, signal }) {
   const place = h("div", { class: "stack" });
   /** @param {boolean} on */
   const change = (on) => async () => {
@@ -84,7 +84,7 @@ function holding(one, { say, signal }) {
 }
 
 /** @param {any} one @param {any} page */
-function erasing(one, { say, signal, load }) {
+function eraseCard(one, { say, signal, load }) {
   const place = h("div", { class: "stack" }, h("p", { class: "muted" }, t("Every conversation, note and file goes for good, as with /forget everything. Backups made before hold it still.")),
     h("p", { class: "actions" }, h("button", { type: "button", class: "line danger", onclick: prepare }, t("Forget this person …"))));
   const section = card(t("Forget this person"), [place]);
@@ -103,7 +103,7 @@ function erasing(one, { say, signal, load }) {
             await follow(done.erasure);
           } catch (error) { if (!signal.aborted) show(trouble, problem(error)); }
         } }, h("label", null, one.name ? h("span", null, t("Type “{name}” or the id", { name: h("bdi", null, one.name) })) : h("span", null, t("Type the id {id}", { id: h("code", null, one.id) })), field), trouble,
-        h("p", { class: "actions" }, h("button", { type: "submit", class: "solid danger" }, t("Forget for good")), h("button", { type: "button", class: "line", onclick: () => section.replaceWith(erasing(one, { say, signal, load })) }, t("Cancel")))));
+        h("p", { class: "actions" }, h("button", { type: "submit", class: "solid danger" }, t("Forget for good")), h("button", { type: "button", class: "line", onclick: () => section.replaceWith(eraseCard(one, { say, signal, load })) }, t("Cancel")))));
       field.focus();
     } catch (error) { if (!signal.aborted) show(place, problem(error, prepare)); }
   }

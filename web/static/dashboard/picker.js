@@ -1,7 +1,7 @@
 /** A dialog that asks for one of several things by a few letters: an operator, a label, a time. */
 import { h, set, show } from "../shared/h.js";
 import { ask } from "./net.js";
-import { ago, t, when } from "./parts.js";
+import { ago, t, formatWhen } from "./parts.js";
 
 /** @typedef {{words: string, value: any, on?: boolean}} Choice */
 
@@ -81,7 +81,7 @@ export async function askSnooze(signal) {
   // So that it still says an hour when it is drawn.
   const now = Date.now() + 5000;
   const times = [new Date(now + HOUR), new Date(now + 4 * HOUR), morning(1), morning((8 - new Date().getDay()) % 7 || 7)];
-  const choices = times.map((at) => at.toISOString()).map((at) => ({ words: `${ago(at)} · ${when(at)}`, value: at }));
+  const choices = times.map((at) => at.toISOString()).map((at) => ({ words: `${ago(at)} · ${formatWhen(at)}`, value: at }));
   const until = await pick({ title: t("Snooze until"), choices, signal, more: (choose) => {
     const field = h("input", { type: "datetime-local", required: true, "aria-label": t("Snooze until") });
     return h("form", { class: "actions", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); choose(new Date(field.value).toISOString()); } }, field, h("button", { type: "submit", class: "line" }, t("Snooze")));

@@ -30,7 +30,7 @@ let next = null;
 let busy = false;
 
 /** Anew for every look, one after the other: what is taken away is taken away. */
-async function wear() {
+async function applyLook() {
   if (busy) return;
   busy = true;
   while (next) {
@@ -51,6 +51,6 @@ async function wear() {
 addEventListener("message", (event) => {
   if (event.origin !== location.origin || event.source !== parent || !event.data?.look) return;
   next = event.data;
-  wear().catch(() => { busy = false; });
+  applyLook().catch(() => { busy = false; });
 });
 parent.postMessage("ready", location.origin);

@@ -8,7 +8,7 @@ const SHOWN = 5;
 /**
  * @param {{session: any, me: any, say: (words: string) => void, signal: AbortSignal}} of
  */
-export function remembered({ session, me, say, signal }) {
+export function memoryCard({ session, me, say, signal }) {
   const told = h("div", { class: "remembered-told", role: "status" });
   const list = h("div", null, skeleton(2));
   const adder = me.role !== "viewer" ? noteAdder({ signal, added, heir: session.agent, look: "maker inner" }) : null;

@@ -2,7 +2,7 @@
 import { h, set, show } from "../shared/h.js";
 import { number } from "../shared/fmt.js";
 import { ask } from "./net.js";
-import { dotted, empty, problem, skeleton, t, tn, ts } from "./parts.js";
+import { joinWithDots, empty, problem, skeleton, t, tn, ts } from "./parts.js";
 import { words } from "./transcript.js";
 
 const WAIT_MS = 250;
@@ -13,7 +13,7 @@ const HOW = { trim: t("shortened"), clear: t("cleared"), duplicate: t("same as a
 const DOTS = { pins: "memory", program: "system" };
 
 /** Text that was left out; what is long opens on demand. @param {string} text @param {number} [chars] of the whole, where not all came */
-function struck(text, chars = 0) {
+function strikeText(text, chars = 0) {
   const node = h("del", null, h("span", { class: "unseen" }, t("left out:"), " "), text.slice(0, STRUCK));
   const more = Math.max(chars, text.length) > STRUCK;
   if (!more) return node;
@@ -22,21 +22,21 @@ function struck(text, chars = 0) {
 }
 
 /** A text that was sent in place of a longer one: both, where they differ. @param {any} piece */
-function shortened({ text, whole, whole_chars: chars }) {
+function shortenText({ text, whole, whole_chars: chars }) {
   const most = Math.min(text.length, whole.length);
   const complete = chars <= whole.length;
   let head = 0;
   while (head < most && text[head] === whole[head]) head++;
   let tail = 0;
   while (complete && tail < most - head && text[text.length - 1 - tail] === whole[whole.length - 1 - tail]) tail++;
-  return h("p", { class: "words", dir: "auto" }, text.slice(0, head), struck(whole.slice(head, whole.length - tail), complete ? 0 : chars - head),
+  return h("p", { class: "words", dir: "auto" }, text.slice(0, head), strikeText(whole.slice(head, whole.length - tail), complete ? 0 : chars - head),
     h("ins", null, text.slice(head, text.length - tail)), text.slice(text.length - tail));
 }
 
 /** @param {any} piece */
 function body(piece) {
-  if (!piece.sent) return h("p", { class: "words", dir: "auto" }, piece.kind === "picture" ? t("Picture: {description}", { description: h("span", null, struck(piece.whole, piece.whole_chars)) }) : struck(piece.whole, piece.whole_chars));
-  if (piece.whole) return shortened(piece);
+  if (!piece.sent) return h("p", { class: "words", dir: "auto" }, piece.kind === "picture" ? t("Picture: {description}", { description: h("span", null, strikeText(piece.whole, piece.whole_chars)) }) : strikeText(piece.whole, piece.whole_chars));
+  if (piece.whole) return shortenText(piece);
   if (piece.kind === "picture") return h("p", { class: "words muted" }, piece.text ? t("Picture: {description}", { description: piece.text }) : t("Picture"));
   if (piece.kind === "sealed") return h("p", { class: "words muted" }, t("A sealed part of kind {kind}", { kind: piece.text }));
   if (piece.kind === "tool" || piece.kind === "tool_use") return h("pre", { tabindex: 0 }, piece.text);
@@ -59,26 +59,26 @@ function heading(piece) {
 const pieceNode = (piece) => h("li", { class: `piece ${piece.source}${piece.sent ? "" : " unsent"}${piece.author === "person" ? " said" : ""}` }, heading(piece), body(piece));
 
 /** What stands before the messages, folded: it is the same from turn to turn. @param {string} name @param {any[]} pieces */
-function folded(name, pieces) {
+function foldPieces(name, pieces) {
   if (!pieces.length) return null;
   const chars = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
-  return h("details", { class: "before" }, h("summary", null, dotted([name, pieces.length > 1 && number(pieces.length), tn("{count} character", "{count} characters", chars)])), h("ol", { class: "pieces" }, pieces.map(pieceNode)));
+  return h("details", { class: "before" }, h("summary", null, joinWithDots([name, pieces.length > 1 && number(pieces.length), tn("{count} character", "{count} characters", chars)])), h("ol", { class: "pieces" }, pieces.map(pieceNode)));
 }
 
 /** @param {any} seen */
-function told(seen) {
+function renderRequest(seen) {
   if (seen.gone) return empty(ts(seen.gone));
   /** @param {(piece: any) => boolean} of */
   const some = (of) => seen.pieces.filter(of);
-  return [folded(t("System"), some((piece) => piece.part === "system" && piece.source === "system")), folded(t("Memory"), some((piece) => piece.part === "system" && piece.source === "memory")),
-    folded(t("Tools"), some((piece) => piece.part === "tools")), h("ol", { class: "pieces" }, some((piece) => piece.part === "messages").map(pieceNode))];
+  return [foldPieces(t("System"), some((piece) => piece.part === "system" && piece.source === "system")), foldPieces(t("Memory"), some((piece) => piece.part === "system" && piece.source === "memory")),
+    foldPieces(t("Tools"), some((piece) => piece.part === "tools")), h("ol", { class: "pieces" }, some((piece) => piece.part === "messages").map(pieceNode))];
 }
 
 /** @param {any} seen */
 function facts(seen) {
   if (seen.gone) return t("Turn {turn}", { turn: seen.turn });
   const out = seen.pieces.filter((/** @type {any} */ piece) => !piece.sent || piece.whole).length;
-  return dotted([t("Turn {turn}, call {call} of {calls}", { turn: seen.turn, call: seen.call, calls: seen.calls }), seen.model, seen.same ? t("as it was sent, byte for byte") : h("span", { class: "warn-text" }, ts(seen.differs)),
+  return joinWithDots([t("Turn {turn}, call {call} of {calls}", { turn: seen.turn, call: seen.call, calls: seen.calls }), seen.model, seen.same ? t("as it was sent, byte for byte") : h("span", { class: "warn-text" }, ts(seen.differs)),
     out > 0 && tn("one part was shortened or left out", "{count} parts were shortened or left out", out)]);
 }
 
@@ -126,7 +126,7 @@ export function replay({ path, id, signal, moved }) {
     set(show_, { hidden: true });
     try {
       const seen = await ask(`${path}/replay?turn=${turn}${call ? `&call=${call}` : ""}`, { signal: AbortSignal.any([signal, mine.signal]) });
-      show(place, told(seen));
+      show(place, renderRequest(seen));
       place.scrollTop = 0;
       show(line, facts(seen));
       callButtons(seen);

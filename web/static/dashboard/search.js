@@ -1,6 +1,6 @@
 /** What people said, searched by words: in all conversations, or in one. The words stay in this browser. */
 import { ask } from "./net.js";
-import { dotted, empty, h, personOf, problem, set, show, skeleton, t, time, tn } from "./parts.js";
+import { joinWithDots, empty, h, personOf, problem, set, show, skeleton, t, time, tn } from "./parts.js";
 
 const WHO = { person: t("Person"), assistant: t("Assistant"), operator: t("Operator") };
 
@@ -49,7 +49,7 @@ export function searchPage({ root, say, entitle, signal }) {
     return h("section", { class: "card found" }, !session && h("h2", { dir: "auto" }, h("a", { href: `/dashboard/sessions/${one.id}` }, personOf(one))),
       h("ul", { class: "plain-list" }, one.hits.map((/** @type {any} */ hit) => h("li", null,
         h("a", { class: "hit", href: `/dashboard/sessions/${one.id}?at=${hit.turn}-${hit.mid.slice(1)}` },
-          h("span", { class: "muted small block" }, dotted([WHO[/** @type {keyof typeof WHO} */ (hit.role)], t("turn {turn}", { turn: hit.turn }), time(hit.at)])),
+          h("span", { class: "muted small block" }, joinWithDots([WHO[/** @type {keyof typeof WHO} */ (hit.role)], t("turn {turn}", { turn: hit.turn }), time(hit.at)])),
           h("span", { class: "block", dir: "auto" }, hit.excerpt.map((/** @type {any} */ part) => (part.hit ? h("mark", null, part.text) : part.text))))))));
   }
 

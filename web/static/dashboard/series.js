@@ -4,7 +4,7 @@ import { h, set, show, svg } from "../shared/h.js";
 import { stepFor } from "./chart.js";
 import { duration } from "./figures.js";
 import { ask } from "./net.js";
-import { DASH, listed, money, number, problem, t, table, time, tn, tokens } from "./parts.js";
+import { DASH, listItems, money, number, problem, t, table, time, tn, tokens } from "./parts.js";
 
 const HEIGHT = 132;
 const TOP = 8;
@@ -107,7 +107,7 @@ function charts(page, panels) {
   /** @type {{node: HTMLElement, cross: (place: number | null) => void}[]} */
   const drawn = [];
   for (const panel of panels) drawn.push(chart(panel, page, { short, whole }, (place) => drawn.forEach((other) => other.cross(place))));
-  return [h("div", { class: "multiples" }, drawn.map((each) => each.node)), twin(page, panels, whole),
+  return [h("div", { class: "multiples" }, drawn.map((each) => each.node)), seriesAsTable(page, panels, whole),
     h("p", { class: "muted small" }, page.counted_at ? t("Counted {time}.", { time: time(page.counted_at) }) : t("Nothing is counted yet: a worker does it every 15 seconds."), page.since > page.steps[0].at && [" ", t("Older hours are still being counted.")], " · ", h("span", { translate: "no" }, page.timezone))];
 }
 
@@ -123,7 +123,7 @@ function chart(panel, page, named, moved) {
   let width = 260;
   const wide = () => (width - LEFT - RIGHT) / steps.length;
   const middle = (/** @type {number} */ at) => LEFT + (at + 0.5) * wide();
-  const words = (/** @type {any} */ step) => listed([named.whole(step), ...panel.parts.map((part) => `${panel.parts.length > 1 ? `${part.name} ` : ""}${panel.say(part.of(step), step)}`)]);
+  const words = (/** @type {any} */ step) => listItems([named.whole(step), ...panel.parts.map((part) => `${panel.parts.length > 1 ? `${part.name} ` : ""}${panel.say(part.of(step), step)}`)]);
 
   function draw() {
     width = Math.max(stage.clientWidth, 160);
@@ -201,7 +201,7 @@ function chart(panel, page, named, moved) {
 }
 
 /** @param {any} page @param {Panel[]} panels @param {(step: any) => string} whole */
-function twin(page, panels, whole) {
+function seriesAsTable(page, panels, whole) {
   const place = h("div", { class: "scroll", role: "region", "aria-label": t("Numbers as a table"), tabindex: 0 });
   const parts = panels.flatMap((panel) => panel.parts.map((part) => ({ ...part, say: panel.say, label: panel.parts.length > 1 ? `${panel.title}: ${part.name}` : part.name })));
   return h("details", { ontoggle: (/** @type {any} */ event) => {

@@ -1,11 +1,11 @@
 /** One session, in tabs: what was said, the context over its turns, its summaries, its requests and what they cost, its memory. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, NAMES, SOURCES, card, channelBadge, dotted, empty, h, kpi, level, liveMark, meter, missing, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, t, tabbed, table, time, tn, tokens, ts } from "./parts.js";
+import { DASH, NAMES, SOURCES, card, channelBadge, joinWithDots, empty, h, kpi, level, liveMark, meter, notFoundPage, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, splitTokens, stateBadge, t, tabPanels, table, time, tn, tokens, ts } from "./parts.js";
 import { contextChart } from "./chart.js";
 import { compactionList } from "./compactions.js";
 import { operatorDesk } from "./desk.js";
 import { exportMenu } from "./exporting.js";
-import { remembered } from "./remembered.js";
+import { memoryCard } from "./remembered.js";
 import { replay } from "./replay.js";
 import { transcript } from "./transcript.js";
 import { presetView, upkeepButtons, windowView } from "./upkeep.js";
@@ -45,7 +45,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const folds = h("div", null, skeleton(3));
   const flushes = h("div");
   const notes = h("div");
-  /** @type {ReturnType<typeof remembered> | null} */
+  /** @type {ReturnType<typeof memoryCard> | null} */
   let memory = null;
   const now = h("div");
   const spend = h("div");
@@ -74,12 +74,12 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     requests: { make: () => [me.can_inspect && replayCard, card(t("Requests"), [audit.node]), card(t("Spend"), [spend])],
       fill: (refresh) => { when("spend", session.spend, () => show(spend, spendTable(session.spend))); return audit.load(refresh); } },
     memory: { make: () => h("div", { class: "columns" }, card(t("Memory saved"), [flushes]), notes), fill: async (refresh) => {
-      if (!memory) show(notes, (memory = remembered({ session, me, say, signal })).node);
+      if (!memory) show(notes, (memory = memoryCard({ session, me, say, signal })).node);
       when("flushes", session.flushes, () => show(flushes, flushList(session.flushes)));
       when("notes", session.notes, () => memory?.update(session.notes, refresh));
     } },
   };
-  const pages = tabbed(t("Session"), TABS.map(([name, words]) => ({ name: words, make: parts[name].make })), { first: TABS.findIndex(([name]) => name === tab), moved: (place) => {
+  const pages = tabPanels(t("Session"), TABS.map(([name, words]) => ({ name: words, make: parts[name].make })), { first: TABS.findIndex(([name]) => name === tab), moved: (place) => {
     tab = TABS[place][0];
     if (location.hash) history.replaceState(null, "", location.pathname + location.search);
     remember({ tab: place ? tab : null, ...(tab === "requests" ? {} : { turn: null, call: null }) });
@@ -141,7 +141,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** Where the build of the next request cannot be had, the last call says what it was like. @param {boolean} refresh */
   async function drawNow(refresh) {
     const built = me.can_inspect && await ask(`${path}/now`, { refresh, signal }).catch((error) => { if (signal.aborted) throw error; return null; });
-    when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES) : filling(session)); show(preset, built ? presetView(built) : empty(t("Not known just now."))); });
+    when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES) : contextTable(session)); show(preset, built ? presetView(built) : empty(t("Not known just now."))); });
   }
 
   /** What a tab shows depends on this: unchanged, it is not asked for again. */
@@ -173,7 +173,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** @param {any} error */
   function failed(error) {
     if (signal.aborted) return;
-    if (error.status === 404) show(root, missing(t("There is no such session."), "/dashboard/sessions", t("All sessions")));
+    if (error.status === 404) show(root, notFoundPage(t("There is no such session."), "/dashboard/sessions", t("All sessions")));
     else show(facts, problem(error, () => load(false).catch(failed)));
   }
 
@@ -238,16 +238,16 @@ function cards(session) {
 }
 
 /** @param {any} session */
-function filling(session) {
+function contextTable(session) {
   const used = session.context_tokens;
-  const parts = used === null || !session.now ? null : split(session.now.parts, used);
+  const parts = used === null || !session.now ? null : splitTokens(session.now.parts, used);
   if (!parts) return empty(t("Not known before the first answer."));
   const free = Math.max(session.context_limit - used, 0);
   const rows = [...SOURCES.map((name) => [name, parts[name]]), ["free", free]];
   return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
     h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), NAMES[/** @type {keyof typeof NAMES} */ (name)]),
       h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(count * 100 / session.context_limit)))))),
-    h("p", { class: "muted small" }, dotted([session.now.model, t("window {tokens}", { tokens: tokens(session.now.window) }), t("no request above {tokens}", { tokens: tokens(session.now.hard) })]))];
+    h("p", { class: "muted small" }, joinWithDots([session.now.model, t("window {tokens}", { tokens: tokens(session.now.window) }), t("no request above {tokens}", { tokens: tokens(session.now.hard) })]))];
 }
 
 /** @param {any[]} flushes */
@@ -256,7 +256,7 @@ function flushList(flushes) {
   const words = { running: t("running"), saved: t("saved"), nothing: t("nothing worth keeping"), failed: t("failed") };
   return h("ul", { class: "plain-list" }, flushes.map((flush) => h("li", null,
     h("p", null, h("b", { class: flush.outcome === "failed" ? "crit-text" : null }, flush.outcome === "saved" ? tn("{count} note", "{count} notes", flush.note_count) : words[/** @type {keyof typeof words} */ (flush.outcome)]),
-      h("span", { class: "muted" }, " · ", dotted([t("turns {first} – {last}", { first: flush.from_turn, last: flush.through_turn }), flush.model ?? t("model unknown"), tn("{count} token", "{count} tokens", flush.tokens ?? 0, { count: tokens(flush.tokens) }), money(flush.cost_micro), time(flush.at)]))),
+      h("span", { class: "muted" }, " · ", joinWithDots([t("turns {first} – {last}", { first: flush.from_turn, last: flush.through_turn }), flush.model ?? t("model unknown"), tn("{count} token", "{count} tokens", flush.tokens ?? 0, { count: tokens(flush.tokens) }), money(flush.cost_micro), time(flush.at)]))),
     flush.error && h("p", { class: "error-text" }, ts(flush.error)),
     flush.notes.length > 0 && h("ul", { class: "notes" }, flush.notes.map((/** @type {any} */ note) => h("li", { class: note.superseded || note.forgotten ? "gone" : null },
       h("span", { class: "badge" }, ts(note.kind)), h("span", { dir: "auto" }, note.forgotten ? t("forgotten") : note.text), note.superseded && h("span", { class: "muted" }, " ", t("(replaced)"))))))));

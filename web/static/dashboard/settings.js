@@ -1,6 +1,6 @@
 /** Settings: a form for each subject, and every setting with its value, where that came from, and its meaning. */
 import { ask } from "./net.js";
-import { DASH, card, empty, h, problem, show, skeleton, t, table, tabbed, ts } from "./parts.js";
+import { DASH, card, empty, h, problem, show, skeleton, t, table, tabPanels, ts } from "./parts.js";
 import { SECTIONS } from "./settings_fields.js";
 import { settingsForm } from "./settings_form.js";
 
@@ -37,7 +37,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
     const asked = SECTIONS.findIndex((one) => one.id === params.get("section"));
     const all = params.has("q") || params.has("given") || params.get("section") === "all";
     const names = [...SECTIONS.map((one) => one.id), "all"];
-    show(body, tabbed(t("Settings"), [...SECTIONS.map((one) => ({ name: one.name, make: () => make(one) })), { name: t("All settings"), make: () => everySetting(now.settings, params, go) }],
+    show(body, tabPanels(t("Settings"), [...SECTIONS.map((one) => ({ name: one.name, make: () => make(one) })), { name: t("All settings"), make: () => everySetting(now.settings, params, go) }],
       { first: all ? SECTIONS.length : Math.max(0, asked), moved: (place) => go(`/dashboard/settings?section=${names[place]}`, { quiet: true, replace: true }) }).node);
   }
   async function checklist() {

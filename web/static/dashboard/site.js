@@ -2,7 +2,7 @@
 import { add } from "../shared/h.js";
 import { languages } from "./i18n.js";
 import { ask } from "./net.js";
-import { card, h, missing, number, problem, show, skeleton, t, time, tn } from "./parts.js";
+import { card, h, notFoundPage, number, problem, show, skeleton, t, time, tn } from "./parts.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
 const TEXTS = [["title", t("Title"), 60], ["welcome", t("Welcome"), 500], ["ai_notice", t("Notice that this is an AI"), 500], ["offline_text", t("When nobody can be reached"), 500], ["launcher_label", t("Launcher label"), 60]];
@@ -19,7 +19,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     try { draw(await ask(`${path}/settings`, { signal })); }
     catch (error) {
       if (signal.aborted) return;
-      if (/** @type {any} */ (error).status === 404) show(root, missing(t("There is no such site."), "/dashboard/sites", t("All sites")));
+      if (/** @type {any} */ (error).status === 404) show(root, notFoundPage(t("There is no such site."), "/dashboard/sites", t("All sites")));
       else show(body, problem(error, load));
     }
   }

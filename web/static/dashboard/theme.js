@@ -8,7 +8,7 @@ const NEXT = /** @type {const} */ ({ auto: "light", light: "dark", dark: "auto" 
 /** @typedef {keyof typeof WORDS} Theme */
 
 /** @returns {Theme} */
-function chosen() {
+function chosenTheme() {
   let found = null;
   try { found = localStorage.getItem(KEY); } catch { /* without a memory it is as the system */ }
   return found === "light" || found === "dark" ? found : "auto";
@@ -26,7 +26,7 @@ function keep(theme) {
 
 /** @param {(words: string) => void} say */
 export function themeButton(say) {
-  let theme = chosen();
+  let theme = chosenTheme();
   const words = h("span", { class: "muted" }, WORDS[theme]);
   return h("button", { type: "button", class: "line theme", onclick: () => {
     theme = NEXT[theme];
@@ -37,5 +37,5 @@ export function themeButton(say) {
   } }, t("Theme"), " ", words);
 }
 
-apply(chosen());
-addEventListener("storage", (event) => { if (event.key === KEY) apply(chosen()); });
+apply(chosenTheme());
+addEventListener("storage", (event) => { if (event.key === KEY) apply(chosenTheme()); });

@@ -1,9 +1,9 @@
 /** What was said, drawn as the visitor sees it, with a line wherever something was summarised; every word is a text node. */
 import { h, set, show } from "../shared/h.js";
-import { drawn as dress, render } from "../widget/md.js";
-import { clock, number, tokens, when } from "../shared/fmt.js";
+import { adoptMd as dress, render } from "../widget/md.js";
+import { clock, number, tokens, stamp } from "../shared/fmt.js";
 import { ask } from "./net.js";
-import { dotted, problem, t, tn } from "./parts.js";
+import { joinWithDots, problem, t, tn } from "./parts.js";
 
 const WHO = { person: t("Person"), assistant: t("Assistant"), tool: t("Tool"), operator: t("Operator"), program: t("Program") };
 const LONG = 4000;
@@ -65,7 +65,7 @@ export function messageNode(message) {
   const state = STATES[/** @type {keyof typeof STATES} */ (message.turn_state)];
   return h("li", { class: `message ${message.author}`, data: { seq: message.seq, turn: message.turn } },
     h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]), message.name && h("span", { class: "from", dir: "auto" }, message.name),
-      h("span", { class: "muted" }, dotted([h("a", { href: `#turn-${message.turn}` }, t("turn {turn}", { turn: message.turn })), h("time", { datetime: message.at, title: when(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
+      h("span", { class: "muted" }, joinWithDots([h("a", { href: `#turn-${message.turn}` }, t("turn {turn}", { turn: message.turn })), h("time", { datetime: message.at, title: stamp(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
       message.pinned && h("span", { class: "badge" }, t("pinned")), message.pruned && h("span", { class: "badge" }, t("shortened")),
       message.replaced && h("span", { class: "badge" }, t("replaced by an edit")), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
     message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
@@ -101,12 +101,12 @@ function momentsOf(handovers, notes) {
 export const stars = (rating) => h("span", { class: "stars", role: "img", "aria-label": t("Rated {rating} of 5", { rating: number(rating) }) }, "★".repeat(rating) + "☆".repeat(5 - rating));
 
 /** @param {any} note @param {(note: any) => void} [remove] */
-const noteNode = (note, remove) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: when(note.at) }, clock(note.at))),
+const noteNode = (note, remove) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: stamp(note.at) }, clock(note.at))),
   remove && note.can_remove && h("button", { type: "button", class: "link", "aria-label": t("Remove the private note"), onclick: () => remove(note) }, t("Remove"))), words(note.body));
 
 /** @param {any} moment @param {(note: any) => void} [remove] */
 const momentNode = (moment, remove) => moment.note ? noteNode(moment, remove) : h("li", { class: "divider hand" }, h("span", null, moment.words, moment.rating && [" ", stars(moment.rating)],
-  h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: when(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, h("q", null, moment.more))));
+  h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: stamp(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, h("q", null, moment.more))));
 
 /**
  * All that is shown, in order, each with a key and what it is made of.
@@ -140,7 +140,7 @@ function settle(list, nodes) {
 }
 
 /** Of two lists, all of the older one that the newer does not have, then the newer. @param {any[]} older @param {any[]} newer @param {string} key */
-function joined(older, newer, key) {
+function joinLists(older, newer, key) {
   const known = new Set(newer.map((one) => one[key]));
   return [...older.filter((one) => !known.has(one[key])), ...newer];
 }
@@ -160,10 +160,13 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
   const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list, newest);
   const drawn = /** @type {Map<string, {text: string, node: any}>} */ (new Map());
   let all = { messages: /** @type {any[]} */ ([]), dividers: /** @type {any[]} */ ([]), handovers: /** @type {any[]} */ ([]), notes: /** @type {any[]} */ ([]), before: /** @type {string | null} */ (null) };
+  /** Notes that were removed here: a page that was asked for before has them still. */
+  const removed = new Set();
   let shown = "";
 
   function draw() {
     more.hidden = all.before === null;
+    all.notes = all.notes.filter((one) => !removed.has(one.id));
     const items = itemsOf(all.messages, all.dividers, all.handovers, all.notes, all.before !== null);
     const nodes = items.map(({ key, of, make }) => {
       const text = JSON.stringify(of);
@@ -179,7 +182,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
   /** @param {any} gone */
   async function remove(gone) {
     if (!await drop?.(gone)) return;
-    all.notes = all.notes.filter((one) => one.id !== gone.id);
+    removed.add(gone.id);
     draw();
     box.focus({ preventScroll: true });
   }
@@ -216,7 +219,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
     // The page has no hand-overs and no notes from before its first message, so those that were loaded stay.
     const [handovers, notes] = older.length ? [all.handovers, all.notes.filter((one) => Date.parse(one.at) < Date.parse(first.at))] : [[], []];
-    all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: joined(handovers, page.handovers ?? [], "id"), notes: joined(notes, page.private_notes ?? [], "id"), before: older.length ? all.before : page.before };
+    all = { messages: joinLists(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: joinLists(handovers, page.handovers ?? [], "id"), notes: joinLists(notes, page.private_notes ?? [], "id"), before: older.length ? all.before : page.before };
     draw();
     dress(list, ".drawn");
     const found = turn && placeOf(all.messages);
@@ -241,7 +244,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
   /** Those of the page, and before it those that were known. @param {any[]} older @param {any} page */
   function dividersOf(older, page) {
     const from = page.messages[0]?.turn ?? 0;
-    return joined(older.length ? all.dividers.filter((one) => one.through_turn < from) : [], page.dividers ?? [], "id");
+    return joinLists(older.length ? all.dividers.filter((one) => one.through_turn < from) : [], page.dividers ?? [], "id");
   }
 
   async function earlier() {
@@ -249,7 +252,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     try {
       const page = await ask(`${path}?limit=100&before=${all.before}`, { signal });
       const height = box.scrollHeight;
-      all = { messages: joined(page.messages, all.messages, "seq"), dividers: joined(page.dividers ?? [], all.dividers, "id"), handovers: page.handovers ?? [], notes: page.private_notes ?? [], before: page.before };
+      all = { messages: joinLists(page.messages, all.messages, "seq"), dividers: joinLists(page.dividers ?? [], all.dividers, "id"), handovers: page.handovers ?? [], notes: page.private_notes ?? [], before: page.before };
       draw();
       box.scrollTop += box.scrollHeight - height;
     } catch (error) {

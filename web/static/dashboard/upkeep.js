@@ -4,7 +4,7 @@ import { follow } from "./live.js";
 import { ask } from "./net.js";
 import { percent as percentage } from "../shared/fmt.js";
 import { duration } from "./figures.js";
-import { dotted, empty, money, number, pct, problem, skeleton, t, tn, tokens, ts } from "./parts.js";
+import { joinWithDots, empty, money, number, pct, problem, skeleton, t, tn, tokens, ts } from "./parts.js";
 
 const COMMAND_SECONDS = 210;
 const REASONS = {
@@ -31,7 +31,7 @@ function costOf(found) {
 }
 
 /** @param {any} found @param {string} what */
-function expected(found, what) {
+function renderForecast(found, what) {
   if (!found.possible) return h("p", null, REASONS[/** @type {keyof typeof REASONS} */ (found.reason)] ?? ts(found.reason), found.detail && h("span", { class: "muted block small" }, ts(found.detail)));
   if (what === "flush") return h("dl", { class: "pairs" }, pair(t("Reads"), turnsOf(found)), pair(t("With"), costOf(found)), pair(t("Then"), t("facts worth keeping are saved as notes; the conversation does not show it")));
   return h("dl", { class: "pairs" }, pair(t("Summarises"), turnsOf(found)), pair(t("Context"), t("{before} → about {after} tokens", { before: tokens(found.before), after: tokens(found.after) })), pair(t("With"), costOf(found)),
@@ -66,7 +66,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
     async function look() {
       try {
         const found = await ask(`${path}/estimate?do=${what}${force.checked ? "&force=1" : ""}`, { signal });
-        show(told, expected(found, what));
+        show(told, renderForecast(found, what));
         if (INSISTS.has(found.reason)) insists.hidden = false;
         set(start, { disabled: !found.possible });
       } catch (error) { if (!signal.aborted) show(told, problem(error, look)); }
@@ -84,10 +84,10 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
       const tell = () => {
         const kind = running()?.kind;
         const stage = !kind && percent === null ? t("Waiting for a worker") : (kind ?? what) === "flush" ? t("Saving to memory") : t("Summarising");
-        show(words, dotted([stage, percent !== null && percentage(percent), duration(Math.round((Date.now() - began) / 1000) * 1000)]));
+        show(words, joinWithDots([stage, percent !== null && percentage(percent), duration(Math.round((Date.now() - began) / 1000) * 1000)]));
       };
       const over = new AbortController();
-      howFar(path, (now) => {
+      watchProgress(path, (now) => {
         percent = now;
         set(bar, { class: "bar known", "aria-valuenow": percent, vars: { "--share": percent / 100 } });
         tell();
@@ -114,7 +114,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
  * Hears how far the work at one session is: the stream names jobs, and whose a job is, one question tells.
  * @param {string} path @param {(percent: number) => void} tell @param {AbortSignal} signal
  */
-function howFar(path, tell, signal) {
+function watchProgress(path, tell, signal) {
   /** @type {Map<number, Promise<boolean>>} */
   const ours = new Map();
   /** @param {number} job */

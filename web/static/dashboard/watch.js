@@ -1,9 +1,9 @@
 /** What a tab knows on every page: how many alerts nobody has seen, and how many people wait for a human. */
-import { follow, follows } from "./live.js";
+import { follow, isConnected } from "./live.js";
 import { GAP_MS, TOLD_MS, ask } from "./net.js";
 
 /** Whether somebody waits for this operator's eye: for anybody at all, or for the next word of who took it. @param {any} one @param {any} me */
-export const needsAnEye = (one, me) => one.state === "waiting" || (one.operator === me.name && Boolean(one.waits_since));
+export const needsAttention = (one, me) => one.state === "waiting" || (one.operator === me.name && Boolean(one.waits_since));
 
 /**
  * Looks when the stream says so; where there is none, every `seenMs`, and in a hidden tab every `hiddenMs` (0: not at all).
@@ -14,7 +14,7 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
   let at = 0;
   let runs = false;
   let again = false;
-  function plan(ms = document.hidden ? hiddenMs : follows() ? TOLD_MS : seenMs) {
+  function plan(ms = document.hidden ? hiddenMs : isConnected() ? TOLD_MS : seenMs) {
     clearTimeout(timer);
     if (ms || !document.hidden) timer = setTimeout(run, ms);
   }
@@ -35,7 +35,7 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
       else plan(Math.max(0, at + GAP_MS - Date.now()));
     },
     // What changed before the stream opened was told to nobody.
-    moved() { if (!runs) plan(follows() ? Math.max(0, at + seenMs - Date.now()) : undefined); },
+    moved() { if (!runs) plan(isConnected() ? Math.max(0, at + seenMs - Date.now()) : undefined); },
   }, new AbortController().signal);
   document.addEventListener("visibilitychange", () => { if (document.hidden) plan(); else run(); });
   run();
@@ -51,7 +51,7 @@ export function watchAlerts(tell) {
 /** @param {any} me @param {(count: number) => void} tell */
 export function watchWaiting(me, tell) {
   /** @param {any[]} handovers */
-  const count = (handovers) => tell(handovers.filter((one) => needsAnEye(one, me)).length);
+  const count = (handovers) => tell(handovers.filter((one) => needsAttention(one, me)).length);
   const { plan, run } = watcher({ look: async () => count((await ask("/handovers", { refresh: true })).handovers), topic: "handovers", seenMs: 5000, hiddenMs: 15_000 });
   return { /** @param {any[]} handovers */ told(handovers) { count(handovers); plan(); }, look: run };
 }

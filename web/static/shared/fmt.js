@@ -6,14 +6,14 @@ export let spoken;
 /** @param {string} locale */
 export function speak(locale) { spoken = locale; }
 /** @param {any} value */
-export const missing = (value) => value === null || value === undefined || value === "" || Number.isNaN(Number(value));
+export const isMissing = (value) => value === null || value === undefined || value === "" || Number.isNaN(Number(value));
 
 /**
  * A whole number with separators.
  * @param {number | null | undefined} value @param {string} [locale]
  */
 export function number(value, locale = spoken) {
-  return missing(value) ? DASH : Number(value).toLocaleString(locale);
+  return isMissing(value) ? DASH : Number(value).toLocaleString(locale);
 }
 
 /**
@@ -21,7 +21,7 @@ export function number(value, locale = spoken) {
  * @param {number | null | undefined} value
  */
 export function tokens(value) {
-  if (missing(value)) return DASH;
+  if (isMissing(value)) return DASH;
   const count = Math.round(Number(value));
   if (count < 1000) return short(count, 0);
   if (count < 9950) return `${short(count / 1000)}k`;
@@ -38,14 +38,14 @@ export const english = () => !spoken || /^en\b/.test(spoken);
  * @param {number | null | undefined} value @param {number} [digits]
  */
 export function percent(value, digits = 1) {
-  return missing(value) ? DASH : english() ? `${short(Number(value), digits)} %` : short(Number(value) / 100, digits, { style: "percent" });
+  return isMissing(value) ? DASH : english() ? `${short(Number(value), digits)} %` : short(Number(value) / 100, digits, { style: "percent" });
 }
 
 /**
  * Date and time in full, for titles.
  * @param {string | Date | null | undefined} moment @param {string} [locale]
  */
-export function when(moment, locale = spoken) {
+export function stamp(moment, locale = spoken) {
   const at = moment ? new Date(moment) : null;
   if (!at || Number.isNaN(at.getTime())) return DASH;
   return at.toLocaleString(locale, { dateStyle: "medium", timeStyle: "short" });

@@ -4,18 +4,18 @@
 export const canPush = () => isSecureContext && "serviceWorker" in navigator && "PushManager" in window && "Notification" in window;
 
 /** What it is notified by, if it is. @param {string} scope @returns {Promise<PushSubscription | null>} */
-export async function subscribed(scope) {
+export async function find(scope) {
   const registration = canPush() ? await navigator.serviceWorker.getRegistration(scope) : undefined;
   return await registration?.pushManager.getSubscription() ?? null;
 }
 
 /** Asks for the permission: call it for a press only. */
-export const permitted = async () => await Notification.requestPermission() === "granted";
+export const permit = async () => await Notification.requestPermission() === "granted";
 
 /** @param {string} root where the server's pages begin @param {string} scope @param {string} key of the server @returns {Promise<PushSubscription>} */
 export async function subscribe(root, scope, key) {
-  const registration = await navigator.serviceWorker.register(script(new URL("push.js", root).href), { scope });
-  await active(registration);
+  const registration = await navigator.serviceWorker.register(trustedScriptUrl(new URL("push.js", root).href), { scope });
+  await waitUntilActive(registration);
   const options = { userVisibleOnly: true, applicationServerKey: key };
   try { return await registration.pushManager.subscribe(options); } catch (/** @type {any} */ error) {
     // The server had another key once.
@@ -27,13 +27,13 @@ export async function subscribe(root, scope, key) {
 }
 
 /** What the server is told. @param {PushSubscription} subscription */
-export function told(subscription) {
+export function pack(subscription) {
   const { endpoint, keys } = subscription.toJSON();
   return { endpoint, p256dh: keys?.p256dh, auth: keys?.auth };
 }
 
 /** @param {ServiceWorkerRegistration} registration */
-async function active(registration) {
+async function waitUntilActive(registration) {
   const worker = registration.installing ?? registration.waiting;
   if (!registration.active && worker) await new Promise((done) => worker.addEventListener("statechange", () => { if (worker.state === "activated") done(null); }));
 }
@@ -41,7 +41,7 @@ async function active(registration) {
 /** @type {any} */
 let policy = null;
 /** Our pages run no address that was put together, but this one. @param {string} url @returns {any} */
-function script(url) {
+function trustedScriptUrl(url) {
   const { trustedTypes } = /** @type {any} */ (window);
   policy ??= trustedTypes?.createPolicy("evertalk", { createScriptURL: (/** @type {string} */ wanted) => wanted.endsWith("/push.js") ? wanted : "" });
   return policy ? policy.createScriptURL(url) : url;

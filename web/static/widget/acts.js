@@ -1,9 +1,9 @@
 /** What stands beside answers and what is asked without a bubble: comes with the first answer. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
-import { render, spoken } from "./md.js";
+import { render, plain } from "./md.js";
 import { newId } from "./storage.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("acts", english.acts);
@@ -47,7 +47,7 @@ export function ask(chat, command, args = "") {
 }
 
 /** What is said goes again after each break until the server has it. @param {Chat} chat @param {{cid: string, [name: string]: any}} frame */
-export function insist(chat, frame) {
+export function ensure(chat, frame) {
   const sent = chat.net.send(frame);
   if (sent) chat.asked.set(frame.cid, frame);
   return sent;
@@ -71,10 +71,10 @@ async function again(chat) {
 /** @param {Chat} chat @param {Item} item @param {1 | -1} value @param {HTMLElement} article */
 function judge(chat, item, value, article) {
   const wanted = item.feedback === value ? 0 : value;
-  if (!insist(chat, { t: "feedback", cid: newId(), mid: item.mid, value: wanted })) return chat.warn(t("command_offline"));
+  if (!ensure(chat, { t: "feedback", cid: newId(), mid: item.mid, value: wanted })) return chat.warn(t("command_offline"));
   chat.chat.judged({ mid: item.mid, value: wanted });
   chat.draw();
-  if (wanted < 0) void import("./opinion.js").then((one) => one.opinion(chat, item, article), () => {});
+  if (wanted < 0) void import("./opinion.js").then((one) => one.rate(chat, item, article), () => {});
   else article.querySelector(".opinion")?.remove();
 }
 
@@ -82,7 +82,7 @@ function judge(chat, item, value, article) {
 export function pin(chat, item) {
   const cid = newId();
   const pinned = !chat.chat.pinned.has(item.mid ?? "");
-  if (!insist(chat, { t: "pin", cid, mid: item.mid, pinned })) return chat.warn(t("command_offline"));
+  if (!ensure(chat, { t: "pin", cid, mid: item.mid, pinned })) return chat.warn(t("command_offline"));
   chat.chat.silent.set(cid, (event) => {
     chat.asked.delete(cid);
     if (event.success === false || event.t === "error") chat.warn(String(event.error || event.message));
@@ -92,7 +92,7 @@ export function pin(chat, item) {
 
 /** What the log draws beside its answers. @param {Chat} chat */
 export function adorn(chat) {
-  wear(chat.node, ACTS_LOOK);
+  adopt(chat.node, ACTS_LOOK);
   const md = { copy: (/** @type {string} */ text, /** @type {HTMLElement} */ button) => void chat.copy(text, button), labels: { copy: t("copy") } };
   /** @param {string} key @param {string} path @param {() => void} run @param {object} [more] */
   const small = (key, path, run, more = {}) => h("button", { class: "quiet", type: "button", "aria-label": t(key), title: t(key), onclick: run, ...more }, icon(path, 15));
@@ -106,7 +106,7 @@ export function adorn(chat) {
     former(item, article, body);
     const newest = item === chat.chat.newest();
     return {
-      told: told(item),
+      told: handoverNotice(item),
       again: newest && (mine ? may(chat, "retry") && small("again", AGAIN, () => void again(chat)) : h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("retry"))),
       thumbs: mine && [may(chat, "voice") && item.role === "assistant" && listener(item, article), may(chat, "feedback") && [thumb(item, 1, article), thumb(item, -1, article)]],
       pin: mine && may(chat, "pin") && pinner(item),
@@ -172,14 +172,14 @@ const face = ({ picture }) => picture && h("img", { class: "face", src: new URL(
   onerror: (/** @type {Event} */ event) => /** @type {HTMLElement} */ (event.target).remove() });
 
 /** The server says why a person did not come in English and by a code. @param {Item} item @returns {string | undefined} */
-const told = ({ role, error }) => (role === "notice" && /^handover_/.test(error) && t(error) !== error ? t(error) : undefined);
+const handoverNotice = ({ role, error }) => (role === "notice" && /^handover_/.test(error) && t(error) !== error ? t(error) : undefined);
 
 /** @param {Item} item */
 const words = ({ kind, text = "", success, advice }) => (kind === "result" ? [text || t(success ? "command_silent" : "command_failed"), advice].filter(Boolean).join(" ") : text);
 
 /** What is read out. @param {Item} item */
-export function aloud(item) {
-  return (item.name ? `${item.name}: ` : "") + spoken(told(item) ?? words(item));
+export function speech(item) {
+  return (item.name ? `${item.name}: ` : "") + plain(handoverNotice(item) ?? words(item));
 }
 
 /** A human has the conversation, or had it. @param {Chat} chat @param {any} [frame] */

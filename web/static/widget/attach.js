@@ -2,8 +2,8 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
-import { asker, reach } from "./rare.js";
-import { wear } from "./styles.js";
+import { headers, reach } from "./rare.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("files", english.files);
@@ -48,7 +48,7 @@ const sizeOf = (bytes) => {
 };
 
 /** A picture on a canvas: no page's policy forbids that, and nothing of a file runs. What it is of, the words beside it say. @param {Blob} blob @param {number} most */
-async function drawn(blob, most) {
+async function redraw(blob, most) {
   const bitmap = await createImageBitmap(blob);
   const scale = Math.min(1, most / Math.max(bitmap.width, bitmap.height));
   const canvas = h("canvas", { width: Math.max(1, Math.round(bitmap.width * scale)), height: Math.max(1, Math.round(bitmap.height * scale)), "aria-hidden": "true" });
@@ -74,7 +74,7 @@ export function desk(chat) {
   chat.composer.node.lastElementChild?.before(note, list, picker);
   chat.composer.input.addEventListener("input", () => { if (wanted) { wanted = false; tell(""); } });
   chat.node.append(target);
-  wear(chat.node, FILE_CSS);
+  adopt(chat.node, FILE_CSS);
   const root = chat.node.getRootNode();
   restore();
 
@@ -98,7 +98,7 @@ export function desk(chat) {
       const chip = made({ name: file.name || "file", size: file.size, file });
       if (file.size > bytes) fail(chip, "file_too_large");
       else if (!file.size) fail(chip, "file_empty");
-      else if (file.type.startsWith("image/")) drawn(file, THUMB).then((canvas) => { chip.look = canvas; draw(chip); }, () => {});
+      else if (file.type.startsWith("image/")) redraw(file, THUMB).then((canvas) => { chip.look = canvas; draw(chip); }, () => {});
     }
     changed();
     go();
@@ -170,7 +170,7 @@ export function desk(chat) {
     Object.assign(chip, { request, state: "sending", done: 0 });
     request.open("POST", UPLOAD_URL + (chat.store.talk && `?session_id=${chat.store.talk}`));
     request.timeout = UPLOAD_MS;
-    for (const [name, value] of Object.entries(asker(chat))) request.setRequestHeader(name, value);
+    for (const [name, value] of Object.entries(headers(chat))) request.setRequestHeader(name, value);
     request.setRequestHeader("X-File-Name", encodeURIComponent(chip.name.replace(/\p{Surrogate}/gu, "").slice(-200).replace(/^[\udc00-\udfff]/, "")));
     request.upload.onload = () => { chip.done = 1; draw(chip); };
     request.upload.onprogress = (event) => { if (event.total) { chip.done = event.loaded / event.total; advance(chip); } };
@@ -274,7 +274,7 @@ export function desk(chat) {
   /** @param {HTMLElement} button @param {Meta} meta */
   async function picture(button, meta) {
     if (!button.isConnected) return;
-    const canvas = await drawn(local.get(meta.id) ?? (await load(meta)), SHOWN);
+    const canvas = await redraw(local.get(meta.id) ?? (await load(meta)), SHOWN);
     button.firstElementChild?.replaceWith(canvas);
     button.classList.add("seen");
   }

@@ -2,7 +2,7 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("card", english.card);
@@ -45,7 +45,7 @@ const headed = (summary) => summary.replace(/^## (.+)$/gm, (line, heading) => {
  * @param {any} card @param {CardTools} tools @param {Node} chat the node of the chat that it stands in
  */
 export function compactionCard(card, tools, chat) {
-  wear(chat, CARD_LOOK);
+  adopt(chat, CARD_LOOK);
   const base = `card-${card.id}`;
   const label = h("span", { class: "card-title" });
   const toggle = h("button", { class: "card-toggle", type: "button", "aria-expanded": "false", "aria-controls": `${base}-body`, onclick: () => open(body.hidden) },

@@ -50,7 +50,7 @@ export class Chat {
     this.chat = new Conversation({ changed: () => this.draw(), said: (item) => this.said(item), gap: (turn) => this.resync(turn) });
     this.net = new Connection({
       hello: () => this.hello(), frame: (frame, joined) => this.frame(frame, joined), status: (status) => this.show(status), forget: () => this.forget(),
-      missed: () => void import("./rare.js").then((one) => one.barred(this)).catch(() => {}),
+      missed: () => void import("./rare.js").then((one) => one.probe(this)).catch(() => {}),
     });
     /** @type {import("./sheet.js").Sheet | null} */
     this.sheet = null;
@@ -65,7 +65,7 @@ export class Chat {
     /** Begun, signed out, or in as somebody else, in another tab. @param {StorageEvent} event */
     this.elsewhere = ({ key, newValue }) => {
       if (key === `${this.store.prefix}session` && newValue && !this.chat.session && !this.net.stopped) this.net.resync();
-      if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.elsewhere(this));
+      if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.leave(this));
     };
     addEventListener("storage", this.elsewhere);
     this.paint();
@@ -167,7 +167,7 @@ export class Chat {
     const run = this.chat.run?.turn;
     const { session } = this.chat;
     this.chat.take(frame);
-    if (session && session !== this.chat.session) this.later((one) => one.moved(this));
+    if (session && session !== this.chat.session) this.later((one) => one.tellMove(this));
     this.sheet?.changed(frame);
     if (joined) {
       this.composer.changed();
@@ -180,7 +180,7 @@ export class Chat {
     if (/^(typing|handover)$/.test(frame?.t) || frame?.state?.handover || (this.writes && frame?.t === "msg")) this.acts((one) => one.human(this, frame));
     if (this.chat.run && this.chat.run.turn !== run) this.replying(this.chat.run.turn);
     if (this.chat.settings.audience === "public") return;
-    if (frame?.t === "memory") toast().then((one) => one.noted(this, frame), () => {});
+    if (frame?.t === "memory") toast().then((one) => one.tell(this, frame), () => {});
     if (this.chat.organizing && !organizing) this.say(t("summarising"));
     if (frame?.t === "compaction" && frame.state === "done" && !frame.replaces) this.say(t("summarised"));
   }
@@ -304,7 +304,7 @@ export class Chat {
       this.later((one) => one.look(this, "find", args));
       return true;
     }
-    if (name === "new" && this.many) return this.menu((one) => void one.begun(this)), true;
+    if (name === "new" && this.many) return this.menu((one) => void one.start(this)), true;
     const cid = newId();
     if (!this.net.send({ t: "command", cid, command: name, args })) {
       this.chat.command(cid, name, "");
@@ -423,7 +423,7 @@ export class Chat {
   /** @param {import("./state.js").Item} item */
   said(item) {
     const tell = (/** @type {string} */ words) => (item.success === false ? show(this.urgent, words) : this.say(words));
-    acts().then((one) => tell(one.aloud(item)), () => tell(item.text ?? ""));
+    acts().then((one) => tell(one.speech(item)), () => tell(item.text ?? ""));
     if (item.kind === "msg") this.options.emit("message", { mid: item.mid, role: item.role });
   }
 

@@ -1,6 +1,6 @@
 /** Conversations that went on elsewhere after two channels were joined: kept, and here to be read. */
 import { h, show } from "../shared/h.js";
-import { when } from "../shared/fmt.js";
+import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
 import { original } from "./rare.js";
 import { state, t } from "./sheet.js";
@@ -28,7 +28,7 @@ export function earlier(tools) {
 
   /** @param {Kept} kept */
   function conversation(kept) {
-    return h("section", null, h("h3", null, t("until", { date: when(kept.archived_at, tongue()) })), kept.messages.map((message) => original(message, tools.markdown)));
+    return h("section", null, h("h3", null, t("until", { date: stamp(kept.archived_at, tongue()) })), kept.messages.map((message) => original(message, tools.markdown)));
   }
   return { node, load };
 }

@@ -1,11 +1,11 @@
 /** The last question: other words for it, and what it said before. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
-import { insist } from "./acts.js";
+import { ensure } from "./acts.js";
 import { render } from "./md.js";
 import { original, reach } from "./rare.js";
 import { newId } from "./storage.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("edit", english.edit);
@@ -34,7 +34,7 @@ export async function edit(chat, item, article) {
   if (article.dataset.editing) return;
   if (item.chars) await all(chat, item);
   if (item.chars) return;
-  wear(chat.node, LOOK);
+  adopt(chat.node, LOOK);
   const words = h("textarea", { dir: "auto", "aria-label": t("edit_message"), oninput: grow });
   words.value = item.text ?? "";
   const why = h("p", { class: "bad", role: "alert" });
@@ -53,7 +53,7 @@ export async function edit(chat, item, article) {
     if (!text || text === item.text) return leave();
     if (text.length > most) return show(why, t("too_long", { count: text.length, limit: most }));
     const cid = newId();
-    if (!insist(chat, { t: "edit", cid, mid: item.mid, text })) return show(why, t("command_offline"));
+    if (!ensure(chat, { t: "edit", cid, mid: item.mid, text })) return show(why, t("command_offline"));
     save.disabled = true;
     show(why);
     chat.chat.silent.set(cid, ({ code, message, advice }) => {
@@ -78,7 +78,7 @@ export async function edit(chat, item, article) {
 
 /** Shows what a message said before it was edited, with the answers that it had, or no longer. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
 export async function edited(chat, item, article) {
-  wear(chat.node, LOOK);
+  adopt(chat.node, LOOK);
   const shown = article.querySelector(".versions");
   const place = h("div", { class: "versions" }, h("p", { class: "muted" }, t("loading")));
   const markdown = (/** @type {HTMLElement} */ node, /** @type {string} */ text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } });

@@ -1,6 +1,6 @@
 /** Search in the conversation: results in a list, each of which leads to its message. */
 import { h, set, show } from "../shared/h.js";
-import { when } from "../shared/fmt.js";
+import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
 import { state, t } from "./sheet.js";
 
@@ -59,7 +59,7 @@ export function finding(tools, go) {
   function row(hit) {
     const who = { person: t("you"), assistant: t("assistant") }[hit.role] ?? t("team");
     return h("li", null, h("button", { type: "button", onclick: () => go(hit) },
-      h("span", { class: "muted small" }, [who, when(hit.at, tongue()), !hit.here && t("find_before")].filter(Boolean).join(" · ")),
+      h("span", { class: "muted small" }, [who, stamp(hit.at, tongue()), !hit.here && t("find_before")].filter(Boolean).join(" · ")),
       h("span", { dir: "auto" }, hit.excerpt.map((part) => (part.hit ? h("mark", null, part.text) : part.text)))));
   }
 

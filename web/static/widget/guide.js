@@ -1,7 +1,7 @@
 /** While the demo answers on our own page: what this is, a year of conversation to look at, and messages and commands that show it. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("guide", english.guide);
@@ -29,12 +29,12 @@ const pressed = new Set();
 
 /** The next steps that nobody has taken here; gone after the last one, and with the chip that says "Demo". @param {Chat} chat */
 export function guide(chat) {
-  const sample = played(chat);
+  const sample = markSample(chat);
   const { items } = chat.chat;
   const taken = new Set(items.map((/** @type {any} */ one) => one.command ? `/${one.command}` : one.text));
   const known = new Set(chat.commands().map((/** @type {any} */ one) => `/${one.name}`));
   const open = (/** @type {Step} */ { key }) => !taken.has(key) && !pressed.has(key) && (key[0] !== "/" || known.has(key));
-  const steps = sample ? (sample === "ended" ? tour(chat).filter(open) : []) : STEPS.map((key) => said(chat, key, key === "/sample" ? t("year") : "")).filter(open);
+  const steps = sample ? (sample === "ended" ? tour(chat).filter(open) : []) : STEPS.map((key) => suggestion(chat, key, key === "/sample" ? t("year") : "")).filter(open);
   const shown = steps.slice(0, SHOWN);
   if (sample) shown.push({ key: "remove", words: t("remove"), run: () => chat.command("sample", "remove") });
   // The card may be far above by then.
@@ -44,7 +44,7 @@ export function guide(chat) {
   drawn = wanted;
   if (!node.isConnected) {
     chat.composer.node.before(node);
-    wear(chat.node, GUIDE_LOOK);
+    adopt(chat.node, GUIDE_LOOK);
   }
   node.hidden = !shown.length;
   // So many answers within ten seconds are nothing to be read aloud.
@@ -66,16 +66,16 @@ function button(chat, { key, words, run }) {
 }
 
 /** @param {Chat} chat @param {string} key what is sent @param {string} [words] @returns {Step} */
-const said = (chat, key, words) => ({ key, words, run: () => void chat.send(key) });
+const suggestion = (chat, key, words) => ({ key, words, run: () => void chat.send(key) });
 
 /** What only a long conversation can show. @param {Chat} chat @returns {Step[]} */
 function tour(chat) {
   const card = chat.chat.items.filter((one) => one.kind === "card").pop();
   return [
     { key: BEGINNING, words: t("beginning"), run: () => ask(chat) },
-    ...(card ? [{ key: "originals", words: t("originals"), run: () => unfold(chat, card) }, said(chat, "/undo", t("undo"))] : []),
-    said(chat, "/pin", t("pin")),
-    said(chat, "/memory", t("recall")),
+    ...(card ? [{ key: "originals", words: t("originals"), run: () => unfold(chat, card) }, suggestion(chat, "/undo", t("undo"))] : []),
+    suggestion(chat, "/pin", t("pin")),
+    suggestion(chat, "/memory", t("recall")),
   ];
 }
 
@@ -102,7 +102,7 @@ function unfold(chat, card) {
 }
 
 /** Marks what is of a sample, and drops what was removed of it; whether there is one, and more of it comes. @param {Chat} chat */
-function played(chat) {
+function markSample(chat) {
   const { items } = chat.chat;
   const own = items.filter((one) => SAMPLE.test(one.cid ?? ""));
   if (!own.length) return "";

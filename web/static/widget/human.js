@@ -2,7 +2,7 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 /** @typedef {import("./chat.js").Chat} Chat */
@@ -19,7 +19,7 @@ export function human(chat, frame) {
   const mine = known.get(chat) ?? { asked: new Set(), page: "" };
   if (!known.has(chat)) chat.composer.input.addEventListener("input", () => tellTyping(chat));
   known.set(chat, mine);
-  if (frame?.t === "handover") chat.say(whose(chat));
+  if (frame?.t === "handover") chat.say(answererText(chat));
   if (frame?.t === "typing" || frame?.t === "msg") types(chat, frame.t === "typing");
   else line(chat);
   const rate = frame?.rate ?? frame?.state?.handover?.rate;
@@ -31,7 +31,7 @@ export function human(chat, frame) {
 const send = (chat, path, method, body) => reach(chat, `api/v1/${path}`, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 /** Who answers. @param {Chat} chat @returns {string} */
-function whose(chat) {
+function answererText(chat) {
   const { state, name } = chat.chat.handover ?? {};
   return t(!state ? "with_assistant" : state === "waiting" ? "waiting_person" : chat.writes ? "person_writes" : "with_person", { name: name || t("somebody") });
 }
@@ -52,7 +52,7 @@ function tellTyping(chat) {
 
 /** The line about it, while it is not the assistant. @param {Chat} chat */
 function line(chat) {
-  const words = chat.chat.handover ? whose(chat) : "";
+  const words = chat.chat.handover ? answererText(chat) : "";
   chat.human.hidden = !words;
   if (chat.human.dataset.words === words) return;
   set(chat.human, { data: { words } });
@@ -62,7 +62,7 @@ function line(chat) {
 
 /** One to five stars; what is given stays until the server has it. @param {Chat} chat @param {number} handover */
 function ask(chat, handover) {
-  wear(chat.node, LOOK);
+  adopt(chat.node, LOOK);
   const stars = [1, 2, 3, 4, 5].map((rating) => h("button", { class: "icon", type: "button", "aria-label": t("stars", { rating }), onclick: () => void give(rating) }, "☆"));
   const node = h("div", { class: "rate", role: "group", "aria-label": t("rate") }, h("p", { role: "status" }, t("rate")), stars, h("button", { class: "quiet", type: "button", onclick: leave }, t("cancel")));
   function leave() { node.remove(); chat.composer.input.focus({ preventScroll: true }); }

@@ -2,9 +2,9 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
-import { drawn } from "./md.js";
+import { adoptMd } from "./md.js";
 import { SHEET_LOOK } from "./sheet-look.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const CROSS_OUT = "M6 6l12 12M18 6L6 18";
@@ -99,8 +99,8 @@ export function keep(chat) {
   }
 
   for (const one of under) one.setAttribute("inert", "");
-  drawn(chat.node);
-  wear(chat.node, SHEET_LOOK);
+  adoptMd(chat.node);
+  adopt(chat.node, SHEET_LOOK);
   chat.node.append(node);
   title.focus({ preventScroll: true });
 }

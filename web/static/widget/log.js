@@ -1,6 +1,6 @@
 /** Draws the timeline: one node per item, changed only when its item changed, following only a reader at the end. */
 import { h, icon, set, show } from "../shared/h.js";
-import { clock, when } from "../shared/fmt.js";
+import { clock, stamp } from "../shared/fmt.js";
 import { t, tongue } from "./i18n.js";
 
 const DOWN = "M12 5v14M6 13l6 6 6-6";
@@ -60,7 +60,7 @@ export function timeline(tools) {
   /** How Markdown is drawn comes with the first message; whoever reads the end still sees it afterwards. */
   function learn() {
     return learning ??= import("./md.js").then((one) => {
-      one.drawn(node);
+      one.adoptMd(node);
       render = one.render;
       redraw();
       update();
@@ -202,7 +202,7 @@ export function timeline(tools) {
   /** What was erased is so on every screen. @param {string | undefined} text */
   const seen = (text) => (text === "[erased]" ? t("erased") : text);
   /** @param {string | undefined} at */
-  const time = (at) => at && h("time", { datetime: at, title: when(at, tongue()) }, clock(at, tongue()));
+  const time = (at) => at && h("time", { datetime: at, title: stamp(at, tongue()) }, clock(at, tongue()));
 
   /** Brings the screen in line with the conversation. */
   function update() {

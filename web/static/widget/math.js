@@ -58,10 +58,10 @@ const operator = (sign, more = {}) => m("mo", more, sign);
 /** @param {string} width */
 const space = (width) => m("mspace", { width });
 /** Brackets as high as what they hold. @param {string} open @param {Node} inner @param {string} [close] */
-const fenced = (open, inner, close = "") => m("mrow", {}, operator(open.trim(), { stretchy: "true", form: "prefix" }), inner, operator(close, { stretchy: "true", form: "postfix" }));
+const fenceFormula = (open, inner, close = "") => m("mrow", {}, operator(open.trim(), { stretchy: "true", form: "prefix" }), inner, operator(close, { stretchy: "true", form: "postfix" }));
 
 /** @param {string} name @param {string} text */
-function styled(name, text) {
+function styleText(name, text) {
   const [large, small, digits, apart = ""] = ALPHABETS[name];
   return [...text].map((char) => {
     const known = apart.indexOf(char);
@@ -202,9 +202,9 @@ function read(tex) {
     if (width) return [space(width)];
     if (NOTHING.has(name)) return [];
     if (WORDS.has(name) || name === "operatorname*") return [m(/^(mathrm|operator)/.test(name) ? "mi" : "mtext", { mathvariant: "normal" }, words(raw()))];
-    if (name in ALPHABETS) return [m("mi", { mathvariant: "normal" }, styled(name, simple(raw())))];
+    if (name in ALPHABETS) return [m("mi", { mathvariant: "normal" }, styleText(name, simple(raw())))];
     if (/^[dtc]?frac$/.test(name)) return [m("mfrac", {}, argument(), argument())];
-    if (/^[dt]?binom$/.test(name)) return [fenced("(", m("mfrac", { linethickness: "0" }, argument(), argument()), ")")];
+    if (/^[dt]?binom$/.test(name)) return [fenceFormula("(", m("mfrac", { linethickness: "0" }, argument(), argument()), ")")];
     if (name === "sqrt") return [root()];
     const over = ACCENTS.get(name);
     if (over) return [m("mover", { accent: "true" }, argument(), operator(over, { stretchy: String(/^(wide|over)/.test(name)) }))];
@@ -223,7 +223,7 @@ function read(tex) {
     if (name === "begin") return [environment()];
     if (name === "not") return [operator(`${argument().textContent}\u0338`)];
     if (/^(boxed|overline|underline)$/.test(name)) return [m("mrow", { class: name }, argument())];
-    if (name === "pmod") return [space("1em"), fenced("(", m("mrow", {}, m("mi", {}, "mod"), space(".333em"), argument()), ")")];
+    if (name === "pmod") return [space("1em"), fenceFormula("(", m("mrow", {}, m("mi", {}, "mod"), space(".333em"), argument()), ")")];
     if (name === "tag") return [space("2em"), m("mtext", {}, `(${words(raw())})`)];
     throw new Unknown(name);
   }
@@ -252,7 +252,7 @@ function read(tex) {
     const open = delimiter();
     const inner = row(until("\\right"));
     need("\\right");
-    return fenced(open, inner, delimiter());
+    return fenceFormula(open, inner, delimiter());
   }
 
   function environment() {
@@ -276,7 +276,7 @@ function read(tex) {
     const last = lines[lines.length - 1];
     if (lines.length > 1 && last.length === 1 && !last[0].childNodes.length) lines.pop();
     const grid = m("mtable", /matrix|array/.test(name) ? {} : { displaystyle: "true" }, ...lines.map((cells) => m("mtr", {}, ...cells)));
-    return fence ? fenced(fence[0], grid, fence[1]) : grid;
+    return fence ? fenceFormula(fence[0], grid, fence[1]) : grid;
   }
 }
 

@@ -1,6 +1,6 @@
 /** Draws Markdown as DOM nodes: no markup is ever parsed by the browser, no picture is ever fetched. */
 import { h, add, show } from "../shared/h.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 
 const MAX_TEXT = 200_000;
 const MAX_BLOCKS = 6;
@@ -45,7 +45,7 @@ math { font-family: math, "STIX Two Math", "Latin Modern Math", "Cambria Math", 
 .root .card-toggle[aria-expanded="true"] .chevron, .root details[open] > summary .chevron { transform: rotate(45deg) translate(-1px, -1px); }
 `;
 /** How all this looks. @param {Node} node of the chat that it is drawn in @param {string} [within] where else stands beside it, the only place that looks so */
-export const drawn = (node, within) => wear(node, within ? `@scope (${within}) {${DRAWN_LOOK}}` : DRAWN_LOOK);
+export const adoptMd = (node, within) => adopt(node, within ? `@scope (${within}) {${DRAWN_LOOK}}` : DRAWN_LOOK);
 
 /** @typedef {{kind: string, raw: string, lines: string[], level?: number, lang?: string, mark?: string}} Block */
 
@@ -71,7 +71,7 @@ export function safeUrl(raw) {
 /** @param {string} line */
 const indent = (line) => line.length - line.trimStart().length;
 /** Widens tabs before text, so that they nest lists; code keeps its own. */
-function untab() {
+function tabExpander() {
   let fence = "";
   return (/** @type {string} */ line) => {
     const mark = /^\s*(`{3,}|~{3,})/.exec(head(line))?.[1] ?? "";
@@ -93,7 +93,7 @@ const tableAt = (lines, at) => lines[at].includes("|") && at + 1 < lines.length 
   lines[at + 1].length < 500 && TABLE_RULE.test(lines[at + 1]) && cells(lines[at]).length === cells(lines[at + 1]).length;
 
 /** @param {string[]} lines @param {number} at */
-function opensBlock(lines, at) {
+function isBlockStart(lines, at) {
   const line = head(lines[at]);
   if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || noteAt(line) || endOfFormula(lines, at)) return true;
   const item = ITEM.exec(line);
@@ -137,7 +137,7 @@ function endOfList(lines, at) {
     if (indent(line) > base + 1) continue;
     if (item && !RULE.test(head(line))) {
       if (/\d/.test(item[2]) !== ordered) break;
-    } else if (blank(lines[end - 1]) || opensBlock(lines, end)) break;
+    } else if (blank(lines[end - 1]) || isBlockStart(lines, end)) break;
   }
   while (end > at + 1 && blank(lines[end - 1])) end--;
   return end;
@@ -182,11 +182,11 @@ function blockAt(lines, at) {
   if (end) return block("formula", end);
   end = at + 1;
   if (noteAt(line)) {
-    while (end < lines.length && (blank(lines[end]) ? /^ {2}/.test(lines[end + 1] ?? "") : indent(lines[end]) > 1 || !(blank(lines[end - 1]) || opensBlock(lines, end)))) end++;
+    while (end < lines.length && (blank(lines[end]) ? /^ {2}/.test(lines[end + 1] ?? "") : indent(lines[end]) > 1 || !(blank(lines[end - 1]) || isBlockStart(lines, end)))) end++;
     return block("note", end);
   }
   if (QUOTE.test(line)) {
-    while (end < lines.length && !blank(lines[end]) && (QUOTE.test(lines[end]) || !opensBlock(lines, end))) end++;
+    while (end < lines.length && !blank(lines[end]) && (QUOTE.test(lines[end]) || !isBlockStart(lines, end))) end++;
     return block("quote", end);
   }
   if (ITEM.test(line)) return block("list", endOfList(lines, at));
@@ -194,7 +194,7 @@ function blockAt(lines, at) {
     for (end = at + 2; end < lines.length && lines[end].includes("|") && !blank(lines[end]); end++);
     return block("table", end);
   }
-  while (end < lines.length && !blank(lines[end]) && !opensBlock(lines, end)) end++;
+  while (end < lines.length && !blank(lines[end]) && !isBlockStart(lines, end)) end++;
   return block("text", end);
 }
 
@@ -332,7 +332,7 @@ function draw(block, tools, depth) {
  */
 export function render(node, text, tools) {
   const cut = text.length > MAX_TEXT;
-  const lines = (cut ? text.slice(0, MAX_TEXT) : text).replace(/\r\n?/g, "\n").split("\n").map(untab());
+  const lines = (cut ? text.slice(0, MAX_TEXT) : text).replace(/\r\n?/g, "\n").split("\n").map(tabExpander());
   notes = new Set(lines.flatMap((line) => NOTE.exec(head(line))?.[1] ?? []));
   const parts = blocks(lines);
   const rest = cut ? text.slice(MAX_TEXT) : "";
@@ -567,7 +567,7 @@ export function inline(text, depth = 0, linked = false) {
  * What a screen reader should say of a Markdown text: the words without the marks.
  * @param {string} text @param {number} [max]
  */
-export function spoken(text, max = 400) {
+export function plain(text, max = 400) {
   const lines = text.slice(0, max * 4).replace(/```[^]*?(```|$)/g, "").split("\n").map((line) => line.replace(/^\s*(#{1,6}|[-*+>]|\d+[.)])\s+/, "").replace(/[|]|-{3,}/g, " "));
   const words = h("p", null, inline(lines.join(" "))).textContent.replace(/\s+/g, " ").trim();
   return words.length > max ? `${words.slice(0, max)}…` : words;

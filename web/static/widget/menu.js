@@ -1,8 +1,8 @@
 /** What is done with a whole conversation: a menu under one button, and the questions it asks; loaded when needed. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
-import { drawn, render } from "./md.js";
-import { wear } from "./styles.js";
+import { adoptMd, render } from "./md.js";
+import { adopt } from "./styles.js";
 import { ask, pin } from "./acts.js";
 import { reach } from "./rare.js";
 import { wordsOf } from "./words.js";
@@ -56,7 +56,7 @@ const look = (chat) => /** @type {HTMLElement} */ (chat.node.closest(".root")).d
 
 /** Opens the menu, or closes it. @param {Chat} chat */
 export function toggle(chat) {
-  wear(chat.node, MENU_LOOK);
+  adopt(chat.node, MENU_LOOK);
   const open = chat.node.querySelector(".menu");
   if (open) return open.remove();
   // It may come late: the next key of who writes by now must choose nothing.
@@ -94,8 +94,8 @@ export function toggle(chat) {
 
 /** A question over the panel; the page behind it rests. @param {Chat} chat @param {string} title @param {...any} body */
 function question(chat, title, ...body) {
-  drawn(chat.node);
-  wear(chat.node, MENU_LOOK);
+  adoptMd(chat.node);
+  adopt(chat.node, MENU_LOOK);
   const box = chat.node.getBoundingClientRect();
   const wide = Math.min(box.width - 24, 420);
   const node = h("dialog", {
@@ -123,7 +123,7 @@ export function enter(chat, session) {
 }
 
 /** Where a person may have several conversations: the one before stays as it is. @param {Chat} chat */
-export async function begun(chat) {
+export async function start(chat) {
   try {
     const answer = await reach(chat, "api/v1/conversations", { method: "POST" });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
@@ -137,7 +137,7 @@ export async function begun(chat) {
 
 /** @param {Chat} chat */
 export function begin(chat) {
-  if (chat.many) return void begun(chat);
+  if (chat.many) return void start(chat);
   const node = question(chat, t("begin"), h("p", { class: "muted" }, t("begin_why")), h("div", { class: "row" },
     act(t("begin_do"), "solid", () => { node.close(); chat.command("new", ""); chat.composer.input.focus(); }), act(t("cancel"), "line", () => node.close())));
 }

@@ -1,6 +1,6 @@
 /** Notifications of answers while the page is closed: on our own page only, and never asked for unpressed. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
-import { permitted, subscribe, subscribed, told } from "../shared/push.js";
+import { permit, subscribe, find, pack } from "../shared/push.js";
 import { reach } from "./rare.js";
 import { wordsOf } from "./words.js";
 
@@ -22,15 +22,15 @@ async function ask(chat, path, body) {
 export async function turn(chat) {
   try {
     if (chat.store.get("push")) {
-      const old = await subscribed(SCOPE);
+      const old = await find(SCOPE);
       chat.store.put("push", "");
       await old?.unsubscribe();
       if (old) await ask(chat, "push/end", { endpoint: old.endpoint });
       return chat.warn(t("off"));
     }
-    if (!await permitted()) return chat.warn(t("denied"));
+    if (!await permit()) return chat.warn(t("denied"));
     const { key } = await ask(chat, "push-key");
-    await ask(chat, "push", told(await subscribe(ROOT, SCOPE, key)));
+    await ask(chat, "push", pack(await subscribe(ROOT, SCOPE, key)));
     chat.store.put("push", "on");
     chat.warn(t("on"));
   } catch { chat.warn(t("failed")); }
@@ -38,7 +38,7 @@ export async function turn(chat) {
 
 /** The server forgets browsers that stay away for a month, and a browser may have been given another address. Who forgot everything, or asked on another site since, is asked no more. @param {Chat} chat */
 export async function renew(chat) {
-  const subscription = await subscribed(SCOPE);
+  const subscription = await find(SCOPE);
   if (!subscription) return chat.store.put("push", "");
-  await ask(chat, "push", { ...told(subscription), renews: true }).catch((error) => error.message === "status 404" && chat.store.put("push", ""));
+  await ask(chat, "push", { ...pack(subscription), renews: true }).catch((error) => error.message === "status 404" && chat.store.put("push", ""));
 }

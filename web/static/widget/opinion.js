@@ -2,14 +2,14 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h } from "../shared/h.js";
 import { wordsOf } from "./words.js";
-import { insist } from "./acts.js";
+import { ensure } from "./acts.js";
 import { newId } from "./storage.js";
 
 const t = wordsOf("opinion", english.opinion);
 const MOST = 1000;
 
 /** @param {import("./chat.js").Chat} chat @param {import("./state.js").Item} item @param {HTMLElement} article */
-export function opinion(chat, item, article) {
+export function rate(chat, item, article) {
   article.querySelector(".opinion")?.remove();
   const words = h("textarea", { rows: 2, maxlength: MOST, dir: "auto", "aria-label": t("why"), placeholder: t("why") });
   function leave() {
@@ -19,7 +19,7 @@ export function opinion(chat, item, article) {
   const form = h("form", { class: "opinion", onsubmit: (/** @type {Event} */ event) => {
     event.preventDefault();
     const text = words.value.trim();
-    if (text && !insist(chat, { t: "feedback", cid: newId(), mid: item.mid, value: -1, text })) return chat.warn(t("command_offline"));
+    if (text && !ensure(chat, { t: "feedback", cid: newId(), mid: item.mid, value: -1, text })) return chat.warn(t("command_offline"));
     if (text) chat.say(t("thanks"));
     leave();
   }, onkeydown: (/** @type {KeyboardEvent} */ event) => {

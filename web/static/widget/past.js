@@ -3,7 +3,7 @@ import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
 import { Conversation } from "./state.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("past", english.past);
@@ -27,6 +27,8 @@ const SPAN = 120;
 const STEP = 40;
 const PAGE = 100;
 const SPACE = 14;
+/** A slide that ends so soon after End is one that a key before it has begun. */
+const SLIDE_MS = 800;
 
 /**
  * @typedef {import("./state.js").Item} Item
@@ -98,12 +100,12 @@ function fill(chat, gap, page, up) {
     chat.items.splice(at, 0, ...told.items);
     if (end !== null) gap.after = end;
   }
-  if (closed) chat.items.splice(chat.items.indexOf(gap), 1, ...(up && !after ? [begins()] : []));
+  if (closed) chat.items.splice(chat.items.indexOf(gap), 1, ...(up && !after ? [startMark()] : []));
   gap.rev++;
 }
 
 /** @returns {Item} */
-const begins = () => ({ key: "start", kind: "start", rev: 1 });
+const startMark = () => ({ key: "start", kind: "start", rev: 1 });
 
 /** Puts a page into the gap that it belongs to, and leaves what lies around it open. @param {Conversation} chat @param {Page} page */
 function insert(chat, page) {
@@ -112,7 +114,7 @@ function insert(chat, page) {
   if (!gap) return;
   const { after = 0 } = gap;
   if (page.before !== null && page.before > after + 1) chat.items.splice(chat.items.indexOf(gap), 0, { key: `gap${page.before}`, kind: "gap", rev: 1, after, until: page.before });
-  else if (!after) chat.items.unshift(begins());
+  else if (!after) chat.items.unshift(startMark());
   gap.after = first - 1;
   fill(chat, gap, page, false);
 }
@@ -124,7 +126,7 @@ export function past(tools) {
   const { chat, node, list, views } = tools;
   const above = h("div", { class: "space", "aria-hidden": "true" });
   const below = h("div", { class: "space", "aria-hidden": "true" });
-  wear(node, LOOK);
+  adopt(node, LOOK);
   list.before(above);
   list.after(below);
   /** The first item that is drawn, and the last where it is not the newest. @type {Item | null} */
@@ -136,7 +138,10 @@ export function past(tools) {
   let usual = 90;
   /** @type {HTMLElement | null} */
   let asking = null;
+  let ended = 0;
   node.addEventListener("keydown", key);
+  node.addEventListener("wheel", () => (ended = 0), { passive: true });
+  node.addEventListener("scrollend", () => { if (Date.now() - ended < SLIDE_MS) end(); });
   let printing = false;
   for (const name of ["beforeprint", "afterprint"]) addEventListener(name, () => { printing = name === "beforeprint"; if (node.isConnected) tools.update(); });
 
@@ -374,12 +379,20 @@ export function past(tools) {
 
   /** @param {KeyboardEvent} event */
   function key(event) {
+    ended = 0;
     const field = /** @type {HTMLElement} */ (event.composedPath()[0]).matches("input, textarea");
     if (event.defaultPrevented || field || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (event.key === "Home") void home();
-    else if (event.key === "End") { tools.follow(true); tools.update(); node.scrollTop = node.scrollHeight; }
+    else if (event.key === "End") { ended = Date.now(); end(); }
     else return;
     event.preventDefault();
+  }
+
+  /** What a key before End has set sliding slides on: where it ends, the end is gone to again. */
+  function end() {
+    tools.follow(true);
+    tools.update();
+    node.scrollTop = node.scrollHeight;
   }
 
   /* -- a day -- */

@@ -9,7 +9,7 @@ const EXPORT_MS = 300_000;
 /** @typedef {import("./chat.js").Chat} Chat */
 
 /** Who asks: by a token, or on our own page by the cookie of its site. @param {Chat} chat @returns {Record<string, string>} */
-export function asker(chat) {
+export function headers(chat) {
   const { page, site } = chat.options;
   const token = chat.store.get("token");
   return page ? { "X-Evertalk-Site": site } : token ? { Authorization: `Bearer ${token}` } : {};
@@ -23,7 +23,7 @@ export function reach(chat, path, init = {}, most = ASK_MS) {
   const url = new URL(path, ROOT);
   if (chat.store.talk) url.searchParams.set("session_id", chat.store.talk);
   return fetch(url.href, {
-    ...init, credentials: chat.options.page ? "same-origin" : "omit", headers: { ...init.headers, ...asker(chat) },
+    ...init, credentials: chat.options.page ? "same-origin" : "omit", headers: { ...init.headers, ...headers(chat) },
     signal: AbortSignal.timeout(most),
   });
 }
@@ -47,7 +47,7 @@ export async function originals(chat, id, before = "") {
 }
 
 /** A socket does not say why it was refused: where this page may not have a chat, nothing is tried again. @param {Chat} chat */
-export async function barred(chat) {
+export async function probe(chat) {
   const answer = await fetch(new URL(`api/v1/sites/${chat.options.site}`, ROOT).href, { credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(ASK_MS) });
   if (answer.status !== 403 || (await answer.json()).code !== "foreign_origin" || chat.net.online) return;
   chat.barred = true;

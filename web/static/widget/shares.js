@@ -3,7 +3,7 @@ import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
 import { sentence } from "./gauge.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("shares", english.shares);
@@ -31,7 +31,7 @@ const SHARE_LOOK = /* css */ `
 
 /** @param {HTMLElement} popover @param {any} ctx @param {import("./gauge.js").GaugeTools} tools @param {() => void} close */
 export function explain(popover, ctx, tools, close) {
-  wear(popover, SHARE_LOOK);
+  adopt(popover, SHARE_LOOK);
   const parts = ctx?.parts ?? {};
   const rows = PARTS.filter((name) => typeof parts[name] === "number").map((name) => ({ name, count: parts[name] }));
   if (ctx?.limit) rows.push({ name: "free", count: Math.max(ctx.limit - ctx.used, 0) });

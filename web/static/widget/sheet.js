@@ -2,15 +2,15 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
-import { drawn, render } from "./md.js";
+import { adoptMd, render } from "./md.js";
 import { SHEET_LOOK } from "./sheet-look.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 import { notes } from "./notes.js";
 import { earlier } from "./earlier.js";
 import { finding } from "./find.js";
 import { talks } from "./talks.js";
-import { begun, enter, jump } from "./menu.js";
+import { enter, jump, start } from "./menu.js";
 
 export const t = wordsOf("sheet", english.sheet);
 const NEWS = new Set(["memory", "erased", "welcome"]);
@@ -37,7 +37,7 @@ export function look(chat, name = "notes", words) {
 }
 
 /** A line that stays until it is read: the conversation from before is not lost. @param {Chat} chat */
-export function moved(chat) {
+export function tellMove(chat) {
   chat.say(t("moved"));
   if (chat.chat.settings.audience === "public") return;
   const bar = h("div", { class: "bar" }, h("span", { class: "grow" }, t("moved")), h("button", { class: "quiet", type: "button", onclick: () => { bar.remove(); look(chat, "earlier"); } }, t("read_it")));
@@ -47,12 +47,12 @@ export function moved(chat) {
 /** @param {Chat} chat */
 function over(chat) {
   const made = sheet({
-    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => jump(chat, mid), open: (session) => { chat.sheet?.toggle(false); enter(chat, session); }, begin: () => { chat.sheet?.toggle(false); void begun(chat); },
+    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => jump(chat, mid), open: (session) => { chat.sheet?.toggle(false); enter(chat, session); }, begin: () => { chat.sheet?.toggle(false); void start(chat); },
     markdown: (node, text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } }),
   });
   chat.node.append(made.node);
-  drawn(chat.node);
-  wear(chat.node, SHEET_LOOK);
+  adoptMd(chat.node);
+  adopt(chat.node, SHEET_LOOK);
   return made;
 }
 

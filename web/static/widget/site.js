@@ -1,7 +1,7 @@
 /** How a site looks and speaks, and who is signed in there: loaded where a site says anything of its own. */
 import { h, set, show } from "../shared/h.js";
 import { t } from "./i18n.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 
 const MOST_STARTERS = 6;
 const SITE_LOOK = /* css */ `
@@ -14,7 +14,7 @@ export function dress(widget, site) {
   const { config, chat } = widget;
   if (typeof site === "string") try { site = JSON.parse(site); } catch { return; }
   if (!site || site.code || !widget.host) return;
-  if (!widget.site) wear(widget.root, SITE_LOOK);
+  if (!widget.site) adopt(widget.root, SITE_LOOK);
   widget.site = site;
   // The site's colour for words and frames as well: darker or lighter until it can be read.
   const tint = config.accent ? "" : site.accent;
@@ -54,7 +54,7 @@ export function sweep(chat) {
 }
 
 /** Another tab knows who sits here: what our page said of it is over. @param {import("./chat.js").Chat} chat */
-export function elsewhere(chat) {
+export function leave(chat) {
   chat.options.identity = "";
   chat.discardAll();
   chat.net.close();

@@ -1,6 +1,6 @@
 /** The list of commands above the composer: Enter runs only what is written out in full. */
 import { h, set, show } from "../shared/h.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 
 const SLASH_LOOK = /* css */ `
 .slash {
@@ -31,7 +31,7 @@ function hint(args) {
  * @param {(text: string) => void} complete
  */
 export function slash(list, input, commands, complete) {
-  wear(list, SLASH_LOOK);
+  adopt(list, SLASH_LOOK);
   /** @type {Command[]} */
   let found = [];
   let at = 0;

@@ -55,7 +55,7 @@ export function sheet(rules = LOOK) {
 const sheets = new Map();
 
 /** Rules that come later, beside what they are for; a chat gets them once. @param {Node} node in its shadow root @param {string} rules */
-export function wear(node, rules) {
+export function adopt(node, rules) {
   const { adoptedStyleSheets: worn } = /** @type {ShadowRoot} */ (node.getRootNode());
   const made = sheets.get(rules) ?? sheet(rules);
   sheets.set(rules, made);

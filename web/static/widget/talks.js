@@ -1,6 +1,6 @@
 /** A person's conversations, where the site allows several: open one, name one, begin one. */
 import { h, set, show } from "../shared/h.js";
-import { when } from "../shared/fmt.js";
+import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
 import { state, t } from "./sheet.js";
 
@@ -39,7 +39,7 @@ export function talks(tools) {
     const here = talk.session_id === tools.session();
     const title = talk.title || t("talk_untitled");
     const open = h("button", { type: "button", "aria-current": here ? "true" : null, onclick: () => tools.open(talk.session_id) }, h("span", { dir: "auto" }, title),
-      h("span", { class: "muted small" }, [when(talk.last_active_at, tongue()), here && t("talk_here")].filter(Boolean).join(" · "), talk.unread && !here && [" · ", h("b", { class: "unread" }, t("talk_unread"))]));
+      h("span", { class: "muted small" }, [stamp(talk.last_active_at, tongue()), here && t("talk_here")].filter(Boolean).join(" · "), talk.unread && !here && [" · ", h("b", { class: "unread" }, t("talk_unread"))]));
     const line = h("li", null, open, h("button", { class: "quiet", type: "button", "aria-label": `${t("talk_name")}: ${title}`, onclick: () => name(talk, line) }, t("talk_name")));
     return line;
   }

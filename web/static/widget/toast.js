@@ -2,7 +2,7 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const STAYS_MS = 10_000;
@@ -29,7 +29,7 @@ const TOAST_LOOK = /* css */ `
 const toasts = new WeakMap();
 
 /** Something is remembered, or no longer. @param {Chat} chat @param {Memory} memory */
-export function noted(chat, memory) {
+export function tell(chat, memory) {
   const known = toasts.get(chat);
   if (memory.change !== "saved") return known?.drop(memory.replaces ?? memory.id);
   // Kept beside the talk, nobody looks, or the whole list is open.
@@ -41,7 +41,7 @@ export function noted(chat, memory) {
 
 /** @param {Chat} chat */
 function toast(chat) {
-  wear(chat.node, TOAST_LOOK);
+  adopt(chat.node, TOAST_LOOK);
   /** @type {Map<string, HTMLElement>} */
   const rows = new Map();
   const told = new Set();

@@ -2,7 +2,7 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
-import { wear } from "./styles.js";
+import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("voice", english.voice);
@@ -33,7 +33,7 @@ const known = new WeakSet();
 export function voice(chat) {
   if (known.has(chat) || !self.MediaRecorder || !navigator.mediaDevices) return;
   known.add(chat);
-  wear(chat.node, LOOK);
+  adopt(chat.node, LOOK);
   const { composer } = chat;
   const mic = h("button", { class: "icon mic", type: "button", "aria-label": t("record"), title: t("record"), onclick: () => void record() }, icon(MIC));
   const note = h("p", { class: "composer-note muted", hidden: true });

@@ -8,7 +8,7 @@ import asyncpg
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.turns.view_state import hidden_by
+from shared.adapters.postgres.turns.view_state import load_hidden
 from shared.core.compaction.jobs import LATE
 from shared.core.session.session_state import Hidden
 from shared.ports import ToolSpec
@@ -57,7 +57,7 @@ class PostgresFlushes:
             if row is None or row["flushed_turn"] >= row["base_turn"]:
                 return None
             link = await connection.fetchrow(_LINK_OF_TURN, session_id, row["flushed_turn"] + 1)
-            return None if link is None else await hidden_by(connection, row, link)
+            return None if link is None else await load_hidden(connection, row, link)
 
     @store_method
     async def seconds_since_flush(self, session_id: int) -> float | None:
@@ -86,6 +86,6 @@ class PostgresFlushes:
         )
 
     @store_method
-    async def ask_for_owed(self, *, limit: int = 50) -> list[int]:
+    async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:
         """Ask for a flush of every session that has hidden turns which nobody has read; the new jobs' ids."""
         return [row["id"] for row in await self._pool.fetch(_ASK_FOR_OWED, limit)]

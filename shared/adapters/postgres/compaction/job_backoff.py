@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import asyncpg
 
@@ -14,19 +15,22 @@ from shared.adapters.postgres.compaction.jobs import (
     spend_on,
     still_mine,
 )
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import value_from
-from shared.adapters.postgres.turns.view_state import hidden_by
-from shared.core.context.selection import LeftOut
-from shared.core.session.backoff import (
-    CompactionBackoff,
-    JobEnd,
-    SummaryEnd,
-    backoff_to_json,
-    unusable_models,
-)
+from shared.adapters.postgres.db.pool import build_value, store_method
+from shared.adapters.postgres.turns.view_state import load_hidden
+from shared.core.compaction.jobs import unusable_models
+from shared.core.context.build_context import LeftOut
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
-from shared.core.session.session_state import Checkpoint, CompactionStored, Hidden, JobClaim, NewLink, Pace
+from shared.core.session.session import CompactionBackoff
+from shared.core.session.session_state import (
+    Checkpoint,
+    CompactionStored,
+    Hidden,
+    JobClaim,
+    JobEnd,
+    NewLink,
+    Pace,
+    SummaryEnd,
+)
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView
 
@@ -78,7 +82,7 @@ class PostgresJobBackoff:
         assert activity is not None
         written = await self._pool.fetch(_WRITTEN)
         return Pace(
-            written=tuple(map(_written, written)),
+            written=tuple(map(_parse_summary_end, written)),
             ends=tuple(JobEnd(**dict(row)) for row in ends),
             idle_seconds=activity["idle_seconds"],
             unanswered=activity["unanswered"],
@@ -86,20 +90,20 @@ class PostgresJobBackoff:
 
     @store_method
     async def record_backoff(self, job: JobClaim, rest: CompactionBackoff) -> None:
-        """Stop automatic compaction of the session until something changes; raises Fenced."""
+        """Stop automatic compaction of the session until something changes; raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
                 "UPDATE sessions SET compaction_rest = $2 WHERE id = $1",
                 job.session_id,
-                backoff_to_json(rest),
+                asdict(rest),
             )
 
     @store_method
     async def save_checkpoint(
         self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], party_id: int
     ) -> None:
-        """Raises Fenced."""
+        """Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
@@ -117,7 +121,7 @@ class PostgresJobBackoff:
         row = await self._pool.fetchrow(_LAST_CHECKPOINT, session_id, parent, from_turn)
         if row is None:
             return None
-        return value_from(Checkpoint, row, ledger=ledger_from_json(row["ledger"]))
+        return build_value(Checkpoint, row, ledger=ledger_from_json(row["ledger"]))
 
     @store_method
     async def find_digest(self, session_id: int, link_id: int) -> Hidden | None:
@@ -129,7 +133,7 @@ class PostgresJobBackoff:
             )
             if row is None or link is None or row["head"] != link_id:
                 return None
-            return await hidden_by(connection, row, link)
+            return await load_hidden(connection, row, link)
 
     @store_method
     async def replace_digest(
@@ -141,7 +145,7 @@ class PostgresJobBackoff:
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:
-        """The summary takes the digest's place: same range, same parent. Raises StaleView or Fenced."""
+        """The summary takes the digest's place: same range, same parent. Raises StaleView or LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
@@ -167,7 +171,7 @@ class PostgresJobBackoff:
             )  # fmt: skip
 
 
-def _written(row: asyncpg.Record) -> SummaryEnd:
+def _parse_summary_end(row: asyncpg.Record) -> SummaryEnd:
     return SummaryEnd(
         model=row["model"], unusable=unusable_models(row["attempts"]), age_seconds=row["age_seconds"]
     )

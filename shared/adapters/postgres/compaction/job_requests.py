@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
-from shared.adapters.postgres.db.store import Connection
-from shared.core.compaction.jobs import LATE
-from shared.core.session.backoff import unusable_models
+from shared.adapters.postgres.db.pool import Connection
+from shared.core.compaction.jobs import LATE, unusable_models
 
 LATE_SECONDS = 300.0
 """What hides turns one after the other is followed by one flush for several of them."""
@@ -17,14 +16,20 @@ UPGRADE_UNUSABLE_SECONDS = 900.0
 """Where a model answered, and not as it should, it will hardly do better in a minute."""
 
 
-async def ask_for_late_flush(connection: Connection, session_id: int, *, delay_seconds: float) -> None:
+async def request_late_flush(connection: Connection, session_id: int, *, delay_seconds: float) -> None:
     """Turns were hidden that no flush has read: they are read from the log, later but surely."""
     await connection.execute(
-        sql.ASK_JOB_LATER, "flush", session_id, late_key(session_id), LATE, {"threshold": LATE}, delay_seconds
+        sql.ASK_JOB_LATER,
+        "flush",
+        session_id,
+        build_late_key(session_id),
+        LATE,
+        {"threshold": LATE},
+        delay_seconds,
     )
 
 
-async def ask_for_upgrade(
+async def request_upgrade(
     connection: Connection, session_id: int, link_id: int, audit: Mapping[str, Any]
 ) -> None:
     """A digest stands in for a summary until a model can write one."""
@@ -35,5 +40,5 @@ async def ask_for_upgrade(
     )  # fmt: skip
 
 
-def late_key(session_id: int) -> str:
+def build_late_key(session_id: int) -> str:
     return f"flush:{session_id}:{LATE}"

@@ -9,15 +9,15 @@ from typing import Any, Literal
 import asyncpg
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
-from shared.adapters.postgres.compaction.job_requests import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Connection, Record, value_from
+from shared.adapters.postgres.compaction.job_requests import LATE_SECONDS, request_late_flush, request_upgrade
+from shared.adapters.postgres.db.pool import Connection, Record, build_value, store_method
 from shared.adapters.postgres.turns.turn_sql import LEFT_BEHIND, LOAD, SWEEP_RESERVATION
-from shared.adapters.postgres.turns.turns import described, entry_from, sums_of, usage_rows
-from shared.adapters.postgres.turns.view_state import state_from
-from shared.core.context.selection import LeftOut
+from shared.adapters.postgres.turns.turns import add_descriptions, build_entry, build_usage_rows, sum_spending
+from shared.adapters.postgres.turns.view_state import build_state
+from shared.core.compaction.jobs import total_cost
+from shared.core.context.build_context import LeftOut
 from shared.core.session.ledger import ledger_to_json
-from shared.core.session.session import Compaction, View, without_former
+from shared.core.session.session import Compaction, View, drop_former
 from shared.core.session.session_state import (
     ChangeRefused,
     CompactionStored,
@@ -27,7 +27,7 @@ from shared.core.session.session_state import (
     NewLink,
     SessionState,
 )
-from shared.core.session.turns import JobOrder, Spending, total_cost
+from shared.core.session.turns import JobOrder, Spending
 from shared.core.values.errors import LeaseLost, StaleView, UnknownSession
 
 _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
@@ -48,8 +48,8 @@ class PostgresJobs:
             if row is None:
                 raise UnknownSession(f"session {session_id}")
             rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
-            entries = await described(connection, without_former([entry_from(entry) for entry in rows]))
-        return state_from(row, entries)
+            entries = await add_descriptions(connection, drop_former([build_entry(entry) for entry in rows]))
+        return build_state(row, entries)
 
     @store_method
     async def request_job(self, session_id: int, order: JobOrder) -> int | None:
@@ -89,7 +89,7 @@ class PostgresJobs:
             return None
         if row is None:
             return None
-        return value_from(JobClaim, row, worker_id=worker_id)
+        return build_value(JobClaim, row, worker_id=worker_id)
 
     @store_method
     async def end_job(
@@ -103,7 +103,7 @@ class PostgresJobs:
         successor: JobOrder | None = None,
         failures: Sequence[Mapping[str, Any]] = (),
     ) -> int | None:
-        """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises Fenced."""
+        """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             if state == "dead":
                 await connection.execute(sql.MARK_TROUBLED, [job.id])
@@ -133,7 +133,7 @@ class PostgresJobs:
     async def begin_flush(
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
     ) -> FlushTicket:
-        """Raises Fenced."""
+        """Raises LeaseLost."""
         row = await self._pool.fetchrow(
             sql.BEGIN_FLUSH, job.session_id, cycle, threshold, from_turn, through_turn, job.id, job.epoch
         )
@@ -145,10 +145,10 @@ class PostgresJobs:
     async def end_flush(
         self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
     ) -> None:
-        """Report, pay, and move the cursor unless it failed; raises Fenced."""
+        """Report, pay, and move the cursor unless it failed; raises LeaseLost."""
         spent = report.spent
         async with self._pool.acquire() as connection, connection.transaction():
-            await _still_mine(connection, job)
+            await _refuse_lost_lease(connection, job)
             await connection.execute(
                 sql.END_FLUSH, ticket.id, report.outcome, report.stray_text, report.error[:2000],
                 report.model,
@@ -178,9 +178,9 @@ class PostgresJobs:
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:
-        """Hide the range behind the summary; raises StaleView or Fenced when somebody was faster."""
+        """Hide the range behind the summary; raises StaleView or LeaseLost when somebody was faster."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await _still_mine(connection, job)
+            await _refuse_lost_lease(connection, job)
             session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
             if (
                 session is None
@@ -196,7 +196,7 @@ class PostgresJobs:
             )
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             if link.kind == "digest":
-                await ask_for_upgrade(connection, job.session_id, row["id"], link.audit)
+                await request_upgrade(connection, job.session_id, row["id"], link.audit)
             await _spend(connection, job, "compact", spent, seen.party_id)
             summarised = link.kind in ("summary", "digest")
             if summarised:
@@ -268,7 +268,7 @@ class PostgresJobs:
             )
             if link["kind"] == "digest":
                 # The job of its making may have found it taken back, and ended.
-                await ask_for_upgrade(connection, session_id, link["id"], link["audit"])
+                await request_upgrade(connection, session_id, link["id"], link["audit"])
             after = await _context_after(
                 connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out
             )
@@ -388,7 +388,7 @@ class PostgresJobs:
         return len(await self._pool.fetch(sql.SETTLE_PAGES))
 
     @store_method
-    async def tell_whose(self) -> int:
+    async def backfill_contacts(self) -> int:
         """Conversations of a version before that learn what the list shows of their person; how many."""
         return len(await self._pool.fetch(sql.TELL_WHOSE))
 
@@ -410,7 +410,7 @@ _NOTHING_BEFORE = {
 }
 
 
-async def _still_mine(connection: Connection, job: JobClaim) -> None:
+async def _refuse_lost_lease(connection: Connection, job: JobClaim) -> None:
     mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
     if mine is None:
         raise LeaseLost(f"job {job.id}")
@@ -421,8 +421,8 @@ async def _spend(
 ) -> None:
     if not spent:
         return
-    await connection.execute(sql.SPEND, job.session_id, party_id, job.id, purpose, usage_rows(spent))
-    await connection.execute(sql.ADD_TOTALS, job.session_id, sums_of(spent))
+    await connection.execute(sql.SPEND, job.session_id, party_id, job.id, purpose, build_usage_rows(spent))
+    await connection.execute(sql.ADD_TOTALS, job.session_id, sum_spending(spent))
 
 
 def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
@@ -458,7 +458,7 @@ async def _view_after(
     rows = await connection.fetch(LOAD, session["id"], base, session["answered_turn"])
     sizes = await connection.fetch(sql.SHOWN_SIZES, session["id"], base, session["answered_turn"], whole)
     shown = {row["seq"]: row["tokens"] for row in sizes}
-    entries = without_former([entry_from(row) for row in rows])
+    entries = drop_former([build_entry(row) for row in rows])
     return View(
         session_id=session["id"],
         base_turn=base,
@@ -495,7 +495,7 @@ async def _move(
         sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
     )
     if base > session["flushed_turn"]:
-        await ask_for_late_flush(
+        await request_late_flush(
             connection, session["id"], delay_seconds=_LATE_AFTER.get(state, LATE_SECONDS)
         )
     link = await _link(connection, shown)
@@ -535,6 +535,6 @@ def _payload(link: Record | None, *, state: str, before: int, after: int) -> dic
 
 
 still_mine, spend_on, context_after, link_columns, move_view = (
-    _still_mine, _spend, _context_after, _link_columns, _move
+    _refuse_lost_lease, _spend, _context_after, _link_columns, _move
 )  # fmt: skip
 """For the stores beside this one, which change a view in the same way."""

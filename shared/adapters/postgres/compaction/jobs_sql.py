@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
-from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING, in_all
+from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING, render_total
 from shared.adapters.postgres.turns.turn_sql import (
     BROUGHT,
     NO_PICTURES,
     NOBODY_COMES,
     OVERFLOW_COMES_FIRST,
-    core_notes,
-    frozen_prefix,
+    render_core_notes,
+    render_frozen_prefix,
 )
 
 STATE = f"""
@@ -19,8 +19,8 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
-{core_notes("a.name")},
-{frozen_prefix("a.name")},
+{render_core_notes("a.name")},
+{render_frozen_prefix("a.name")},
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
@@ -147,7 +147,7 @@ WITH u AS (
 {ADD_UP}"""
 
 ADD_TOTALS = f"""
-UPDATE session_totals SET {in_all("$2")},
+UPDATE session_totals SET {render_total("$2")},
          input_tokens = input_tokens + ($2::bigint[])[1],
        output_tokens = output_tokens + ($2::bigint[])[2],
        cache_read_tokens = cache_read_tokens + ($2::bigint[])[3],

@@ -8,7 +8,7 @@ from typing import Any
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import is_moment
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore
 
 _SORT = "alerts"
 _SHOWN = """
@@ -53,7 +53,7 @@ SELECT coalesce(jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC), '[]')::t
 class AlertInsights(PoolStore):
     """Reads only."""
 
-    async def newest_open(self) -> list[dict[str, Any]]:
+    async def list_newest_open(self) -> list[dict[str, Any]]:
         """At most ten."""
         return list(await read_page(self._pool, _OPEN))
 
@@ -61,7 +61,7 @@ class AlertInsights(PoolStore):
         """See `count_rows`."""
         return await count_rows(self._pool, "SELECT FROM alerts WHERE ended_at IS NOT NULL")
 
-    async def page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
+    async def load_page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
         """`{open: […], past: […], next, unseen, targets: […]}`; raises BadQuery."""
         limit = page_size(limit)
         key, row = read_cursor(cursor, _SORT) if cursor else (None, 0)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared.adapters.postgres.dashboard import alerts_sql as sql
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore, value_from
+from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
 from shared.core.ops.alerts import (
     EXPIRES_HOURS,
     MOST_TRIES,
@@ -20,7 +19,7 @@ from shared.core.ops.alerts import (
     Outcome,
     Sending,
     Sent,
-    checked_detail,
+    check_detail,
     wait_seconds,
 )
 
@@ -38,7 +37,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SweepOutcome:
     opened: int
     ended: int
 
@@ -47,7 +46,7 @@ class PostgresAlerts(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     @store_method
-    async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> Swept | None:
+    async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> SweepOutcome | None:
         """Asking twice is asking once; None while another process does it. The lock ends with the
         transaction, so that whoever loses it has written nothing."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -58,7 +57,7 @@ class PostgresAlerts(PoolStore):
             row = await connection.fetchrow(*sweep)
             await connection.execute(*sql.GIVE_UP(targets=list(targets), hours=EXPIRES_HOURS))
         assert row is not None
-        return Swept(opened=row["opened"], ended=row["ended"])
+        return SweepOutcome(opened=row["opened"], ended=row["ended"])
 
     @store_method
     async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None:
@@ -66,8 +65,8 @@ class PostgresAlerts(PoolStore):
         row = await self._pool.fetchrow(*sql.CLAIM(targets=list(targets), worker_id=worker_id))
         if row is None:
             return None
-        alert = value_from(Alert, row, detail=checked_detail(row["kind"], row["detail"]))
-        return value_from(Sending, row, send_id=row["id"], alert=alert)
+        alert = build_value(Alert, row, detail=check_detail(row["kind"], row["detail"]))
+        return build_value(Sending, row, send_id=row["id"], alert=alert)
 
     @store_method
     async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
@@ -77,23 +76,23 @@ class PostgresAlerts(PoolStore):
             seconds = max(wait_seconds(sending.attempt), min(outcome.retry_after or 0.0, 3600.0))
             change = sql.AGAIN(**ours, code=outcome.code, seconds=seconds)
         else:
-            state, code = _end_of(outcome)
+            state, code = _describe_outcome(outcome)
             change = sql.ENDED(**ours, state=state, code=code)
         return await self._pool.fetchval(*change) is not None
 
     @store_method
-    async def test(self, targets: Sequence[str], *, by: str) -> UUID:
+    async def send_test(self, targets: Sequence[str], *, by: str) -> UUID:
         """A message to every target; its alert is over at once."""
         made: UUID = await self._pool.fetchval(*sql.TEST(targets=list(targets), by=by))
         return made
 
     @store_method
-    async def somebody_sends(self) -> bool:
+    async def has_sender(self) -> bool:
         """Whether a process is alive that brings messages to operators."""
         return bool(await self._pool.fetchval(sql.SOMEBODY))
 
     @store_method
-    async def seen(self, public_id: UUID, *, by: str) -> bool | None:
+    async def mark_seen(self, public_id: UUID, *, by: str) -> bool | None:
         """Whether this changed anything; None: there is no such alert."""
         row = await self._pool.fetchrow(
             """WITH a AS (SELECT id, seen_at FROM alerts WHERE public_id = $1 FOR UPDATE), u AS (
@@ -106,7 +105,7 @@ class PostgresAlerts(PoolStore):
         return row["changed"] if row is not None else None
 
     @store_method
-    async def results(self, public_id: UUID) -> list[tuple[str, str, str]]:
+    async def list_results(self, public_id: UUID) -> list[tuple[str, str, str]]:
         """Of one alert: targets, states and codes of failures."""
         rows = await self._pool.fetch(
             """SELECT s.target, s.state, s.error FROM alert_sends s JOIN alerts a ON a.id = s.alert_id
@@ -116,7 +115,7 @@ class PostgresAlerts(PoolStore):
         return [(row["target"], row["state"], row["error"]) for row in rows]
 
 
-def _end_of(outcome: Outcome) -> tuple[str, str]:
+def _describe_outcome(outcome: Outcome) -> tuple[str, str]:
     """The state and the code of a failure."""
     match outcome:
         case Sent():

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.adapters.postgres.db.page_read import COUNTED_TO, count_rows, read_page
-from shared.adapters.postgres.db.pool import Named
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import Named, PoolStore
 from shared.adapters.postgres.people.audit_chain import check_chain
 
 EXPORT_ROWS = 1_000
@@ -31,7 +30,7 @@ class AuditQuery:
 class AuditInsights(PoolStore):
     """Reads only. Raises StorageUnavailable."""
 
-    async def page(self, query: AuditQuery) -> dict[str, Any]:
+    async def load_page(self, query: AuditQuery) -> dict[str, Any]:
         """`{entries, before, actors, actions}`, the newest first; `before` is null on the last page."""
         found = await read_page(self._pool, *_PAGE(**_limits(query, query.limit + 1)))
         entries = found["entries"]
@@ -43,7 +42,7 @@ class AuditInsights(PoolStore):
         """How many match; see `count_rows`."""
         return await count_rows(self._pool, *_COUNTED(**_limits(replace(query, before=None), COUNTED_TO + 1)))
 
-    async def entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
+    async def iterate_entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
         """All of them, a statement for each thousand: nothing is held open meanwhile."""
         while True:
             rows = await read_page(self._pool, *_ROWS(**_limits(query, EXPORT_ROWS)))
@@ -53,7 +52,7 @@ class AuditInsights(PoolStore):
                 return
             query = replace(query, before=rows[-1]["id"])
 
-    async def chain(self) -> dict[str, Any]:
+    async def check_chain(self) -> dict[str, Any]:
         """What `check_chain` tells."""
         return await check_chain(self._pool)
 

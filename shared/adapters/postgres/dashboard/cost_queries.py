@@ -12,12 +12,11 @@ from shared.adapters.postgres.dashboard.hourly_stats import Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.answer_sql import USAGE
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
-from shared.adapters.postgres.turns.turns import refusal_by_caps, usage_rows
+from shared.adapters.postgres.turns.turns import build_usage_rows, find_reached_cap
 from shared.core.session.turns import Caps, Spending
 
 Group = Literal["model", "day", "agent", "person", "purpose"]
@@ -88,7 +87,7 @@ SELECT json_build_object(
 class CostInsights(PoolStore):
     """Reads only. A price that nobody knows is null; so is a sum of nothing but such prices."""
 
-    async def costs(self, group: str, period: Period, *, most: int = MOST_ROWS) -> dict[str, Any]:
+    async def load_costs(self, group: str, period: Period, *, most: int = MOST_ROWS) -> dict[str, Any]:
         """Sums by a group, the dearest first (days in their order), and of all; raises BadQuery."""
         if group not in _KEYS:
             raise BadQuery(f"group is one of {', '.join(GROUPS)}")
@@ -99,8 +98,8 @@ class CostInsights(PoolStore):
         found: dict[str, Any] = await self._read(statement, period, most)
         return found
 
-    async def saved(self, period: Period) -> dict[str, Any]:
-        """What `core/savings.py` computes with: tokens by model and day, and what summaries cost."""
+    async def load_savings(self, period: Period) -> dict[str, Any]:
+        """What `core/ops/savings.py` computes with: tokens by model and day, and what summaries cost."""
         found: dict[str, Any] = await self._read(SAVED, period)
         return found
 
@@ -117,7 +116,7 @@ SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
 """
 
 
-async def spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
+async def load_spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
     """Micro-dollars under the total cap, and how many people and conversations came near caps of theirs."""
     connection = await connect(database_url)
     try:
@@ -139,7 +138,7 @@ class PostgresPlayground(PoolStore):
         row = await self._pool.fetchrow(turn_sql.RESERVE_FOR_NOBODY, micro, caps.timezone, caps.limits)
         assert row is not None
         if row["shortages"]:
-            raise refusal_by_caps(row["shortages"], caps)
+            raise find_reached_cap(row["shortages"], caps)
         reservation_id: int | None = row["id"]
         return reservation_id
 
@@ -149,7 +148,7 @@ class PostgresPlayground(PoolStore):
 
     @store_method
     async def record_playground(self, spent: Sequence[Spending]) -> None:
-        await self._pool.execute(_PLAYED, usage_rows(spent))
+        await self._pool.execute(_PLAYED, build_usage_rows(spent))
 
 
 _PLAYED = f"""

@@ -17,8 +17,7 @@ from zoneinfo import ZoneInfo
 
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool, store_method
 from shared.core.ops.latency import BUCKETS, LEAST_MS, MOST_MS, quantile
 
 AT_ONCE = 24
@@ -48,7 +47,7 @@ class Period:
             raise BadQuery(f"a period has at most {MOST_DAYS} days")
 
     @classmethod
-    def of_days(cls, first: date, last: date, zone: str) -> Period:
+    def from_days(cls, first: date, last: date, zone: str) -> Period:
         """Whole days, the last one included."""
         if first > last:
             raise BadQuery("from lies after to")
@@ -68,11 +67,11 @@ class Period:
         whole = self.start == _midnight(self.first, self.zone)
         return (self.last - self.first).days + 1 if whole else (self.end - self.start) / timedelta(days=1)
 
-    def before(self) -> Period:
+    def shift_back(self) -> Period:
         """As long, and just before it."""
         if self.start == _midnight(self.first, self.zone):
             length = timedelta(days=self.days)
-            return Period.of_days(self.first - length, self.first - timedelta(days=1), self.zone)
+            return Period.from_days(self.first - length, self.first - timedelta(days=1), self.zone)
         return Period(start=self.start - (self.end - self.start), end=self.start, zone=self.zone)
 
 
@@ -99,18 +98,20 @@ class PostgresHourlyStats:
                 await connection.execute(_COUNT, self._timezone, hour)
         return len(hours) >= AT_ONCE
 
-    async def series(self, period: Period, step: Step) -> dict[str, Any]:
+    async def load_series(self, period: Period, step: Step) -> dict[str, Any]:
         """`{steps: […], total, before, counted_at, since}`; `before` is the total of the period before, null
         where that was not counted from its beginning. Raises BadQuery.
         """
         if step == "hour" and period.end - period.start > timedelta(hours=MOST_HOURS + 1):
             raise BadQuery(f"by the hour a period has at most {MOST_HOURS // 24} days")
-        found, former = await self._read(period, step), period.before()
+        found, former = await self._read(period, step), period.shift_back()
         counted = found["since"] is not None and datetime.fromisoformat(found["since"]) <= former.start
         before = (await self._read(former, "day"))["steps"] if counted else None
         return {
             **found,
-            "steps": [_told(one, one["people" if step == "hour" else "new_today"]) for one in found["steps"]],
+            "steps": [
+                _build_totals(one, one["people" if step == "hour" else "new_today"]) for one in found["steps"]
+            ],
             "total": _sum_up(found["steps"], period),
             "before": None if before is None else _sum_up(before, former),
         }
@@ -129,10 +130,10 @@ def _sum_up(steps: Sequence[Mapping[str, Any]], period: Period) -> dict[str, Any
         kind: [sum(one["jobs"].get(kind, (0, 0))[at] for one in steps) for at in (0, 1)] for kind in kinds
     }
     whole = {**sums, "first_tokens": [sum(column) for column in zip(*filled, strict=True)], "jobs": jobs}
-    return _told(whole, sum(one["new_today"] for one in steps) / period.days)
+    return _build_totals(whole, sum(one["new_today"] for one in steps) / period.days)
 
 
-def _told(sums: Mapping[str, Any], people: float) -> dict[str, Any]:
+def _build_totals(sums: Mapping[str, Any], people: float) -> dict[str, Any]:
     told = {name: value for name, value in sums.items() if name not in ("first_tokens", "new_today")}
     quantiles = {
         f"first_token_p{share}_ms": quantile(sums["first_tokens"], share / 100) for share in (50, 95)

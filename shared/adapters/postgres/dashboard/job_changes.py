@@ -9,8 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.compaction.jobs_sql import MARK_TROUBLED
 from shared.adapters.postgres.dashboard import job_list_sql as sql
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
 
@@ -26,7 +25,7 @@ class PostgresJobChanges(PoolStore):
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]:
         """Ids of jobs that match and can be changed so, oldest first."""
-        statement = sql.MATCHING.format(where=sql.matching(match), may=sql.MAY[verb])
+        statement = sql.MATCHING.format(where=sql.render_match(match), may=sql.MAY[verb])
         rows = await self._pool.fetch(statement, match.kind, match.session or None, after, through, limit)
         return [row["id"] for row in rows]
 

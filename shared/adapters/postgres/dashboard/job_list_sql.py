@@ -47,7 +47,7 @@ LOOKED_AT = 1_000
 """So many are asked whether they can be changed, for the number beside the button."""
 
 
-def matching(match: JobMatch) -> str:
+def render_match(match: JobMatch) -> str:
     """Which jobs; `$1` and `$2` are its kind and its session. Each wish stands alone, so that an index knows it."""
     kind = "j.kind = $1::text" if match.kind else "$1::text = ''"
     owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = $2::uuid)"

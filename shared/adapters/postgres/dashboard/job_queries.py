@@ -11,7 +11,7 @@ from typing import Any
 from shared.adapters.postgres.dashboard import job_list_sql as sql
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore
 from shared.core.ops.job_views import DOUBTS, JOB_KINDS, JOB_STATES, JobMatch
 
 _ORDER = "-created"
@@ -38,24 +38,26 @@ class DeliveryQuery:
 class JobInsights(PoolStore):
     """Reads only; numbers that nobody knows are null."""
 
-    async def jobs(self, match: JobMatch, *, before: int | None = None, limit: int = 50) -> dict[str, Any]:
+    async def load_jobs(
+        self, match: JobMatch, *, before: int | None = None, limit: int = 50
+    ) -> dict[str, Any]:
         """Jobs that match, newest first, how many of them can be changed; counts of all; processes; bots."""
         check_match(match)
-        statement = sql.JOBS.format(where=sql.matching(match))
+        statement = sql.JOBS.format(where=sql.render_match(match))
         edge = (before or 2**62, page_size(limit))
         return dict(await read_page(self._pool, statement, match.kind, match.session or None, *edge))
 
     async def count_jobs(self, match: JobMatch) -> dict[str, Any] | None:
         """How many match; see `count_rows`. Raises BadQuery."""
         check_match(match)
-        rows = f"SELECT FROM jobs j WHERE {sql.matching(match)}"
+        rows = f"SELECT FROM jobs j WHERE {sql.render_match(match)}"
         return await count_rows(self._pool, rows, match.kind, match.session or None)
 
     async def count_deliveries(self, query: DeliveryQuery) -> dict[str, Any] | None:
         """How many match; see `count_rows`."""
         return await count_rows(self._pool, sql.DOUBTED, query.state, query.session or None)
 
-    async def deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
+    async def load_deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
         """Parts of answers that may not have arrived, or never will; newest first. Raises BadQuery."""
         if query.state and query.state not in DOUBTS:
             raise BadQuery(f"state is one of {', '.join(DOUBTS)}")
@@ -66,7 +68,7 @@ class JobInsights(PoolStore):
         found["next"] = write_cursor(_ORDER, json.dumps(last[:3]), last[3]) if last else None
         return found
 
-    async def pulse(self) -> dict[str, str]:
+    async def load_pulse(self) -> dict[str, str]:
         """A mark for each topic that is another one when something of it changed."""
         found = await read_page(self._pool, sql.PULSE)
         return {topic: json.dumps([found[part] for part in parts]) for topic, parts in LIVE_TOPICS.items()}

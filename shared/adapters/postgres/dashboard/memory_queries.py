@@ -9,9 +9,8 @@ from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.db.page_read import SECONDS, count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import Arguments, store_method
-from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import Arguments, PoolStore, store_method
+from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, find_pieces, is_short
 from shared.core.context.memory import NOTE_KINDS
 from shared.core.context.notes import NoteSource
 
@@ -50,7 +49,7 @@ class FoundNote:
 class MemoryInsights(PoolStore):
     """Reads only."""
 
-    async def notes(self, query: NoteQuery) -> dict[str, Any]:
+    async def load_notes(self, query: NoteQuery) -> dict[str, Any]:
         """`{notes: […], person: … | null, next: cursor | null}`; raises BadQuery."""
         limit = page_size(query.limit)
         statement, arguments = _page(query, limit + 1)
@@ -66,23 +65,23 @@ class MemoryInsights(PoolStore):
 
     async def count_notes(self, query: NoteQuery) -> dict[str, Any] | None:
         """How many match; see `count_rows`."""
-        where, arguments = _wanted(replace(query, cursor=""))
+        where, arguments = _build_filter(replace(query, cursor=""))
         rows = f"SELECT FROM notes n WHERE ($1::uuid IS NULL OR true) AND {where}"
         return await count_rows(self._pool, rows, *arguments.values)
 
     @store_method
-    async def note(self, public_id: UUID) -> FoundNote | None:
+    async def find_note(self, public_id: UUID) -> FoundNote | None:
         """None for a note that is not there, or of which only hashes are left."""
         return await self._one(_NOTE.format(which="n.public_id = $1"), public_id)
 
     @store_method
-    async def kept(self, whose: NoteSource, note_id: int) -> FoundNote | None:
+    async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
         """By the number of its row; None for a note of anybody else."""
         ours = "n.id = $1 AND n.party_id IN (SELECT party_family($2))"
         return await self._one(_NOTE.format(which=ours), note_id, whose.party_id)
 
     @store_method
-    async def known_to(self, person: UUID, agent: str = "") -> NoteSource | None:
+    async def find_note_source(self, person: UUID, agent: str = "") -> NoteSource | None:
         """Where an operator's note about the person goes; without `agent` to the one they spoke to last."""
         row = await self._pool.fetchrow(_KNOWN_TO, person, agent, timeout=SECONDS)
         if row is None:
@@ -102,7 +101,7 @@ class MemoryInsights(PoolStore):
         return FoundNote(short_id=shown["short_id"], source=source, person=row["person"], shown=shown)
 
     @store_method
-    async def put_away_by_operator(self, public_id: UUID) -> bool:
+    async def was_archived_by_operator(self, public_id: UUID) -> bool:
         """Whether it was an operator, and not its person, who put it out of sight."""
         found: bool = await self._pool.fetchval(_BY_OPERATOR, public_id, f"note:{public_id}", timeout=SECONDS)
         return found
@@ -114,19 +113,19 @@ def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
 
     One or two letters have no pieces: such a page holds what is among so many notes, and the next goes on.
     """
-    where, arguments = _wanted(query)
+    where, arguments = _build_filter(query)
     if not query.search:
         return _NOTES.format(
             search="", rows=_ROWS.format(where=where, limit=limit), edge="0"
         ), arguments.values
     word = f"${len(arguments.values)}::text"
-    after = arguments.put(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
+    after = arguments.add(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
     newest = f"SELECT id FROM notes WHERE id < {after}::bigint ORDER BY id DESC"
     near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
     if is_short(query.search):
         search = _SHORT_SEARCH.format(newest=newest, near=NEAR_NOTES)
         return _NOTES.format(search=search, rows=near, edge=f"({_EDGE})"), arguments.values
-    search = _SEARCH.format(newest=newest, near=NEAR, look=look_of(word, "notes_by_pieces"))
+    search = _SEARCH.format(newest=newest, near=NEAR, look=find_pieces(word, "notes_by_pieces"))
     by_words = _FOUND_ROWS.format(
         found=_BY_PIECES.format(word=word), where=f"{where} AND n.id <= ({_EDGE})", limit=limit
     )
@@ -134,25 +133,25 @@ def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
     return _NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"), arguments.values
 
 
-def _wanted(query: NoteQuery) -> tuple[str, Arguments]:
-    _one_of("kind", query.kind, NOTE_KINDS)
-    _one_of("state", query.state, STATES)
-    _one_of("authority", query.authority, AUTHORITIES)
+def _build_filter(query: NoteQuery) -> tuple[str, Arguments]:
+    _refuse_unknown("kind", query.kind, NOTE_KINDS)
+    _refuse_unknown("state", query.state, STATES)
+    _refuse_unknown("authority", query.authority, AUTHORITIES)
     arguments = Arguments([query.person])
     wanted = ["n.text <> ''"]
     if query.person is not None:
         wanted.append(_OF_PERSON)
     for column, value in (("n.kind", query.kind), (_STATE, query.state), ("n.authority", query.authority)):
         if value:
-            wanted.append(f"{column} = {arguments.put(value)}")
+            wanted.append(f"{column} = {arguments.add(value)}")
     if query.cursor:
-        wanted.append(f"n.id < {arguments.put(read_cursor(query.cursor, _ORDER)[1])}::bigint")
+        wanted.append(f"n.id < {arguments.add(read_cursor(query.cursor, _ORDER)[1])}::bigint")
     if query.search:
-        wanted.append(_SAYS.format(word=arguments.put(query.search)))
+        wanted.append(_SAYS.format(word=arguments.add(query.search)))
     return " AND ".join(wanted), arguments
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+def _refuse_unknown(name: str, value: str, known: tuple[str, ...]) -> None:
     if value and value not in known:
         raise BadQuery(f"{name} is one of {', '.join(known)}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.adapters.postgres.dashboard import metrics_sql as sql
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool
 from shared.adapters.postgres.turns.counters import SpentToday
 
 STAGES = ("wait", "model", "turn", "job_wait", "job")
@@ -53,6 +53,6 @@ class MetricsInsights:
         self._pool = pool
         self._today = SpentToday(pool, timezone)
 
-    async def gauges(self) -> dict[str, Any]:
+    async def load_gauges(self) -> dict[str, Any]:
         spent = await self._today.read()
         return {**await read_page(self._pool, sql.GAUGES), "spent_today_micro": spent["spent"]}

@@ -13,7 +13,7 @@ SELECT p ->> 'provider', p ->> 'model', min((p ->> 'window')::bigint), max((p ->
 """
 
 
-async def narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]:
+async def list_narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]:
     """Provider, model, the window that its refusals name, and the one that it should have."""
     connection = await connect(database_url)
     try:
@@ -23,7 +23,7 @@ async def narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
-async def no_summaries(database_url: str) -> bool:
+async def has_no_summaries(database_url: str) -> bool:
     """Whether no model wrote any of the newest summaries."""
     connection = await connect(database_url)
     try:

@@ -9,10 +9,9 @@ from uuid import UUID
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import FEW_PEOPLE, is_moment
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import Arguments
-from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
+from shared.adapters.postgres.db.pool import Arguments, PoolStore
+from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, find_pieces, is_short
 from shared.adapters.postgres.db.session_title import TITLE
-from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.privacy.erasure_map import STEPS
 
 _ORDER = "people"
@@ -34,10 +33,10 @@ class PeopleQuery:
 class PeopleInsights(PoolStore):
     """Reads only; somebody who was joined with another is listed with them."""
 
-    async def people(self, query: PeopleQuery) -> dict[str, Any]:
+    async def load_people(self, query: PeopleQuery) -> dict[str, Any]:
         """`{people: […], next: cursor | null}`; raises BadQuery."""
         limit = page_size(query.limit)
-        where, arguments = _wanted(query)
+        where, arguments = _build_filter(query)
         ways: tuple[str, ...] = (_ALL,)
         rows: list[dict[str, Any]] = []
         if query.search:
@@ -54,21 +53,21 @@ class PeopleInsights(PoolStore):
 
     async def count_people(self, query: PeopleQuery) -> dict[str, Any] | None:
         """How many match; see `count_rows`."""
-        where, arguments = _wanted(query)
+        where, arguments = _build_filter(query)
         return await count_rows(self._pool, _COUNTED.format(where=where), *arguments)
 
-    async def person(self, public_id: UUID) -> dict[str, Any] | None:
+    async def load_person(self, public_id: UUID) -> dict[str, Any] | None:
         """Facts, places, conversations; of somebody who was joined with another, those of both."""
         found: dict[str, Any] | None = await read_page(self._pool, _PERSON, public_id)
         return found
 
-    async def erasure(self, public_id: UUID) -> dict[str, Any] | None:
+    async def load_erasure(self, public_id: UUID) -> dict[str, Any] | None:
         """How far the newest erasure of a person is, without content; None when there was none."""
         found: dict[str, Any] | None = await read_page(self._pool, _ERASURE, public_id)
         return None if found is None else {**found, "steps": len(STEPS)}
 
 
-def _wanted(query: PeopleQuery) -> tuple[str, list[object]]:
+def _build_filter(query: PeopleQuery) -> tuple[str, list[object]]:
     if query.kind and query.kind not in KINDS:
         raise BadQuery(f"kind is one of {', '.join(KINDS)}")
     edge, row = ("infinity", 0) if not query.cursor else read_cursor(query.cursor, _ORDER)
@@ -77,10 +76,10 @@ def _wanted(query: PeopleQuery) -> tuple[str, list[object]]:
     arguments = Arguments((edge, row, query.search))
     wanted = ["true"]
     if query.kind:
-        wanted.append(f"r.kind = {arguments.put(query.kind)}")
+        wanted.append(f"r.kind = {arguments.add(query.kind)}")
     if query.channel:
         wanted.append(
-            f"EXISTS (SELECT FROM addresses a WHERE {_THEIRS} AND a.channel = {arguments.put(query.channel)})"
+            f"EXISTS (SELECT FROM addresses a WHERE {_THEIRS} AND a.channel = {arguments.add(query.channel)})"
         )
     if query.search:
         wanted.append(_STARTS if is_short(query.search) else _SAYS)
@@ -155,7 +154,8 @@ _TOO_MANY = f"{_EVERYBODY} AND (SELECT count(*) FROM found) > {FEW_PEOPLE}"
 _LOOK = f"""
 look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a.rare AS rare,
         a.rare AS rare_place
-   FROM ({look_of("$3::text", "parties_by_pieces")}) p, ({look_of("$3::text", "addresses_by_pieces")}) a), """
+   FROM ({find_pieces("$3::text", "parties_by_pieces")}) p,
+        ({find_pieces("$3::text", "addresses_by_pieces")}) a), """
 _IS_RARE = "(SELECT rare FROM look)"
 _ARE_FEW = f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_FOUND}"
 """What seems to be rare is counted, up to a limit, before it is believed."""
@@ -191,7 +191,7 @@ SELECT json_build_object('whole', {whole}, 'rows', coalesce((
 """
 
 
-def _found(names: str, *, when: str = "true") -> str:
+def _render_found(names: str, *, when: str = "true") -> str:
     return _FOUND_BY.replace("{names}", names).replace("{when}", when).format(word="$3::text")
 
 
@@ -203,12 +203,12 @@ _RARE = _people(
       UNION ALL ({_page(f"{_THEIR_OWN} AND {_ARE_FEW}")})""",
     before=_LOOK
     + _PLACED
-    + _found(f"({_OF_NAMES} LIMIT {FEW_FOUND} + 1) UNION ALL SELECT id FROM placed", when=_IS_RARE),
+    + _render_found(f"({_OF_NAMES} LIMIT {FEW_FOUND} + 1) UNION ALL SELECT id FROM placed", when=_IS_RARE),
     whole=_ARE_FEW,
 )
-_FOUND = _people(_BOTH, before=_LOOK + _found(f"{_OF_NAMES} UNION ALL {_OF_PLACES}"))
+_FOUND = _people(_BOTH, before=_LOOK + _render_found(f"{_OF_NAMES} UNION ALL {_OF_PLACES}"))
 _NEAR = _people(_page(_NEXT.format(unless="true")), whole="false")
-_FOUND_SHORT = _people(_BOTH, before=_found(_BEGINNINGS))
+_FOUND_SHORT = _people(_BOTH, before=_render_found(_BEGINNINGS))
 """By each person's newest conversation, along the index of activity: each page costs what the first does. A
 search for a rare piece of a name goes by the index of names; any other looks at the next conversations first,
 and for people by name only when these do not fill the page.

@@ -15,18 +15,17 @@ from shared.adapters.postgres.dashboard.session_list import (
     BadQuery,
     Matches,
     SessionQuery,
-    matches_of,
-    matches_statement,
-    near_page,
+    build_matches,
+    build_matches_query,
+    build_near_page,
+    build_session_count,
+    build_session_page,
     read_cursor,
-    session_count,
-    session_page,
     write_cursor,
 )
 from shared.adapters.postgres.db.page_read import MAX_LIMIT, SECONDS, count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Pool, store_method
 from shared.adapters.postgres.db.search_terms import is_short
-from shared.adapters.postgres.db.store import Pool
 from shared.adapters.postgres.turns.counters import SpentToday
 
 __all__ = [
@@ -53,7 +52,7 @@ class Insights:
         self._timezone = timezone
         self._today = SpentToday(pool, timezone)
 
-    async def overview(self) -> dict[str, Any]:
+    async def load_overview(self) -> dict[str, Any]:
         """Spend of today, and what needs an eye."""
         spent = await self._today.read()
         return {
@@ -63,12 +62,12 @@ class Insights:
             "calls": spent["calls"],
         }
 
-    async def checklist(self, operator_id: int, *, demo_model: str) -> dict[str, Any]:
+    async def load_checklist(self, operator_id: int, *, demo_model: str) -> dict[str, Any]:
         """What of setting Evertalk up the database knows, for one operator."""
         found: dict[str, Any] = await self._read(sql.CHECKLIST, operator_id, demo_model)
         return found
 
-    async def sessions(self, query: SessionQuery) -> dict[str, Any]:
+    async def load_sessions(self, query: SessionQuery) -> dict[str, Any]:
         """`{sessions: […], next: cursor | null}`; raises BadQuery."""
         limit = page_size(query.limit)
         rows = await self._session_rows(query, limit=limit + 1)
@@ -80,10 +79,10 @@ class Insights:
 
     async def count_sessions(self, query: SessionQuery) -> dict[str, Any] | None:
         """How many match; see `count_rows`."""
-        statement, arguments = session_count(query, await self._matches(query.search) or Matches())
+        statement, arguments = build_session_count(query, await self._matches(query.search) or Matches())
         return await count_rows(self._pool, statement, *arguments)
 
-    async def every_session(self, query: SessionQuery) -> AsyncGenerator[list[dict[str, Any]], None]:
+    async def iterate_sessions(self, query: SessionQuery) -> AsyncGenerator[list[dict[str, Any]], None]:
         """All that a list shows from its beginning, in batches of a statement each; raises BadQuery.
 
         Each is asked for before the one ahead of it is handed on: Postgres reads while that is written out.
@@ -104,18 +103,18 @@ class Insights:
             await asyncio.gather(coming, return_exceptions=True)
 
     async def _batch(self, query: SessionQuery, matches: Matches) -> list[dict[str, Any]]:
-        statement, arguments = session_page(query, matches, limit=BATCH)
+        statement, arguments = build_session_page(query, matches, limit=BATCH)
         return await self._read(statement, *arguments) or []
 
     async def _session_rows(self, query: SessionQuery, *, limit: int) -> list[dict[str, Any]]:
-        near = near_page(query, limit=limit)
+        near = build_near_page(query, limit=limit)
         matches = await self._matches(query.search, only_few=near is not None)
         if near is not None and matches is None:
             rows = await self._read(near[0], *near[1]) or []
             if len(rows) == limit:
                 return list(rows)
             matches = await self._matches(query.search)
-        statement, arguments = session_page(query, matches or Matches(), limit=limit)
+        statement, arguments = build_session_page(query, matches or Matches(), limit=limit)
         return await self._read(statement, *arguments) or []
 
     async def _matches(self, search: str, *, only_few: bool = False) -> Matches | None:
@@ -124,15 +123,15 @@ class Insights:
             return Matches()
         if only_few and is_short(search):
             return None
-        found = await self._read(matches_statement(search, only_few=only_few), search)
-        return None if only_few and found["people"] is None else matches_of(found)
+        found = await self._read(build_matches_query(search, only_few=only_few), search)
+        return None if only_few and found["people"] is None else build_matches(found)
 
-    async def session(self, public_id: UUID) -> dict[str, Any] | None:
+    async def load_session(self, public_id: UUID) -> dict[str, Any] | None:
         """Facts, what fills the window now, flushes with their notes, spend by purpose."""
         found: dict[str, Any] | None = await self._read(sql.SESSION, public_id)
         return found
 
-    async def messages(
+    async def load_messages(
         self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
     ) -> dict[str, Any] | None:
         """The newest messages before `(turn, step)`, oldest first, with the dividers between them."""
@@ -142,7 +141,7 @@ class Insights:
         )
         return found
 
-    async def originals(
+    async def load_originals(
         self, link: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
     ) -> dict[str, Any] | None:
         """The messages that one summary stands in for."""
@@ -150,7 +149,7 @@ class Insights:
         found: dict[str, Any] | None = await self._read(sql.ORIGINALS, link, turn, step, page_size(limit))
         return found
 
-    async def context_audit(
+    async def load_context_audit(
         self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 50
     ) -> dict[str, Any] | None:
         """What each model call before `(turn, number)` was given, newest first."""
@@ -160,7 +159,7 @@ class Insights:
         )
         return found
 
-    async def compactions(
+    async def load_compactions(
         self, public_id: UUID, *, before: int | None = None, limit: int = 50
     ) -> dict[str, Any] | None:
         """Summaries with what each cost and whether it can be undone, newest first; with the first page the
@@ -176,12 +175,12 @@ class Insights:
             found["failed"] = []
         return dict(found)
 
-    async def compaction(self, link: UUID) -> tuple[int, dict[str, Any]] | None:
+    async def load_compaction(self, link: UUID) -> tuple[int, dict[str, Any]] | None:
         """One summary as the list has it, with the internal id of its session."""
         owner = await self._owner(link)
         if owner is None:
             return None
-        page = await self.compactions(owner["public_id"], before=owner["link"] + 1, limit=1)
+        page = await self.load_compactions(owner["public_id"], before=owner["link"] + 1, limit=1)
         return owner["id"], page["compactions"][0] if page and page["compactions"] else {}
 
     @store_method
@@ -212,7 +211,9 @@ def judge(
     The command that does it decides for itself; this says beforehand what it would say.
     """
     if link["active"]:
-        refusal = _why_not_undo(link, head=head, head_kind=head_kind, context=context, hard=hard, busy=busy)
+        refusal = _find_undo_obstacle(
+            link, head=head, head_kind=head_kind, context=context, hard=hard, busy=busy
+        )
         return {
             "can_undo": refusal is None,
             "undo_reason": refusal,
@@ -241,7 +242,7 @@ _NOT_CROSSED = {
 _BUSY = "A message is being answered just now. Try again in a moment."
 
 
-def _why_not_undo(
+def _find_undo_obstacle(
     link: dict[str, Any],
     *,
     head: str | None,

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from shared.adapters.postgres.dashboard import read_models_sql as sql
 from shared.adapters.postgres.db.pool import Arguments
-from shared.adapters.postgres.db.search_terms import FEW_FOUND, is_short, look_of
+from shared.adapters.postgres.db.search_terms import FEW_FOUND, find_pieces, is_short
 
 FEW_PEOPLE = 4000
 """A search begins with whom it finds up to so many; of more, the order is followed and each row looked at."""
@@ -71,7 +71,7 @@ _AT_THE_START = """lower(display_name) COLLATE "C" >= lower($1)
 """Ordered, so that the index is the way however many there are."""
 
 
-def matches_statement(search: str, *, only_few: bool = False) -> str:
+def build_matches_query(search: str, *, only_few: bool = False) -> str:
     """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters.
 
     With `only_few` nobody is told of words that have usual pieces alone: by an index those are found slowly.
@@ -80,22 +80,22 @@ def matches_statement(search: str, *, only_few: bool = False) -> str:
         return _MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE)
     when, few = ("(SELECT rare FROM look)", FEW_FOUND) if only_few else ("true", FEW_PEOPLE)
     matches = _MATCHES.format(found=f"{when} AND {_SOMEWHERE}", when=when, few=few)
-    return f"WITH look AS MATERIALIZED ({look_of('$1', 'parties_by_pieces')}) {matches}"
+    return f"WITH look AS MATERIALIZED ({find_pieces('$1', 'parties_by_pieces')}) {matches}"
 
 
-def matches_of(found: Mapping[str, Sequence[int] | None]) -> Matches:
+def build_matches(found: Mapping[str, Sequence[int] | None]) -> Matches:
     people = found["people"]
     return Matches(people=None if people is None else tuple(people), agents=tuple(found["agents"] or ()))
 
 
-def near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
+def build_near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
     """What the next rows of the order hold of a search that means very many; None for other orders."""
     if not query.search or check(query) in ("state", "agent", "person"):
         return None
-    return session_page(query, NOBODY_LOOKED_UP, limit=limit)
+    return build_session_page(query, NOBODY_LOOKED_UP, limit=limit)
 
 
-def session_page(
+def build_session_page(
     query: SessionQuery, matches: Matches = Matches(), *, limit: int
 ) -> tuple[str, Sequence[object]]:
     """The statement of one page of `limit` rows, and what goes with it. Raises BadQuery.
@@ -105,34 +105,36 @@ def session_page(
     column = check(query)
     edge = _edge(query.cursor, query.sort) if query.cursor else None
     put, falling = Arguments(), query.sort.startswith("-")
-    meant = [_searched(query.search, matches, put)] if query.search else []
+    meant = [_render_search(query.search, matches, put)] if query.search else []
     if matches is NOBODY_LOOKED_UP:
-        near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
-        page = _of_truth(near, meant, falling=falling, limit=limit)
-        return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
-    wanted = [*meant, *_wanted(query, put)]
+        near = _render_by_column(
+            column, _render_filters(query, put), edge, put, falling=falling, limit=NEAR_ROWS
+        )
+        page = _render_rows(near, meant, falling=falling, limit=limit)
+        return sql.SESSIONS.format(page=page, state=_render_state(column, query.state)), put.values
+    wanted = [*meant, *_render_filters(query, put)]
     if column == "state":
-        page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
+        page = _render_by_state(wanted, query.state, edge, falling=falling, limit=limit)
     elif column == "agent":
-        page = _by_agent(wanted, edge, put, falling=falling, limit=limit)
+        page = _render_by_agent(wanted, edge, put, falling=falling, limit=limit)
     elif column == "person":
-        page = _by_person(wanted, edge, put, falling=falling, limit=limit)
+        page = _render_by_person(wanted, edge, put, falling=falling, limit=limit)
     else:
-        page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
+        page = _render_by_column(column, wanted, edge, put, falling=falling, limit=limit)
         if sql.SORTS[column].listed:
-            page = _of_truth(page, [], falling=falling, limit=limit)
-    return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
+            page = _render_rows(page, [], falling=falling, limit=limit)
+    return sql.SESSIONS.format(page=page, state=_render_state(column, query.state)), put.values
 
 
-def session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
+def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
     """What finds all that match, in no order."""
     put = Arguments()
-    meant = [_searched(query.search, matches, put)] if query.search else []
-    wanted = [*meant, *_wanted(replace(query, sort="-active"), put)]
+    meant = [_render_search(query.search, matches, put)] if query.search else []
+    wanted = [*meant, *_render_filters(replace(query, sort="-active"), put)]
     return f"SELECT FROM session_list s WHERE {_all(wanted)}", put.values
 
 
-def _told(column: str, only: str) -> str:
+def _render_state(column: str, only: str) -> str:
     """The state of a row of the page."""
     if column == "state":
         return "s.key"
@@ -149,27 +151,27 @@ def check(query: SessionQuery) -> str:
     return column
 
 
-def _wanted(query: SessionQuery, put: Arguments) -> list[str]:
+def _render_filters(query: SessionQuery, put: Arguments) -> list[str]:
     wanted = []
     if query.channel:
-        wanted.append(f"s.last_channel = {put.put(query.channel)}")
+        wanted.append(f"s.last_channel = {put.add(query.channel)}")
     if query.state:
         listed = sql.SORTS[check(query)].listed
         wanted.append((sql.LISTED_IN_STATE if listed else sql.IN_STATE)[query.state])
     if query.agent:
-        wanted.append(f"s.agent_id = (SELECT id FROM agents WHERE name = {put.put(query.agent)})")
+        wanted.append(f"s.agent_id = (SELECT id FROM agents WHERE name = {put.add(query.agent)})")
     if query.site:
         wanted.append(
             f"""s.id IN (SELECT x.session_id FROM addresses x
-                          WHERE x.channel = 'web' AND x.account = {put.put(query.site)})"""
+                          WHERE x.channel = 'web' AND x.account = {put.add(query.site)})"""
         )
     among = []
     if query.min_pct is not None:
         among.append(_full(query.min_pct, put))
     if query.since is not None:
-        among.append(f"s.last_active_at >= {put.put(query.since)}")
+        among.append(f"s.last_active_at >= {put.add(query.since)}")
     if query.until is not None:
-        among.append(f"s.last_active_at < {put.put(query.until)}")
+        among.append(f"s.last_active_at < {put.add(query.until)}")
     if among and not sql.SORTS[check(query)].listed:
         # What turns change has its indexes in the list.
         among = [f"s.id IN (SELECT s.id FROM session_list s WHERE {_all(among)})"]
@@ -180,10 +182,10 @@ def _full(share: float, put: Arguments) -> str:
     """What the page offers to choose has an index of its own, by the number that is written out."""
     key = sql.SORTS["context"].key
     at_least = [f"{key} >= {mark}" for mark in sql.FULL_MARKS if mark <= share][-1:]
-    return _all([f"{key} >= {put.put(share)}::float8", "s.context_limit > 0", *at_least])
+    return _all([f"{key} >= {put.add(share)}::float8", "s.context_limit > 0", *at_least])
 
 
-def _searched(search: str, matches: Matches, put: Arguments) -> str:
+def _render_search(search: str, matches: Matches, put: Arguments) -> str:
     ways, exact = [], _exactly(search, matches, put)
     if matches.people is None or is_short(search):
         ways += [way.format(s="s") for way in exact]
@@ -192,13 +194,13 @@ def _searched(search: str, matches: Matches, put: Arguments) -> str:
         ways.append(f"s.id = ANY (ARRAY({each}))")
     if matches.people is None:
         how = "starts_with" if is_short(search) else "0 < strpos"
-        ways.append(f"{how}(s.person, (SELECT lower({put.put(search)})))")
+        ways.append(f"{how}(s.person, (SELECT lower({put.add(search)})))")
     if matches.agents is None:
         ways.append(
-            f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.put(search)})) > 0)"
+            f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.add(search)})) > 0)"
         )
     elif matches.agents:
-        ways.append(f"s.agent_id = ANY ({put.put(list(matches.agents))}::bigint[])")
+        ways.append(f"s.agent_id = ANY ({put.add(list(matches.agents))}::bigint[])")
     return f"({' OR '.join(ways)})" if ways else "false"
 
 
@@ -210,10 +212,10 @@ def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
     """
     exact = []
     if matches.people:
-        exact.append(f"{{s}}.party_id = ANY ((SELECT {put.put(list(matches.people))}::bigint[])::bigint[])")
+        exact.append(f"{{s}}.party_id = ANY ((SELECT {put.add(list(matches.people))}::bigint[])::bigint[])")
     if _ID_START.fullmatch(start := search.lower()):
         bare = start.replace("-", "")
-        least, most = (f"(SELECT {put.put(bare.ljust(32, end)[:32])}::text::uuid)" for end in "0f")
+        least, most = (f"(SELECT {put.add(bare.ljust(32, end)[:32])}::text::uuid)" for end in "0f")
         exact.append(f"{{s}}.public_id BETWEEN {least} AND {most}")
     return exact
 
@@ -221,13 +223,13 @@ def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
 Edge = tuple[str, int]
 
 
-def _by_column(
+def _render_by_column(
     column: str, wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
 ) -> str:
     order = sql.SORTS[column]
     if edge is not None:
         sign = "<" if falling else ">"
-        place = f"({put.put(edge[0])}::text::{order.kind}, {put.put(edge[1])}::bigint)"
+        place = f"({put.add(edge[0])}::text::{order.kind}, {put.add(edge[1])}::bigint)"
         wanted = [*wanted, f"({order.key}, {order.tie}) {sign} {place}"]
     direction = "DESC" if falling else "ASC"
     if order.listed:
@@ -239,7 +241,7 @@ def _by_column(
       ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
 
 
-def _of_truth(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
+def _render_rows(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
     """The conversations themselves, in the order of their rows of the list; of these only what tells them
     apart is read, which the index by activity has.
     """
@@ -251,12 +253,14 @@ def _of_truth(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> 
       ORDER BY x.key {direction}, x.id {direction}"""
 
 
-def _by_person(wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int) -> str:
+def _render_by_person(
+    wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
+) -> str:
     """Thousands may have no name: then the person's number orders them, which the index knows, too."""
     key = sql.SORTS["person"].key
     if edge is not None:
         # A plan for any name is as good as one for this: by a sub-select it looks so to the planner, too.
-        name, row = f"(SELECT {put.put(edge[0])}::text)", f"{put.put(edge[1])}::bigint"
+        name, row = f"(SELECT {put.add(edge[0])}::text)", f"{put.add(edge[1])}::bigint"
         person = f"coalesce((SELECT party_id FROM sessions WHERE id = {row}), 0)"
         sign = "<" if falling else ">"
         wanted = [
@@ -269,10 +273,12 @@ def _by_person(wanted: list[str], edge: Edge | None, put: Arguments, *, falling:
       WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
 
 
-def _by_agent(wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int) -> str:
+def _render_by_agent(
+    wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
+) -> str:
     """A page of each of the few agents, in the order of their sessions, and of these the first."""
     if edge is not None:
-        name, row = f"{put.put(edge[0])}::text", f"{put.put(edge[1])}::bigint"
+        name, row = f"{put.add(edge[0])}::text", f"{put.add(edge[1])}::bigint"
         sign, begin, end = ("<", _MOST, 0) if falling else (">", 0, _MOST)
         start = f"CASE WHEN a.name = {name} THEN {row} WHEN a.name {sign} {name} THEN {begin} ELSE {end} END"
         wanted = [*wanted, f"s.id {sign} {start}"]
@@ -283,7 +289,7 @@ def _by_agent(wanted: list[str], edge: Edge | None, put: Arguments, *, falling: 
       ORDER BY a.name {direction}, g.id {direction} LIMIT {limit}"""
 
 
-def _by_state(wanted: list[str], only: str, edge: Edge | None, *, falling: bool, limit: int) -> str:
+def _render_by_state(wanted: list[str], only: str, edge: Edge | None, *, falling: bool, limit: int) -> str:
     """State after state, each by the index that knows it, until the page is full."""
     direction, sign = ("DESC", "<") if falling else ("ASC", ">")
     pages = []

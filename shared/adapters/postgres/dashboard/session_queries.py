@@ -7,8 +7,7 @@ from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models_sql import NEWEST_CALL
 from shared.adapters.postgres.db.page_read import SECONDS, read_page
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 EXACT_TURNS = 5_000
 """Up to here every turn is looked at; of more, some of each stretch are."""
@@ -114,17 +113,17 @@ class SessionInsights(PoolStore):
     """Reads only; numbers that nobody knows are null."""
 
     @store_method
-    async def session_id(self, public_id: UUID) -> int | None:
+    async def find_session_id(self, public_id: UUID) -> int | None:
         found: int | None = await self._pool.fetchval(_ID, public_id, timeout=SECONDS)
         return found
 
     @store_method
-    async def newest_turn(self, session_id: int) -> int | None:
+    async def find_newest_turn(self, session_id: int) -> int | None:
         """The last turn of which a call is on record."""
         found: int | None = await self._pool.fetchval(_NEWEST, session_id, timeout=SECONDS)
         return found
 
-    async def timeline(
+    async def load_timeline(
         self, public_id: UUID, *, max_points: int = 500, from_turn: int = 1
     ) -> dict[str, Any] | None:
         """How full the context was at each turn. Of more turns than points, each stretch keeps its lowest
@@ -133,7 +132,7 @@ class SessionInsights(PoolStore):
         found: dict[str, Any] | None = await read_page(self._pool, TIMELINE, public_id, points, from_turn)
         return found
 
-    async def diff(self, link: UUID) -> dict[str, Any] | None:
+    async def load_diff(self, link: UUID) -> dict[str, Any] | None:
         """A summary and the one it took the place of, with what was to be kept."""
         found: dict[str, Any] | None = await read_page(self._pool, DIFF, link)
         return found

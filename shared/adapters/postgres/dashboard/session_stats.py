@@ -6,7 +6,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
-from shared.adapters.postgres.turns.turn_sql import wanted_caps
+from shared.adapters.postgres.turns.turn_sql import render_caps
 from shared.core.ops.session_stats import DaySpending, ScopeSpending, SessionFigures
 from shared.core.session.turns import Caps
 from shared.core.values.errors import UnknownSession
@@ -57,7 +57,7 @@ WITH cost AS (
   SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, p.timezone,
          a.config, NULL::text AS network, NULL::text AS hour
     FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-), {wanted_caps(3)}, ledger AS (
+), {render_caps(3)}, ledger AS (
   SELECT coalesce(sum(u.cost_micro), 0)::bigint AS ledger,
          count(u.id) FILTER (WHERE u.cost_micro IS NULL) AS unknown
     FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE $2

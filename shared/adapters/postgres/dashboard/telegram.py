@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,7 @@ class PostgresTelegramBots(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     @store_method
-    async def bots(self) -> list[BotState]:
+    async def list_bots(self) -> list[BotState]:
         """The bots that were ever enrolled, by number."""
         return [BotState(**dict(row)) for row in await self._pool.fetch(_BOTS)]
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import asyncpg
 from asyncpg import connect_utils
 
-from shared.adapters.postgres.db.urls import HostAddress, driver_url, place_of, places_of
+from shared.adapters.postgres.db.urls import HostAddress, build_driver_url, format_location, parse_hosts
 from shared.core.values.errors import StorageUnavailable
 
 _PORT = 5432
@@ -29,7 +29,7 @@ _ASK_THE_NEXT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class ServerRoute:
     """How one server is reached, as the driver itself has worked it out from the address."""
 
     host: str
@@ -44,11 +44,11 @@ class Way:
     direct_tls: bool
 
 
-class Doors:
+class HostConnector:
     """The hosts of one address in turn, the last good one first; each has its share of the time."""
 
     def __init__(self, database_url: str) -> None:
-        self._places: Sequence[HostAddress] = places_of(database_url)
+        self._places: Sequence[HostAddress] = parse_hosts(database_url)
 
     async def __call__(
         self, url: str, *, timeout: float, **options: Any
@@ -76,13 +76,15 @@ async def connect(database_url: str, *, timeout: float = 10.0) -> asyncpg.Connec
     None of them is kept prepared, so a pooler in between may give each to another server.
     """
     try:
-        return await Doors(database_url)(driver_url(database_url), timeout=timeout, statement_cache_size=0)
+        return await HostConnector(database_url)(
+            build_driver_url(database_url), timeout=timeout, statement_cache_size=0
+        )
     except CANNOT_CONNECT as error:
-        raise unusable(database_url, error) from error
+        raise build_unavailable(database_url, error) from error
 
 
 @asynccontextmanager
-async def connected(
+async def open_connection(
     database_url: str, *, timeout: float = 10.0
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """The same for as long as the block runs."""
@@ -93,7 +95,7 @@ async def connected(
         await connection.close(timeout=5)
 
 
-def unusable(database_url: str, error: BaseException) -> StorageUnavailable:
+def build_unavailable(database_url: str, error: BaseException) -> StorageUnavailable:
     said = str(error) or type(error).__name__
     advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -103,16 +105,18 @@ def unusable(database_url: str, error: BaseException) -> StorageUnavailable:
         )
     elif isinstance(error, FileNotFoundError):
         advice = "A socket or file that DATABASE_URL names is not there: look at host and sslrootcert."
-    return StorageUnavailable(f"PostgreSQL at {place_of(database_url)} cannot be used: {said}", advice=advice)
+    return StorageUnavailable(
+        f"PostgreSQL at {format_location(database_url)} cannot be used: {said}", advice=advice
+    )
 
 
-async def find_way(database_url: str) -> Way:
+async def find_route(database_url: str) -> ServerRoute:
     """To the server that the driver would choose now, for a program that cannot choose by itself."""
-    async with connected(database_url) as connection:
+    async with open_connection(database_url) as connection:
         address = cast("Any", connection)._addr
-    parameters = await asyncio.to_thread(_parameters, driver_url(database_url))
+    parameters = await asyncio.to_thread(_parameters, build_driver_url(database_url))
     host, port = (address, None) if isinstance(address, str) else address
-    return Way(
+    return ServerRoute(
         host=host, port=port, user=parameters.user, password=parameters.password or None,
         database=parameters.database, tls=parameters.ssl or None,
         plain_too=parameters.sslmode.name in ("allow", "prefer"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 LEASE_SECONDS = 4
 """A lease lapses this long after the last heartbeat of its process, which sends one each second."""
@@ -31,7 +30,7 @@ class PostgresLeases(PoolStore):
         return epoch
 
     @store_method
-    async def give_back(self, name: str, *, worker_id: int) -> None:
+    async def release(self, name: str, *, worker_id: int) -> None:
         await self._pool.execute(
             "UPDATE leases SET leased_by = NULL WHERE name = $1 AND leased_by = $2", name, worker_id
         )

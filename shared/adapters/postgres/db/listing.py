@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool, store_method
 
 AT_ONCE = 500
 SLOW_SECONDS = 2
@@ -30,7 +29,7 @@ SELECT x.id, s.public_id, s.person, {", ".join(f"x.{name}" for name in COLUMNS)}
 """For whoever pours in conversations that no trigger hears of."""
 
 
-def differs(one: str, other: str) -> str:
+def render_difference(one: str, other: str) -> str:
     return (
         f"({', '.join(f'{one}.{name}' for name in COLUMNS)}) "
         f"IS DISTINCT FROM ({', '.join(f'{other}.{name}' for name in COLUMNS)})"
@@ -55,7 +54,7 @@ WITH mine AS MATERIALIZED (
 )
 UPDATE session_list l SET ({", ".join(COLUMNS)}) = ROW({", ".join(f"x.{name}" for name in COLUMNS)})
   FROM mine CROSS JOIN LATERAL ({TRUTH} WHERE s.id = mine.id OFFSET 0) x
- WHERE l.id = x.id AND {differs("l", "x")}
+ WHERE l.id = x.id AND {render_difference("l", "x")}
 """
 """Its snapshot is made after the changes were taken: what they tell of is in it. A row that is held by
 whoever changes a name is told the next time.

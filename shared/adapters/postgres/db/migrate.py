@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.partitions import ensure_month_partitions
-from shared.adapters.postgres.db.readiness import is_newer, newest_revision, refuse_unknown
+from shared.adapters.postgres.db.readiness import find_newest_revision, is_newer, refuse_unknown
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 
 MIGRATIONS = Path(__file__).resolve().parents[4] / "migrations"
@@ -37,23 +37,23 @@ class MigrationFailed(EvertalkError):
     advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
 
 
-def alembic_config() -> Config:
+def build_alembic_config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     return config
 
 
-def engine_for(database_url: str) -> AsyncEngine:
+def create_engine(database_url: str) -> AsyncEngine:
     """For migrations; SQLAlchemy never reads the address, and prepares nothing that outlives a statement."""
 
-    async def opened(**_: Any) -> asyncpg.Connection[asyncpg.Record]:
+    async def open_plain(**_: Any) -> asyncpg.Connection[asyncpg.Record]:
         return await connect(database_url)
 
     return create_async_engine(
         "postgresql+asyncpg://",
         poolclass=NullPool,
         connect_args={
-            "async_creator_fn": opened,
+            "async_creator_fn": open_plain,
             "prepared_statement_cache_size": 0,
             "prepared_statement_name_func": str,
         },
@@ -65,7 +65,7 @@ async def migrate(database_url: str, *, revision: str = "head") -> None:
 
     The schema of a newer version stays as it is. Raises SchemaUnknown.
     """
-    engine = engine_for(database_url)
+    engine = create_engine(database_url)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), engine.begin() as connection:
             await connection.run_sync(_upgrade, revision)
@@ -75,7 +75,7 @@ async def migrate(database_url: str, *, revision: str = "head") -> None:
         await ensure_month_partitions(database_url)
 
 
-async def migrate_or_say_why(database_url: str) -> None:
+async def migrate_or_explain(database_url: str) -> None:
     """To the newest schema; raises SchemaUnknown, and MigrationFailed for whatever else kept it from that."""
     try:
         await migrate(database_url)
@@ -83,20 +83,22 @@ async def migrate_or_say_why(database_url: str) -> None:
         raise MigrationFailed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
-async def current_revision(database_url: str) -> tuple[str | None, str]:
+async def load_current_revision(database_url: str) -> tuple[str | None, str]:
     """What the database is at, and what this program would bring it to."""
-    engine = engine_for(database_url)
+    engine = create_engine(database_url)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), engine.connect() as connection:
             found = await connection.run_sync(lambda c: MigrationContext.configure(c).get_current_revision())
     finally:
         await engine.dispose()
-    return found, newest_revision()
+    return found, find_newest_revision()
 
 
-def known_revisions() -> frozenset[str]:
+def list_revisions() -> frozenset[str]:
     """Every schema that this program can bring up to date."""
-    return frozenset(one.revision for one in ScriptDirectory.from_config(alembic_config()).walk_revisions())
+    return frozenset(
+        one.revision for one in ScriptDirectory.from_config(build_alembic_config()).walk_revisions()
+    )
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
@@ -105,8 +107,8 @@ def _upgrade(connection: Connection, revision: str) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
     found = MigrationContext.configure(connection).get_current_revision()
     refuse_unknown(found)
-    if revision == "head" and is_newer(found, newest_revision()):
+    if revision == "head" and is_newer(found, find_newest_revision()):
         return
-    config = alembic_config()
+    config = build_alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

@@ -7,8 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool, store_method
 
 SECONDS = 9.0
 MAX_LIMIT = 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.connecting import connected
+from shared.adapters.postgres.db.connecting import open_connection
 from shared.adapters.postgres.db.pool import store_method
 
 PARTITIONED = {"usage": "at", "audit_rows": "created_at"}
@@ -19,6 +19,6 @@ async def ensure_month_partitions(database_url: str) -> None:
     Rows that came before their partition stay in the default one; nothing is refused for want of a month.
     Raises StorageUnavailable.
     """
-    async with connected(database_url, timeout=30) as connection, connection.transaction():
+    async with open_connection(database_url, timeout=30) as connection, connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
         await connection.execute("SELECT make_months($1)", MONTHS_AHEAD)

@@ -7,17 +7,23 @@ import functools
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, TypeVar, cast
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import asyncpg
 import structlog
 
-from shared.adapters.postgres.db.connecting import CANNOT_CONNECT, Doors, unusable
-from shared.adapters.postgres.db.pooler import look_between
-from shared.adapters.postgres.db.urls import driver_url
+from shared.adapters.postgres.db.connecting import CANNOT_CONNECT, HostConnector, build_unavailable
+from shared.adapters.postgres.db.pooler import probe_pooler_at
+from shared.adapters.postgres.db.urls import build_driver_url
 from shared.core.values.errors import EvertalkError, StorageUnavailable
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from asyncpg.pool import PoolConnectionProxy
+
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +45,7 @@ class WatchedPool(asyncpg.Pool):
         if isinstance(connection, asyncpg.pool.PoolConnectionProxy) or not connection._aborted:
             self.lost += 1
 
-    async def answers(self) -> bool:
+    async def can_write(self) -> bool:
         """Whether a fresh connection, which is of no other use, may write."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -52,20 +58,20 @@ class WatchedPool(asyncpg.Pool):
             log.debug("storage_does_not_answer", reason=f"{type(error).__name__}: {error}")
             return False
 
-    async def was_well(self, *, since: int) -> bool:
+    async def has_been_healthy(self, *, since: int) -> bool:
         """Whether no connection was lost since `lost` was so many, and a fresh one answers."""
-        return self.lost == since and await self.answers() and self.lost == since
+        return self.lost == since and await self.can_write() and self.lost == since
 
 
 async def blame_storage_first(pool: object, error: Exception, *, since: int) -> None:
     """Raises StorageUnavailable unless storage was well all the while; the error is our own fault then."""
     if not isinstance(pool, WatchedPool) or isinstance(error, EvertalkError):
         return
-    was_well = await pool.was_well(since=since)
+    was_healthy = await pool.has_been_healthy(since=since)
     if not isinstance(error, asyncpg.PostgresError):
         # A connection in a state that its driver did not expect may be in the pool: nobody uses it again.
         await pool.expire_connections()
-    if not was_well:
+    if not was_healthy:
         reason = f"{type(error).__name__}: {error}"
         log.warning("storage_failed_unexpectedly", reason=reason)
         raise StorageUnavailable(reason) from error
@@ -74,7 +80,7 @@ async def blame_storage_first(pool: object, error: Exception, *, since: int) -> 
 @asynccontextmanager
 async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
     """An unexpected error inside is StorageUnavailable, unless storage was well all the while."""
-    since = lost_by(pool)
+    since = count_lost(pool)
     try:
         yield
     except Exception as error:
@@ -82,7 +88,7 @@ async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[N
         raise
 
 
-def lost_by(pool: object) -> int:
+def count_lost(pool: object) -> int:
     return pool.lost if isinstance(pool, WatchedPool) else 0
 
 
@@ -113,7 +119,7 @@ class Arguments:
     def __init__(self, values: Iterable[object] = ()) -> None:
         self.values = list(values)
 
-    def put(self, value: object) -> str:
+    def add(self, value: object) -> str:
         self.values.append(value)
         return f"${len(self.values)}"
 
@@ -157,7 +163,7 @@ class _Pool(WatchedPool):
     """Nobody waits for a connection without end. What begins with `_` is the driver's own, pinned by hash."""
 
     longest_wait = 0.0
-    """Seconds, since `longest_wait_of` was last asked."""
+    """Seconds, since `measure_longest_wait` was last asked."""
 
     async def _acquire(self, timeout: float | None) -> Any:
         """Only who waits has a timeout: it costs a task, 26 µs of the 196 µs CPU of a small statement.
@@ -187,16 +193,16 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
     Behind a pooler the role has the settings, and statements are prepared only where it carries them.
     Raises StorageUnavailable when nobody answers at that address, or not to us.
     """
-    between = await look_between(database_url)
+    between = await probe_pooler_at(database_url)
     try:
         return await _Pool(
-            driver_url(database_url),
+            build_driver_url(database_url),
             init_size=None,
             min_size=1,
             max_size=size,
             max_queries=QUERIES_PER_CONNECTION,
             max_inactive_connection_lifetime=300.0,
-            connect=cast("Any", Doors(database_url)),
+            connect=cast("Any", HostConnector(database_url)),
             setup=None,
             init=_read_json,
             reset=None,
@@ -209,10 +215,10 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
             statement_cache_size=_PREPARED if between.keeps_prepared else 0,
         )
     except CANNOT_CONNECT as error:
-        raise unusable(database_url, error) from error
+        raise build_unavailable(database_url, error) from error
 
 
-def longest_wait_of(pool: asyncpg.Pool[asyncpg.Record]) -> float:
+def measure_longest_wait(pool: asyncpg.Pool[asyncpg.Record]) -> float:
     """For a connection, since it was last asked: where all are busy, there is more to do than can be done."""
     if not isinstance(pool, _Pool):
         return 0.0
@@ -242,8 +248,8 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
     @functools.wraps(function)
     async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
-        pool = _pool_of(args[0]) if args else None
-        work = asyncio.ensure_future(_translated(functools.partial(function, *args, **kwargs), pool))
+        pool = _find_pool(args[0]) if args else None
+        work = asyncio.ensure_future(_translate_errors(functools.partial(function, *args, **kwargs), pool))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -256,13 +262,13 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
     return whole
 
 
-def _pool_of(first: object) -> Any:
+def _find_pool(first: object) -> Any:
     """The store's, or what a function was given."""
     return first if isinstance(first, asyncpg.Pool) else getattr(first, "_pool", None)
 
 
-async def _translated(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[asyncpg.Record] | None) -> T:
-    since = lost_by(pool)
+async def _translate_errors(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[asyncpg.Record] | None) -> T:
+    since = count_lost(pool)
     for attempt in range(1, _TRIES + 1):
         try:
             return await call()
@@ -281,3 +287,21 @@ async def _translated(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool[async
             await blame_storage_first(pool, error, since=since)
             raise
     raise AssertionError("unreachable")
+
+
+Record: TypeAlias = asyncpg.Record
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Value = TypeVar("Value", bound="DataclassInstance")
+
+
+def build_value(kind: type[Value], row: asyncpg.Record | Mapping[str, Any], **given: Any) -> Value:
+    """Each field is the column of its name, unless it is `given`. Raises KeyError for a column that lacks."""
+    return kind(**{one.name: row[one.name] for one in fields(kind) if one.name not in given}, **given)
+
+
+class PoolStore:
+    """Its methods are `store_method`s, which raise StorageUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool

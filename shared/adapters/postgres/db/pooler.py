@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from shared.adapters.postgres.db.connecting import connected
+from shared.adapters.postgres.db.connecting import open_connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class PoolerProbe:
     """What was found on the way to the server."""
 
     pooler: bool
@@ -24,23 +24,23 @@ class Between:
     """Whether a statement may be prepared once and run on whichever server comes."""
 
 
-NOTHING = Between(pooler=False, keeps_prepared=True)
+NOTHING = PoolerProbe(pooler=False, keeps_prepared=True)
 _SERVER = "SELECT pg_backend_pid()"
 _LOOKS = 3
 _PROBE = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg_prepared_statements%'"
 
 
-async def look_between(database_url: str, *, timeout: float = 5.0) -> Between:
+async def probe_pooler_at(database_url: str, *, timeout: float = 5.0) -> PoolerProbe:
     """Asks once; raises StorageUnavailable."""
-    async with connected(database_url, timeout=timeout) as connection:
-        return await between(connection)
+    async with open_connection(database_url, timeout=timeout) as connection:
+        return await probe_pooler(connection)
 
 
-async def between(connection: asyncpg.Connection[asyncpg.Record]) -> Between:
+async def probe_pooler(connection: asyncpg.Connection[asyncpg.Record]) -> PoolerProbe:
     """A server tells its own number when it lets us in; a pooler told one that no server has."""
     if await connection.fetchval(_SERVER) == connection.get_server_pid():
         return NOTHING
-    return Between(pooler=True, keeps_prepared=await _keeps_prepared(connection))
+    return PoolerProbe(pooler=True, keeps_prepared=await _keeps_prepared(connection))
 
 
 async def _keeps_prepared(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
@@ -55,15 +55,15 @@ async def _keeps_prepared(connection: asyncpg.Connection[asyncpg.Record]) -> boo
     return bool(there) and ours not in there
 
 
-async def lends_by_the_transaction(database_url: str) -> bool:
+async def has_transaction_pooling(database_url: str) -> bool:
     """True when two of our connections were seen to share a server; raises StorageUnavailable.
 
     Programs that set up a session would leave their settings to the next client.
     """
-    async with connected(database_url) as one:
-        if not (await between(one)).pooler:
+    async with open_connection(database_url) as one:
+        if not (await probe_pooler(one)).pooler:
             return False
-        async with connected(database_url) as other:
+        async with open_connection(database_url) as other:
             return await _share_servers(one, other)
 
 

@@ -23,26 +23,30 @@ class SchemaUnknown(EvertalkError):
 
     def __init__(self, found: str) -> None:
         super().__init__(
-            f"the data have the schema {found}, which this version ({newest_revision()}) does not know",
+            f"the data have the schema {found}, which this version ({find_newest_revision()}) does not know",
             advice="Start the version that made them, or put back a backup of ours: ./evertalk restore FILE",
         )
 
 
-def newest_revision(versions: Path = VERSIONS) -> str:
+def find_newest_revision(versions: Path = VERSIONS) -> str:
     """The revision that no other one builds on."""
-    named = _named(versions)
+    named = _parse_migrations(versions)
     (newest,) = named["revision"] - named["down_revision"]
     return newest
 
 
 def refuse_unknown(found: str | None) -> None:
     """Raises SchemaUnknown; no schema at all is a beginning."""
-    if found is None or found in _named(VERSIONS)["revision"] or is_newer(found, newest_revision()):
+    if (
+        found is None
+        or found in _parse_migrations(VERSIONS)["revision"]
+        or is_newer(found, find_newest_revision())
+    ):
         return
     raise SchemaUnknown(found)
 
 
-def _named(versions: Path) -> dict[str, set[str]]:
+def _parse_migrations(versions: Path) -> dict[str, set[str]]:
     named: dict[str, set[str]] = {"revision": set(), "down_revision": set()}
     for path in versions.glob("*.py"):
         for kind, value in _REVISION.findall(path.read_text()):
@@ -58,7 +62,7 @@ def is_newer(found: str | None, than: str) -> bool:
 class PostgresReadiness:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
-        self._newest = newest_revision()
+        self._newest = find_newest_revision()
 
     @store_method
     async def is_migrated(self) -> bool:
@@ -66,15 +70,15 @@ class PostgresReadiness:
 
         One that is newer does for it, too: this process works on until those of the new version are there.
         """
-        found = await self._found()
+        found = await self._load_revision()
         return (found is not None and bool(found == self._newest)) or is_newer(found, self._newest)
 
     @store_method
     async def refuse_unknown(self) -> None:
         """Raises SchemaUnknown before anything is asked of tables that may not be there."""
-        refuse_unknown(await self._found())
+        refuse_unknown(await self._load_revision())
 
-    async def _found(self) -> str | None:
+    async def _load_revision(self) -> str | None:
         try:
             found: str | None = await self._pool.fetchval("SELECT version_num FROM alembic_version")
         except asyncpg.UndefinedTableError:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from shared.adapters.postgres.db.connecting import Way, find_way
+from shared.adapters.postgres.db.connecting import ServerRoute, find_route
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ _CHUNK = 256 * 1024
 @contextlib.asynccontextmanager
 async def reachable_by_libpq(database_url: str) -> AsyncIterator[Mapping[str, str]]:
     """The environment of such a program while it runs; a command line could be read by everybody."""
-    way = await find_way(database_url)
+    way = await find_route(database_url)
     if way.port is None:
         socket = Path(way.host)  # …/.s.PGSQL.5432
         yield _environment(way, socket.parent, int(socket.name.rpartition(".")[2]))
@@ -43,13 +43,13 @@ async def reachable_by_libpq(database_url: str) -> AsyncIterator[Mapping[str, st
 
 
 class _Relay:
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: ServerRoute) -> None:
         self._way = way
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                there, back = await _opened(self._way)
+                there, back = await _open_route(self._way)
         except OSError as error:
             log.warning("database_not_reached", reason=f"{type(error).__name__}: {error}")
             writer.close()
@@ -63,7 +63,7 @@ class _Relay:
             writer.close()
 
 
-async def _opened(way: Way) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_route(way: ServerRoute) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """With the words that come before TLS begins, where it does not begin at once."""
     if way.tls is not None and way.direct_tls:
         return await asyncio.open_connection(way.host, way.port, ssl=way.tls, limit=_CHUNK)
@@ -111,7 +111,7 @@ async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def _environment(way: Way, folder: Path, port: int) -> Mapping[str, str]:
+def _environment(way: ServerRoute, folder: Path, port: int) -> Mapping[str, str]:
     known = {"PGPASSWORD": way.password} if way.password else {}
     return {
         **known, "PGHOST": str(folder), "PGPORT": str(port), "PGUSER": way.user, "PGDATABASE": way.database,

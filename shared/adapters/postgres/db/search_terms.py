@@ -27,7 +27,7 @@ says something else: whatever is near a limit costs about the same on either sid
 """
 
 
-def look_of(word: str, index: str) -> str:
+def find_pieces(word: str, index: str) -> str:
     """The `pieces` by which the rows that say a word are found in an index of pieces, and whether few are."""
     return _LOOK.format(pieces=_PIECES.format(word=word), index=index, usual=USUAL, most=LOOKED_BY)
 

@@ -39,7 +39,7 @@ class HostAddress:
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
 
-def driver_url(url: str) -> str:
+def build_driver_url(url: str) -> str:
     """As the driver reads it, whoever wrote it for libpq or SQLAlchemy; raises StorageUnavailable."""
     parts = urlsplit(_plain(url))
     said = dict(parse_qsl(parts.query))
@@ -54,7 +54,7 @@ def driver_url(url: str) -> str:
     return parts._replace(query=urlencode(query)).geturl()
 
 
-def places_of(url: str) -> Sequence[HostAddress]:
+def parse_hosts(url: str) -> Sequence[HostAddress]:
     """Each host that may be asked, in the order in which it is written."""
     parts = urlsplit(_plain(url))
     said = dict(parse_qsl(parts.query))
@@ -67,9 +67,9 @@ def places_of(url: str) -> Sequence[HostAddress]:
     ]
 
 
-def place_of(url: str) -> str:
+def format_location(url: str) -> str:
     """Hosts and database, for people to read: never the password."""
-    return f"{','.join(map(str, places_of(url)))}{urlsplit(_plain(url)).path}"
+    return f"{','.join(map(str, parse_hosts(url)))}{urlsplit(_plain(url)).path}"
 
 
 def _plain(url: str) -> str:

@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class HeartbeatResult:
     """What the database said to one."""
 
     started_at: datetime
@@ -67,12 +67,12 @@ class PostgresWorkers:
         return worker_id
 
     @store_method
-    async def beat(self, worker_id: int) -> Beat | None:
+    async def beat(self, worker_id: int) -> HeartbeatResult | None:
         """None when this process was declared dead; it must not go on under that id."""
         started_at: datetime | None = await self._pool.fetchval(_BEAT, worker_id, self._health())
         if started_at is None:
             return None
-        beat = Beat(started_at=started_at, timeline=await self._timeline())
+        beat = HeartbeatResult(started_at=started_at, timeline=await self._timeline())
         self._beaten()
         return beat
 
@@ -81,12 +81,12 @@ class PostgresWorkers:
         if not self._tells_timeline:
             return ""
         try:
-            told: str = await self._pool.fetchval(_TIMELINE)
+            timeline: str = await self._pool.fetchval(_TIMELINE)
         except _NOT_TOLD as error:
             self._tells_timeline = False
             log.warning("timeline_not_told", reason=str(error))
             return ""
-        return told
+        return timeline
 
     @store_method
     async def record_timeline(self) -> bool:

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
-from shared.adapters.postgres.db.pool import Named, store_method
-from shared.adapters.postgres.db.store import Connection, PoolStore, Record
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.identity.handover import (
     ADVICE,
@@ -37,9 +36,9 @@ from shared.core.identity.handover import (
     TakenByOther,
     Told,
     UnknownAssignee,
-    Untold,
+    UnsentNotice,
     event_payload,
-    shown_operator,
+    operator_payload,
 )
 from shared.core.values.errors import LeaseLost
 from shared.core.values.files import Attached
@@ -55,10 +54,10 @@ class PostgresHandovers(PoolStore):
     async def request_handover(self, new: NewHandover) -> Moved:
         """From now on the assistant is silent, once the turn that runs is over; again changes nothing.
 
-        Raises Fenced, AskedTooOften, CannotHandOver, NobodyComes.
+        Raises LeaseLost, AskedTooOften, CannotHandOver, NobodyComes.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await _locked(connection, new.session_id)
+            session = await _lock_session(connection, new.session_id)
             if new.key and (known := await connection.fetchrow(_BY_KEY, new.key)) is not None:
                 return _as_it_is(new.session_id, known)
             if new.epoch and (new.epoch, new.turn) != (session["turn_epoch"], session["answered_turn"] + 1):
@@ -78,7 +77,7 @@ class PostgresHandovers(PoolStore):
         Raises TakenByOther, CannotHandOver.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await _locked(connection, session_id)
+            session = await _lock_session(connection, session_id)
             there = await connection.fetchrow(_OPEN, session_id)
             if there is not None and there["state"] == "human":
                 if there["operator_id"] != operator_id:
@@ -91,8 +90,8 @@ class PostgresHandovers(PoolStore):
                 return moved
             await connection.execute(_TAKE, there["id"], operator_id, name)
             shown = await _shown(connection, operator_id)
-            told = {"state": "human", **shown_operator(**shown)}
-            event_seq = await _tell(connection, session_id, told)
+            payload = {"state": "human", **operator_payload(**shown)}
+            event_seq = await _store_event(connection, session_id, payload)
             await _record(connection, session, operator_id, "take")
         name = shown["name"] or NAMELESS
         return Moved(session_id=session_id, state="human", name=name, event_seq=event_seq)
@@ -111,7 +110,7 @@ class PostgresHandovers(PoolStore):
         `resolved` is by an operator, too. `any_ones`: also what another operator has. Raises TakenByOther.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await _locked(connection, session_id)
+            session = await _lock_session(connection, session_id)
             there = await connection.fetchrow(_OPEN, session_id)
             if there is None:
                 return Moved(session_id=session_id, state="bot")
@@ -139,7 +138,7 @@ class PostgresHandovers(PoolStore):
         UnknownAssignee, BadSnooze, CannotHandOver.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await _locked(connection, session_id)
+            session = await _lock_session(connection, session_id)
             there = await connection.fetchrow(_OPEN, session_id)
             if there is None:
                 raise NotTaken
@@ -176,16 +175,16 @@ class PostgresHandovers(PoolStore):
         where nothing waits they are a turn of their own. Raises NotTaken, TakenByOther, AnswerRuns.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await _locked(connection, session_id)
+            session = await _lock_session(connection, session_id)
             key = f"operator:{cid}"
             before = await connection.fetchrow(_REPLIED_BEFORE, session_id, key)
             if before is not None:
                 return Reply(session_id=session_id, **dict(before), repeated=True)
             there = await connection.fetchrow(_OPEN, session_id)
             there = _refuse_others(there, operator_id)
-            shown: dict[str, Any] = dict(shown_operator(there["shown_name"], there["shown_picture"]))
+            shown: dict[str, Any] = dict(operator_payload(there["shown_name"], there["shown_picture"]))
             if attached:
-                shown["attachments"] = [one.shown() for one in attached]
+                shown["attachments"] = [one.to_payload() for one in attached]
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
                 *_REPLY(
@@ -218,7 +217,7 @@ class PostgresHandovers(PoolStore):
     async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None:
         """Give it back with a notice; None when somebody came after all."""
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await _locked(connection, one.session_id, archived=True)
+            session = await _lock_session(connection, one.session_id, archived=True)
             waiting, silence = float(limits.waiting), float(limits.silence)
             overdue = _STILL_OVERDUE(id=one.handover_id, waiting=waiting, silence=silence)
             still = await connection.fetchrow(*overdue)
@@ -233,10 +232,10 @@ class PostgresHandovers(PoolStore):
     ) -> tuple[Listed, ...]:
         """All that are open, the longest first; or those that were resolved, the newest first."""
         rows = await self._pool.fetch(_RESOLVED if state == "resolved" else _LISTED, state)
-        return tuple(_listed(row) for row in rows)
+        return tuple(_build_listed(row) for row in rows)
 
     @store_method
-    async def place_of_taken(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
+    async def find_reply_target(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
         """The channel and the address that the operator's next words go to. Raises NotTaken, TakenByOther."""
         there = _refuse_others(await self._pool.fetchrow(_OPEN, session_id), operator_id)
         place = await self._pool.fetchrow(_PLACE, session_id, there["address_id"])
@@ -253,16 +252,16 @@ class PostgresHandovers(PoolStore):
     # -- the word that it is over, where it has to be sent ------------------------------------------------
 
     @store_method
-    async def untold(self, accounts: Sequence[int]) -> tuple[Untold, ...]:
+    async def list_unnotified(self, accounts: Sequence[int]) -> tuple[UnsentNotice, ...]:
         """Chats of these bots that are to be told, the oldest first."""
         rows = await self._pool.fetch(_UNTOLD, [str(account) for account in accounts], _AT_ONCE)
         return tuple(
-            Untold(handover_id=row["id"], address_id=row["address_id"], code=CODES[row["ended_by"]])
+            UnsentNotice(handover_id=row["id"], address_id=row["address_id"], code=CODES[row["ended_by"]])
             for row in rows
         )
 
     @store_method
-    async def begin_telling(self, handover_id: int) -> bool:
+    async def begin_notifying(self, handover_id: int) -> bool:
         """Written before the request goes out; False when somebody else has it."""
         found = await self._pool.fetchval(
             "UPDATE handovers SET told = 'sending' WHERE id = $1 AND told = 'queued' RETURNING id",
@@ -271,18 +270,18 @@ class PostgresHandovers(PoolStore):
         return found is not None
 
     @store_method
-    async def told(self, handover_id: int, state: Told) -> None:
+    async def record_notified(self, handover_id: int, state: Told) -> None:
         """What became of the request; `queued` is for one that surely never arrived."""
         await self._pool.execute(_TOLD, handover_id, state, float(_NOTICE_SECONDS))
 
     @store_method
-    async def left_by_the_dead(self, accounts: Sequence[int]) -> int:
+    async def recover_interrupted(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be in the chat, or not."""
         rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, [str(account) for account in accounts])
         return len(rows)
 
 
-async def _locked(connection: Connection, session_id: int, *, archived: bool = False) -> Record:
+async def _lock_session(connection: Connection, session_id: int, *, archived: bool = False) -> Record:
     row = await connection.fetchrow(_LOCK, session_id)
     if row is None or (row["archived_at"] is not None and not archived):
         raise CannotHandOver(f"session {session_id}")
@@ -300,7 +299,7 @@ async def _record(
     )  # fmt: skip
 
 
-def _listed(row: Record) -> Listed:
+def _build_listed(row: Record) -> Listed:
     texts = {name: str(row[name]) for name in ("session", "person_id")}
     return Listed(**{**dict(row), **texts, "labels": tuple(row["labels"])})
 
@@ -315,7 +314,7 @@ async def _assign(connection: Connection, session: Record, there: Record, name: 
         return _as_it_is(session_id, there)
     await connection.execute(_TAKE, there["id"], to, name)
     shown = await _shown(connection, to)
-    event_seq = await _tell(connection, session_id, {"state": "human", **shown_operator(**shown)})
+    event_seq = await _store_event(connection, session_id, {"state": "human", **operator_payload(**shown)})
     await _record(connection, session, by, "assign", to=str(to))
     return Moved(session_id=session_id, state="human", name=shown["name"] or NAMELESS, event_seq=event_seq)
 
@@ -353,7 +352,7 @@ async def _begin(
     shown = await _shown(connection, operator_id) if operator else {}
     state: Literal["waiting", "human"] = "human" if operator else "waiting"
     payload = event_payload(state, **shown, reason=new.reason, asked_by=new.asked_by)
-    event_seq = await _tell(connection, session_id, payload)
+    event_seq = await _store_event(connection, session_id, payload)
     return Moved(session_id=session_id, state=state, name=payload.get("name", ""), event_seq=event_seq)
 
 
@@ -365,11 +364,11 @@ async def _end(connection: Connection, session: Record, there: Record, by: End) 
     await connection.execute(_RELEASE, session_id, _NOTICE_SECONDS if sends and waits else 0.0)
     if by in ("unanswered", "silent", "off"):
         code = CODES[by]
-        await _tell(
+        await _store_event(
             connection, session_id, {"text": ADVICE[code], "error": code, "waiting": True}, kind="msg"
         )
     asks = {"rate": there["id"]} if by == "resolved" else {}
-    event_seq = await _tell(connection, session_id, {**event_payload("bot"), **asks})
+    event_seq = await _store_event(connection, session_id, {**event_payload("bot"), **asks})
     return Moved(session_id=session_id, state="bot", event_seq=event_seq, bot_has_turn=waits)
 
 
@@ -379,7 +378,7 @@ async def _shown(connection: Connection, operator_id: int | None) -> dict[str, s
     return dict(row)
 
 
-async def _tell(
+async def _store_event(
     connection: Connection, session_id: int, payload: Mapping[str, Any], *, kind: str = "handover"
 ) -> int:
     event_seq: int = await connection.fetchval(_TELL, session_id, kind, dict(payload))

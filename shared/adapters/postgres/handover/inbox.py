@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.handover.handovers import MAY_WRITE
 from shared.adapters.postgres.people.identities import CONTACT
 from shared.core.identity.handover import ChangedMeanwhile
@@ -36,7 +35,7 @@ class PostgresInbox(PoolStore):
         return tuple(row["name"] for row in rows)
 
     @store_method
-    async def known_labels(self) -> tuple[str, ...]:
+    async def list_labels(self) -> tuple[str, ...]:
         """Those of what is open, and of what was resolved lately; the most used first."""
         return tuple(row["label"] for row in await self._pool.fetch(_KNOWN_LABELS))
 
@@ -58,12 +57,12 @@ class PostgresInbox(PoolStore):
         return None if row is None else {**row["contact"], "timezone": row["timezone"]}
 
     @store_method
-    async def note_contact(self, address_id: int, said: Mapping[str, str]) -> None:
+    async def record_contact(self, address_id: int, said: Mapping[str, str]) -> None:
         """What a visitor's page says; what it said before of other things stays."""
         await self._pool.execute(CONTACT, address_id, dict(said))
 
     @store_method
-    async def rate(self, session_id: int, handover_id: int, rating: int) -> int | None:
+    async def record_rating(self, session_id: int, handover_id: int, rating: int) -> int | None:
         """What a person thought of the help, 1 to 5: the first counts, and comes back. None: no such."""
         found: int | None = await self._pool.fetchval(_RATE, session_id, handover_id, rating)
         return found

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shared.adapters.encryption import Sealed
-from shared.adapters.postgres.db.pool import Named, store_method
-from shared.adapters.postgres.db.store import Pool, PoolStore
+from shared.adapters.postgres.db.pool import Named, Pool, PoolStore, store_method
 from shared.adapters.postgres.handover.handovers import AWAKE_AT, MAY_WRITE
 from shared.core.identity.push import PushNotice, PushTarget
 

@@ -8,8 +8,7 @@ from datetime import date
 import asyncpg
 
 from shared.adapters.postgres.compaction.jobs import still_mine
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import value_from
+from shared.adapters.postgres.db.pool import build_value, store_method
 from shared.adapters.postgres.memory.notes import erase_notes
 from shared.adapters.postgres.memory.notes_sql import WHOSE
 from shared.core.context.memory import core_line, gist_of, note_hash, words_of_line
@@ -91,7 +90,7 @@ class PostgresConsolidation:
         self._pool = pool
 
     @store_method
-    async def ask(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
+    async def request_due(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
         """Ask for the tidying that is due today, once the night has come; the new jobs' ids."""
         await self._pool.execute("DELETE FROM note_lists WHERE expires_at < now()")
         return [row["id"] for row in await self._pool.fetch(_ASK, timezone, hour, limit)]
@@ -104,7 +103,7 @@ class PostgresConsolidation:
         for note_id, gist in missing.items():
             await self._pool.execute("UPDATE notes SET gist = $2 WHERE id = $1", note_id, gist)
         return tuple(
-            value_from(LiveNote, row, gist=tuple(missing.get(row["id"]) or row["gist"])) for row in rows
+            build_value(LiveNote, row, gist=tuple(missing.get(row["id"]) or row["gist"])) for row in rows
         )
 
     @store_method
@@ -114,7 +113,7 @@ class PostgresConsolidation:
 
     @store_method
     async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
-        """What of the plan still holds, and what was due anyway; raises Fenced."""
+        """What of the plan still holds, and what was due anyway; raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             session = job.session_id
@@ -133,7 +132,7 @@ class PostgresConsolidation:
                 await erase_notes(connection, whose["party_id"], let_go)
             erased = {row["hash"] for row in await connection.fetch(_ERASED, session)}
             shown = await connection.fetch(_SHOWN, session, NOTES_OPENED, NOTE_MARK)
-            parts = [row["sha256"] for row in shown if _tells_of(row["body"], erased)]
+            parts = [row["sha256"] for row in shown if _mentions(row["body"], erased)]
             await connection.execute("DELETE FROM prompt_parts WHERE sha256 = ANY ($1::bytea[])", parts)
         return {
             "doubles": len(doubles),
@@ -143,7 +142,7 @@ class PostgresConsolidation:
         }
 
 
-def _tells_of(body: str, erased: set[bytes]) -> bool:
+def _mentions(body: str, erased: set[bytes]) -> bool:
     """Whether a block that was sent shows a note whose words are gone: its line has the same hash."""
     lines: Sequence[str] = body.splitlines()
     marks = (core_line("")[:2], NOTE_MARK)

@@ -34,7 +34,7 @@ class PostgresKnowledge:
         self._pool = pool
 
     @store_method
-    async def files(self, agent_id: int) -> Mapping[str, bytes]:
+    async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
         """What is stored of an agent's folder: path → sha256 of the file that it was read from."""
         rows = await self._pool.fetch(_FOLDER, agent_id)
         return {row["path"]: row["sha256"] for row in rows}

@@ -8,19 +8,18 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Connection, Record, value_from
+from shared.adapters.postgres.db.pool import Connection, Record, build_value, store_method
 from shared.adapters.postgres.memory import notes_sql as sql
-from shared.adapters.postgres.turns.turns import entry_from
-from shared.core.compaction.provenance import heard, looked_up, own_words
+from shared.adapters.postgres.turns.turns import build_entry
+from shared.core.compaction.note_requests import has_looked_up, own_words, split_heard_text
 from shared.core.context.memory import (
     SAVES_PER_TURN,
     UNDO_DAYS,
     authority_of,
     core_line,
     gist_of,
+    is_near_gist,
     likely_source,
-    near_gists,
     note_hash,
 )
 from shared.core.context.memory_tools import MEMORY_TOOLS, SAVE_MEMORY, SEARCH_MEMORY
@@ -57,29 +56,29 @@ class PostgresNotes:
 
     @store_method
     async def save(self, note: NewNote, source: NoteSource) -> NoteResult:
-        """Keep it unless it is known, or was forgotten on purpose; raises Fenced."""
+        """Keep it unless it is known, or was forgotten on purpose; raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
-            if (done := await _done_before(connection, note, source, "saved")) is not None:
+            if (done := await _find_earlier_result(connection, note, source, "saved")) is not None:
                 return done
             if await _too_many(connection, source):
                 return NoteResult(outcome="too_many")
             twin = await _twin(connection, note, source)
-            if twin is not None and (refusal := await _refused(connection, twin, source)) is not None:
+            if twin is not None and (refusal := await _find_refusal(connection, twin, source)) is not None:
                 return refusal
             if twin is not None and twin["same"]:
-                return await _revived(connection, twin["id"], note, source, change="saved")
+                return await _revive(connection, twin["id"], note, source, change="saved")
             kept = await _insert(connection, note, source)
-            return await _told(connection, source, kept, "saved")
+            return await _store_event(connection, source, kept, "saved")
 
     @store_method
     async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult:
-        """Newer words for a note, which stands for the old one from now on; raises Fenced."""
+        """Newer words for a note, which stands for the old one from now on; raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
-            if (done := await _done_before(connection, note, source, "changed")) is not None:
+            if (done := await _find_earlier_result(connection, note, source, "changed")) is not None:
                 return done
-            old = await _by_short_id(connection, short_id, source)
+            old = await _find_by_short_id(connection, short_id, source)
             if old is None or old["forgotten_at"] is not None:
                 return NoteResult(outcome="unknown")
             if old["superseded_by"] is not None:
@@ -95,34 +94,34 @@ class PostgresNotes:
                 kept = _note_from(twin)
             elif twin["same"]:
                 await connection.execute(sql.UNCHAIN, twin["id"])
-                kept = (await _revived(connection, twin["id"], note, source, change=None)).note or _note_from(
+                kept = (await _revive(connection, twin["id"], note, source, change=None)).note or _note_from(
                     twin
                 )
             else:
                 kept = await _insert(connection, note, source)
             await connection.execute(sql.SUPERSEDE, [old["id"]], kept.id, "changed")
-            return await _told(connection, source, kept, "changed", replaces=_short_id(old))
+            return await _store_event(connection, source, kept, "changed", replaces=_short_id(old))
 
     @store_method
     async def archive(self, short_id: str, source: NoteSource) -> NoteResult:
-        """Out of sight, for the person to have back for a while; twice is once. Raises Fenced."""
+        """Out of sight, for the person to have back for a while; twice is once. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
-            row = await _by_short_id(connection, short_id, source)
+            row = await _find_by_short_id(connection, short_id, source)
             if row is None or row["state"] in ("erased", "replaced"):
                 return NoteResult(outcome="unknown")
             if row["state"] == "put_away":
                 return NoteResult(outcome="forgotten", note=_note_from(row))
             row = await connection.fetchrow(sql.PUT_AWAY, row["id"], UNDO_DAYS)
             assert row is not None
-            return await _told(connection, source, _note_from(row), "forgotten")
+            return await _store_event(connection, source, _note_from(row), "forgotten")
 
     @store_method
-    async def bring_back(self, short_id: str, source: NoteSource) -> NoteResult:
+    async def restore(self, short_id: str, source: NoteSource) -> NoteResult:
         """The note as it was, while there is time; `gone` after that."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
-            row = await _by_short_id(connection, short_id, source)
+            row = await _find_by_short_id(connection, short_id, source)
             if row is None or row["state"] == "erased":
                 return NoteResult(outcome="unknown" if row is None else "gone")
             if row["state"] != "put_away":
@@ -130,16 +129,16 @@ class PostgresNotes:
             row = await connection.fetchrow(sql.BRING_BACK, row["id"])
             if row is None:
                 return NoteResult(outcome="gone")
-            return await _told(connection, source, _note_from(row), "restored")
+            return await _store_event(connection, source, _note_from(row), "restored")
 
     @store_method
     async def find_note(self, short_id: str, whose: NoteSource) -> KeptNote | None:
         async with self._pool.acquire() as connection:
-            row = await _by_short_id(connection, short_id, whose)
+            row = await _find_by_short_id(connection, short_id, whose)
         return None if row is None or row["state"] == "erased" else _note_from(row)
 
     @store_method
-    async def by_id(self, note_id: int, whose: NoteSource) -> KeptNote | None:
+    async def load_note(self, note_id: int, whose: NoteSource) -> KeptNote | None:
         """By the number of its row, for buttons; None for a note of anybody else."""
         row = await self._pool.fetchrow(sql.BY_ID, whose.party_id, whose.scope, note_id)
         return None if row is None or row["state"] == "erased" else _note_from(row)
@@ -219,7 +218,7 @@ async def _begin(connection: Connection, source: NoteSource) -> None:
         raise LeaseLost(f"session {source.session_id}, epoch {source.epoch}")
 
 
-async def _done_before(
+async def _find_earlier_result(
     connection: Connection, note: NewNote, source: NoteSource, outcome: Any
 ) -> NoteResult | None:
     """What this very call did before its process died."""
@@ -253,11 +252,11 @@ async def _twin(
     same = next((row for row in rows if row["same"]), None)
     if same is not None:
         return same
-    near = (row for row in rows if row["state"] != "replaced" and near_gists(gist, row["gist"]))
+    near = (row for row in rows if row["state"] != "replaced" and is_near_gist(gist, row["gist"]))
     return next(near, None)
 
 
-async def _refused(connection: Connection, twin: Record, source: NoteSource) -> NoteResult | None:
+async def _find_refusal(connection: Connection, twin: Record, source: NoteSource) -> NoteResult | None:
     """Why a twin keeps a note from being saved; what a person says again in so many words comes back."""
     if twin["state"] == "kept":
         return NoteResult(outcome="known", note=_note_from(twin))
@@ -298,15 +297,15 @@ async def _provenance(
     tools_used = await connection.fetchval(
         sql.TOOLS_USED, *turns, sorted(MEMORY_TOOLS), SEARCH_MEMORY.name, source.party_id, source.scope
     )
-    readable = [entry_from(row) for row in await connection.fetch(sql.READABLE, *turns)]
+    readable = [build_entry(row) for row in await connection.fetch(sql.READABLE, *turns)]
     mine = [entry for entry in readable if entry.turn >= source.from_turn]
-    words = heard(readable)
+    words = split_heard_text(readable)
     own = [entry for entry in mine if entry.author == "person"]
     said = [own_words(entry.blocks) for entry in own]
     authority = authority_of(
         note.text,
         said,
-        tools_used=tainted or tools_used or any(looked_up(entry.blocks) for entry in mine),
+        tools_used=tainted or tools_used or any(has_looked_up(entry.blocks) for entry in mine),
         before=words.own,
         foreign=(*words.foreign, *source.shown),
     )
@@ -316,7 +315,7 @@ async def _provenance(
     return authority, [] if source.flush_id is not None else [entry.seq for entry in own], said_at
 
 
-async def _revived(
+async def _revive(
     connection: Connection, note_id: int, note: NewNote, source: NoteSource, *, change: str | None
 ) -> NoteResult:
     row = await connection.fetchrow(
@@ -327,10 +326,10 @@ async def _revived(
     kept = _note_from(row)
     if change is None:
         return NoteResult(outcome="known", note=kept)
-    return await _told(connection, source, kept, "saved")
+    return await _store_event(connection, source, kept, "saved")
 
 
-async def _told(
+async def _store_event(
     connection: Connection, source: NoteSource, note: KeptNote, change: Any, *, replaces: str = ""
 ) -> NoteResult:
     """The durable event that screens show; it is committed with the note.
@@ -352,7 +351,7 @@ async def _event(connection: Connection, session_id: int, payload: Mapping[str, 
     return event_seq
 
 
-async def _by_short_id(connection: Connection, short_id: str, whose: NoteSource) -> Record | None:
+async def _find_by_short_id(connection: Connection, short_id: str, whose: NoteSource) -> Record | None:
     """None, too, for a beginning that two notes share."""
     rows = await connection.fetch(sql.BY_SHORT_ID, whose.party_id, whose.scope, short_id[1:9])
     return rows[0] if len(rows) == 1 else None
@@ -366,4 +365,4 @@ async def _heir(connection: Connection, note_id: int) -> KeptNote | None:
 
 def _note_from(row: Record) -> KeptNote:
     state: NoteState = row["state"]
-    return value_from(KeptNote, row, short_id=_short_id(row), state=state)
+    return build_value(KeptNote, row, short_id=_short_id(row), state=state)

@@ -36,7 +36,7 @@ class PostgresRecall:
     async def load_range(self, query: RecallQuery) -> list[Found]:
         """The first passages of a time or a range, in their order."""
         rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
-        return [_found(row, lambda _: (), query.zone) for row in rows]
+        return [_build_found(row, lambda _: (), query.zone) for row in rows]
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
@@ -55,7 +55,7 @@ def _arguments(query: RecallQuery) -> tuple[Any, ...]:
 
 def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], zone: tzinfo) -> Search:
     hits_of = _reader(known["forms"])
-    found = tuple([_found(row, hits_of, zone) for row in rows if row["lane"] is not None])
+    found = tuple([_build_found(row, hits_of, zone) for row in rows if row["lane"] is not None])
     frequencies: dict[Lane, Frequencies] = {}
     for lane in LANES:
         mine = [passage for passage in found if passage.lane == lane]
@@ -85,7 +85,7 @@ def _frequencies(
     )
 
 
-def _found(row: asyncpg.Record, hits_of: Callable[[str], tuple[int, ...]], zone: tzinfo) -> Found:
+def _build_found(row: asyncpg.Record, hits_of: Callable[[str], tuple[int, ...]], zone: tzinfo) -> Found:
     """The columns stand in the order of the fields, with the words where their number goes."""
     _, lane, owner, number, at, text, terms, vector, *rest = row
     hits = hits_of(vector) if vector else ()

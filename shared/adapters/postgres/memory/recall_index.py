@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.turns.turns import described, entry_from
-from shared.core.context.build_context import plain_words
-from shared.core.session.session import Entry, without_former
+from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
+from shared.core.context.build_context import plain_text
+from shared.core.session.session import Entry, drop_former
 from shared.core.values.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
 
 TURNS_AT_ONCE = 100
@@ -45,8 +45,8 @@ class PostgresRecallIndex:
                 return False
             through = min(session["through"], session["indexed_turn"] + TURNS_AT_ONCE)
             rows = await connection.fetch(_ENTRIES, session_id, session["indexed_turn"], through)
-            said = without_former([entry_from(row) for row in rows])
-            entries = await described(connection, said)
+            said = drop_former([build_entry(row) for row in rows])
+            entries = await add_descriptions(connection, said)
             await connection.execute(_ADD, session_id, _passages(entries, dict(session)))
             await connection.execute(_ADVANCE, session_id, through)
             return bool(through < session["through"])
@@ -72,7 +72,7 @@ class PostgresRecallIndex:
 
 
 def _passages(entries: Sequence[Entry], session: Mapping[str, Any]) -> list[dict[str, Any]]:
-    said = [plain_words(entry.blocks) for entry in entries if entry.author != "tool"]
+    said = [plain_text(entry.blocks) for entry in entries if entry.author != "tool"]
     fallback = prevailing_dictionary([*session["recent"], *said])
     number, sitting, before = session["number"], session["sitting"], session["last_at"]
     made: list[dict[str, Any]] = []
@@ -87,7 +87,7 @@ def _passages(entries: Sequence[Entry], session: Mapping[str, Any]) -> list[dict
 
 
 def _pieces(entry: Entry) -> Iterator[tuple[int, str]]:
-    said = pieces(plain_words(entry.blocks))
+    said = pieces(plain_text(entry.blocks))
     return enumerate(said[:PIECES_OF_A_RESULT] if entry.author == "tool" else said)
 
 

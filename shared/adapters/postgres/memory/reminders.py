@@ -36,7 +36,7 @@ class PostgresReminders:
     async def add(self, new: NewReminder) -> Refusal | None:
         """Keep it; None when it is kept, also when it was before. Rivals of one party wait for each other.
 
-        Raises Fenced.
+        Raises LeaseLost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
@@ -152,7 +152,7 @@ class PostgresReminders:
         return words
 
     @store_method
-    async def overdue(self, minutes: int) -> int:
+    async def count_overdue(self, minutes: int) -> int:
         """How many wait although their time came so long ago: nobody serves their channel."""
         number: int = await self._pool.fetchval(
             """SELECT count(*) FROM reminders r JOIN addresses a ON a.id = r.address_id

@@ -10,8 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Record
+from shared.adapters.postgres.db.pool import Record, store_method
 from shared.adapters.postgres.memory import search_sql as sql
 from shared.core.context.question import question_dictionary
 from shared.core.memory.search import (
@@ -120,14 +119,14 @@ class PostgresMessageSearch:
         ids, asked = [row["id"] for row in scope], [SearchWord(word=word) for word in search_words(text)]
         if not ids or not asked:
             return (), ()
-        wide = [sql.wide(word) if word.letter or not grouped else "" for word in asked]
+        wide = [sql.build_like_pattern(word) if word.letter or not grouped else "" for word in asked]
         forms = await self._pool.fetch(
             sql.FORMS, ids, [word.word for word in asked], wide, list(DICTIONARIES),
             question_dictionary(text), timeout=SECONDS,
         )  # fmt: skip
         words = [SearchWord(word=row["word"], stem=row["stem"]) for row in forms]
         key = before or _END
-        statement, given = sql.hits(forms, words, grouped=grouped)
+        statement, given = sql.build_hits_query(forms, words, grouped=grouped)
         rows = await self._pool.fetch(
             statement, ids, key.at, key.session_id, key.seq, limit, *given, timeout=SECONDS
         )

@@ -74,12 +74,12 @@ _LIVE_TEXT = r"""coalesce(e.words, (
 _COLUMNS = "session_id, seq, turn_no, author, at, text"
 
 
-def wide(word: SearchWord) -> str:
+def build_like_pattern(word: SearchWord) -> str:
     """A LIKE pattern of the longer words that this one finds, too; empty for none."""
     return f"%{word.word}%" if word.letter else f"{word.word}%" if word.begins else ""
 
 
-def hits(
+def build_hits_query(
     found: Sequence[Any], words: Sequence[SearchWord], *, grouped: bool = False
 ) -> tuple[str, list[Any]]:
     """One statement for these rows of FORMS, with its arguments from `$6` on.
@@ -89,15 +89,15 @@ def hits(
     """
     given: list[Any] = []
 
-    def argument(value: Any, kind: str) -> str:
+    def add_argument(value: Any, kind: str) -> str:
         given.append(value)
         return f"${5 + len(given)}::{kind}"
 
-    patterns = [argument(word.pattern, "text") for word in words]
+    patterns = [add_argument(word.pattern, "text") for word in words]
     says = [
         f"{_TEXT.format('{0}.text')} ~ {pattern}"
         if row["small"]
-        else _says(argument(row["lexemes"], "text[]"))
+        else _says(add_argument(row["lexemes"], "text[]"))
         for row, pattern in zip(found, patterns, strict=True)
     ]
     leads = sorted(
@@ -119,7 +119,7 @@ def hits(
             "EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)",
         ]
     )
-    keys = [argument(found[at]["keys"], "text[]") for at in by_key]
+    keys = [add_argument(found[at]["keys"], "text[]") for at in by_key]
     source = _FOUND + " AND ".join(f"{_KEYS} && {one}" for one in keys) if keys else _LOOKED
     each = LOOKED_AT_EACH if grouped else LOOKED_AT
     live = " AND ".join(f"x.plain ~ {pattern}" for pattern in patterns)

@@ -14,8 +14,8 @@ import asyncpg
 
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, find_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.postgres.db.connecting import connected
-from shared.adapters.postgres.db.pooler import lends_by_the_transaction
+from shared.adapters.postgres.db.connecting import open_connection
+from shared.adapters.postgres.db.pooler import has_transaction_pooling
 from shared.adapters.postgres.db.relay import reachable_by_libpq
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 
@@ -42,7 +42,7 @@ class DumpFailed(EvertalkError):
 
 async def dump(database_url: str, target: Path) -> None:
     """All of it as of one moment, while everybody goes on writing; raises DumpFailed."""
-    major = await _major_of(database_url)
+    major = await _load_major(database_url)
     async with _environment(database_url) as environment:
         await _run(
             _program("pg_dump", major),
@@ -51,33 +51,33 @@ async def dump(database_url: str, target: Path) -> None:
         )
 
 
-async def read_through(dumped: Path, *, major: int = POSTGRES_MAJOR) -> None:
+async def verify_dump(dumped: Path, *, major: int = POSTGRES_MAJOR) -> None:
     """Every byte unpacked and thrown away; raises DumpFailed for what could not be restored."""
     await _run(_program("pg_restore", major), ["--file=/dev/null", str(dumped)], {})
 
 
 async def restore(dumped: Path, database_url: str) -> None:
     """Into an empty database, in one transaction; raises DumpFailed."""
-    major = await _major_of(database_url)
+    major = await _load_major(database_url)
     async with (
         asyncio.timeout(_PATIENCE_SECONDS),
         _environment(database_url) as environment,
-        _started(_program("pg_restore", major), [*_AS_SCRIPT, str(dumped)], {}, writes=True) as reading,
-        _started(_program("psql"), _WHOLE_OR_NOT, environment, reads=True) as filling,
+        _start(_program("pg_restore", major), [*_AS_SCRIPT, str(dumped)], {}, writes=True) as reading,
+        _start(_program("psql"), _WHOLE_OR_NOT, environment, reads=True) as filling,
     ):
         await _hand_over(reading, filling)
 
 
-async def facts_of(database_url: str) -> tuple[str, str | None, int]:
+async def load_facts(database_url: str) -> tuple[str, str | None, int]:
     """The server's version, the schema's revision (None: none yet), `log_epoch`; raises DumpFailed."""
     try:
-        return await _facts_of(database_url)
+        return await _load_facts(database_url)
     except (StorageUnavailable, asyncpg.PostgresError, OSError) as error:
         raise DumpFailed(f"the database cannot be read: {error}") from error
 
 
-async def _facts_of(database_url: str) -> tuple[str, str | None, int]:
-    async with connected(database_url) as connection:
+async def _load_facts(database_url: str) -> tuple[str, str | None, int]:
+    async with open_connection(database_url) as connection:
         version = str(await connection.fetchval("SHOW server_version", timeout=10)).split(" ", 1)[0]
         if not await connection.fetchval("SELECT to_regclass('deployment') IS NOT NULL", timeout=10):
             return version, None, 0
@@ -85,9 +85,9 @@ async def _facts_of(database_url: str) -> tuple[str, str | None, int]:
         return version, revision, await connection.fetchval("SELECT log_epoch FROM deployment", timeout=10)
 
 
-async def counts_of(database_url: str) -> dict[str, int]:
+async def load_counts(database_url: str) -> dict[str, int]:
     """A few numbers that tell a person which state this is."""
-    async with connected(database_url) as connection:
+    async with open_connection(database_url) as connection:
         row = await connection.fetchrow(_COUNTS, timeout=_LIST_SECONDS)
     assert row is not None
     return dict(row)
@@ -95,7 +95,7 @@ async def counts_of(database_url: str) -> dict[str, int]:
 
 async def is_empty(database_url: str) -> bool:
     """Whether nobody has put a table into it yet."""
-    async with connected(database_url) as connection:
+    async with open_connection(database_url) as connection:
         tables = await connection.fetchval(
             """SELECT count(*) FROM pg_class
                 WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace""",
@@ -104,8 +104,8 @@ async def is_empty(database_url: str) -> bool:
         return bool(tables == 0)
 
 
-async def _major_of(database_url: str) -> int:
-    version, _, _ = await facts_of(database_url)
+async def _load_major(database_url: str) -> int:
+    version, _, _ = await load_facts(database_url)
     return int(version.split(".", 1)[0])
 
 
@@ -125,11 +125,11 @@ def _programs(name: str, major: int) -> Iterator[Path]:
             yield find_binaries().postgres_bin / name
     yield from sorted(Path("/usr/lib/postgresql").glob(f"{major}/bin/{name}"))
     found = shutil.which(name)
-    if found is not None and _version_of(found) >= major:
+    if found is not None and _find_version(found) >= major:
         yield Path(found)
 
 
-def _version_of(program: str) -> int:
+def _find_version(program: str) -> int:
     """The major one; 0 where it does not say."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         shown = subprocess.run(
@@ -140,8 +140,8 @@ def _version_of(program: str) -> int:
 
 
 async def _run(program: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS), _started(program, arguments, environment) as running:
-        await _ended(running)
+    async with asyncio.timeout(_PATIENCE_SECONDS), _start(program, arguments, environment) as running:
+        await _wait_for_end(running)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class _Running:
 
 
 @contextlib.asynccontextmanager
-async def _started(
+async def _start(
     program: Path, arguments: Sequence[str], environment: Mapping[str, str], *,
     reads: bool = False, writes: bool = False,
 ) -> AsyncIterator[_Running]:  # fmt: skip
@@ -168,7 +168,7 @@ async def _started(
             await asyncio.wait_for(process.wait(), _STOP_SECONDS)
 
 
-async def _ended(running: _Running) -> None:
+async def _wait_for_end(running: _Running) -> None:
     assert running.process.stderr is not None
     errors = await running.process.stderr.read()
     if code := await running.process.wait():
@@ -187,11 +187,11 @@ async def _hand_over(reading: _Running, filling: _Running) -> None:
             target.write(some)
             await target.drain()
     except OSError:
-        await _ended(filling)
+        await _wait_for_end(filling)
         raise
-    await _ended(reading)
+    await _wait_for_end(reading)
     target.close()
-    await _ended(filling)
+    await _wait_for_end(filling)
 
 
 async def _head(source: asyncio.StreamReader) -> bytes:
@@ -205,7 +205,7 @@ async def _head(source: asyncio.StreamReader) -> bytes:
 @contextlib.asynccontextmanager
 async def _environment(database_url: str) -> AsyncIterator[Mapping[str, str]]:
     try:
-        if await lends_by_the_transaction(database_url):
+        if await has_transaction_pooling(database_url):
             raise DumpFailed(
                 "a pooler that lends servers for a transaction stands in between, and a copy needs a session",
                 advice="Set EVERTALK_DIRECT_DATABASE_URL to the address of PostgreSQL itself.",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.people.api_sessions import EXTERNAL
 from shared.core.ops.evaluation import EvalFigures
 from shared.core.values.messages import blocks_from_json, text_of

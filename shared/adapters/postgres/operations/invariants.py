@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from shared.adapters.postgres.db.listing import TRUTH, differs
+from shared.adapters.postgres.db.listing import TRUTH, render_difference
 from shared.adapters.postgres.handover.push import BROWSERS_AT_MOST
 from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST
-from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep, condition_of
+from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep, render_condition
 from shared.adapters.postgres.turns.spend_sql import SUMS
 from shared.adapters.postgres.turns.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
 from shared.core.ops.job_views import ASKED_AGAIN
@@ -109,7 +109,7 @@ _LOG = {
     "I1: a stored message belongs to two turns": f"""
         SELECT {_at("session=session_id", "seq=seq")} FROM turn_entries
          GROUP BY session_id, seq HAVING count(*) > 1""",
-    # No foreign key looks for it, see `tables.EntryTable`.
+    # No foreign key looks for it, see the table `entry_rows`.
     "I1: a message, a turn or an event belongs to nothing": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entry_rows e
          WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = e.session_id)
@@ -533,7 +533,7 @@ _MONEY = {
     "I9: the list of conversations is not what they say, and nobody is to tell it": f"""
         SELECT {_at("session=x.id")} FROM ({TRUTH}) x JOIN sessions s ON s.id = x.id
           LEFT JOIN session_list l ON l.id = x.id
-         WHERE l.id IS NULL OR s.leased_by IS NULL AND {differs("l", "x")}
+         WHERE l.id IS NULL OR s.leased_by IS NULL AND {render_difference("l", "x")}
            AND NOT EXISTS (SELECT FROM session_list_changes c WHERE c.session_id = x.id)""",
     "I7: a session is listed under another name than it is searched by": f"""
         SELECT {_at("session=s.id")} FROM sessions s JOIN session_list l ON l.id = s.id
@@ -813,7 +813,7 @@ _FORGOTTEN = {
 
 _TOO_OLD = {
     f"I11: a row of {table} is older than its retention": f"""
-        SELECT 'table {table}' FROM {table} WHERE {condition_of(rule, grace=GRACE_DAYS)}"""
+        SELECT 'table {table}' FROM {table} WHERE {render_condition(rule, grace=GRACE_DAYS)}"""
     for table, rule in RULES.items()
     if isinstance(rule, Sweep) and not rule.costly
 }

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import asyncpg
 
-from shared.adapters.postgres.db.connecting import connected
+from shared.adapters.postgres.db.connecting import open_connection
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.operations.dump import facts_of, restore
+from shared.adapters.postgres.operations.dump import load_facts, restore
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy.erasure_log import PostgresErasureLog
@@ -19,7 +19,7 @@ from shared.core.privacy.erasures import Erased
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refilled:
+class RestoredDump:
     """What was done before anybody was let in."""
 
     erased_again: int
@@ -28,36 +28,38 @@ class Refilled:
     broken: Sequence[str]
 
 
-async def refill(database_url: str, dumped: Path, logged: Sequence[Erased], *, about: str) -> Refilled:
+async def restore_dump(
+    database_url: str, dumped: Path, logged: Sequence[Erased], *, about: str
+) -> RestoredDump:
     """Into an empty database, as another state than people have seen last; raises DumpFailed."""
     await restore(dumped, database_url)
     await migrate(database_url)
     pool = await open_pool(database_url, size=2)
     try:
-        erased_again = await PostgresErasureLog(pool).do_again(logged)
+        erased_again = await PostgresErasureLog(pool).reapply(logged)
     finally:
         await pool.close()
-    async with connected(database_url) as connection:
+    async with open_connection(database_url) as connection:
         await _begin_afresh(connection, about)
-        broken = await _checked(connection)
-    _, revision, epoch = await facts_of(database_url)
-    return Refilled(erased_again=erased_again, log_epoch=epoch, revision=revision or "", broken=broken)
+        broken = await _check(connection)
+    _, revision, epoch = await load_facts(database_url)
+    return RestoredDump(erased_again=erased_again, log_epoch=epoch, revision=revision or "", broken=broken)
 
 
-async def carry_over(database_url: str, dumped: Path) -> Sequence[str]:
+async def migrate_dump(database_url: str, dumped: Path) -> Sequence[str]:
     """Into an empty database, as the very state that people have seen last; what is broken in it."""
     await restore(dumped, database_url)
     await migrate(database_url)
-    async with connected(database_url) as connection:
-        return await _checked(connection)
+    async with open_connection(database_url) as connection:
+        return await _check(connection)
 
 
-async def broken_promises(database_url: str) -> Sequence[str]:
-    async with connected(database_url) as connection:
-        return await _checked(connection)
+async def find_violations(database_url: str) -> Sequence[str]:
+    async with open_connection(database_url) as connection:
+        return await _check(connection)
 
 
-async def _checked(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
+async def _check(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
     await connection.execute("SET statement_timeout = 0", timeout=10)
     await connection.execute("ANALYZE", timeout=600)
     return [str(violation) for violation in await check_invariants(connection)]

@@ -36,7 +36,7 @@ SECRET = frozenset(
 """Hashes and sealed secrets: nothing that somebody who counts conversations needs."""
 
 
-def granted(role: Role, table: str) -> Sequence[str]:
+def list_privileges(role: Role, table: str) -> Sequence[str]:
     """What a role may do with a table."""
     match role:
         case "migrate":
@@ -51,7 +51,7 @@ def granted(role: Role, table: str) -> Sequence[str]:
             return ALL
 
 
-def roles_sql(prefix: str = PREFIX) -> str:
+def render_roles_sql(prefix: str = PREFIX) -> str:
     """Of PostgreSQL 15 or newer, for its administrator, once and after each upgrade; raises BadInput."""
     if not _PREFIX.fullmatch(prefix):
         raise BadInput(
@@ -61,10 +61,12 @@ def roles_sql(prefix: str = PREFIX) -> str:
         "app": f"{prefix}_app", "erase": f"{prefix}_erase",
         "migrate": f"{prefix}_migrate", "readonly": f"{prefix}_readonly",
     }  # fmt: skip
-    return "\n".join(("BEGIN;", *_made(names), *_owned(names), *_grants(names), "COMMIT;", ""))
+    return "\n".join(
+        ("BEGIN;", *_render_roles(names), *_render_owners(names), *_grants(names), "COMMIT;", "")
+    )
 
 
-def _made(names: Mapping[Role, str]) -> Iterator[str]:
+def _render_roles(names: Mapping[Role, str]) -> Iterator[str]:
     for role, name in names.items():
         # NOINHERIT: what `erase` may do is done by becoming it, never by the way.
         kind = "NOLOGIN" if role == "erase" else "LOGIN NOINHERIT" if role == "app" else "LOGIN"
@@ -72,7 +74,7 @@ def _made(names: Mapping[Role, str]) -> Iterator[str]:
     yield f"GRANT {names['erase']} TO {names['app']};"
 
 
-def _owned(names: Mapping[Role, str]) -> Iterator[str]:
+def _render_owners(names: Mapping[Role, str]) -> Iterator[str]:
     """All that is ours belongs to `migrate`; nobody else makes anything here."""
     owner = names["migrate"]
     yield _OWNED.format(owner=owner)
@@ -96,11 +98,11 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
     roles: tuple[Role, ...] = ("app", "erase", "readonly")
     for table in RULES:
         for role in roles:
-            if may := granted(role, table):
+            if may := list_privileges(role, table):
                 yield f"GRANT {', '.join(may)} ON {table} TO {names[role]};"
     for role in roles:
         for view, table in (("entries", "entry_rows"), ("turn_context_audit", "audit_rows")):
-            yield f"GRANT {', '.join(granted(role, table))} ON {view} TO {names[role]};"
+            yield f"GRANT {', '.join(list_privileges(role, table))} ON {view} TO {names[role]};"
     yield f"GRANT SELECT ON alembic_version, session_summaries TO {three};"
     for table in PARTITIONED:
         # What came before its month had a place, and is too old.

@@ -8,11 +8,10 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Connection, Record
+from shared.adapters.postgres.db.pool import Connection, Record, store_method
 from shared.adapters.postgres.people import account_links_sql as sql
-from shared.adapters.postgres.people.operator_auth import digest_of
-from shared.core.context.build_context import plain_words
+from shared.adapters.postgres.people.operator_auth import hash_secret
+from shared.core.context.build_context import plain_text
 from shared.core.identity.people import (
     CODE_ALPHABET,
     CODE_CHARS,
@@ -21,14 +20,14 @@ from shared.core.identity.people import (
     GUESS_MINUTES,
     GUESSES,
     GUESSES_OF_ALL,
+    AccountLink,
+    ArchivedLine,
     ArchivedSession,
     Joined,
     LinkRefusal,
-    LinkShown,
     Parted,
-    Spoken,
     UnlinkRefusal,
-    read_code,
+    parse_code,
 )
 from shared.core.values.messages import blocks_from_json
 
@@ -50,14 +49,14 @@ class PostgresAccountLinks:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
             me = await _place(connection, address_id)
-            refusal = _misplaced(me, session_id)
+            refusal = _find_refusal(me, session_id)
             if me is None or refusal is not None:
                 return refusal or "moved"
             await connection.execute(sql.FORGET_OLD_CODES)
             if await connection.fetchval(sql.ISSUED_LATELY, me["party_id"]) >= CODES_PER_HOUR:
                 return "too_many_codes"
             code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))
-            await connection.execute(sql.ISSUE, digest_of(code), me["party_id"], address_id, CODE_MINUTES)
+            await connection.execute(sql.ISSUE, hash_secret(code), me["party_id"], address_id, CODE_MINUTES)
         return code
 
     @store_method
@@ -66,21 +65,21 @@ class PostgresAccountLinks:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
             me = await _place(connection, address_id)
-            refusal = _misplaced(me, session_id)
+            refusal = _find_refusal(me, session_id)
             if me is None or refusal is not None:
                 return refusal or "moved"
             limits = (GUESSES, GUESSES_OF_ALL, GUESS_MINUTES)
             if await connection.fetchval(sql.TOO_MANY_GUESSES, session_id, me["party_id"], *limits):
                 return "no_code"
             found = await _bearer(connection, words)
-            if found is None or _tells_nothing(me, found):
+            if found is None or _is_void(me, found):
                 await connection.execute(sql.GUESSED, session_id, me["party_id"])
                 return "no_code"
             if found["party_id"] == me["party_id"]:
-                return _joined(me, found, again=True) if _is_done(me, found) else "own_code"
+                return _build_joined(me, found, again=True) if _is_done(me, found) else "own_code"
             joined = await self._join(connection, me, found)
             if not isinstance(joined, str):
-                await connection.execute(sql.USE_CODE, digest_of(read_code(words) or ""))
+                await connection.execute(sql.USE_CODE, hash_secret(parse_code(words) or ""))
             return joined
 
     async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
@@ -121,14 +120,14 @@ class PostgresAccountLinks:
         await connection.execute(sql.TAKE_OVER_SESSIONS, me["party_id"], other["party_id"])
         merged = await connection.fetchval(sql.SUPERSEDE_NOTES, me["party_id"], joined, link_id)
         await connection.execute(sql.CARRY_SPENDING, link_id)
-        return _joined(me, other, notes_merged=merged)
+        return _build_joined(me, other, notes_merged=merged)
 
     @store_method
-    async def list_links(self, session_id: int) -> tuple[LinkShown, ...]:
+    async def list_links(self, session_id: int) -> tuple[AccountLink, ...]:
         """What the person of this session can part again, the oldest first."""
         party = await self._pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", session_id)
         rows = await self._pool.fetch(sql.LINKS, party)
-        return tuple(_shown(row) for row in rows)
+        return tuple(_build_shown(row) for row in rows)
 
     @store_method
     async def unlink_account(
@@ -175,7 +174,7 @@ class PostgresAccountLinks:
         )
 
     @store_method
-    async def archived(self, session_id: int) -> tuple[ArchivedSession, ...]:
+    async def list_archived(self, session_id: int) -> tuple[ArchivedSession, ...]:
         """Earlier conversations of this session's person, the newest first, with their newest messages."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             rows = await connection.fetch(sql.ARCHIVED, session_id, SESSIONS_SHOWN)
@@ -198,13 +197,13 @@ async def _place(connection: Connection, address_id: int) -> dict[str, Any] | No
 
 async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
     """The place that a living code was given to, and whether the code has done its work already."""
-    code = read_code(words)
-    row = None if code is None else await connection.fetchrow(sql.CODE, digest_of(code))
+    code = parse_code(words)
+    row = None if code is None else await connection.fetchrow(sql.CODE, hash_secret(code))
     place = None if row is None else await _place(connection, row["address_id"])
     return None if row is None or place is None else {**place, "used": row["used_at"] is not None}
 
 
-def _misplaced(place: Mapping[str, Any] | None, session_id: int) -> LinkRefusal | None:
+def _find_refusal(place: Mapping[str, Any] | None, session_id: int) -> LinkRefusal | None:
     """Why nothing can be linked here at all."""
     if place is None or place["session_id"] != session_id:
         return "moved"
@@ -213,7 +212,7 @@ def _misplaced(place: Mapping[str, Any] | None, session_id: int) -> LinkRefusal 
     return "not_here" if place["is_public"] else None
 
 
-def _tells_nothing(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_void(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """A code that joins nothing any more is as if it had never been."""
     used_by_others = other["used"] and other["party_id"] != me["party_id"]
     return bool(used_by_others or other["is_group"] or other["is_public"])
@@ -225,7 +224,7 @@ def _is_done(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(other["used"] or leads_here)
 
 
-def _joined(
+def _build_joined(
     me: Mapping[str, Any], other: Mapping[str, Any], *, notes_merged: int = 0, again: bool = False
 ) -> Joined:
     return Joined(
@@ -239,8 +238,8 @@ def _joined(
     )
 
 
-def _shown(row: Record) -> LinkShown:
-    return LinkShown(
+def _build_shown(row: Record) -> AccountLink:
+    return AccountLink(
         id=row["id"],
         channel=row["channel"] or "",
         title=row["title"] or "",
@@ -248,5 +247,5 @@ def _shown(row: Record) -> LinkShown:
     )
 
 
-def _spoken(row: Record) -> Spoken:
-    return Spoken(author=row["author"], text=plain_words(blocks_from_json(row["blocks"])), at=row["at"])
+def _spoken(row: Record) -> ArchivedLine:
+    return ArchivedLine(author=row["author"], text=plain_text(blocks_from_json(row["blocks"])), at=row["at"])

@@ -35,7 +35,7 @@ from sqlalchemy.pool import NullPool
 from sqlmodel import Field, SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool
 from shared.adapters.postgres.people.operator_auth import append_audit
 
 

@@ -42,7 +42,7 @@ class PostgresAgents(AdminStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     @store_method
-    async def all(self) -> list[AgentRow]:
+    async def list_all(self) -> list[AgentRow]:
         return await self._rows()
 
     @store_method
@@ -82,7 +82,7 @@ class PostgresAgents(AdminStore):
         return agent.version
 
     @store_method
-    async def versions(self, agent_id: int) -> list[tuple[int, str | None, datetime]]:
+    async def list_versions(self, agent_id: int) -> list[tuple[int, str | None, datetime]]:
         """Number, who made it and when, the newest first; none before the first change."""
         kept = select(AgentVersionTable.version, AgentVersionTable.changed_by, AgentVersionTable.changed_at)
         mine = kept.where(AgentVersionTable.agent_id == agent_id)
@@ -90,7 +90,7 @@ class PostgresAgents(AdminStore):
             return list(await session.exec(mine.order_by(col(AgentVersionTable.version).desc())))
 
     @store_method
-    async def version(self, agent_id: int, version: int) -> Mapping[str, Any] | None:
+    async def load_version(self, agent_id: int, version: int) -> Mapping[str, Any] | None:
         """The config as it was then; None where that is not kept."""
         async with self._begin() as session:
             kept = await session.get(AgentVersionTable, (agent_id, version))
@@ -122,7 +122,7 @@ class PostgresAgents(AdminStore):
         return moved
 
     @store_method
-    async def bot_id(self, name: str) -> int | None:
+    async def find_bot_id(self, name: str) -> int | None:
         """By number or user name."""
         name = name.removeprefix("@")
         number, username = cast(col(TelegramBotTable.bot_id), String), func.lower(TelegramBotTable.username)

@@ -17,8 +17,8 @@ from shared.adapters.postgres.people.admin_store import (
     ApiKeyTable,
     SiteTable,
 )
-from shared.adapters.postgres.people.api_keys import ApiKey, key_of
-from shared.adapters.postgres.people.operator_auth import digest_of
+from shared.adapters.postgres.people.api_keys import ApiKey, build_api_key
+from shared.adapters.postgres.people.operator_auth import hash_secret
 from shared.core.identity.api_keys import TOKEN_MARK, Scope, UnknownLimit
 
 PREFIX_CHARS = len(TOKEN_MARK) + 6
@@ -44,7 +44,7 @@ class ApiKeyAdmin(AdminStore):
         token = TOKEN_MARK + secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._begin() as session:
             new = insert(ApiKeyTable).values(
-                name=name, prefix=token[:PREFIX_CHARS], token_hash=digest_of(token), scopes=list(scopes),
+                name=name, prefix=token[:PREFIX_CHARS], token_hash=hash_secret(token), scopes=list(scopes),
                 site=site, agent_id=await _limits(session, site=site, agent=agent),
                 expires_at=None if days is None else func.now() + timedelta(days=days),
             ).on_conflict_do_nothing(index_elements=[ApiKeyTable.name], index_where=_LIVES)  # fmt: skip
@@ -55,12 +55,12 @@ class ApiKeyAdmin(AdminStore):
         return token
 
     @store_method
-    async def all(self) -> list[ApiKey]:
+    async def list_all(self) -> list[ApiKey]:
         """The living ones first."""
         keys = select(ApiKeyTable, AgentTable.name).join(AgentTable, isouter=True)
         by_life = keys.order_by(~_LIVES, col(ApiKeyTable.name), col(ApiKeyTable.id))
         async with self._begin() as session:
-            return [key_of(key.model_dump(), agent) for key, agent in await session.exec(by_life)]
+            return [build_api_key(key.model_dump(), agent) for key, agent in await session.exec(by_life)]
 
     @store_method
     async def revoke(self, name_or_prefix: str) -> bool:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
-from shared.adapters.postgres.people.operator_auth import append_audit, digest_of
+from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.people.operator_auth import append_audit, hash_secret
 from shared.core.identity.api_keys import Scope
 
 
@@ -42,11 +41,11 @@ class PostgresApiKeys(PoolStore):
     @store_method
     async def find(self, token: str) -> ApiKey | None:
         """Whose token this is, while it lives; found by hash, so that the time it takes tells nothing."""
-        digest = digest_of(token)
+        digest = hash_secret(token)
         row = await self._pool.fetchrow(_FIND, digest)
         if row is None or not secrets.compare_digest(row["token_hash"], digest):
             return None
-        return key_of(dict(row), row["agent"])
+        return build_api_key(dict(row), row["agent"])
 
     @store_method
     async def record(self, key: ApiKey, action: str, *, about: str, detail: Mapping[str, Any]) -> None:
@@ -65,6 +64,6 @@ SELECT k.*, a.name AS agent FROM api_keys k LEFT JOIN agents a ON a.id = k.agent
 """
 
 
-def key_of(row: Mapping[str, Any], agent: str | None) -> ApiKey:
+def build_api_key(row: Mapping[str, Any], agent: str | None) -> ApiKey:
     names = (field.name for field in fields(ApiKey) if field.name not in ("agent", "scopes"))
     return ApiKey(scopes=tuple(row["scopes"]), agent=agent, **{name: row[name] for name in names})

@@ -9,15 +9,14 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore, value_from
+from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
 
 EXTERNAL = "x:"
 """Before a program's own id in an address; a browser's visitors have a random id there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class ApiSession:
     """A conversation, and where on the web its person writes from."""
 
     session_id: int
@@ -34,12 +33,12 @@ class PostgresApiSessions(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     @store_method
-    async def reach(
+    async def find(
         self, public_id: UUID, *, site: str | None = None, agent_id: int | None = None
-    ) -> Reached | None:
+    ) -> ApiSession | None:
         """None when there is none, or not within these limits."""
         row = await self._pool.fetchrow(_REACH, public_id, site, agent_id)
-        return None if row is None else _reached(row)
+        return None if row is None else _build_session(row)
 
     @store_method
     async def open(
@@ -50,7 +49,7 @@ class PostgresApiSessions(PoolStore):
         agent: str | None = None,
         agent_id: int | None = None,
         name: str = "",
-    ) -> Reached | None:
+    ) -> ApiSession | None:
         """The conversation of a program's own person, made at the first call; None when the place is unknown.
 
         `agent_id` is the only agent that the caller may reach.
@@ -67,10 +66,10 @@ class PostgresApiSessions(PoolStore):
             )
             if row is None or (agent_id is not None and row["agent_id"] != agent_id):
                 return None
-        return _reached(row, created=known is None)
+        return _build_session(row, created=known is None)
 
     @store_method
-    async def answer_of(self, session_id: int, turn: int, *, after: int) -> int | None:
+    async def find_answer(self, session_id: int, turn: int, *, after: int) -> int | None:
         """The number of the event that ended a turn, where it ended."""
         number: int | None = await self._pool.fetchval(
             """SELECT v.event_seq FROM events v
@@ -86,7 +85,7 @@ class PostgresApiSessions(PoolStore):
         return number
 
     @store_method
-    async def command_done(self, session_id: int, cid: str) -> Mapping[str, Any] | None:
+    async def find_command_result(self, session_id: int, cid: str) -> Mapping[str, Any] | None:
         """What a command with this id has answered, with its number; looked for among the newest events."""
         row = await self._pool.fetchrow(
             """SELECT v.event_seq, v.payload FROM events v JOIN sessions s ON s.id = v.session_id
@@ -136,5 +135,5 @@ SELECT s.id, s.public_id, p.id AS party_id, w.agent_id, a.id AS address_id, w.na
 """
 
 
-def _reached(row: asyncpg.Record, *, created: bool = False) -> Reached:
-    return value_from(Reached, row, session_id=row["id"], created=created)
+def _build_session(row: asyncpg.Record, *, created: bool = False) -> ApiSession:
+    return build_value(ApiSession, row, session_id=row["id"], created=created)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import Pool
 
 CHAIN_ROWS = 50_000
 CHAIN = """

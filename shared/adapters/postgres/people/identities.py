@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Connection
+from shared.adapters.postgres.db.pool import Connection, store_method
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME as ONE_JOIN_AT_A_TIME
-from shared.adapters.postgres.people.visitors import VisitorRow, new_token, token_hash, visitor_of
+from shared.adapters.postgres.people.visitors import VisitorRow, build_visitor, generate_token, hash_token
 
 IDENTIFIED_HOURS = 24
 """How long a token lives that was given for a signature; each new signature gives a new one."""
@@ -50,7 +49,7 @@ class PostgresIdentities:
             theirs = await connection.fetchval(_PLACE_OF, site, place)
             mine = None
             if former is not None:
-                mine = await connection.fetchrow(_FORMER, token_hash(former), site)
+                mine = await connection.fetchrow(_FORMER, hash_token(former), site)
             elsewhere = mine is not None and mine["address_id"] != theirs
             if (
                 mine is not None
@@ -69,11 +68,11 @@ class PostgresIdentities:
             if contact:
                 await connection.execute(CONTACT, address, dict(contact))
             if mine is not None:
-                await connection.execute(_REVOKE, token_hash(former or ""))
-            token = new_token()
-            row = await connection.fetchrow(_LET_IN, token_hash(token), site, address, IDENTIFIED_HOURS)
+                await connection.execute(_REVOKE, hash_token(former or ""))
+            token = generate_token()
+            row = await connection.fetchrow(_LET_IN, hash_token(token), site, address, IDENTIFIED_HOURS)
         assert row is not None
-        return visitor_of(row), token
+        return build_visitor(row), token
 
     async def _bring_along(
         self, connection: Connection, site: str, chat: str, theirs: int | None, mine: Any
@@ -110,9 +109,9 @@ class PostgresIdentities:
     @store_method
     async def recover(self, site: str, code_hash: bytes) -> tuple[VisitorRow, str] | None:
         """A token of its own for one more browser; the others keep theirs, and the code stays good."""
-        token = new_token()
-        row = await self._pool.fetchrow(_RECOVER, code_hash, site, token_hash(token))
-        return None if row is None else (visitor_of(row), token)
+        token = generate_token()
+        row = await self._pool.fetchrow(_RECOVER, code_hash, site, hash_token(token))
+        return None if row is None else (build_visitor(row), token)
 
 
 CONTACT = "UPDATE addresses SET contact = contact || $2::jsonb WHERE id = $1 AND NOT contact @> $2"

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 SECONDS = 10.0
 FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
@@ -31,7 +30,7 @@ class LoginTries(PoolStore):
 
     @store_method
     async def begin(self, keys: Mapping[str, bytes], *, operator_id: int | None = None) -> int:
-        """0 when it may be tried, and is counted as failed until `succeeded`; else the seconds to wait."""
+        """0 when it may be tried, and counts as failed until `record_success`; else the seconds to wait."""
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
             # In one order, so that two who wait for each other's rows do not.
             places = sorted(keys.items(), key=lambda item: item[1])
@@ -50,7 +49,7 @@ class LoginTries(PoolStore):
         return int(wait)
 
     @store_method
-    async def succeeded(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
+    async def record_success(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
         """The pair's failures are forgotten; elsewhere the try is taken back, or the two of two steps."""
         await self._pool.execute(_TAKE_BACK, list(keys.values()), keys.get("pair"), tries)
 
@@ -72,7 +71,7 @@ class LoginPlaces:
         return hmac.digest(key, about.encode("utf-8", "replace"), "sha256")
 
     @store_method
-    async def knows(self, operator_id: int, address: str) -> bool:
+    async def has_place(self, operator_id: int, address: str) -> bool:
         found: bool = await self._pool.fetchval(
             "SELECT EXISTS (SELECT FROM login_places WHERE key = $1 AND operator_id = $2)",
             self.key_of(operator_id, address),
@@ -87,7 +86,7 @@ async def remember_place(connection: Any, operator_id: int, key: bytes | None) -
         await connection.execute(_REMEMBER, key, operator_id)
 
 
-def keys_of(
+def build_keys(
     *, name: str, address: str, everywhere: Literal["account", "codes"] | None = "account"
 ) -> dict[str, bytes]:
     """Hashes: people type passwords into the wrong field."""

@@ -27,7 +27,7 @@ from shared.adapters.postgres.people.admin_store import (
     OperatorStepTable,
     OperatorTable,
 )
-from shared.adapters.postgres.people.operator_auth import IDLE_MINUTES, digest_of, hold_operator
+from shared.adapters.postgres.people.operator_auth import IDLE_MINUTES, hash_secret, hold_operator
 from shared.core.identity.operators import (
     INVITATION_HOURS,
     LastAdmin,
@@ -60,16 +60,16 @@ class OperatorAdmin(AdminStore):
     """Every change names who made it, and is in the audit log with it. Raises StorageUnavailable."""
 
     @store_method
-    async def all(self) -> list[dict[str, Any]]:
+    async def list_all(self) -> list[dict[str, Any]]:
         """Everybody with their open logins, by name."""
         text = await self._pool.fetchval(_ALL)
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
     @store_method
-    async def logins(self, operator_id: int, token: str = "") -> list[dict[str, Any]]:
+    async def list_logins(self, operator_id: int, token: str = "") -> list[dict[str, Any]]:
         """One's own open logins, the newest first; the one of `token` is marked."""
-        text = await self._pool.fetchval(_OWN, operator_id, digest_of(token))
+        text = await self._pool.fetchval(_OWN, operator_id, hash_secret(token))
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
@@ -99,7 +99,7 @@ class OperatorAdmin(AdminStore):
         return key
 
     @store_method
-    async def picture(self, key: str) -> bytes | None:
+    async def load_picture(self, key: str) -> bytes | None:
         found: bytes | None = await self._pool.fetchval(
             "SELECT content FROM operator_pictures WHERE key = $1 LIMIT 1", key
         )
@@ -110,12 +110,12 @@ class OperatorAdmin(AdminStore):
         """Raises BadOperator, OperatorExists."""
         name, wanted = check_operator_name(name), check_role(role)
         async with self._begin() as session:
-            await _one_at_a_time(session)
+            await _lock_admins(session)
             if (
                 await session.exec(select(1).where(func.lower(OperatorTable.name) == func.lower(name)))
             ).first():
                 raise OperatorExists(name)
-            row = await _made(session, name=name, role=wanted)
+            row = await _make_operator(session, name=name, role=wanted)
             await session.audit("operator.invited", by=by, about=_about(row), detail={"role": wanted})
             return await _link(session, row)
 
@@ -123,7 +123,7 @@ class OperatorAdmin(AdminStore):
     async def link(self, operator: UUID, *, by: str) -> Invitation:
         """For somebody who forgot the password; raises UnknownOperator, OfTheProvider, OperatorLocked."""
         async with self._begin() as session:
-            row = await _found(session, operator)
+            row = await _find_operator(session, operator)
             if row.issuer is not None:
                 raise OfTheProvider
             if row.disabled_at is not None:
@@ -148,32 +148,32 @@ class OperatorAdmin(AdminStore):
         """
         wanted = None if role is None else check_role(role)
         async with self._begin() as session:
-            await _one_at_a_time(session)
-            row = await _found(session, operator)
+            await _lock_admins(session)
+            row = await _find_operator(session, operator)
             if version is not None and version != row.version:
-                raise StaleOperator(current=_shown(row))
+                raise StaleOperator(current=_build_row(row))
             changes = _changes(row, role=wanted, locked=locked)
             if not changes:
-                return _shown(row)
+                return _build_row(row)
             if "role" in changes and row.issuer is not None:
                 raise OfTheProvider
             await _keep_an_admin(session, row, changes)
             row.role, row.version = changes.get("role", row.role), row.version + 1
             if "locked" in changes:
                 row.disabled_at = await session.scalar(select(func.now())) if changes["locked"] else None
-            await _after_change(session, row, changes, by=by)
-            return _shown(row)
+            await _apply_change(session, row, changes, by=by)
+            return _build_row(row)
 
     @store_method
     async def end_login(self, operator: UUID, login: UUID, *, by: str) -> bool:
         """False when there is no such login any more."""
         async with self._begin() as session:
-            return await _end(session, await _found(session, operator), by=by, login=login) > 0
+            return await _end(session, await _find_operator(session, operator), by=by, login=login) > 0
 
     @store_method
     async def end_logins(self, operator: UUID, *, by: str) -> int:
         async with self._begin() as session:
-            return await _end(session, await _found(session, operator), by=by)
+            return await _end(session, await _find_operator(session, operator), by=by)
 
     @store_method
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
@@ -183,7 +183,7 @@ class OperatorAdmin(AdminStore):
             return await _end(session, row, by=row.name, login=login, keep=keep)
 
     @store_method
-    async def named(self, name: str) -> UUID:
+    async def find_by_name(self, name: str) -> UUID:
         """Raises UnknownOperator."""
         called = select(OperatorTable.public_id).where(func.lower(OperatorTable.name) == func.lower(name))
         async with self._begin() as session:
@@ -193,29 +193,29 @@ class OperatorAdmin(AdminStore):
         return found
 
     @store_method
-    async def with_password(self, operator: UUID) -> int:
+    async def find_password_user(self, operator: UUID) -> int:
         """The internal id of who may have one; raises UnknownOperator, OfTheProvider."""
         async with self._begin() as session:
-            row = await _found(session, operator)
+            row = await _find_operator(session, operator)
         if row.issuer is not None:
             raise OfTheProvider
         return row.id
 
     @store_method
-    async def of_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
+    async def upsert_from_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
         """Makes or updates who an identity provider vouches for; None when they are locked here.
 
         A name that somebody else has is never theirs: it gets the provider's name behind it, or a number.
         """
         async with self._begin() as session:
-            await _one_at_a_time(session)
+            await _lock_admins(session)
             known = select(OperatorTable).where(
                 OperatorTable.issuer == issuer, OperatorTable.subject == subject
             )
             row = (await session.exec(known)).one_or_none()
             if row is None:
                 name = await _free_name(session, name)
-                row = await _made(session, name=name, role=role, issuer=issuer, subject=subject)
+                row = await _make_operator(session, name=name, role=role, issuer=issuer, subject=subject)
                 detail = {"role": role, "from": "provider"}
                 await session.audit("operator.made", by=name, about=_about(row), detail=detail)
             if row.disabled_at is not None:
@@ -229,18 +229,18 @@ class OperatorAdmin(AdminStore):
             return row.id
 
 
-async def _one_at_a_time(session: AdminSession) -> None:
+async def _lock_admins(session: AdminSession) -> None:
     """Two admins who demote each other must not both succeed."""
     await (await session.driver()).execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def _made(session: AdminSession, **columns: object) -> OperatorTable:
+async def _make_operator(session: AdminSession, **columns: object) -> OperatorTable:
     new = insert(OperatorTable).values(columns).returning(OperatorTable)
     row: OperatorTable = (await session.exec(new)).scalars().one()
     return row
 
 
-async def _found(session: AdminSession, operator: UUID) -> OperatorTable:
+async def _find_operator(session: AdminSession, operator: UUID) -> OperatorTable:
     row = (await session.exec(select(OperatorTable).where(OperatorTable.public_id == operator))).one_or_none()
     if row is None:
         raise UnknownOperator
@@ -262,7 +262,7 @@ async def _keep_an_admin(session: AdminSession, row: OperatorTable, changes: Map
         raise LastAdmin
 
 
-async def _after_change(
+async def _apply_change(
     session: AdminSession, row: OperatorTable, changes: Mapping[str, Any], *, by: str
 ) -> None:
     """A locked operator is out at once; an unlocked one need not wait for failed tries to be forgotten."""
@@ -287,14 +287,14 @@ async def _end(
 ) -> int:
     end = delete(OperatorSessionTable).where(
         col(OperatorSessionTable.operator_id) == row.id,
-        col(OperatorSessionTable.token_hash) != digest_of(keep),
+        col(OperatorSessionTable.token_hash) != hash_secret(keep),
     )
     if login is not None:
         end = end.where(col(OperatorSessionTable.public_id) == login)
     else:
         # Of logins that lapsed, too: their browsers would still be notified.
         driver = await session.driver()
-        await driver.execute(_END_PUSH, row.id, digest_of(keep))
+        await driver.execute(_END_PUSH, row.id, hash_secret(keep))
     ended = len((await session.exec(end.returning(col(OperatorSessionTable.public_id)))).all())
     if ended:
         await session.audit("login.revoked", by=by, about=_about(row), detail={"logins": ended})
@@ -310,7 +310,7 @@ async def _link(session: AdminSession, row: OperatorTable) -> Invitation:
     unused = col(LoginLinkTable.used_at).is_(None)
     await session.exec(delete(LoginLinkTable).where(col(LoginLinkTable.operator_id) == row.id, unused))
     end = func.now() + timedelta(hours=INVITATION_HOURS)
-    new = insert(LoginLinkTable).values(token_hash=digest_of(token), operator_id=row.id, expires_at=end)
+    new = insert(LoginLinkTable).values(token_hash=hash_secret(token), operator_id=row.id, expires_at=end)
     expires_at = (await session.exec(new.returning(col(LoginLinkTable.expires_at)))).scalar_one()
     return Invitation(id=row.public_id, name=row.name, token=token, expires_at=expires_at)
 
@@ -329,7 +329,7 @@ def _about(row: OperatorTable) -> str:
     return f"operator:{row.public_id}"
 
 
-def _shown(row: OperatorTable) -> dict[str, Any]:
+def _build_row(row: OperatorTable) -> dict[str, Any]:
     return {
         "id": str(row.public_id),
         "name": row.name,

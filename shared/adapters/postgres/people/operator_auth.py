@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import asyncpg
 
 from shared.adapters.postgres.db.connecting import connect
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import value_from
+from shared.adapters.postgres.db.pool import build_value, store_method
 from shared.adapters.postgres.people.audit_chain import CHAIN, check_chain
 from shared.adapters.postgres.people.login_tries import (
     LoginPlaces,
     LoginTries,
     address_key,
-    keys_of,
+    build_keys,
     remember_place,
 )
 from shared.core.identity.operators import ROLES, Role
-from shared.core.identity.passwords import why_too_easy
+from shared.core.identity.passwords import find_weakness
 from shared.core.values.errors import StorageUnavailable
-from shared.core.values.user_agent import browser_words
+from shared.core.values.user_agent import browser_name
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -62,7 +61,7 @@ class SignedIn:
     by_provider: bool = False
     """Known to an identity provider, which alone lets them in."""
 
-    def may(self, role: Role) -> bool:
+    def has_role(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -98,16 +97,16 @@ class Passwords:
         return self._waiting >= _MAX_WAITING_HASHES
 
     async def hash(self, password: str) -> str:
-        return str(await self._in_thread(lambda: self._argon2().hash(password)))
+        return str(await self._run_in_thread(lambda: self._argon2().hash(password)))
 
     async def matches(self, stored: str | None, password: str) -> bool:
         """Takes the same work for an operator that does not exist."""
-        return bool(await self._in_thread(lambda: self._verify(stored, password)))
+        return bool(await self._run_in_thread(lambda: self._verify(stored, password)))
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+    async def _run_in_thread(self, work: Callable[[], Any]) -> Any:
         self._waiting += 1
         try:
             async with asyncio.timeout(_HASH_SECONDS):
@@ -157,11 +156,11 @@ class Operators:
         """A new session token; None when name or password are wrong; `source` is the client's address."""
         if self._passwords.busy:
             return TooManyTries(retry_after_seconds=5)
-        found = await self._known(name[:200])
+        found = await self._find_operator(name[:200])
         open_to_all = found is None or not (
-            found["has_factor"] or await self.places.knows(found["id"], source)
+            found["has_factor"] or await self.places.has_place(found["id"], source)
         )
-        keys = keys_of(name=name, address=source, everywhere="account" if open_to_all else None)
+        keys = build_keys(name=name, address=source, everywhere="account" if open_to_all else None)
         wait = await self._tries.begin(keys, operator_id=found["id"] if found else None)
         if wait:
             return TooManyTries(retry_after_seconds=wait)
@@ -173,7 +172,7 @@ class Operators:
         # With a second factor the try stays counted: a known password must not make guesses of codes free.
         if (step := await self._step(found["id"], how="password")) is not None:
             return step
-        await self._tries.succeeded(keys)
+        await self._tries.record_success(keys)
         return await self.begin(found["id"], how="password", source=source, browser=browser)
 
     @store_method
@@ -185,11 +184,11 @@ class Operators:
         wait = await self._tries.begin(keys)
         if wait:
             return TooManyTries(retry_after_seconds=wait)
-        outcome = await self._spend_link(digest_of(token), source=source, browser=browser)
+        outcome = await self._spend_link(hash_secret(token), source=source, browser=browser)
         if isinstance(outcome, str):
             # The login is committed: where Postgres leaves now, tries that stay counted lapse by themselves.
             with suppress(StorageUnavailable):
-                await self._tries.succeeded(keys)
+                await self._tries.record_success(keys)
         return outcome
 
     async def _spend_link(self, token_hash: bytes, *, source: str, browser: str) -> str | CodeNeeded | None:
@@ -214,7 +213,7 @@ class Operators:
             return await begin_login(connection, operator_id, how="link", source=source, browser=browser)
 
     @store_method
-    async def signed_in(self, token: str, *, present: bool = True) -> SignedIn | None:
+    async def authenticate(self, token: str, *, present: bool = True) -> SignedIn | None:
         """Whose token this is. `present=False` (a screen refreshing itself) does not keep it alive."""
         row = await self._pool.fetchrow(
             f"""WITH found AS (
@@ -230,33 +229,33 @@ class Operators:
                    WHERE s.token_hash = f.token_hash AND $2 AND f.seen_at < now() - interval '1 minute'
                 )
                 SELECT * FROM found""",
-            digest_of(token),
+            hash_secret(token),
             present,
         )
         if row is None:
             return None
-        return value_from(SignedIn, row, operator_id=row["id"])
+        return build_value(SignedIn, row, operator_id=row["id"])
 
     @store_method
     async def log_out(self, token: str) -> None:
         await self._pool.execute(
             "DELETE FROM operator_sessions WHERE token_hash = $1",
-            digest_of(token),
+            hash_secret(token),
         )
 
     async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
         """Ends every other session of this operator; raises WeakPassword."""
-        if why := why_too_easy(password, name=await self._name_of(operator_id)):
+        if why := find_weakness(password, name=await self._load_name(operator_id)):
             raise WeakPassword(why)
         hashed = await self._passwords.hash(password)
-        await self._store_password(operator_id, hashed, digest_of(keep))
+        await self._store_password(operator_id, hashed, hash_secret(keep))
 
     @store_method
     async def _step(self, operator_id: int, *, how: How) -> CodeNeeded | None:
         return await _begin_step(self._pool, operator_id, how=how)
 
     @store_method
-    async def _known(self, name: str) -> asyncpg.Record | None:
+    async def _find_operator(self, name: str) -> asyncpg.Record | None:
         return await self._pool.fetchrow(
             """SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
                  FROM operators o LEFT JOIN operator_factors f ON f.operator_id = o.id
@@ -265,7 +264,7 @@ class Operators:
         )
 
     @store_method
-    async def _name_of(self, operator_id: int) -> str:
+    async def _load_name(self, operator_id: int) -> str:
         name = await self._pool.fetchval("SELECT name FROM operators WHERE id = $1", operator_id)
         return str(name or "")
 
@@ -312,7 +311,7 @@ class Operators:
         if not told:
             await self.record(actor=actor, action=action, about=about)
 
-    async def broken_audit_link(self) -> int | None:
+    async def find_broken_audit_link(self) -> int | None:
         """The id of the first audit row that does not follow from the one before, None when all do."""
         broken = (await check_chain(self._pool))["broken_at"]
         return None if broken is None else int(broken["id"])
@@ -352,7 +351,7 @@ async def _begin_step(
         f"""INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
             SELECT $1, operator_id, $3, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
              WHERE operator_id = $2 AND confirmed_at IS NOT NULL RETURNING operator_id""",
-        digest_of(token),
+        hash_secret(token),
         operator_id,
         how,
     )
@@ -381,11 +380,11 @@ async def begin_login(
               SELECT $1, id, now() + interval '{SESSION_HOURS} hours', $3, $4, $5 FROM who
             )
             SELECT name FROM who""",
-        digest_of(token),
+        hash_secret(token),
         operator_id,
         how,
         source[:100],
-        browser_words(browser),
+        browser_name(browser),
     )
     if name is None:
         return None
@@ -441,7 +440,7 @@ async def create_login_link(database_url: str) -> str:
             await connection.execute(
                 f"""INSERT INTO login_links (token_hash, operator_id, expires_at)
                     VALUES ($1, $2, now() + interval '{LINK_MINUTES} minutes')""",
-                digest_of(token),
+                hash_secret(token),
                 operator_id,
             )
             await append_audit(connection, actor="command line", action="login_link.made")
@@ -450,6 +449,6 @@ async def create_login_link(database_url: str) -> str:
     return token
 
 
-def digest_of(token: str) -> bytes:
+def hash_secret(token: str) -> bytes:
     """What is stored of a token: it has 256 random bits, so a plain hash is enough."""
     return hashlib.sha256(token.encode()).digest()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 
@@ -36,13 +35,13 @@ class PostgresPeopleDirectory(PoolStore):
         return [PersonRow(**dict(row)) for row in rows]
 
     @store_method
-    async def session_of(self, public_id: UUID) -> int | None:
+    async def find_session(self, public_id: UUID) -> int | None:
         """Any conversation of this person: through it all of them are reached."""
         session_id: int | None = await self._pool.fetchval(_SESSION, public_id)
         return session_id
 
     @store_method
-    async def hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None:
+    async def set_legal_hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None:
         """Nothing of the person goes any more, or may again; False when it was so, None for nobody."""
         async with self._pool.acquire() as connection, connection.transaction():
             # An erasure begins under the same lock: it is either before this, or refused.
@@ -57,7 +56,7 @@ class PostgresPeopleDirectory(PoolStore):
         return bool(changed)
 
     @store_method
-    async def audited(self, action: str, *, about: str) -> None:
+    async def record_audit(self, action: str, *, about: str) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
             await append_audit(connection, actor="command line", action=action, about=about)
 

@@ -13,16 +13,15 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.encryption import Encryption, Sealed
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Pool
-from shared.adapters.postgres.people.login_tries import LoginTries, keys_of, remember_place
+from shared.adapters.postgres.db.pool import Pool, store_method
+from shared.adapters.postgres.people.login_tries import LoginTries, build_keys, remember_place
 from shared.adapters.postgres.people.operator_auth import (
     How,
     Operators,
     TooManyTries,
     append_audit,
     begin_login,
-    digest_of,
+    hash_secret,
     hold_operator,
 )
 from shared.core.identity.operators import OfTheProvider
@@ -31,10 +30,10 @@ from shared.core.identity.totp import (
     RECOVERY_BYTES,
     RECOVERY_CODES,
     app_address,
+    format_key,
+    format_recovery_codes,
     matching_step,
     recovery_digest,
-    shown_key,
-    shown_recovery,
 )
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 
@@ -80,18 +79,18 @@ class SecondFactors:
         pool: Pool,
         *,
         operators: Operators,
-        vault: Callable[[], Encryption],
+        encryption: Callable[[], Encryption],
         crash_point: Callable[[str], None],
     ) -> None:
-        """`vault` is called in a thread when one is needed: most operators have no second factor."""
+        """`encryption` is called in a thread when one is needed: most operators have no second factor."""
         self._pool = pool
         self._operators = operators
-        self._vault = vault
+        self._encryption = encryption
         self._crash_point = crash_point
         self._tries = LoginTries(pool)
 
     @store_method
-    async def state(self, operator_id: int) -> tuple[datetime, int] | None:
+    async def load_state(self, operator_id: int) -> tuple[datetime, int] | None:
         """Since when, and how many recovery codes are left; None without one."""
         row = await self._pool.fetchrow(
             """SELECT confirmed_at, cardinality(recovery) AS codes FROM operator_factors
@@ -104,30 +103,30 @@ class SecondFactors:
     async def begin(self, operator_id: int) -> FactorBegun:
         """It counts from the first right code on. Raises OfTheProvider, HasFactor."""
         key = secrets.token_bytes(KEY_BYTES)
-        sealed = (await asyncio.to_thread(self._vault)).seal(key, about=_about(operator_id))
+        sealed = (await asyncio.to_thread(self._encryption)).seal(key, about=_about(operator_id))
         name = await self._pool.fetchval(_BEGIN, operator_id, sealed.key_id, sealed.data)
         if name is None:
-            raise HasFactor if await self.state(operator_id) else OfTheProvider
-        return FactorBegun(key=shown_key(key), address=app_address(key, name=name, issuer=ISSUER))
+            raise HasFactor if await self.load_state(operator_id) else OfTheProvider
+        return FactorBegun(key=format_key(key), address=app_address(key, name=name, issuer=ISSUER))
 
     async def confirm(
         self, operator_id: int, code: str, *, source: str, keep: str = ""
     ) -> tuple[str, ...] | TooManyTries:
         """The recovery codes, shown this once; other logins end. Raises WrongCode, NoSuchFactor."""
         drawn = [secrets.token_bytes(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
-        codes = shown_recovery(drawn)
-        wait = await self._counted(operator_id, source)
+        codes = format_recovery_codes(drawn)
+        wait = await self._count_try(operator_id, source)
         if isinstance(wait, TooManyTries):
             return wait
-        await self._confirm(operator_id, code, [recovery_digest(one) for one in codes], digest_of(keep))
+        await self._confirm(operator_id, code, [recovery_digest(one) for one in codes], hash_secret(keep))
         await self._forgive(wait)
         return codes
 
     async def remove(self, operator_id: int, code: str, *, source: str) -> TooManyTries | None:
         """By a code of the app or a recovery code. Raises WrongCode, NoSuchFactor."""
-        if await self.state(operator_id) is None:
+        if await self.load_state(operator_id) is None:
             raise NoSuchFactor
-        wait = await self._counted(operator_id, source)
+        wait = await self._count_try(operator_id, source)
         if isinstance(wait, TooManyTries):
             return wait
         await self._remove(operator_id, code)
@@ -138,15 +137,15 @@ class SecondFactors:
         self, *, token: str, code: str, source: str, browser: str = ""
     ) -> str | TooManyTries | None:
         """A new session's token; None for a wrong code. Raises NoSuchFactor when it began too long ago."""
-        step = await self._begun(token)
+        step = await self._find_step(token)
         if step is None:
             raise NoSuchFactor
-        wait = await self._counted(step["operator_id"], source)
+        wait = await self._count_try(step["operator_id"], source)
         if isinstance(wait, TooManyTries):
             return wait
         try:
             begun = await self._take_step(
-                step["operator_id"], code, digest_of(token), source=source, browser=browser
+                step["operator_id"], code, hash_secret(token), source=source, browser=browser
             )
         except WrongCode:
             detail = {"source": source, "how": "code"}
@@ -156,24 +155,24 @@ class SecondFactors:
         return begun
 
     @store_method
-    async def _begun(self, token: str) -> asyncpg.Record | None:
-        return await self._pool.fetchrow(_STEP, digest_of(token))
+    async def _find_step(self, token: str) -> asyncpg.Record | None:
+        return await self._pool.fetchrow(_STEP, hash_secret(token))
 
-    async def _counted(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
+    async def _count_try(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
         """At an address the same count as of passwords: who has one of both guesses the other no faster.
 
         From everywhere together a count of its own: nobody gets here without the password.
         """
         name = await self._name(operator_id)
-        known = await self._operators.places.knows(operator_id, source)
-        keys = keys_of(name=name, address=source, everywhere=None if known else "codes")
+        known = await self._operators.places.has_place(operator_id, source)
+        keys = build_keys(name=name, address=source, everywhere=None if known else "codes")
         wait = await self._tries.begin(keys, operator_id=operator_id)
         return TooManyTries(retry_after_seconds=wait) if wait else keys
 
     async def _forgive(self, counted: dict[str, bytes], *, tries: int = 1) -> None:
         """What is committed stands, and is told: tries that stay counted lapse by themselves."""
         with suppress(StorageUnavailable):
-            await self._tries.succeeded(counted, tries=tries)
+            await self._tries.record_success(counted, tries=tries)
 
     @store_method
     async def _name(self, operator_id: int) -> str:
@@ -202,7 +201,7 @@ class SecondFactors:
     @store_method
     async def _remove(self, operator_id: int, code: str) -> None:
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            row = await self._used(connection, operator_id, code)
+            row = await self._use_code(connection, operator_id, code)
             await connection.execute("DELETE FROM operator_factors WHERE operator_id = $1", operator_id)
             await connection.execute("DELETE FROM operator_steps WHERE operator_id = $1", operator_id)
             await _audit(connection, row, "second_factor.off")
@@ -214,7 +213,7 @@ class SecondFactors:
         """A code is spent for a login that stands, or not at all: a recovery code is not to be had again."""
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
             await hold_operator(connection, operator_id)
-            await self._used(connection, operator_id, code)
+            await self._use_code(connection, operator_id, code)
             self._crash_point("mid_login")
             how: How | None = await connection.fetchval(
                 "DELETE FROM operator_steps WHERE token_hash = $1 RETURNING how", token_hash
@@ -225,7 +224,7 @@ class SecondFactors:
             await remember_place(connection, operator_id, key)
             return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
 
-    async def _used(self, connection: Any, operator_id: int, code: str) -> asyncpg.Record:
+    async def _use_code(self, connection: Any, operator_id: int, code: str) -> asyncpg.Record:
         """The factor's row, its code or recovery code spent; raises WrongCode."""
         row: asyncpg.Record | None = await connection.fetchrow(_CONFIRMED, operator_id)
         if row is None:
@@ -249,7 +248,7 @@ class SecondFactors:
 
     async def _matching(self, row: asyncpg.Record, code: str) -> int | None:
         sealed = Sealed(key_id=row["key_id"], data=bytes(row["sealed"]))
-        key = (await asyncio.to_thread(self._vault)).open(sealed, about=_about(row["operator_id"]))
+        key = (await asyncio.to_thread(self._encryption)).open(sealed, about=_about(row["operator_id"]))
         return matching_step(key, code, seconds=row["seconds"], after=row["last_step"])
 
 

@@ -19,7 +19,7 @@ from shared.adapters.postgres.people.admin_store import (
     SiteSecretTable,
     SiteTable,
 )
-from shared.config.sites import SiteShown
+from shared.config.sites import SiteView
 
 _BY = "cli"
 
@@ -28,19 +28,21 @@ class PostgresSites(AdminStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     @store_method
-    async def all(self) -> list[SiteShown]:
+    async def list_all(self) -> list[SiteView]:
         return await self._rows()
 
     @store_method
-    async def find(self, name: str) -> SiteShown | None:
+    async def find(self, name: str) -> SiteView | None:
         return next(iter(await self._rows(col(SiteTable.name) == name)), None)
 
-    async def _rows(self, *which: ColumnElement[bool]) -> list[SiteShown]:
+    async def _rows(self, *which: ColumnElement[bool]) -> list[SiteView]:
         async with self._begin() as session:
-            return [_shown(*row) for row in await session.exec(_SITES.where(*which).order_by(SiteTable.name))]
+            return [
+                _build_view(*row) for row in await session.exec(_SITES.where(*which).order_by(SiteTable.name))
+            ]
 
     @store_method
-    async def add(self, site: SiteShown, *, by: str = _BY) -> bool:
+    async def add(self, site: SiteView, *, by: str = _BY) -> bool:
         """False when there is one of that name."""
         async with self._begin() as session:
             agent = await _agent(session, site.agent)
@@ -53,7 +55,7 @@ class PostgresSites(AdminStore):
         return made is not None
 
     @store_method
-    async def change(self, site: SiteShown, *, by: str = _BY) -> int | None:
+    async def change(self, site: SiteView, *, by: str = _BY) -> int | None:
         """The new version; None when somebody else changed the row since `site.version`."""
         change = update(SiteTable).where(
             col(SiteTable.name) == site.name, col(SiteTable.version) == site.version
@@ -70,10 +72,10 @@ class PostgresSites(AdminStore):
         return row.version
 
     @store_method
-    async def give(self, name: str, agent: str, *, by: str = _BY) -> bool:
+    async def assign_agent(self, name: str, agent: str, *, by: str = _BY) -> bool:
         """New conversations of a site go to an agent; False when there is no such site."""
         async with self._begin() as session:
-            site, agent_id = await _held(session, name), await _agent(session, agent)
+            site, agent_id = await _lock_site(session, name), await _agent(session, agent)
             if site is None or agent_id is None:
                 return False
             site.agent_id, site.version = agent_id, site.version + 1
@@ -81,20 +83,20 @@ class PostgresSites(AdminStore):
         return True
 
     @store_method
-    async def refused(self, name: str) -> Sequence[RefusedOriginTable]:
+    async def list_refused_origins(self, name: str) -> Sequence[RefusedOriginTable]:
         """Pages that asked for the chat and may not have it, the latest first."""
         theirs = select(RefusedOriginTable).where(RefusedOriginTable.site == name)
         async with self._begin() as session:
             return (await session.exec(theirs.order_by(col(RefusedOriginTable.last_at).desc()))).all()
 
     @store_method
-    async def allow(self, name: str, origin: str, *, by: str) -> None:
+    async def allow_origin(self, name: str, origin: str, *, by: str) -> None:
         """One more origin of a site; what is allowed already stays so."""
         gone = delete(RefusedOriginTable).where(
             col(RefusedOriginTable.site) == name, col(RefusedOriginTable.origin) == origin
         )
         async with self._begin() as session:
-            site = await _held(session, name)
+            site = await _lock_site(session, name)
             await session.exec(gone)
             if site is None or origin in site.allowed_origins:
                 return
@@ -102,7 +104,7 @@ class PostgresSites(AdminStore):
             await session.audit("site.origin_allowed", by=by, about=name, detail={"origin": origin})
 
     @store_method
-    async def secrets(self, name: str) -> Sequence[tuple[str, datetime]]:
+    async def list_secrets(self, name: str) -> Sequence[tuple[str, datetime]]:
         """Their ids, and since when there are such; never a secret itself."""
         theirs = select(SiteSecretTable.secret_id, SiteSecretTable.created_at).where(
             SiteSecretTable.site == name
@@ -115,7 +117,7 @@ class PostgresSites(AdminStore):
     async def add_secret(self, name: str, secret_id: str, sealed: Sealed, *, by: str = _BY) -> bool:
         """False when there are two already."""
         async with self._begin() as session:
-            if await _held(session, name) is None:
+            if await _lock_site(session, name) is None:
                 return False
             taken = set(await session.exec(select(SiteSecretTable.slot).where(SiteSecretTable.site == name)))
             free = next((slot for slot in (1, 2) if slot not in taken), None)
@@ -143,7 +145,7 @@ class PostgresSites(AdminStore):
         return gone is not None
 
 
-async def _held(session: AdminSession, name: str) -> SiteTable | None:
+async def _lock_site(session: AdminSession, name: str) -> SiteTable | None:
     return (
         await session.exec(select(SiteTable).where(SiteTable.name == name).with_for_update())
     ).one_or_none()
@@ -155,7 +157,7 @@ async def _agent(session: AdminSession, name: str) -> int | None:
     return (await session.exec(held)).one_or_none()
 
 
-def _columns(site: SiteShown) -> dict[str, object]:
+def _columns(site: SiteView) -> dict[str, object]:
     return {
         "audience": site.audience, "allowed_origins": list(site.origins), "config": dict(site.config),
     }  # fmt: skip
@@ -173,8 +175,8 @@ _SITES = select(
 _LOG_OUT = "DELETE FROM visitors WHERE site = $1 AND identified"
 
 
-def _shown(site: SiteTable, agent: str, visitors: int) -> SiteShown:
-    return SiteShown(
+def _build_view(site: SiteTable, agent: str, visitors: int) -> SiteView:
+    return SiteView(
         name=site.name, agent=agent, audience=site.audience, origins=tuple(site.allowed_origins),
         config=site.config, version=site.version, visitors=visitors,
     )  # fmt: skip

@@ -8,30 +8,29 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.encryption import Encryption, Sealed
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Pool, PoolStore, value_from
+from shared.adapters.postgres.db.pool import Pool, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.config.stored import StoredSetting, StoredSettings, is_sealed
-from shared.runtime.crash_points import CrashPoint
+from shared.runtime import CrashPoint
 
 
 class PostgresStoredSettings(PoolStore):
     """Each method is one transaction; raises StorageUnavailable, CannotUnseal. SQL, for `up` stays small."""
 
-    def __init__(self, pool: Pool, *, vault: Callable[[], Encryption], crash_point: CrashPoint) -> None:
+    def __init__(self, pool: Pool, *, encryption: Callable[[], Encryption], crash_point: CrashPoint) -> None:
         super().__init__(pool)
-        self._vault = vault
+        self._encryption = encryption
         self._crash_point = crash_point
 
     @store_method
-    async def version(self) -> int:
+    async def load_version(self) -> int:
         """0 before anything was stored."""
         return int(await self._pool.fetchval(_VERSION))
 
     @store_method
     async def load(self) -> StoredSettings:
         """With secrets opened: for whoever gives them to a process, or checks a change."""
-        found = [self._opened(row) for row in await self._pool.fetch(_ROWS)]
+        found = [self._build_setting(row) for row in await self._pool.fetch(_ROWS)]
         return StoredSettings(version=max((row.version for row in found), default=0), rows=tuple(found))
 
     @store_method
@@ -51,17 +50,19 @@ class PostgresStoredSettings(PoolStore):
         return seen + 1
 
     async def _write(self, connection: Any, name: str, text: str | None, *, version: int, by: str) -> None:
-        sealed = self._vault().seal(text.encode(), about=_about(name)) if text and is_sealed(name) else None
+        sealed = (
+            self._encryption().seal(text.encode(), about=_about(name)) if text and is_sealed(name) else None
+        )
         plain = None if sealed or not text else text
         key, data = (sealed.key_id, sealed.data) if sealed else (None, None)
         await connection.execute(_WRITE, name, plain, key, data, version, by)
 
-    def _opened(self, row: asyncpg.Record) -> StoredSetting:
+    def _build_setting(self, row: asyncpg.Record) -> StoredSetting:
         text = row["value"]
         if row["sealed"] is not None:
             sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
-            text = self._vault().open(sealed, about=_about(row["name"])).decode()
-        return value_from(StoredSetting, row, text=text)
+            text = self._encryption().open(sealed, about=_about(row["name"])).decode()
+        return build_value(StoredSetting, row, text=text)
 
 
 def _about(name: str) -> str:

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
-from shared.adapters.postgres.people.visitors import VisitorRow, new_token, visitor_of
+from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.people.visitors import VisitorRow, build_visitor, generate_token
 
 TICKET_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class TicketHolder:
     """Whose ticket it was, and what they wished for when they got it."""
 
     row: VisitorRow
@@ -28,7 +27,7 @@ class PostgresTickets(PoolStore):
     @store_method
     async def issue(self, row: VisitorRow, wishes: Mapping[str, Any]) -> str:
         """Good for 30 seconds; only its hash is stored."""
-        ticket = new_token()
+        ticket = generate_token()
         await self._pool.execute(
             """INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, wishes, expires_at)
                VALUES ($1, 'stream', $2, $3, $4, now() + make_interval(secs => $5))""",
@@ -37,10 +36,10 @@ class PostgresTickets(PoolStore):
         return ticket
 
     @store_method
-    async def redeem(self, ticket: str) -> Admitted | None:
+    async def redeem(self, ticket: str) -> TicketHolder | None:
         """None for one that is unknown, too old, or used, or whose place no browser may open any more."""
         row = await self._pool.fetchrow(_REDEEM, _hash(ticket))
-        return None if row is None else Admitted(row=visitor_of(row), wishes=row["wishes"] or {})
+        return None if row is None else TicketHolder(row=build_visitor(row), wishes=row["wishes"] or {})
 
 
 _REDEEM = """

@@ -13,11 +13,10 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.encryption import Sealed
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
 from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
-from shared.adapters.postgres.db.store import PoolStore, value_from
-from shared.core.session.events import title_of
-from shared.core.values.messages import blocks_from_json, said_of
+from shared.core.session.turns import title_of
+from shared.core.values.messages import blocks_from_json, text_without_files
 
 TOKEN_BYTES = 32
 YEARS = 1
@@ -53,7 +52,7 @@ class VisitorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationShown:
+class ConversationRow:
     """One of a person's conversations, as their list shows it."""
 
     session_public_id: UUID
@@ -67,7 +66,7 @@ class ConversationShown:
     unread: bool
 
 
-def new_token() -> str:
+def generate_token() -> str:
     """256 random bits; only their hash is ever stored."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
@@ -76,7 +75,7 @@ class PostgresVisitors(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     @store_method
-    async def sites(self) -> dict[str, SiteRow]:
+    async def load_sites(self) -> dict[str, SiteRow]:
         rows = await self._pool.fetch(_SITES)
         return {row["name"]: _site(row) for row in rows}
 
@@ -97,32 +96,32 @@ class PostgresVisitors(PoolStore):
                     FROM seen JOIN addresses x ON x.id = seen.address_id
                    WHERE p.id = x.party_id AND p.anonymous AND $2::text IS NOT NULL
                 ) {_KNOWN}""",
-            token_hash(token),
+            hash_token(token),
             network,
         )
-        return None if row is None else visitor_of(row)
+        return None if row is None else build_visitor(row)
 
     @store_method
-    async def conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None:
+    async def find_conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None:
         """Another conversation of the visitor of this address; without a name the one spoken in last.
 
         None where they have no such one.
         """
         row = await self._pool.fetchrow(_CONVERSATION, address_id, session)
-        return None if row is None else visitor_of(row)
+        return None if row is None else build_visitor(row)
 
     @store_method
     async def list_conversations(
         self, address_id: int, *, moment: int | None, row: int | None, limit: int
-    ) -> list[ConversationShown]:
+    ) -> list[ConversationRow]:
         """Of those in which something was said, and this one: the one spoken in last first."""
         rows = await self._pool.fetch(_CONVERSATIONS, address_id, moment, row, limit)
         return [
-            ConversationShown(
+            ConversationRow(
                 session_public_id=one["public_id"], address_id=one["address_id"],
                 title=(
                     one["title"] or one["summary_title"]
-                    or title_of(said_of(blocks_from_json(one["blocks"] or ())))
+                    or title_of(text_without_files(blocks_from_json(one["blocks"] or ())))
                 ),
                 named=bool(one["title"]), last_active_at=one["last_active_at"], moment=one["moment"],
                 unread=one["unread"],
@@ -147,7 +146,7 @@ class PostgresVisitors(PoolStore):
     @store_method
     async def revoke(self, token: str) -> None:
         """From now on it opens nothing."""
-        await self._pool.execute("DELETE FROM visitors WHERE token_hash = $1", token_hash(token))
+        await self._pool.execute("DELETE FROM visitors WHERE token_hash = $1", hash_token(token))
 
     @store_method
     async def note_refused(self, site: str, origin: str) -> None:
@@ -156,7 +155,7 @@ class PostgresVisitors(PoolStore):
         await self._pool.execute(_FORGOTTEN, site, REFUSED_KEPT)
 
     @store_method
-    async def ended(
+    async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]:
         """Which of these tokens of visitors and keys of programs open nothing any more."""
@@ -177,11 +176,11 @@ class PostgresVisitors(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.visitor' || $1, 0))",
-                token_hash(token).hex(),
+                hash_token(token).hex(),
             )
-            known = await connection.fetchrow(_KNOWN, token_hash(token))
-            row = known or await connection.fetchrow(_CREATE, token_hash(token), site, timezone, network)
-        return None if row is None else visitor_of(row)
+            known = await connection.fetchrow(_KNOWN, hash_token(token))
+            row = known or await connection.fetchrow(_CREATE, hash_token(token), site, timezone, network)
+        return None if row is None else build_visitor(row)
 
 
 _SITES = """
@@ -279,8 +278,8 @@ SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS
 """
 
 
-def visitor_of(row: asyncpg.Record) -> VisitorRow:
-    return value_from(VisitorRow, row, session_public_id=row["public_id"])
+def build_visitor(row: asyncpg.Record) -> VisitorRow:
+    return build_value(VisitorRow, row, session_public_id=row["public_id"])
 
 
 def _site(row: asyncpg.Record) -> SiteRow:
@@ -297,7 +296,7 @@ def _site(row: asyncpg.Record) -> SiteRow:
     )
 
 
-def token_hash(token: str) -> bytes:
+def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 

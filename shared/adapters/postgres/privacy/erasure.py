@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Connection, PoolStore
+from shared.adapters.postgres.db.pool import Connection, PoolStore, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql as sql
@@ -75,11 +74,11 @@ class PostgresErasure(PoolStore):
                 return Report(erasure_id=0, counts={})  # somebody has come back meanwhile
             bounds = [await _fence(connection, session) for session in sessions]
             work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}
-            told, of = (sql.ABOUT_PARTIES, parties) if whole else (sql.ABOUT_SESSION, session_id)
-            about = await connection.fetchval(told, of)
+            statement, of = (sql.ABOUT_PARTIES, parties) if whole else (sql.ABOUT_SESSION, session_id)
+            about = await connection.fetchval(statement, of)
             row = await connection.fetchrow(sql.BEGIN, party_hash, actor, scope, work, about)
             assert row is not None
-            counts = {table: await _all_of(connection, table, work, row["at"]) for table in AT_ONCE}
+            counts = {table: await _erase_at_once(connection, table, work, row["at"]) for table in AT_ONCE}
             await connection.execute("UPDATE erasures SET counts = $2 WHERE id = $1", row["id"], counts)
             await append_audit(
                 connection, actor=actor, action=f"erasure.{scope}", about=str(row["id"]),
@@ -115,13 +114,13 @@ class PostgresErasure(PoolStore):
                 return await _report(connection, erasure_id)
             await connection.execute(sql.BEGIN_ERASING)
             done, over = await _batch(connection, STEPS[step], work, row["at"])
-            told = _TOLD.get(STEPS[step], STEPS[step])
-            counts[told] = counts.get(told, 0) + done
+            label = _LABELS.get(STEPS[step], STEPS[step])
+            counts[label] = counts.get(label, 0) + done
             await connection.execute(sql.GO_ON, erasure_id, step + over, counts, work)
         return None
 
 
-_TOLD = {"entry_rows": "entries", "audit_rows": "turn_context_audit"}
+_LABELS = {"entry_rows": "entries", "audit_rows": "turn_context_audit"}
 """What a table is called where an erasure is reported."""
 
 
@@ -149,7 +148,7 @@ async def _fence(connection: Connection, session_id: int) -> dict[str, Any]:
 async def _batch(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> tuple[int, bool]:
     """How many rows, and whether the table is through; where to go on is written into `work`."""
     if table in ("entry_rows", "events"):
-        return await _in_order(connection, table, work)
+        return await _erase_in_batches(connection, table, work)
     sessions, parties = [one["id"] for one in work["sessions"]], work["parties"]
     match table:
         case "prompt_parts":
@@ -163,12 +162,12 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
             return await connection.fetchval(sql.TELEGRAM_ACCESS, parties), True
         case "push_subscriptions":
             return await connection.fetchval(sql.PUSH_SUBSCRIPTIONS, parties), True
-    statement = sql.batch_of(table, await connection.fetchval(sql.KEY, table))
+    statement = sql.render_batch(table, await connection.fetchval(sql.KEY, table))
     done = await connection.fetchval(statement, sessions, parties, at)
     return done, done < sql.BATCH
 
 
-async def _all_of(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
+async def _erase_at_once(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
     """What the next request would show: small, and gone in the transaction that lets a request be made."""
     whole = 0
     while True:
@@ -178,7 +177,7 @@ async def _all_of(connection: Connection, table: str, work: dict[str, Any], at: 
             return whole
 
 
-async def _in_order(connection: Connection, table: str, work: dict[str, Any]) -> tuple[int, bool]:
+async def _erase_in_batches(connection: Connection, table: str, work: dict[str, Any]) -> tuple[int, bool]:
     """Along the numbers of one session after the other: a million rows are not looked at again and again."""
     if work["place"] >= len(work["sessions"]):
         work |= {"place": 0, "cursor": 0}

@@ -8,8 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.memory.notes import erase_notes
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasures import AGAIN, Erased
@@ -23,37 +22,37 @@ class PostgresErasureLog(PoolStore):
     """Raises StorageUnavailable."""
 
     @store_method
-    async def since(self, number: int) -> tuple[list[Erased], int]:
+    async def list_since(self, number: int) -> tuple[list[Erased], int]:
         """A page of those with a higher number, and where to go on."""
         rows = await self._pool.fetch(_SINCE, max(0, number - _OVERLAP), AGAIN, _PAGE)
         last = max((row["id"] for row in rows), default=number)
-        return [_erased(row) for row in rows], max(last, number)
+        return [_parse_entry(row) for row in rows], max(last, number)
 
-    async def everything(self) -> list[Erased]:
+    async def list_all(self) -> list[Erased]:
         found: dict[Any, Erased] = {}
         number = 0
         while True:
-            page, last = await self.since(number)
+            page, last = await self.list_since(number)
             found |= {one.key: one for one in page}
             if last == number:
                 return list(found.values())
             number = last
 
-    async def do_again(self, logged: Sequence[Erased]) -> int:
+    async def reapply(self, logged: Sequence[Erased]) -> int:
         """Those that this database does not know of; how many. Nobody else may be at work in it."""
-        known = {one.key for one in await self.everything()}
+        known = {one.key for one in await self.list_all()}
         missing = sorted((one for one in logged if one.key not in known), key=lambda one: one.at)
         for one in missing:
-            await self._again(one)
+            await self._reapply_one(one)
             await self._pool.execute(_KEEP, one.at, one.party, one.scope, dict(one.about))
         await self._finish()
         return len(missing)
 
-    async def _again(self, one: Erased) -> None:
+    async def _reapply_one(self, one: Erased) -> None:
         match one.scope:
             case "everything":
                 for digest in {one.party, *map(bytes.fromhex, one.about.get("family", ()))}:
-                    await self._everything_of(digest)
+                    await self._erase_person(digest)
             case "retention":
                 if (session := await self._session(one)) is not None:
                     await self._erasure.start_erasure(session, actor=AGAIN, scope="retention")
@@ -64,7 +63,7 @@ class PostgresErasureLog(PoolStore):
             case "notes":
                 await self._notes(one)
 
-    async def _everything_of(self, digest: bytes) -> None:
+    async def _erase_person(self, digest: bytes) -> None:
         for row in await self._pool.fetch(_SESSION_OF_PARTY, digest):
             await self._erasure.start_erasure(row["id"], actor=AGAIN)
             await self._finish()
@@ -94,7 +93,7 @@ class PostgresErasureLog(PoolStore):
         return PostgresErasure(self._pool)
 
 
-def _erased(row: asyncpg.Record) -> Erased:
+def _parse_entry(row: asyncpg.Record) -> Erased:
     return Erased(at=row["at"], party=bytes(row["party_hash"]), scope=row["scope"], about=row["about"] or {})
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shared.adapters.postgres.db.store import Connection
+from shared.adapters.postgres.db.pool import Connection
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql
 from shared.adapters.postgres.turns.edits import FENCE_JOBS
-from shared.core.privacy.erasure import Report, speaks_of, without_sources
+from shared.core.privacy.erasure import Report, drop_sources, is_about
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
-from shared.core.session.rendering import render_summary
+from shared.core.session.summary import render_summary
 from shared.core.values.errors import UnknownSession
 
 WITHOUT = "What was said here was partly forgotten at the person's wish."
@@ -44,7 +44,7 @@ async def erase_messages(
         await connection.execute(_HIDE, session_id, gone)
     marks = await _event(connection, session_id, gone)
     about = {"session": str(session["public_id"]), "seqs": gone}
-    return await _logged(connection, session_id, actor, counts, marks, about)
+    return await _log_erasure(connection, session_id, actor, counts, marks, about)
 
 
 async def _notes(connection: Connection, session_id: int, turns: list[int], words: str) -> int:
@@ -55,7 +55,7 @@ async def _notes(connection: Connection, session_id: int, turns: list[int], word
     gone = [
         row["id"]
         for row in rows
-        if row["from_turn"] == row["through_turn"] or speaks_of(f"{row['text']} {row['subject']}", words)
+        if row["from_turn"] == row["through_turn"] or is_about(f"{row['text']} {row['subject']}", words)
     ]
     await connection.execute(_NOTE_EVENTS, session_id, gone)
     await connection.execute("DELETE FROM notes WHERE id = ANY ($1)", gone)
@@ -66,7 +66,7 @@ async def _links(connection: Connection, session_id: int, seqs: list[int]) -> in
     """Every summary that may know of them is written anew by code, of what others say alone."""
     rows = await connection.fetch(_LINKS, session_id, min(seqs, default=0))
     for row in rows:
-        ledger = without_sources(ledger_from_json(row["ledger"]), seqs)
+        ledger = drop_sources(ledger_from_json(row["ledger"]), seqs)
         text = render_summary(ledger) or WITHOUT
         await connection.execute(_REWRITE, row["id"], text, ledger_to_json(ledger))
     return len(rows)
@@ -79,7 +79,7 @@ async def _event(connection: Connection, session_id: int, seqs: list[int]) -> di
     return {session_id: event_seq}
 
 
-async def _logged(
+async def _log_erasure(
     connection: Connection, session_id: int, actor: str, counts: dict[str, int], marks: dict[int, int],
     about: dict[str, Any],
 ) -> Report:  # fmt: skip

@@ -199,7 +199,7 @@ SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.att
 """The columns of a table's key."""
 
 
-def batch_of(table: str, key: Sequence[str]) -> str:
+def render_batch(table: str, key: Sequence[str]) -> str:
     """Delete or blank some of the rows of sessions `$1`, parties `$2`, made until `$3`; how many."""
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)

@@ -7,9 +7,8 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Connection, PoolStore, store_method
 from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
-from shared.adapters.postgres.db.store import Connection, PoolStore
 from shared.adapters.postgres.privacy.erasure_sql import FAMILY
 from shared.core.privacy.export import ExportedSession, ExportHead, message_of, summary_of
 from shared.core.values.errors import UnknownSession

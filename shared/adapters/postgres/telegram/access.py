@@ -10,9 +10,8 @@ from typing import Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import Named, store_method
-from shared.adapters.postgres.db.store import PoolStore
-from shared.adapters.postgres.people.operator_auth import append_audit, digest_of
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
+from shared.adapters.postgres.people.operator_auth import append_audit, hash_secret
 from shared.core.identity.people import CODE_ALPHABET
 
 AccessState = Literal["pending", "allowed", "refused"]
@@ -48,31 +47,33 @@ class PostgresTelegramAccess(PoolStore):
         return _row(await self._pool.fetchrow(*_FIND(bot_id=bot_id, chat_id=chat_id)))
 
     @store_method
-    async def ask(self, bot_id: int, chat_id: int, *, name: str, username: str) -> AccessRow | None:
+    async def request_access(
+        self, bot_id: int, chat_id: int, *, name: str, username: str
+    ) -> AccessRow | None:
         """A stranger's request with its code, a fresh one after an hour; None when too many wait already."""
         asked = _ASK(
-            bot_id=bot_id, chat_id=chat_id, name=name, username=username, code=new_code(), hours=CODE_HOURS,
-            most=PENDING_AT_MOST,
+            bot_id=bot_id, chat_id=chat_id, name=name, username=username, code=generate_code(),
+            hours=CODE_HOURS, most=PENDING_AT_MOST,
         )  # fmt: skip
         return _row(await self._pool.fetchrow(*asked))
 
     @store_method
-    async def told(self, bot_id: int, chat_id: int) -> None:
+    async def mark_code_sent(self, bot_id: int, chat_id: int) -> None:
         """This stranger has their code as of now; the next polite refusal waits its time."""
         await self._pool.execute(*_TOLD(bot_id=bot_id, chat_id=chat_id, pending=True))
 
     @store_method
-    async def decision_told(self, bot_id: int, chat_id: int) -> None:
+    async def mark_decision_sent(self, bot_id: int, chat_id: int) -> None:
         await self._pool.execute(*_TOLD(bot_id=bot_id, chat_id=chat_id, pending=False))
 
     @store_method
-    async def count_waiting(self, bot_id: int) -> int:
-        """Those who were given a code within the last hour and wait for a decision."""
-        found: int = await self._pool.fetchval(*_COUNT_WAITING(bot_id=bot_id))
+    async def count_waiting(self, bot_id: int, *, up_to: int) -> int:
+        """Chats that got a code within the last hour, not after the chat `up_to`, and wait for a decision."""
+        found: int = await self._pool.fetchval(*_COUNT_WAITING(bot_id=bot_id, chat_id=up_to))
         return found
 
     @store_method
-    async def decisions_to_tell(self, bot_ids: Sequence[int]) -> list[AccessRow]:
+    async def list_unsent_decisions(self, bot_ids: Sequence[int]) -> list[AccessRow]:
         """Those who were given a code and do not know yet what was decided."""
         return _rows(await self._pool.fetch(*_TO_TELL(bot_ids=list(bot_ids), hours=DECISION_TOLD_HOURS)))
 
@@ -121,19 +122,19 @@ class PostgresTelegramAccess(PoolStore):
         return row
 
     @store_method
-    async def all(self, *, state: AccessState | None = None) -> list[AccessRow]:
+    async def list_all(self, *, state: AccessState | None = None) -> list[AccessRow]:
         return _rows(await self._pool.fetch(*_ALL(state=state)))
 
     @store_method
-    async def owners(self, bot_id: int) -> list[int]:
+    async def list_owners(self, bot_id: int) -> list[int]:
         return [row["chat_id"] for row in await self._pool.fetch(*_OWNERS(bot_id=bot_id))]
 
     @store_method
-    async def owner_code(self, bot_id: int) -> str:
+    async def issue_owner_code(self, bot_id: int) -> str:
         """A new code for `t.me/<bot>?start=<code>`; whoever opens it first owns the bot."""
         code = secrets.token_urlsafe(24)
         await self._pool.execute(
-            *_OWNER_CODE(hash=digest_of(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)
+            *_OWNER_CODE(hash=hash_secret(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)
         )
         return code
 
@@ -144,7 +145,7 @@ class PostgresTelegramAccess(PoolStore):
             bot_id=bot_id, chat_id=chat_id, state="allowed", owner=True, name=name, by="owner link", told=True
         )
         async with self._pool.acquire() as connection, connection.transaction():
-            found = await connection.fetchval(*_SPEND_CODE(hash=digest_of(code), bot_id=bot_id))
+            found = await connection.fetchval(*_SPEND_CODE(hash=hash_secret(code), bot_id=bot_id))
             if found:
                 await connection.execute(*owned)
         return bool(found)
@@ -170,8 +171,10 @@ _TOLD = Named("""
 UPDATE telegram_access SET told_at = now()
  WHERE bot_id = :bot_id AND chat_id = :chat_id AND (state = 'pending') = :pending""")
 _COUNT_WAITING = Named("""
-SELECT count(*) FROM telegram_access
- WHERE bot_id = :bot_id AND state = 'pending' AND told_at > now() - interval '1 hour'""")
+SELECT count(*) FROM telegram_access a JOIN telegram_access last
+    ON last.bot_id = a.bot_id AND last.chat_id = :chat_id
+   AND (a.told_at, a.chat_id) <= (coalesce(last.told_at, 'infinity'), last.chat_id)
+ WHERE a.bot_id = :bot_id AND a.state = 'pending' AND a.told_at > now() - interval '1 hour'""")
 _TO_TELL = Named(f"""
 SELECT {_ROW} FROM telegram_access
  WHERE bot_id = ANY (:bot_ids::bigint[]) AND state <> 'pending' AND told_at < decided_at
@@ -214,6 +217,6 @@ def _rows(rows: Sequence[asyncpg.Record]) -> list[AccessRow]:
     return [AccessRow(**dict(row)) for row in rows]
 
 
-def new_code() -> str:
+def generate_code() -> str:
     """40 random bits that can be read aloud; guessing is limited by the hour and by the operator's eye."""
     return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))

@@ -9,8 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore, value_from
+from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 
@@ -80,7 +79,7 @@ class PostgresTelegramChats(PoolStore):
         return BotRow(**dict(row))
 
     @store_method
-    async def tell_problem(self, bot_id: int, problem: str) -> None:
+    async def record_problem(self, bot_id: int, problem: str) -> None:
         """What an operator must know about this bot; empty when all is well."""
         await self._pool.execute(
             "UPDATE telegram_bots SET problem = $2 WHERE bot_id = $1 AND problem <> $2", bot_id, problem
@@ -114,12 +113,12 @@ class PostgresTelegramChats(PoolStore):
         return _place(row)
 
     @store_method
-    async def place(self, address_id: int) -> ChatRow | None:
+    async def find_chat(self, address_id: int) -> ChatRow | None:
         row = await self._pool.fetchrow(f"{_PLACES} WHERE a.id = $1 AND a.channel = 'telegram'", address_id)
         return None if row is None else _place(row)
 
     @store_method
-    async def places_of_chat(self, bot_id: int, chat_id: int) -> list[ChatRow]:
+    async def list_threads(self, bot_id: int, chat_id: int) -> list[ChatRow]:
         rows = await self._pool.fetch(
             f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2",
             str(bot_id), str(chat_id),
@@ -127,7 +126,7 @@ class PostgresTelegramChats(PoolStore):
         return [_place(row) for row in rows]
 
     @store_method
-    async def place_of_due_turn(self, session_id: int) -> ChatRow | None:
+    async def find_chat_of_due_turn(self, session_id: int) -> ChatRow | None:
         """Where the oldest unanswered turn of a session came from, if that is a place of Telegram."""
         row = await self._pool.fetchrow(
             f"""{_PLACES} JOIN turns t ON t.address_id = a.id AND t.session_id = s.id
@@ -138,7 +137,7 @@ class PostgresTelegramChats(PoolStore):
         return None if row is None else _place(row)
 
     @store_method
-    async def question(self, session_id: int, turn: int) -> int | None:
+    async def find_question_id(self, session_id: int, turn: int) -> int | None:
         """The message that began a turn, in its chat."""
         message_id: int | None = await self._pool.fetchval(
             """SELECT min(m.message_id) FROM telegram_messages m
@@ -148,7 +147,7 @@ class PostgresTelegramChats(PoolStore):
         return message_id
 
     @store_method
-    async def answer_seq(self, session_id: int, turn: int) -> int | None:
+    async def find_answer_seq(self, session_id: int, turn: int) -> int | None:
         """The entry of a turn's answer."""
         seq: int | None = await self._pool.fetchval(
             """SELECT max(te.seq) FROM turn_entries te JOIN entries e USING (session_id, seq)
@@ -159,7 +158,7 @@ class PostgresTelegramChats(PoolStore):
         return seq
 
     @store_method
-    async def newest_summary(self, session_id: int) -> SummaryRow | None:
+    async def load_newest_summary(self, session_id: int) -> SummaryRow | None:
         """What stands at the head of the view, unless the conversation was begun anew since."""
         row = await self._pool.fetchrow(
             """SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
@@ -212,7 +211,7 @@ class PostgresTelegramChats(PoolStore):
         return settings
 
     @store_method
-    async def message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
+    async def find_message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
         row = await self._pool.fetchrow(
             """SELECT session_id, turn_no AS turn, seq, part FROM telegram_messages
                 WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3""",
@@ -297,7 +296,7 @@ def _thread(thread_id: int) -> str:
 
 
 def _place(row: asyncpg.Record) -> ChatRow:
-    return value_from(
+    return build_value(
         ChatRow,
         row,
         bot_id=int(row["account"]),

@@ -64,7 +64,7 @@ class PostgresTelegramInbox:
         return sum([await self._pool.fetchval(_STORE, bot_id, kept) for bot_id, kept in waiting.items()])
 
     @store_method
-    async def waiting(
+    async def list_waiting(
         self, bot_id: int, *, limit: int = 200, known: Collection[int] = ()
     ) -> list[StoredUpdate]:
         """What is not handled yet, in the order of arrival, without what is known already."""
@@ -79,7 +79,7 @@ class PostgresTelegramInbox:
         return [StoredUpdate(**dict(row)) for row in rows]
 
     @store_method
-    async def handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
+    async def mark_handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
         """These need nothing more; an error is for operators. How many still did, until now."""
         ended: int = await self._pool.fetchval(
             """WITH ended AS (
@@ -93,7 +93,7 @@ class PostgresTelegramInbox:
         return ended
 
     @store_method
-    async def next_offset(self, bot_id: int) -> int:
+    async def load_next_offset(self, bot_id: int) -> int:
         """From where to poll: behind the newest update of the last week; ids may begin anew after one."""
         newest: int | None = await self._pool.fetchval(
             """SELECT max(update_id) FROM telegram_updates

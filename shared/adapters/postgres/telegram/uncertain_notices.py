@@ -61,16 +61,16 @@ class PostgresUncertainNotices:
         self._pool = pool
 
     @store_method
-    async def to_do(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
+    async def list_due(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
         """What is to be told now, and what stands in a chat though its answer has arrived."""
         rows = await self._pool.fetch(_TO_DO, [str(account) for account in accounts], limit)
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
-    async def of_turn(self, session_id: int, turn: int) -> UncertainNotice | None:
-        """The one that is to be told now, if there is one."""
-        row = await self._pool.fetchrow(_OF_TURN, session_id, turn)
-        return None if row is None else UncertainNotice(**dict(row))
+    async def list_due_up_to(self, session_id: int, turn: int) -> tuple[UncertainNotice, ...]:
+        """The notices of this turn and earlier ones that are due, in the order of their turns."""
+        rows = await self._pool.fetch(_DUE_UP_TO, session_id, turn)
+        return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def begin(self, notice: UncertainNotice) -> bool:
@@ -83,7 +83,7 @@ class PostgresUncertainNotices:
         return found is not None
 
     @store_method
-    async def shown(self, notice: UncertainNotice, *, chat_id: int, message_id: int) -> bool:
+    async def mark_shown(self, notice: UncertainNotice, *, chat_id: int, message_id: int) -> bool:
         """It stands in the chat, perhaps as the answer by now: what is told twice is true twice. False when
         another took its place meanwhile, and this one is too much.
         """
@@ -96,12 +96,12 @@ class PostgresUncertainNotices:
             return found is not None or await connection.fetchval(_IS_OURS, notice.address_id, message_id)
 
     @store_method
-    async def not_shown(self, notice: UncertainNotice, *, surely: bool) -> None:
+    async def mark_not_shown(self, notice: UncertainNotice, *, surely: bool) -> None:
         """To be sent again: soon when it surely never arrived, else later each time, and at last no more."""
         await self._pool.execute(_NOT_SHOWN, notice.id, notice.round, notice.tries + 1, surely)
 
     @store_method
-    async def left_by_the_dead(self, accounts: Sequence[int]) -> int:
+    async def recover_interrupted(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be there, and is sent again."""
         rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, [str(account) for account in accounts])
         return len(rows)
@@ -134,13 +134,13 @@ class PostgresUncertainNotices:
         return Pressed(what="before", leftover=None if ours else message_id)
 
     @store_method
-    async def uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
+    async def list_uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
         """The newest first: whoever quotes one has seen it."""
         rows = await self._pool.fetch(_UNCERTAIN_PARTS, session_id, address_id)
         return tuple(UncertainPart(**dict(row)) for row in rows)
 
     @store_method
-    async def seen(
+    async def mark_seen(
         self, session_id: int, turn: int, part: int | None, *, address_id: int, message_id: int
     ) -> None:
         """An uncertain part, the last one where `part` is None, is in the chat as a message of unknown id."""
@@ -165,7 +165,7 @@ SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.
    AND CASE WHEN is_needed THEN n.state = 'due' AND n.tries < {MOST_TRIES} ELSE NOT is_under_way END
 """
 _TO_DO = f"{_SELECT} AND a.channel = 'telegram' AND a.account = ANY ($1::text[]) ORDER BY n.due_at LIMIT $2"
-_OF_TURN = f"{_SELECT} AND n.session_id = $1 AND n.turn_no = $2 AND d.is_needed"
+_DUE_UP_TO = f"{_SELECT} AND n.session_id = $1 AND n.turn_no <= $2 AND d.is_needed ORDER BY n.turn_no"
 
 _SHOWN = f"""
 UPDATE uncertain_notices n SET state = 'shown', chat_id = $4, message_id = $5,

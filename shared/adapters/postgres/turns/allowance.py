@@ -31,7 +31,7 @@ ROOM = 2
 
 
 @dataclass(slots=True, kw_only=True)
-class Slice:
+class BudgetSlice:
     id: int
     left_micro: int
     taken_at: float
@@ -41,35 +41,35 @@ class Slice:
 
 
 @dataclass(slots=True, kw_only=True)
-class Purse:
-    current: Slice | None = None
-    draining: list[Slice] = field(default_factory=list)
+class KindBudget:
+    current: BudgetSlice | None = None
+    draining: list[BudgetSlice] = field(default_factory=list)
     largest_micro: int = 0
     was_used: bool = False
 
     @property
-    def slices(self) -> Sequence[Slice]:
+    def slices(self) -> Sequence[BudgetSlice]:
         return [*self.draining, *([self.current] if self.current else ())]
 
 
 @dataclass(slots=True, kw_only=True)
-class Loan:
-    """What one claim may take of each purse; nobody else here takes it meanwhile."""
+class SliceHold:
+    """What one claim may take of each budget; nobody else here takes it meanwhile."""
 
-    lent: Mapping[Kind, tuple[Slice, int]]
+    parts: Mapping[Kind, tuple[BudgetSlice, int]]
 
     @property
     def row(self) -> list[int | None]:
         """Slice and most micro-dollars for a known person, and the same for an anonymous visitor."""
-        told: list[int | None] = []
+        row: list[int | None] = []
         for kind in ("known", "visitors"):
-            lent = self.lent.get(kind)
-            told += [None, None] if lent is None else [lent[0].id, lent[1]]
-        return told
+            part = self.parts.get(kind)
+            row += [None, None] if part is None else [part[0].id, part[1]]
+        return row
 
 
 class Allowance:
-    """What is lent here is never more than the slices were granted; the rows of reservations are the truth.
+    """What is held here is never more than the slices were granted; the rows of reservations are the truth.
 
     A slice whose process died, or was too slow, is closed by whoever comes by: what its turns have set aside
     is then held by the shared row, and no claim can be made from it any more.
@@ -86,72 +86,74 @@ class Allowance:
         self._pool = pool
         self._taken = taken
         self._clock = clock
-        self._purses: dict[Kind, Purse] = {"known": Purse(), "visitors": Purse()}
+        self._budgets: dict[Kind, KindBudget] = {"known": KindBudget(), "visitors": KindBudget()}
         self._looked_at = float("-inf")
 
     # -- while turns run; nothing of this waits ---------------------------------------------------------
 
-    def lend(self) -> Loan:
-        lent: dict[Kind, tuple[Slice, int]] = {}
-        for kind, purse in self._purses.items():
-            one = purse.current
+    def hold(self) -> SliceHold:
+        parts: dict[Kind, tuple[BudgetSlice, int]] = {}
+        for kind, budget in self._budgets.items():
+            one = budget.current
             if one is None or self._clock() - one.taken_at > DRAIN_SECONDS:
                 continue
-            most = min(one.left_micro, ROOM * purse.largest_micro)
+            most = min(one.left_micro, ROOM * budget.largest_micro)
             if most > 0:
                 one.left_micro -= most
-                lent[kind] = one, most
-        return Loan(lent=lent)
+                parts[kind] = one, most
+        return SliceHold(parts=parts)
 
-    def gave_back(self, loan: Loan) -> None:
+    def release_hold(self, hold: SliceHold) -> None:
         """Nothing was taken of it."""
-        for one, most in loan.lent.values():
+        for one, most in hold.parts.values():
             one.left_micro += most
 
-    def took(self, loan: Loan, row: Mapping[str, Any] | asyncpg.Record, *, anonymous: bool) -> bool:
+    def record_claim(
+        self, hold: SliceHold, row: Mapping[str, Any] | asyncpg.Record, *, anonymous: bool
+    ) -> bool:
         """What the claim says it took; whether the cap behind its slice is nearly reached."""
-        self.gave_back(loan)
+        self.release_hold(hold)
         kind: Kind = "visitors" if anonymous else "known"
-        purse, amount = self._purses[kind], row["reserved_micro"]
-        purse.was_used |= amount > 0
-        purse.largest_micro = max(amount, purse.largest_micro * 9 // 10)
-        lent = loan.lent.get(kind)
-        if lent is None or not amount:
+        budget, amount = self._budgets[kind], row["reserved_micro"]
+        budget.was_used |= amount > 0
+        budget.largest_micro = max(amount, budget.largest_micro * 9 // 10)
+        part = hold.parts.get(kind)
+        if part is None or not amount:
             return False
-        one, most = lent
+        one, most = part
         if row["slice_id"] != one.id:
-            if amount <= most and purse.current is one:
-                purse.current = None  # somebody has closed it
+            if amount <= most and budget.current is one:
+                budget.current = None  # somebody has closed it
             return False
         one.left_micro -= amount
         one.held[row["reservation_id"]] = amount
         return one.near_cap
 
-    def settled(self, reservation_id: int | None, micro: int | None = None) -> None:
+    def settle(self, reservation_id: int | None, micro: int | None = None) -> None:
         """A call has ended; where nobody knows what was paid, all that was held counts as spent here."""
-        for one in self._of(reservation_id):
+        for one in self._find_slices(reservation_id):
             amount = one.held.pop(reservation_id or 0)
             one.left_micro += amount - (amount if micro is None else micro)
 
-    def _of(self, reservation_id: int | None) -> list[Slice]:
-        purses = self._purses.values()
-        return [one for purse in purses for one in purse.slices if reservation_id in one.held]
+    def _find_slices(self, reservation_id: int | None) -> list[BudgetSlice]:
+        budgets = self._budgets.values()
+        return [one for budget in budgets for one in budget.slices if reservation_id in one.held]
 
-    def held_micro(self, reservation_id: int) -> int:
-        return sum(one.held[reservation_id] for one in self._of(reservation_id))
+    def count_held_micro(self, reservation_id: int) -> int:
+        return sum(one.held[reservation_id] for one in self._find_slices(reservation_id))
 
-    def lower_to(self, reservation_id: int, micro: int) -> None:
+    def lower_reservation(self, reservation_id: int, micro: int) -> None:
         """What was to be raised was refused elsewhere."""
-        for one in self._of(reservation_id):
+        for one in self._find_slices(reservation_id):
             one.left_micro += one.held[reservation_id] - micro
             one.held[reservation_id] = micro
 
-    async def raise_to(self, reservation_id: int, micro: int, *, caps: Caps) -> list[Shortage]:
+    async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> list[Shortage]:
         """Room for more in the slice that has this reservation; near a cap the slice grows by just that.
 
         What the caps refuse is returned, and nothing was changed.
         """
-        for one in self._of(reservation_id):
+        for one in self._find_slices(reservation_id):
             more = micro - one.held[reservation_id]
             if more > one.left_micro:
                 refused = await self._grow(one, more - max(0, one.left_micro), caps)
@@ -161,7 +163,7 @@ class Allowance:
             one.held[reservation_id] = micro
         return []
 
-    async def _grow(self, one: Slice, micro: int, caps: Caps) -> list[Shortage]:
+    async def _grow(self, one: BudgetSlice, micro: int, caps: Caps) -> list[Shortage]:
         async with self._pool.acquire() as connection, connection.transaction():
             scopes = await connection.fetchval(sql.OPEN, one.id)
             if scopes is None:
@@ -187,29 +189,29 @@ class Allowance:
     # -- with each beat ---------------------------------------------------------------------------------
 
     @store_method
-    async def tend(self, *, worker_id: int, caps: Caps) -> None:
+    async def renew_slices(self, *, worker_id: int, caps: Caps) -> None:
         """Take slices for what is going on, and give those back that nobody needs."""
         now = self._clock()
         if caps.total is not None and now - self._looked_at > LOOK_SECONDS:
             self._looked_at = now
-            await self.close_lapsed()
-        for kind, purse in self._purses.items():
-            due = purse.current is None or now - purse.current.taken_at > KEEP_SECONDS
-            if due and (purse.current is not None or purse.was_used):
-                await self._renew(kind, purse, worker_id, caps)
-            for one in list(purse.draining):
-                if not one.held or now - one.taken_at > DRAIN_SECONDS or purse.current is None:
+            await self.close_lapsed_slices()
+        for kind, budget in self._budgets.items():
+            due = budget.current is None or now - budget.current.taken_at > KEEP_SECONDS
+            if due and (budget.current is not None or budget.was_used):
+                await self._renew(kind, budget, worker_id, caps)
+            for one in list(budget.draining):
+                if not one.held or now - one.taken_at > DRAIN_SECONDS or budget.current is None:
                     await self._close(one.id)
-                    purse.draining.remove(one)
+                    budget.draining.remove(one)
 
-    async def _renew(self, kind: Kind, purse: Purse, worker_id: int, caps: Caps) -> None:
-        fresh = await self._take(kind, purse, worker_id, caps) if purse.was_used else None
-        if purse.current is not None:
-            purse.draining.append(purse.current)
-        purse.current, purse.was_used = fresh, False
+    async def _renew(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> None:
+        fresh = await self._take(kind, budget, worker_id, caps) if budget.was_used else None
+        if budget.current is not None:
+            budget.draining.append(budget.current)
+        budget.current, budget.was_used = fresh, False
 
-    async def _take(self, kind: Kind, purse: Purse, worker_id: int, caps: Caps) -> Slice | None:
-        if caps.total is None or not purse.largest_micro:
+    async def _take(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> BudgetSlice | None:
+        if caps.total is None or not budget.largest_micro:
             return None
         names = ["total"] if kind == "known" or caps.visitors_hour is None else ["total", "visitors"]
         async with self._pool.acquire() as connection, connection.transaction():
@@ -218,8 +220,8 @@ class Allowance:
                 _cap_of(day["scope"], caps, unset=0) - day["spent_micro"] - day["reserved_micro"]
                 for day in days
             )
-            granted = min(left // (SHARE * days[0]["processes"]), MOST_CALLS * purse.largest_micro)
-            if granted < LEAST_CALLS * purse.largest_micro:
+            granted = min(left // (SHARE * days[0]["processes"]), MOST_CALLS * budget.largest_micro)
+            if granted < LEAST_CALLS * budget.largest_micro:
                 return None
             id_ = await connection.fetchval(
                 sql.TAKE, worker_id, days[0]["day"], [day["scope"] for day in days], granted
@@ -229,18 +231,18 @@ class Allowance:
             day["warned_at"] is None and day["spent_micro"] * 100 >= _cap_of(day["scope"], caps, unset=0) * 80
             for day in days
         )
-        return Slice(id=id_, left_micro=granted, taken_at=self._clock(), near_cap=near) if id_ else None
+        return BudgetSlice(id=id_, left_micro=granted, taken_at=self._clock(), near_cap=near) if id_ else None
 
     @store_method
-    async def give_all_back(self) -> None:
+    async def release_all(self) -> None:
         """This process begins no turn any more."""
-        for purse in self._purses.values():
-            for one in purse.slices:
+        for budget in self._budgets.values():
+            for one in budget.slices:
                 await self._close(one.id)
-            purse.current, purse.draining = None, []
+            budget.current, budget.draining = None, []
 
     @store_method
-    async def close_lapsed(self) -> int:
+    async def close_lapsed_slices(self) -> int:
         """Slices of processes that are gone, or that have not said for a while that they live; how many."""
         found = await self._pool.fetch(sql.LAPSED)
         for row in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turns.spend_sql import WRITTEN, WRITTEN_ONE, in_all
+from shared.adapters.postgres.turns.spend_sql import WRITTEN, WRITTEN_ONE, render_total
 from shared.adapters.postgres.turns.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST, VERSION
 
 USAGE = {
@@ -77,7 +77,7 @@ WITH s AS (
   INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
   SELECT $1, $4, 0, t.channel, t.address_id FROM t WHERE t.channel <> 'web' ON CONFLICT DO NOTHING
 ), tot AS (
-  UPDATE session_totals SET {in_all("$13")},
+  UPDATE session_totals SET {render_total("$13")},
          input_tokens = input_tokens + ($13::bigint[])[1],
          output_tokens = output_tokens + ($13::bigint[])[2],
          cache_read_tokens = cache_read_tokens + ($13::bigint[])[3],

@@ -10,7 +10,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turn_sql import DESCRIBED, HEARD
-from shared.adapters.postgres.turns.turns import sums_of, usage_rows
+from shared.adapters.postgres.turns.turns import build_usage_rows, sum_spending
 from shared.core.session.turns import Described, Spending
 from shared.core.values.files import Attached
 from shared.ports import PictureContent, ToolFile
@@ -61,7 +61,7 @@ class PostgresAttachments:
         return attachment_id
 
     @store_method
-    async def shown(self, ids: Sequence[int]) -> tuple[Attached, ...]:
+    async def list_attached(self, ids: Sequence[int]) -> tuple[Attached, ...]:
         """Files as screens are told of them, in this order; what is gone is left out."""
         rows = await self._pool.fetch(
             """SELECT a.public_id, a.name, a.mime, a.size, a.width, a.height
@@ -74,7 +74,7 @@ class PostgresAttachments:
         )
 
     @store_method
-    async def body(self, session_id: int, public_id: str) -> bytes | None:
+    async def load_body(self, session_id: int, public_id: str) -> bytes | None:
         """None when it is gone, or another conversation's."""
         body: bytes | None = await self._pool.fetchval(
             "SELECT body FROM attachments WHERE public_id = $2 AND session_id = $1 AND state = 'stored'",
@@ -83,7 +83,7 @@ class PostgresAttachments:
         return body
 
     @store_method
-    async def pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]:
+    async def load_pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]:
         rows = await self._pool.fetch(
             "SELECT id, mime, body, description FROM attachments WHERE id = ANY ($1) AND state = 'stored'",
             list(ids),
@@ -104,7 +104,7 @@ class PostgresAttachments:
         return mime
 
     @store_method
-    async def descriptions(self, ids: Sequence[int]) -> dict[int, str]:
+    async def load_descriptions(self, ids: Sequence[int]) -> dict[int, str]:
         rows = await self._pool.fetch(
             "SELECT id, description FROM attachments WHERE id = ANY ($1) AND description <> ''", list(ids)
         )
@@ -115,12 +115,12 @@ class PostgresAttachments:
         """What later turns, summaries and memory see instead of the picture; the first description stays."""
         cost = sum(call.cost_micro or 0 for call in it.spent)
         await self._pool.execute(
-            DESCRIBED, it.session_id, it.party_id, it.turn, usage_rows(it.spent), sums_of(it.spent),
-            it.reservation_id, cost, it.attachment_id, it.description,
+            DESCRIBED, it.session_id, it.party_id, it.turn, build_usage_rows(it.spent),
+            sum_spending(it.spent), it.reservation_id, cost, it.attachment_id, it.description,
         )  # fmt: skip
 
     @store_method
-    async def heard_words(self, session_id: int, attachment_id: int) -> str | None:
+    async def load_transcript(self, session_id: int, attachment_id: int) -> str | None:
         """What was heard in a recording; None where nobody has listened to it yet."""
         words: str | None = await self._pool.fetchval(
             "SELECT words FROM attachments WHERE id = $2 AND session_id = $1", session_id, attachment_id
@@ -128,7 +128,7 @@ class PostgresAttachments:
         return words
 
     @store_method
-    async def record_heard(
+    async def record_transcript(
         self,
         session_id: int,
         attachment_id: int,
@@ -139,6 +139,6 @@ class PostgresAttachments:
     ) -> None:
         """What it cost to listen to a recording, and what was heard, if it was; the first words stay."""
         await self._pool.execute(
-            HEARD, session_id, attachment_id, words, usage_rows([spent]), sums_of([spent]),
+            HEARD, session_id, attachment_id, words, build_usage_rows([spent]), sum_spending([spent]),
             reservation_id, spent.cost_micro or 0,
         )  # fmt: skip

@@ -12,8 +12,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import STATEMENT_SECONDS
-from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.db.pool import STATEMENT_SECONDS, Pool
 
 SETTLED = "now() - interval '15 min'"
 """Longer than any transaction here may last."""

@@ -52,7 +52,7 @@ class PostgresDeliveries:
         self._pool = pool
 
     @store_method
-    async def parts(self, session_id: int, turn: int) -> tuple[PartRow, ...]:
+    async def list_parts(self, session_id: int, turn: int) -> tuple[PartRow, ...]:
         rows = await self._pool.fetch(
             """SELECT part, state, remote_id::bigint, attempt FROM deliveries
                 WHERE session_id = $1 AND turn_no = $2 ORDER BY part""",
@@ -61,7 +61,7 @@ class PostgresDeliveries:
         return tuple(PartRow(**dict(row)) for row in rows)
 
     @store_method
-    async def bubble_shown(
+    async def record_bubble(
         self, session_id: int, turn: int, part: int, *, epoch: int, address_id: int, remote_id: int
     ) -> bool:
         """A bubble of an unfinished answer has this id; False when the turn is no longer ours."""
@@ -91,7 +91,7 @@ class PostgresDeliveries:
         return found is not None
 
     @store_method
-    async def surely_not_sent(self, session_id: int, turn: int, part: int, *, error: str) -> None:
+    async def mark_not_sent(self, session_id: int, turn: int, part: int, *, error: str) -> None:
         """Refused, or never connected: it may be tried again."""
         await self._pool.execute(
             """UPDATE deliveries SET state = 'queued', error = $4
@@ -100,7 +100,7 @@ class PostgresDeliveries:
         )  # fmt: skip
 
     @store_method
-    async def delivered(self, session_id: int, turn: int, part: int, *, remote_id: int | None) -> None:
+    async def mark_delivered(self, session_id: int, turn: int, part: int, *, remote_id: int | None) -> None:
         """It is in the chat for good; the id stays known for edits, replies and opinions."""
         await self._pool.execute(
             _DELIVERED, session_id, turn, part, None if remote_id is None else str(remote_id)
@@ -128,7 +128,7 @@ class PostgresDeliveries:
         return [row["remote_id"] for row in rows if row["remote_id"] is not None]
 
     @store_method
-    async def send_anew(
+    async def restart_delivery(
         self, session_id: int, turn: int, *, part: int, address_id: int, count: int
     ) -> list[int]:
         """A bubble was lost: it and those behind it begin anew; the ids of their messages, for deletion."""
@@ -142,7 +142,7 @@ class PostgresDeliveries:
         return [row["remote_id"] for row in rows if row["remote_id"] is not None]
 
     @store_method
-    async def left_by_the_dead(self, accounts: Sequence[int]) -> int:
+    async def recover_interrupted(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be in the chat, or not."""
         rows = await self._pool.fetch(
             """UPDATE deliveries d SET state = 'uncertain', error = 'the sender ended while it was being sent'
@@ -153,7 +153,7 @@ class PostgresDeliveries:
         return len(rows)
 
     @store_method
-    async def unfinished(self, accounts: Sequence[int], *, limit: int = 100) -> list[tuple[int, int]]:
+    async def list_unfinished(self, accounts: Sequence[int], *, limit: int = 100) -> list[tuple[int, int]]:
         """Session and turn of answers that ended but are not wholly in their chat, oldest first."""
         rows = await self._pool.fetch(
             """SELECT d.session_id, d.turn_no FROM deliveries d
@@ -167,7 +167,7 @@ class PostgresDeliveries:
         return [(row["session_id"], row["turn_no"]) for row in rows]
 
     @store_method
-    async def unfinished_before(self, session_id: int, turn: int, *, address_id: int) -> list[int]:
+    async def list_unfinished_before(self, session_id: int, turn: int, *, address_id: int) -> list[int]:
         """Earlier turns of the same place that ended but are not wholly in their chat, in their order."""
         rows = await self._pool.fetch(
             """SELECT DISTINCT d.turn_no FROM deliveries d JOIN turns t USING (session_id, turn_no)
@@ -178,7 +178,7 @@ class PostgresDeliveries:
         return [row["turn_no"] for row in rows]
 
     @store_method
-    async def last_message(self, session_id: int, turn: int, *, bot_id: int, chat_id: int) -> int | None:
+    async def find_last_message(self, session_id: int, turn: int, *, bot_id: int, chat_id: int) -> int | None:
         """The last message of an answer, if it is in this chat."""
         message_id: int | None = await self._pool.fetchval(
             """SELECT m.message_id
@@ -190,7 +190,7 @@ class PostgresDeliveries:
         return message_id
 
     @store_method
-    async def ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
+    async def load_ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
         """What is to be delivered; None while the turn is not over."""
         row = await self._pool.fetchrow(_ENDED, session_id, turn)
         if row is None:
@@ -201,7 +201,7 @@ class PostgresDeliveries:
             turn=turn,
             address_id=row["address_id"],
             state=row["state"],
-            text=_words(row["blocks"], row["screen"], row["state"]),
+            text=_render_text(row["blocks"], row["screen"], row["state"]),
             error_code=row["error_code"] or "",
             operator=str((row["screen"] or {}).get("name", "")) if row["author"] == "operator" else "",
             files=tuple(map(_file, (row["screen"] or {}).get("attachments", ()))),
@@ -213,7 +213,7 @@ def _file(shown: Mapping[str, Any]) -> Attached:
     return Attached(**{name: shown[name] for name in ("id", "name", "mime", "size")})
 
 
-def _words(blocks: Any, screen: Any, state: str) -> str:
+def _render_text(blocks: Any, screen: Any, state: str) -> str:
     """As screens show it, with the words of earlier rounds; nothing when it was stopped before the first."""
     shown = str((screen or {}).get("text", ""))
     if blocks is None:

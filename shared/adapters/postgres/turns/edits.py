@@ -9,7 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turn_sql import ACCEPTED_BEFORE, GOES_ON_ELSEWHERE
-from shared.core.session.events import Accepted, Inbound, message_payload
+from shared.core.session.turns import Accepted, Inbound, message_payload
 from shared.core.values.errors import CannotEdit, SessionMoved, UnknownMessage, UnknownSession
 from shared.core.values.messages import (
     Block,
@@ -47,7 +47,7 @@ class PostgresEdits:
                 return "unknown"
             is_open = old["turn_no"] == session["open_turn"]
             if not old["known"]:
-                blocks = [block_to_json(Text(text=text)), *_behind_the_words(old["blocks"])]
+                blocks = [block_to_json(Text(text=text)), *_list_other_blocks(old["blocks"])]
                 await connection.execute(
                     _STORE, session_id, blocks, tokens, dedupe_key, seq, old["turn_no"] if is_open else None
                 )
@@ -74,11 +74,11 @@ class PostgresEdits:
                 raise (SessionMoved if moved else UnknownSession)(f"session {of}")
             if session["known"]:
                 [before] = await connection.fetch(ACCEPTED_BEFORE, of, key)
-                return _accepted(of, before, repeated=True), {}
+                return _build_accepted(of, before, repeated=True), {}
             asked = await connection.fetchrow(_QUESTION, of, seq)
             if asked is None:
                 raise UnknownMessage(f"m{seq}")
-            if code := _why_not(session, asked):
+            if code := _find_obstacle(session, asked):
                 raise CannotEdit(code)
             blocks = (Text(text=inbound.text), *filter(_is_file, blocks_from_json(asked["blocks"])))
             shown = {"cid": inbound.cid, "replaces": f"m{asked['root']}", "from_turn": asked["first"]}
@@ -95,10 +95,10 @@ class PostgresEdits:
         said = message_payload(
             seq=row["seq"], turn=row["turn_no"], author="person", blocks=blocks, at=row["at"], extra=shown
         )
-        return _accepted(of, row, repeated=False), said
+        return _build_accepted(of, row, repeated=False), said
 
     @store_method
-    async def newest_words(self, session_id: int, *, turn: int | None = None) -> tuple[int, str] | None:
+    async def load_newest_text(self, session_id: int, *, turn: int | None = None) -> tuple[int, str] | None:
         """The last message of a person in a turn (the newest answered one), as it reads after edits."""
         row = await self._pool.fetchrow(_WORDS, session_id, turn)
         if row is None:
@@ -142,14 +142,14 @@ class PostgresEdits:
         return "begun"
 
 
-def _accepted(session_id: int, row: asyncpg.Record, *, repeated: bool) -> Accepted:
+def _build_accepted(session_id: int, row: asyncpg.Record, *, repeated: bool) -> Accepted:
     return Accepted(
         session_id=session_id, seq=row["seq"], turn=row["turn_no"], event_seq=row["event_seq"],
         repeated=repeated, at_ms=int(row["at"].timestamp() * 1000),
     )  # fmt: skip
 
 
-def _why_not(session: asyncpg.Record, asked: asyncpg.Record) -> str:
+def _find_obstacle(session: asyncpg.Record, asked: asyncpg.Record) -> str:
     """Why this question cannot be edited; empty where it can."""
     if asked["replaced"]:
         return "edit_changed"
@@ -166,7 +166,7 @@ def _is_file(block: Block) -> bool:
     return not isinstance(block, Text) or block.attachment_id is not None
 
 
-def _behind_the_words(blocks: list[dict[str, object]]) -> list[dict[str, object]]:
+def _list_other_blocks(blocks: list[dict[str, object]]) -> list[dict[str, object]]:
     return [block for block in blocks if block["type"] != "text"]
 
 

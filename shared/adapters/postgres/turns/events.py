@@ -9,12 +9,11 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Record
+from shared.adapters.postgres.db.pool import Record, store_method
 from shared.adapters.postgres.turns.feedback import VALUES
 from shared.core.identity.handover import event_payload
-from shared.core.session.events import Stored, headed, iso, message_payload, notice_payload
-from shared.core.values.messages import blocks_from_json, said_of
+from shared.core.session.turns import Stored, iso, message_payload, notice_payload, shorten_message
+from shared.core.values.messages import blocks_from_json, text_without_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class OriginalsPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class LogHead:
     """The newest event's number; numbers of an older `log_epoch` may have been undone by a restore."""
 
     event_seq: int
@@ -73,16 +72,16 @@ class PostgresEvents:
         self._pool = pool
 
     @store_method
-    async def head(self, session_id: int) -> Head | None:
+    async def load_head(self, session_id: int) -> LogHead | None:
         row = await self._pool.fetchrow(
             """SELECT s.next_event_seq - 1 AS head, d.log_epoch FROM sessions s, deployment d
                 WHERE s.id = $1""",
             session_id,
         )
-        return None if row is None else Head(event_seq=row["head"], log_epoch=row["log_epoch"])
+        return None if row is None else LogHead(event_seq=row["head"], log_epoch=row["log_epoch"])
 
     @store_method
-    async def heads(self, session_ids: Sequence[int]) -> dict[int, int]:
+    async def load_newest_seqs(self, session_ids: Sequence[int]) -> dict[int, int]:
         """The newest number of each session, in one statement."""
         rows = await self._pool.fetch(
             "SELECT id, next_event_seq - 1 AS head FROM sessions WHERE id = ANY ($1::bigint[])",
@@ -91,7 +90,7 @@ class PostgresEvents:
         return {row["id"]: row["head"] for row in rows}
 
     @store_method
-    async def where_they_lead(self, address_ids: Sequence[int]) -> dict[int, int]:
+    async def find_sessions(self, address_ids: Sequence[int]) -> dict[int, int]:
         """The session of each address, as of now."""
         rows = await self._pool.fetch(
             "SELECT id, session_id FROM addresses WHERE id = ANY ($1::bigint[])", list(address_ids)
@@ -99,7 +98,7 @@ class PostgresEvents:
         return {row["id"]: row["session_id"] for row in rows}
 
     @store_method
-    async def after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[Stored, ...]:
+    async def list_after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[Stored, ...]:
         """Events with a higher number, oldest first, at most `limit`."""
         rows = await self._pool.fetch(
             f"{EVENTS} WHERE v.session_id = $1 AND v.event_seq > $2 ORDER BY v.event_seq LIMIT $3",
@@ -107,10 +106,12 @@ class PostgresEvents:
             event_seq,
             limit,
         )
-        return tuple(event_of(row) for row in rows)
+        return tuple(build_event(row) for row in rows)
 
     @store_method
-    async def newest(self, session_id: int, *, messages: int = 50, limit: int = 500) -> tuple[Stored, ...]:
+    async def list_newest(
+        self, session_id: int, *, messages: int = 50, limit: int = 500
+    ) -> tuple[Stored, ...]:
         """The last messages and whatever happened since the first of them."""
         rows = await self._pool.fetch(
             f"""{EVENTS}
@@ -124,10 +125,10 @@ class PostgresEvents:
             messages,
             limit,
         )
-        return tuple(event_of(row) for row in reversed(rows))
+        return tuple(build_event(row) for row in reversed(rows))
 
     @store_method
-    async def messages_before(
+    async def list_messages_before(
         self, session_id: int, event_seq: int | None, *, limit: int
     ) -> tuple[Stored, ...]:
         """The newest messages with a lower number, oldest first."""
@@ -139,16 +140,16 @@ class PostgresEvents:
             event_seq,
             limit,
         )
-        return tuple(event_of(row) for row in reversed(rows))
+        return tuple(build_event(row) for row in reversed(rows))
 
     @store_method
-    async def pinned(self, session_id: int) -> tuple[str, ...]:
+    async def list_pinned(self, session_id: int) -> tuple[str, ...]:
         """Public ids of the messages that are pinned now."""
         rows = await self._pool.fetch("SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq", session_id)
         return tuple(f"m{row['seq']}" for row in rows)
 
     @store_method
-    async def read_up_to(self, address_id: int) -> int:
+    async def load_read_mark(self, address_id: int) -> int:
         """The newest event that somebody saw at this place."""
         number: int | None = await self._pool.fetchval(
             "SELECT read_seq FROM addresses WHERE id = $1", address_id
@@ -170,7 +171,7 @@ class PostgresEvents:
         return number
 
     @store_method
-    async def stored_message(self, session_id: int, dedupe_key: str) -> bool:
+    async def has_message(self, session_id: int, dedupe_key: str) -> bool:
         """Whether a message with this key was accepted before."""
         found: bool = await self._pool.fetchval(
             "SELECT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2)",
@@ -180,7 +181,7 @@ class PostgresEvents:
         return found
 
     @store_method
-    async def running(self, session_id: int) -> Mapping[str, Any]:
+    async def load_running(self, session_id: int) -> Mapping[str, Any]:
         """What goes on, for a screen that comes now: `run`, `queued`, `compaction`, `handover`."""
         row = await self._pool.fetchrow(_RUNNING, session_id)
         if row is None:
@@ -206,7 +207,7 @@ class PostgresEvents:
         return state
 
     @store_method
-    async def hidden_messages(
+    async def list_hidden_messages(
         self, session_id: int, compaction: UUID, *, limit: int = 200, before_seq: int | None = None
     ) -> OriginalsPage | None:
         """The last of the originals that a summary stands for, of those before an entry; None when it is not
@@ -236,12 +237,14 @@ class PostgresEvents:
             before_seq,
         )
         return OriginalsPage(
-            messages=tuple(headed(message) for message in map(original_of, rows) if message["text"]),
+            messages=tuple(
+                shorten_message(message) for message in map(build_original, rows) if message["text"]
+            ),
             before=f"m{rows[0]['seq']}" if len(rows) == limit else None,
         )
 
 
-def event_of(row: Record) -> Stored:
+def build_event(row: Record) -> Stored:
     return Stored(event_seq=row["event_seq"], kind=row["kind"], payload=_payload(row))
 
 
@@ -264,12 +267,12 @@ def _payload(row: Record) -> Mapping[str, Any]:
     )
 
 
-def original_of(row: Record) -> Mapping[str, Any]:
+def build_original(row: Record) -> Mapping[str, Any]:
     """A message whole."""
     return {
         "mid": f"m{row['seq']}",
         "role": row["author"],
-        "text": said_of(blocks_from_json(row["blocks"])),
+        "text": text_without_files(blocks_from_json(row["blocks"])),
         "at": iso(row["at"]),
         "turn": row["turn_no"],
     }

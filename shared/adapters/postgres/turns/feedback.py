@@ -14,7 +14,7 @@ CIDS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class FeedbackResult:
     """An opinion as it is now; `event_seq` only when screens must hear of it."""
 
     mid: str
@@ -33,7 +33,7 @@ class PostgresFeedback:
     @store_method
     async def judge(
         self, session_id: int, *, seq: int, value: int, words: str, cid: str, source: str
-    ) -> Judged | None:
+    ) -> FeedbackResult | None:
         """1, -1, or 0 to take it back; None when the session has no such answer."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session_id)
@@ -43,14 +43,14 @@ class PostgresFeedback:
             known = await connection.fetchrow(_KNOWN, session_id, turn)
             before = VALUES[known["opinion"]] if known else 0
             if known is not None and cid in known["cids"]:
-                return Judged(mid=f"m{seq}", turn=turn, value=before, repeated=True)
+                return FeedbackResult(mid=f"m{seq}", turn=turn, value=before, repeated=True)
             await connection.execute(
                 _RECORD, session_id, turn, OPINIONS[value], source, words, [cid], CIDS_KEPT
             )
             number = None
             if value != before:
                 number = await connection.fetchval(_TELL, session_id, turn, f"m{seq}", value, cid)
-        return Judged(mid=f"m{seq}", turn=turn, value=value, event_seq=number)
+        return FeedbackResult(mid=f"m{seq}", turn=turn, value=value, event_seq=number)
 
     @store_method
     async def record_feedback(self, session_id: int, words: str, *, source: str) -> bool:

@@ -9,10 +9,9 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Record
-from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, event_of, original_of
-from shared.core.session.events import Stored, headed
+from shared.adapters.postgres.db.pool import Record, store_method
+from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, build_event, build_original
+from shared.core.session.turns import Stored, shorten_message
 
 _SHOWN = ("msg", "command.result", "handover")
 _ITS_MOMENT = timedelta(seconds=2)
@@ -86,7 +85,7 @@ class PostgresHistory:
         self._pool = pool
 
     @store_method
-    async def before(
+    async def list_before(
         self, session_id: int, event_seq: int | None, *, limit: int, summaries: bool
     ) -> HistoryPage:
         """The newest events with a lower number; of all without one."""
@@ -100,7 +99,9 @@ class PostgresHistory:
         )
 
     @store_method
-    async def after(self, session_id: int, event_seq: int, *, limit: int, summaries: bool) -> HistoryPage:
+    async def list_after(
+        self, session_id: int, event_seq: int, *, limit: int, summaries: bool
+    ) -> HistoryPage:
         """The oldest events with a higher number."""
         rows = await self._pool.fetch(_AFTER, session_id, list(_SHOWN), summaries, event_seq, limit + 1)
         events = _read(rows[:limit])
@@ -111,22 +112,24 @@ class PostgresHistory:
         )
 
     @store_method
-    async def since(self, session_id: int, moment: datetime, *, limit: int, summaries: bool) -> HistoryPage:
+    async def list_since(
+        self, session_id: int, moment: datetime, *, limit: int, summaries: bool
+    ) -> HistoryPage:
         """The first events since a moment; where nothing was said since then, the newest."""
         number: int = await self._pool.fetchval(_FIRST_SINCE, session_id, moment) or 1
-        page = await self.after(session_id, number - 1, limit=limit, summaries=summaries)
+        page = await self.list_after(session_id, number - 1, limit=limit, summaries=summaries)
         if page.events:
             return page
-        return await self.before(session_id, None, limit=limit, summaries=summaries)
+        return await self.list_before(session_id, None, limit=limit, summaries=summaries)
 
     @store_method
-    async def message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
+    async def load_message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
         """What was said, whole; None where that is not this session's, or nobody said it."""
         row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
-        return None if row is None else original_of(row)
+        return None if row is None else build_original(row)
 
     @store_method
-    async def former(self, session_id: int, seq: int) -> list[dict[str, Any]] | None:
+    async def list_versions(self, session_id: int, seq: int) -> list[dict[str, Any]] | None:
         """What a message said before its person edited it, each time with its answers, oldest first; None
         where it is not this session's.
         """
@@ -138,7 +141,7 @@ class PostgresHistory:
             return None
         versions: list[dict[str, Any]] = []
         for row in await self._pool.fetch(_FORMER, session_id, seq):
-            said = headed(original_of(row))
+            said = shorten_message(build_original(row))
             if row["author"] == "person":
                 versions.append({**said, "answers": []})
             elif said["text"] and versions:
@@ -146,15 +149,17 @@ class PostgresHistory:
         return versions
 
     @store_method
-    async def around(self, session_id: int, seq: int, *, limit: int, summaries: bool) -> HistoryPage | None:
+    async def list_around(
+        self, session_id: int, seq: int, *, limit: int, summaries: bool
+    ) -> HistoryPage | None:
         """The events from one message on; None when it is not this session's."""
         moment = await self._pool.fetchval(
             "SELECT at FROM entries WHERE session_id = $1 AND seq = $2", session_id, seq
         )
         if moment is None:
             return None
-        return await self.since(session_id, moment - _ITS_MOMENT, limit=limit, summaries=summaries)
+        return await self.list_since(session_id, moment - _ITS_MOMENT, limit=limit, summaries=summaries)
 
 
 def _read(rows: Sequence[Record]) -> tuple[Stored, ...]:
-    return tuple(event_of(row) for row in rows)
+    return tuple(build_event(row) for row in rows)

@@ -6,8 +6,8 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.answer_sql import AUDIT
-from shared.adapters.postgres.turns.turns import described, entry_from
-from shared.core.session.session import without_former
+from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
+from shared.core.session.session import drop_former
 from shared.core.session.turns import ContextAudit, StoredTurn, link_from_json
 
 _NAMED_OTHERWISE = {
@@ -53,8 +53,8 @@ class PostgresReplays:
         return StoredTurn(
             audit=audit,
             head=link_from_json(row["head_link"]),
-            entries=await described(
-                self._pool, without_former([entry_from(found) for found in rows], open_turn=turn)
+            entries=await add_descriptions(
+                self._pool, drop_former([build_entry(found) for found in rows], open_turn=turn)
             ),
             parts={part["sha256"].hex(): part["body"] for part in parts},
         )

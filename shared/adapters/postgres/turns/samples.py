@@ -6,8 +6,8 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns import turn_sql
-from shared.adapters.postgres.turns.turns import message_arguments
-from shared.core.session.events import Inbound
+from shared.adapters.postgres.turns.turns import build_message_arguments
+from shared.core.session.turns import Inbound
 from shared.samples import SAMPLE_CID, SAMPLE_KEY, SamplePlay
 
 _AT_ONCE = 50
@@ -35,7 +35,7 @@ class PostgresSamples:
     ) -> int | None:
         """The number of its event; None where another process was first, or it goes on no longer."""
         row = await self._pool.fetchrow(
-            turn_sql.ACCEPT_OF_SAMPLE, *message_arguments(inbound, channel, tokens), play.played
+            turn_sql.ACCEPT_OF_SAMPLE, *build_message_arguments(inbound, channel, tokens), play.played
         )
         return None if row is None else row["event_seq"]
 

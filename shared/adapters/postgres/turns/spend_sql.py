@@ -46,7 +46,7 @@ ADD_UP = _add_up(SUMS, rest="GROUP BY session_id, purpose, model")
 """Of the rows that `u` has written, so that a sum cannot be forgotten or counted twice."""
 
 
-def in_all(sums: str) -> str:
+def render_total(sums: str) -> str:
     """The change of a conversation's total by the sums of a parameter."""
     return "total_tokens = total_tokens" + "".join(f" + ({sums}::bigint[])[{n}]" for n in range(1, 5))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
-from shared.adapters.postgres.turns.spend_sql import WRITTEN, in_all
+from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
 from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.values.money import LONG_LIFE, SHORT_LIFE
@@ -152,7 +152,7 @@ def _lent(limits: int, loan: int) -> str:
 ), """
 
 
-def wanted_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str:
+def render_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str:
     """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds.
 
     `limits` is the number of the parameter that has `Caps.limits`; `unless` stands for a cap that is not set.
@@ -181,7 +181,7 @@ def _hold(limits: int, *, among: str = "true", unless: str = "NULL", loan: int =
     """
     lent = _lent(limits, loan) if loan else ""
     capped = f"cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among}"
-    return f"""), {lent}{wanted_caps(limits, unless=unless, lent=bool(loan))}, alone AS (
+    return f"""), {lent}{render_caps(limits, unless=unless, lent=bool(loan))}, alone AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro + one.micro
     FROM (SELECT scope, day, micro, cap, count(*) OVER () AS number FROM want WHERE {capped}) one
    WHERE one.number = 1 AND d.scope = one.scope AND d.day = one.day
@@ -224,7 +224,7 @@ _NOTE = """jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subje
                  'event_date', n.event_date)"""
 
 
-def core_notes(agent: str) -> str:
+def render_core_notes(agent: str) -> str:
     """Of a session `s` and its agent by name: notes that may stand in the core block, by an index of their own."""
     told = "id, kind, text, subject, authority, importance, observed_at, event_date"
     return f"""(SELECT jsonb_agg({_NOTE} ORDER BY n.importance DESC, n.id)
@@ -237,7 +237,7 @@ def core_notes(agent: str) -> str:
                  ORDER BY m.importance DESC, m.id DESC LIMIT {CORE_CANDIDATES}) n) AS notes"""
 
 
-def frozen_prefix(agent: str) -> str:
+def render_frozen_prefix(agent: str) -> str:
     """Of a session `s` and its agent by name: what the last request began with, null where it begins anew.
 
     It does so after a compaction and its undo, when the provider's cache has expired, and at once when a note
@@ -265,7 +265,7 @@ def frozen_prefix(agent: str) -> str:
 
 
 FROZEN = f"""
-SELECT {frozen_prefix("a.name")}
+SELECT {render_frozen_prefix("a.name")}
   FROM sessions s JOIN agents a ON a.id = s.agent_id
  WHERE s.id = $1 AND s.base_turn = $2 AND s.head IS NOT DISTINCT FROM $3::bigint
 """
@@ -317,7 +317,7 @@ BROUGHT = """(p.anonymous AND (
 """Whether a program or a site has said who the person of `p` and `s` is, at this place or at one joined to it."""
 
 
-def _claimed(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
+def _render_claim(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
     """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
 
     `after_death` can be true only of a turn that was there before. From the parameter `first` on: micro-dollars
@@ -344,7 +344,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
-{core_notes("c.agent")},
+{render_core_notes("c.agent")},
        EXISTS (SELECT FROM pins WHERE pins.session_id = s.id) AS has_pins,
        {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
@@ -375,7 +375,7 @@ WITH s AS (
                    claimed_at = coalesce(claimed_at, now())
     FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
   RETURNING turns.{_OF_TURN.replace(", ", ", turns.")}
-{_claimed(first=4, turn_times=_WHEN_TURNS_BEGAN, after_death=_AFTER_DEATH)}"""
+{_render_claim(first=4, turn_times=_WHEN_TURNS_BEGAN, after_death=_AFTER_DEATH)}"""
 """Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
 
 Of `turns` a part of this statement sees what was there before it. After a wait for the session's row all but that
@@ -450,7 +450,7 @@ WITH s AS (
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
   SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING {_OF_TURN}{_MESSAGE}
-{_claimed(first=11, turn_times=turn_times, more=more)}"""
+{_render_claim(first=11, turn_times=turn_times, more=more)}"""
 
 
 ACCEPT_AND_CLAIM = _accept_and_claim(turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE_VIEW)
@@ -497,7 +497,7 @@ WITH s AS (
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
   {WRITTEN}), tot AS (
-  UPDATE session_totals SET {in_all("$9")},
+  UPDATE session_totals SET {render_total("$9")},
          input_tokens = input_tokens + ($9::bigint[])[1],
          output_tokens = output_tokens + ($9::bigint[])[2],
          cache_read_tokens = cache_read_tokens + ($9::bigint[])[3],
@@ -668,7 +668,7 @@ WITH cost AS (
   SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, a.config,
          {WHOSE_NETWORK.format(timezone="$2")}
     FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-), {wanted_caps(3)}, w AS (
+), {render_caps(3)}, w AS (
   UPDATE spend_days d SET warned_at = now() FROM want
    WHERE d.scope = want.scope AND d.day = want.day AND d.warned_at IS NULL
      AND d.spent_micro * 100 >= want.cap * {WARN_PERCENT}
@@ -777,7 +777,7 @@ WITH u AS (
 )
 """
 _ADDED_UP = f"""
-UPDATE session_totals SET {in_all("$5")},
+UPDATE session_totals SET {render_total("$5")},
          input_tokens = input_tokens + ($5::bigint[])[1],
        output_tokens = output_tokens + ($5::bigint[])[2],
        cache_read_tokens = cache_read_tokens + ($5::bigint[])[3],

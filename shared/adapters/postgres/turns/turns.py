@@ -15,8 +15,7 @@ from typing import Any
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from shared.adapters.postgres.db.pool import read_json, store_method
-from shared.adapters.postgres.db.store import Record, value_from
+from shared.adapters.postgres.db.pool import Record, build_value, read_json, store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.allowance import Allowance
 from shared.adapters.postgres.turns.answer_sql import (
@@ -26,25 +25,27 @@ from shared.adapters.postgres.turns.answer_sql import (
     AUDIT_ROW,
     USAGE,
 )
-from shared.adapters.postgres.turns.view_cache import Remembered, RememberedViews
-from shared.core.context.agents import with_chosen_model, without_tool
-from shared.core.context.tools import LOOK_AT_PICTURE
+from shared.adapters.postgres.turns.view_cache import CachedView, ViewCache
+from shared.core.context.agents import LOOK_AT_PICTURE, with_chosen_model, without_tool
 from shared.core.session.artifacts import Artifact, digest_prefix
-from shared.core.session.backoff import backoff_from_json
-from shared.core.session.events import Accepted, Inbound, InboxReceipt, message_payload, notice_payload
-from shared.core.session.session import Entry, FrozenPrefix, View
+from shared.core.session.session import Entry, FrozenPrefix, View, backoff_from_json
 from shared.core.session.turns import (
+    Accepted,
     AnswerStored,
     Caps,
     Claim,
     ContextAudit,
+    Inbound,
+    InboxReceipt,
     Outcome,
     Spending,
     SpendingWarning,
     StepOutcome,
     frozen_from_json,
     link_from_json,
+    message_payload,
     notes_from_json,
+    notice_payload,
 )
 from shared.core.values.errors import (
     CapReached,
@@ -75,7 +76,7 @@ class PostgresTurns:
 
     def __init__(self, pool: asyncpg.Pool[Record], *, slice_taken: Callable[[], None] = lambda: None) -> None:
         self._pool = pool
-        self._remembered = RememberedViews()
+        self._views = ViewCache()
         self._allowance = Allowance(pool, taken=slice_taken)
 
     @store_method
@@ -83,10 +84,10 @@ class PostgresTurns:
         """Store a person's message, once per dedupe key; raises UnknownSession, SessionMoved,
         StorageUnavailable.
 
-        With a receipt also Fenced: another process has made a message of some of its updates, of which this
-        one changed nothing; what is left of them is to be read again.
+        With a receipt also LeaseLost: another process has made a message of some of its updates, of which
+        this one changed nothing; what is left of them is to be read again.
         """
-        arguments = message_arguments(inbound, channel, tokens)
+        arguments = build_message_arguments(inbound, channel, tokens)
         sql, receipt = turn_sql.ACCEPT, inbound.receipt
         if receipt is not None:
             sql = turn_sql.ACCEPT_FROM_INBOX
@@ -101,9 +102,9 @@ class PostgresTurns:
         if repeated := row is None:
             row = await self._pool.fetchrow(turn_sql.ACCEPTED_BEFORE, *arguments[:2])
             if receipt is not None:
-                await self._not_overtaken(receipt, is_stored=row is not None)
+                await self._refuse_overtaken(receipt, is_stored=row is not None)
         if row is None:
-            raise await self._why_not(inbound)
+            raise await self._explain_refusal(inbound)
         return Accepted(
             session_id=inbound.session_id,
             seq=row["seq"],
@@ -131,20 +132,20 @@ class PostgresTurns:
         They are left to `load` where there are pictures among them, or where something happened since what is
         remembered. None, and nothing was stored, where it is not idle: `accept` and `claim` say how it is.
         """
-        known = self._remembered.take(inbound.session_id)
+        known = self._views.take(inbound.session_id)
         sql = turn_sql.ACCEPT_AND_CLAIM if known is None else turn_sql.ACCEPT_AND_CLAIM_KNOWN
-        loan = self._allowance.lend()
+        hold = self._allowance.hold()
         try:
             row = await self._pool.fetchrow(
-                sql, *message_arguments(inbound, channel, tokens),
+                sql, *build_message_arguments(inbound, channel, tokens),
                 worker_id, micro_per_input_token, micro_output,
-                caps.timezone, caps.limits, loan.row,
+                caps.timezone, caps.limits, hold.row,
                 *() if known is None else (known.version, known.entries[-1].seq),
             )  # fmt: skip
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
             row = None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
         if row is None:
-            self._allowance.gave_back(loan)
+            self._allowance.release_hold(hold)
             return None
         said = Entry(
             seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
@@ -152,7 +153,7 @@ class PostgresTurns:
         )  # fmt: skip
         entries, times = _with_the_message(said, row, known)
         claim = _claim_from(row, worker_id, entries, turn_times=times)
-        if self._allowance.took(loan, row, anonymous=claim.anonymous):
+        if self._allowance.record_claim(hold, row, anonymous=claim.anonymous):
             claim = replace(claim, near_caps=True)
         accepted = Accepted(
             session_id=inbound.session_id,
@@ -164,12 +165,12 @@ class PostgresTurns:
         )
         return accepted, await self._with_frozen(claim, row)
 
-    async def _why_not(self, inbound: Inbound) -> EvertalkError:
+    async def _explain_refusal(self, inbound: Inbound) -> EvertalkError:
         moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)
         return (SessionMoved if moved else UnknownSession)(f"session {inbound.session_id}")
 
-    async def _not_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:
-        """Raises Fenced when some of the updates are neither stored as this message nor waiting."""
+    async def _refuse_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:
+        """Raises LeaseLost when some of the updates are neither stored as this message nor waiting."""
         ids = receipt.update_ids
         waiting: int = await self._pool.fetchval(turn_sql.STILL_WAITING, receipt.bot_id, ids)
         if waiting if is_stored else waiting < len(ids):
@@ -189,15 +190,15 @@ class PostgresTurns:
         micro_output: float,
     ) -> Claim | None:
         """Take the oldest unanswered turn, unless a living process has it or it is not due yet."""
-        loan = self._allowance.lend()
+        hold = self._allowance.hold()
         row = await self._pool.fetchrow(
             turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
-            caps.timezone, caps.limits, loan.row,
+            caps.timezone, caps.limits, hold.row,
         )  # fmt: skip
         if row is None:
-            self._allowance.gave_back(loan)
+            self._allowance.release_hold(hold)
             return None
-        near = self._allowance.took(loan, row, anonymous=row["anonymous"]) or row["is_near"]
+        near = self._allowance.record_claim(hold, row, anonymous=row["anonymous"]) or row["is_near"]
         told: Mapping[str, Any] = {**row, "is_near": near}
         if row["head"] is not None and row["head_link"] is None:
             # It waited for the commit of a compaction: the row is of now, what it leads to is of before.
@@ -227,7 +228,7 @@ class PostgresTurns:
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
         """Live entries in the order of the context, hidden pins first; former answers among them."""
         rows = await self._pool.fetch(turn_sql.LOAD, session_id, base_turn, through_turn)
-        return await described(self._pool, [_entry(*row) for row in rows])
+        return await add_descriptions(self._pool, [_entry(*row) for row in rows])
 
     @store_method
     async def record_tool_calls(
@@ -243,9 +244,9 @@ class PostgresTurns:
         seq = await self._pool.fetchval(
             turn_sql.TOOL_CALLS, *_fence(claim), blocks_to_json(blocks), tokens,
             [{"id": call.id, "name": call.name} for call in calls],
-            [{**row, "party_id": claim.party_id} for row in usage_rows(spent)], sums_of(spent),
+            [{**row, "party_id": claim.party_id} for row in build_usage_rows(spent)], sum_spending(spent),
         )  # fmt: skip
-        return _not_fenced(seq, claim)
+        return _refuse_lost_lease(seq, claim)
 
     @store_method
     async def record_tool_results(
@@ -263,13 +264,13 @@ class PostgresTurns:
             [{"id": id_, "status": status} for id_, status in outcomes.items()],
             [{"body": one.body, "tokens": one.tokens} for one in artifacts],
         )  # fmt: skip
-        return _not_fenced(seq, claim)
+        return _refuse_lost_lease(seq, claim)
 
     @store_method
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None:
         """Wholes of stored messages, by seq, that a request will show in part; again changes nothing."""
         rows = [{"seq": seq, "body": one.body, "tokens": one.tokens} for seq, one in artifacts]
-        _not_fenced(await self._pool.fetchval(turn_sql.KEEP_ARTIFACTS, *_fence(claim), rows), claim)
+        _refuse_lost_lease(await self._pool.fetchval(turn_sql.KEEP_ARTIFACTS, *_fence(claim), rows), claim)
 
     @store_method
     async def open_artifact(self, session_id: int, artifact: str) -> str | None:
@@ -290,15 +291,15 @@ class PostgresTurns:
 
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
-        """End the turn: answer, usage, audit, delivery and due job, or none of them; raises Fenced."""
-        sql, more = _what_comes_along(outcome, claim.turn)
-        said, written = (None, None) if outcome.blocks is None else _words_or_blocks(outcome.blocks)
+        """End the turn: answer, usage, audit, delivery and due job, or none of them; raises LeaseLost."""
+        sql, more = _build_end_statement(outcome, claim.turn)
+        said, written = (None, None) if outcome.blocks is None else _split_text(outcome.blocks)
         row = await self._pool.fetchrow(
             sql, *_fence(claim),
             written,
             outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
             outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
-            sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
+            sum_spending(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
             claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
             outcome.turn_tokens, outcome.measured_by, said,
             None if outcome.first_text_at is None else time.monotonic() - outcome.first_text_at, *more,
@@ -306,10 +307,10 @@ class PostgresTurns:
         if row is None:
             raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
         known = outcome.settled_micro if outcome.state == "answered" else None
-        self._allowance.settled(claim.reservation_id, known)
+        self._allowance.settle(claim.reservation_id, known)
         if (grown := _grown(claim, outcome, row, said, written)) is not None:
-            self._remembered.keep(claim.session_id, grown)
-        return value_from(AnswerStored, row, payload=_payload(claim, outcome, row))
+            self._views.keep(claim.session_id, grown)
+        return build_value(AnswerStored, row, payload=_payload(claim, outcome, row))
 
     @store_method
     async def postpone(
@@ -338,7 +339,7 @@ class PostgresTurns:
             if spent:
                 await connection.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
         if spent:
-            self._allowance.settled(claim.reservation_id, settled_micro)
+            self._allowance.settle(claim.reservation_id, settled_micro)
         if notice is None:
             return None
         payload = notice_payload(
@@ -370,7 +371,7 @@ class PostgresTurns:
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
         """Calls that led to nothing and are paid for all the same; the claim's reservation ends with them."""
         await self._pool.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
-        self._allowance.settled(claim.reservation_id, settled_micro)
+        self._allowance.settle(claim.reservation_id, settled_micro)
 
     @store_method
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
@@ -379,7 +380,7 @@ class PostgresTurns:
             turn_sql.LOST, *_fence(claim), claim.reservation_id, model, input_tokens,
             claim.after_death and claim.reservation_id is None,
         )  # fmt: skip
-        return _not_fenced(lost, claim)
+        return _refuse_lost_lease(lost, claim)
 
     @store_method
     async def record_delegated(
@@ -394,13 +395,13 @@ class PostgresTurns:
         """What a tool of a turn has used; its reservations are the tool's own to settle."""
         statement = turn_sql.DELEGATED[purpose]
         await self._pool.execute(
-            statement, session_id, party_id, turn, usage_rows(spent), sums_of(spent), None, 0
+            statement, session_id, party_id, turn, build_usage_rows(spent), sum_spending(spent), None, 0
         )
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
         await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
-        self._allowance.settled(reservation_id)
+        self._allowance.settle(reservation_id)
 
     @store_method
     async def reserve(
@@ -414,21 +415,21 @@ class PostgresTurns:
         if row["shortages"]:
             if row["id"] is not None:
                 await self._pool.execute(turn_sql.RELEASE_RESERVATION, row["id"], 0)
-            raise refusal_by_caps(row["shortages"], caps)
+            raise find_reached_cap(row["shortages"], caps)
         reservation_id: int | None = row["id"]
         return reservation_id
 
     @store_method
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None:
         """Set more aside, `micro` in all, where it is less; raises CapReached and leaves it as it was."""
-        before = self._allowance.held_micro(reservation_id)
-        refused = await self._allowance.raise_to(reservation_id, micro, caps=caps)
+        before = self._allowance.count_held_micro(reservation_id)
+        refused = await self._allowance.raise_reservation(reservation_id, micro, caps=caps)
         if refused:
-            raise _refused_by(refused, caps)
+            raise _build_cap_error(refused, caps)
         try:
             await self._raise_row(reservation_id, micro, caps)
         except CapReached:
-            self._allowance.lower_to(reservation_id, before)
+            self._allowance.lower_reservation(reservation_id, before)
             raise
 
     async def _raise_row(self, reservation_id: int, micro: int, caps: Caps) -> None:
@@ -437,15 +438,15 @@ class PostgresTurns:
                 turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits,
             )  # fmt: skip
             if row is not None and row["shortages"]:
-                raise refusal_by_caps(row["shortages"], caps, mine_micro=row["mine"])
+                raise find_reached_cap(row["shortages"], caps, mine_micro=row["mine"])
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps) -> None:
         """With each beat: what this process may spend by itself; raises StorageUnavailable."""
-        await self._allowance.tend(worker_id=worker_id, caps=caps)
+        await self._allowance.renew_slices(worker_id=worker_id, caps=caps)
 
     async def return_allowance(self) -> None:
         """Before this process ends; raises StorageUnavailable."""
-        await self._allowance.give_all_back()
+        await self._allowance.release_all()
 
     @store_method
     async def record_spending_warning(
@@ -473,7 +474,7 @@ class PostgresTurns:
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]:
         """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
-        self._remembered.forget_old()  # every process asks again and again
+        self._views.evict_old()  # every process asks again and again
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit, named)
         return [row["id"] for row in rows]
@@ -491,10 +492,10 @@ class PostgresTurns:
 
     def clear_view_cache(self) -> None:
         """A promoted standby gives the numbers of lost transactions again: they tell nothing apart."""
-        self._remembered = RememberedViews()
+        self._views = ViewCache()
 
 
-def entry_from(row: Record) -> Entry:
+def build_entry(row: Record) -> Entry:
     """Of a row of the log, as it is stored or whole."""
     return _entry(
         row["seq"], row["turn_no"], row["step"], row["role"], row["author"], row["blocks"], row.get("words"),
@@ -526,19 +527,19 @@ def _entry_in_text(values: Sequence[Any]) -> Entry:
     return _entry(*told)
 
 
-def message_arguments(inbound: Inbound, channel: str, tokens: int) -> tuple[Any, ...]:
+def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> tuple[Any, ...]:
     """A person's message, for the statements that store one."""
     extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
     if inbound.attached:
-        extra["attachments"] = [one.shown() for one in inbound.attached]
-    said, written = _words_or_blocks(inbound.blocks)
+        extra["attachments"] = [one.to_payload() for one in inbound.attached]
+    said, written = _split_text(inbound.blocks)
     return (
         inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
         written, tokens, inbound.cid if inbound.dedupe_key != f"web:{inbound.cid}" else None, extra, said,
     )  # fmt: skip
 
 
-def _words_or_blocks(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
+def _split_text(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
     """As a row stores them: what is plain words, and what is not."""
     match blocks:
         case [Text(text=text) as said] if said == Text(text=text):
@@ -546,7 +547,7 @@ def _words_or_blocks(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str
     return None, blocks_to_json(blocks)
 
 
-async def described(
+async def add_descriptions(
     connection: asyncpg.Pool[Record] | PoolConnectionProxy[Record], entries: Sequence[Entry]
 ) -> tuple[Entry, ...]:
     """The entries with what their pictures show; most logs have none and cost nothing."""
@@ -564,7 +565,7 @@ async def described(
     return tuple(replace(entry, blocks=tuple(map(with_words, entry.blocks))) for entry in entries)
 
 
-def view_from(
+def build_view(
     row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
 ) -> View:
     """A view from a session's row with `head_link`, `notes` and, if it was asked for, `frozen` beside it."""
@@ -596,7 +597,7 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_the_message(
-    said: Entry, row: Record, known: Remembered | None
+    said: Entry, row: Record, known: CachedView | None
 ) -> tuple[tuple[Entry, ...] | None, tuple[datetime, ...]]:
     """The entries of a claim, if it has them, and when its turns began."""
     before: tuple[Entry, ...] | None
@@ -612,7 +613,7 @@ def _with_the_message(
     return None if before is None else (*before, said), (said.at, *times[: turn_sql.TURN_TIMES - 1])
 
 
-def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> Remembered | None:
+def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> CachedView | None:
     """The view with the answer in it, where nothing else came between the claim and this commit.
 
     An entry takes a seq, and whatever else changes what is live raises the view's epoch.
@@ -628,7 +629,7 @@ def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, block
         seq, claim.turn, seq, "assistant", "assistant", blocks, words, outcome.tokens, row["at"], None, False,
         None, None,
     )  # fmt: skip
-    return Remembered(version=row["version"], entries=(*claim.entries, answer), turn_times=claim.turn_times)
+    return CachedView(version=row["version"], entries=(*claim.entries, answer), turn_times=claim.turn_times)
 
 
 def _claim_from(
@@ -638,7 +639,7 @@ def _claim_from(
     *,
     turn_times: tuple[datetime, ...] | None = None,
 ) -> Claim:
-    return value_from(
+    return build_value(
         Claim,
         row,
         session_id=row["id"],
@@ -649,12 +650,12 @@ def _claim_from(
         agent_config=config_of(row),
         turn_times=tuple(row["turn_times"]) if turn_times is None else turn_times,
         near_caps=row["is_near"],
-        view=view_from(row, open_turn=row["turn_no"]),
+        view=build_view(row, open_turn=row["turn_no"]),
         entries=entries,
     )
 
 
-def refusal_by_caps(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: int = 0) -> CapReached:
+def find_reached_cap(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: int = 0) -> CapReached:
     """The cap with the least room comes first; `mine_micro` is held there by who asks for more."""
     shortages = [
         Shortage(
@@ -665,17 +666,17 @@ def refusal_by_caps(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro
         )
         for row in rows
     ]
-    return _refused_by(shortages, caps)
+    return _build_cap_error(shortages, caps)
 
 
-def _refused_by(shortages: Sequence[Shortage], caps: Caps) -> CapReached:
+def _build_cap_error(shortages: Sequence[Shortage], caps: Caps) -> CapReached:
     ordered = sorted(shortages, key=lambda one: (one.once_settled_micro, one.left_micro, one.scope))
     return cap_reached(ordered[0].scope, timezone=caps.timezone, shortages=ordered)
 
 
 def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[Any, ...]:
     return (
-        claim.session_id, claim.party_id, claim.turn, usage_rows(spent), sums_of(spent),
+        claim.session_id, claim.party_id, claim.turn, build_usage_rows(spent), sum_spending(spent),
         claim.reservation_id, settled_micro,
     )  # fmt: skip
 
@@ -684,13 +685,13 @@ def _fence(claim: Claim) -> tuple[int, int, int, int]:
     return claim.session_id, claim.epoch, claim.worker_id, claim.turn
 
 
-def _not_fenced(seq: int | None, claim: Claim) -> int:
+def _refuse_lost_lease(seq: int | None, claim: Claim) -> int:
     if seq is None:
         raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
     return seq
 
 
-def usage_rows(spent: Sequence[Spending]) -> list[dict[str, Any]]:
+def build_usage_rows(spent: Sequence[Spending]) -> list[dict[str, Any]]:
     return [dict(zip(USAGE, _usage_values(call), strict=True)) for call in spent]
 
 
@@ -702,7 +703,7 @@ def _usage_values(call: Spending) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def sums_of(spent: Sequence[Spending]) -> list[int]:
+def sum_spending(spent: Sequence[Spending]) -> list[int]:
     """Input, output, cache read, cache written, micro-dollars, calls of unknown price."""
     return [
         sum(call.input_tokens for call in spent),
@@ -714,14 +715,14 @@ def sums_of(spent: Sequence[Spending]) -> list[int]:
     ]
 
 
-def _what_comes_along(outcome: Outcome, turn: int) -> tuple[str, tuple[Any, ...]]:
+def _build_end_statement(outcome: Outcome, turn: int) -> tuple[str, tuple[Any, ...]]:
     """The statement for this end of a turn, and its last arguments."""
     audit = () if outcome.audit is None else _audit_values(outcome.audit, turn)
     more = outcome.prunes or outcome.prompt_parts or outcome.job or outcome.refused_scope
     if audit and len(outcome.spent) == 1 and not more:
         return ANSWER_PLAIN, (*_usage_values(outcome.spent[0]), *audit)
     return ANSWER, (
-        usage_rows(outcome.spent),
+        build_usage_rows(outcome.spent),
         [dict(zip(AUDIT_ROW, audit, strict=True))] if audit else [],
         [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
         [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],

@@ -9,8 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import value_from
+from shared.adapters.postgres.db.pool import build_value, store_method
 from shared.core.values.errors import BadInput
 from shared.core.values.files import MOST_FILE_CHARS, Attached, Document, Picture, Served
 from shared.core.values.messages import Block, Image
@@ -20,7 +19,7 @@ REFERABLE_HOURS = 20
 """A file of no message goes after a day: well before, a message may no longer begin to refer to it."""
 
 
-class TooMuchKept(BadInput):
+class UploadLimitReached(BadInput):
     """So many files cannot be kept for one conversation in a day."""
 
     code = "too_many_files"
@@ -35,7 +34,7 @@ class UnknownFile(BadInput):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredUpload:
     """A stored file as a message needs it: `words` of a text or a recording, None for a picture."""
 
     attachment_id: int
@@ -56,10 +55,10 @@ class PostgresUploads:
         self._pool = pool
 
     @store_method
-    async def known(self, session_id: int, content: bytes, *, name: str) -> Attached | None:
+    async def find_by_content(self, session_id: int, content: bytes, *, name: str) -> Attached | None:
         """The file that has just these bytes already; it takes the new name and is young again."""
         row = await self._pool.fetchrow(_KNOWN, session_id, _digest(content), name)
-        return None if row is None else _attached(row)
+        return None if row is None else _build_attached(row)
 
     @store_method
     async def keep(
@@ -71,7 +70,7 @@ class PostgresUploads:
         name: str,
         most_per_day: int,
     ) -> Attached:
-        """Raises TooMuchKept. Of a picture only what was made anew is kept."""
+        """Raises UploadLimitReached. Of a picture only what was made anew is kept."""
         read: tuple[int | None, int | None, str | None]
         if isinstance(found, Picture):
             body, mime, read = found.bytes, found.mime, (found.width, found.height, None)
@@ -83,31 +82,32 @@ class PostgresUploads:
             _KEEP, session_id, _digest(body), mime, body, name, _digest(content), *read, most_per_day
         )
         if row is None:
-            raise TooMuchKept(f"session {session_id}")
-        return _attached(row)
+            raise UploadLimitReached(f"session {session_id}")
+        return _build_attached(row)
 
     @store_method
-    async def of_message(self, session_id: int, ids: Sequence[str]) -> tuple[Kept, ...]:
+    async def load_for_message(self, session_id: int, ids: Sequence[str]) -> tuple[StoredUpload, ...]:
         """In this order; raises UnknownFile unless all are this conversation's own, and sure to stay."""
         wanted = [UUID(one) for one in ids]
         rows = await self._pool.fetch(_OF_MESSAGE, session_id, wanted)
         if len(rows) != len(wanted):
             raise UnknownFile(f"{len(wanted) - len(rows)} of {len(wanted)} files")
         return tuple(
-            Kept(attachment_id=row["id"], attached=_attached(row), words=row["words"]) for row in rows
+            StoredUpload(attachment_id=row["id"], attached=_build_attached(row), words=row["words"])
+            for row in rows
         )
 
     @store_method
-    async def served(self, public_id: str, *, session_id: int) -> Served | None:
+    async def load_for_session(self, public_id: str, *, session_id: int) -> Served | None:
         """For the conversation that it belongs to; there is none without one."""
-        return await self._served(f"{_SERVED} AND session_id = $2", public_id, session_id)
+        return await self._load_served(f"{_SERVED} AND session_id = $2", public_id, session_id)
 
     @store_method
-    async def served_to_operators(self, public_id: str) -> Served | None:
+    async def load_for_operator(self, public_id: str) -> Served | None:
         """Whosever it is: for those who may read all conversations."""
-        return await self._served(_SERVED, public_id)
+        return await self._load_served(_SERVED, public_id)
 
-    async def _served(self, statement: str, public_id: str, *owner: int) -> Served | None:
+    async def _load_served(self, statement: str, public_id: str, *owner: int) -> Served | None:
         try:
             wanted = UUID(public_id)
         except ValueError:
@@ -120,8 +120,8 @@ def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _attached(row: asyncpg.Record) -> Attached:
-    return value_from(Attached, row, id=row["public_id"].hex, cut=bool(row["cut"]))
+def _build_attached(row: asyncpg.Record) -> Attached:
+    return build_value(Attached, row, id=row["public_id"].hex, cut=bool(row["cut"]))
 
 
 _COLUMNS = f"""a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,

@@ -20,7 +20,7 @@ _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class CachedView:
     version: int
     """The transaction that wrote the session's row last. Whatever changes a view writes that row."""
     entries: tuple[Entry, ...]
@@ -32,7 +32,7 @@ class Remembered:
         return sum(map(_TOKENS, self.entries)) + TOKENS_OF_AN_ENTRY * len(self.entries)
 
 
-class RememberedViews:
+class ViewCache:
     """The newest of them, within a bound of memory and of time. Nothing is lost when it is lost."""
 
     def __init__(
@@ -45,17 +45,17 @@ class RememberedViews:
         self._most_tokens = most_tokens
         self._seconds = seconds
         self._now = now
-        self._kept: OrderedDict[int, tuple[Remembered, int, float]] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[CachedView, int, float]] = OrderedDict()
         self._tokens = 0
 
-    def take(self, session_id: int) -> Remembered | None:
+    def take(self, session_id: int) -> CachedView | None:
         """It is forgotten here: who takes it brings it back with the next answer, grown by it."""
         kept = self._drop(session_id)
         if kept is None or self._now() - kept[2] > self._seconds:
             return None
         return kept[0]
 
-    def keep(self, session_id: int, view: Remembered) -> None:
+    def keep(self, session_id: int, view: CachedView) -> None:
         self._drop(session_id)
         weight = view.weight
         self._kept[session_id] = view, weight, self._now()
@@ -63,12 +63,12 @@ class RememberedViews:
         while self._tokens > self._most_tokens:
             self._drop(next(iter(self._kept)))
 
-    def forget_old(self) -> None:
+    def evict_old(self) -> None:
         """To be called now and then: what nobody comes back to is let go of, too."""
         while self._kept and self._now() - next(iter(self._kept.values()))[2] > self._seconds:
             self._drop(next(iter(self._kept)))
 
-    def _drop(self, session_id: int) -> tuple[Remembered, int, float] | None:
+    def _drop(self, session_id: int) -> tuple[CachedView, int, float] | None:
         kept = self._kept.pop(session_id, None)
         if kept is not None:
             self._tokens -= kept[1]

@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.adapters.postgres.db.store import Connection, Record, value_from
+from shared.adapters.postgres.db.pool import Connection, Record, build_value
 from shared.adapters.postgres.turns.turn_sql import LOAD
-from shared.adapters.postgres.turns.turns import config_of, described, entry_from, view_from
+from shared.adapters.postgres.turns.turns import add_descriptions, build_entry, build_view, config_of
 from shared.core.session.ledger import ledger_from_json
-from shared.core.session.session import Entry, without_former
+from shared.core.session.session import Entry, drop_former
 from shared.core.session.session_state import Hidden, SessionState
 
 
-def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> SessionState:
+def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> SessionState:
     """From a row of the `STATE` statement."""
-    return value_from(
+    return build_value(
         SessionState,
         row,
         session_id=row["id"],
         agent=row["agent_name"],
         agent_config=config_of(row),
-        view=view_from(row, entries, open_turn=None),
+        view=build_view(row, entries, open_turn=None),
         head_id=row["head"],
         redo_id=row["redo"],
         channel=row["last_channel"],
     )
 
 
-async def hidden_by(connection: Connection, row: Record, link: Record) -> Hidden:
+async def load_hidden(connection: Connection, row: Record, link: Record) -> Hidden:
     """The turns of the link live again, behind what stood in for those before them."""
     base = link["from_turn"] - 1
     parent = await connection.fetchval("SELECT to_jsonb(l) FROM links l WHERE l.id = $1", link["parent"])
     rows = await connection.fetch(LOAD, row["id"], base, link["through_turn"])
-    entries = await described(connection, without_former([entry_from(entry) for entry in rows]))
+    entries = await add_descriptions(connection, drop_former([build_entry(entry) for entry in rows]))
     before = {**dict(row), "base_turn": base, "head_link": parent, "frozen": None}
-    return value_from(
+    return build_value(
         Hidden,
         link,
-        state=state_from(before, entries),
+        state=build_state(before, entries),
         link_id=link["id"],
         ledger=ledger_from_json(link["ledger"] or {}),
     )

@@ -12,7 +12,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turn_sql import SPOKEN
-from shared.adapters.postgres.turns.turns import sums_of, usage_rows
+from shared.adapters.postgres.turns.turns import build_usage_rows, sum_spending
 from shared.core.session.turns import Spending
 from shared.core.values.recordings import SpeechFormat
 
@@ -24,18 +24,18 @@ class PostgresSpeech:
         self._pool = pool
 
     @store_method
-    async def want_note(self, session_id: int, turn: int) -> None:
+    async def request_note(self, session_id: int, turn: int) -> None:
         """Before the answer is brought: whatever happens then, its voice note is not forgotten."""
         await self._pool.execute(_WANT_NOTE, session_id, turn)
 
     @store_method
-    async def due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
+    async def list_due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
         """Session, turn and place of voice notes whose answers are in their chats, oldest first."""
         rows = await self._pool.fetch(_DUE_NOTES, [str(account) for account in accounts], limit)
         return [(row["session_id"], row["turn_no"], row["address_id"]) for row in rows]
 
     @store_method
-    async def answered_turn(self, session_id: int, seq: int) -> int | None:
+    async def find_answered_turn(self, session_id: int, seq: int) -> int | None:
         """The turn that this entry answers; None where it is erased, or not the assistant's."""
         turn: int | None = await self._pool.fetchval(
             """SELECT te.turn_no FROM turn_entries te JOIN entries e USING (session_id, seq)
@@ -46,7 +46,7 @@ class PostgresSpeech:
         return turn
 
     @store_method
-    async def open_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
+    async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
         """What was made already; from now on it can be recorded."""
         body: bytes | None = await self._pool.fetchval(
             """INSERT INTO spoken_answers AS s (session_id, turn_no, form) VALUES ($1, $2, $3)
@@ -68,19 +68,19 @@ class PostgresSpeech:
     ) -> None:
         """What it cost, and what was made, unless the words were erased meanwhile; the first one stays."""
         await self._pool.execute(
-            SPOKEN, session_id, form, turn, usage_rows([spent]), sums_of([spent]), reservation_id,
+            SPOKEN, session_id, form, turn, build_usage_rows([spent]), sum_spending([spent]), reservation_id,
             spent.cost_micro or 0, body,
         )  # fmt: skip
 
     @store_method
     async def begin_note(self, session_id: int, turn: int) -> bool:
         """Written before it is sent; False when somebody else sends it, or it is erased."""
-        return await self._turned(session_id, turn, "due", "sending")
+        return await self._change_state(session_id, turn, "due", "sending")
 
     @store_method
-    async def note_not_sent(self, session_id: int, turn: int) -> None:
+    async def mark_note_not_sent(self, session_id: int, turn: int) -> None:
         """Surely: it may be tried again."""
-        await self._turned(session_id, turn, "sending", "due")
+        await self._change_state(session_id, turn, "sending", "due")
 
     @store_method
     async def end_note(self, session_id: int, turn: int) -> None:
@@ -91,7 +91,7 @@ class PostgresSpeech:
             session_id, turn,
         )  # fmt: skip
 
-    async def _turned(self, session_id: int, turn: int, before: str, after: str) -> bool:
+    async def _change_state(self, session_id: int, turn: int, before: str, after: str) -> bool:
         found = await self._pool.fetchval(
             """UPDATE spoken_answers SET state = $4
                 WHERE session_id = $1 AND turn_no = $2 AND form = 'opus' AND state = $3 RETURNING true""",

@@ -207,8 +207,11 @@ async def test_a_server_that_is_away_is_tried_again() -> None:
 
 def test_health_names_hosts_and_never_addresses(tmp_path: Any) -> None:
     breaker = Breaker()
-    breaker.refused("credit balance is too low for key sk-1")
-    states = {"https://user:key@api.example.org/v1?k=1": breaker.state(), "http://x": Breaker().state()}
+    breaker.record_refusal("credit balance is too low for key sk-1")
+    states = {
+        "https://user:key@api.example.org/v1?k=1": breaker.get_state(),
+        "http://x": Breaker().get_state(),
+    }
     told = Health(lambda: states, tmp_path / "not" / "yet")()
     (provider,) = told["providers"]
     assert provider["provider"] == "api.example.org"

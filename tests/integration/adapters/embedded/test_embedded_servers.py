@@ -15,13 +15,13 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServerFailed, EmbeddedServers
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, ServerConfig
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import LONGEST_SOCKET_BYTES, FolderLock, is_held, socket_folder
 from shared.adapters.embedded.postgres import EmbeddedPostgres
 from shared.adapters.embedded.process import rotate, stop_leftover
-from shared.adapters.embedded.process_user import Account, account_for
+from shared.adapters.embedded.process_user import ProcessUser, find_account
 from shared.adapters.embedded.servers import are_running
 
 _numbers = count(1)
@@ -172,7 +172,7 @@ async def test_a_killed_server_is_waited_for_however_much_its_processes_say(fold
     (programs / "postgres").chmod(0o755)
     server = EmbeddedPostgres(
         ServerConfig(
-            folder=folder, sockets=folder / "sockets", account=Account(),
+            folder=folder, sockets=folder / "sockets", account=ProcessUser(),
             binaries=Binaries(postgres_bin=programs, valkey_server=programs),
         )
     )  # fmt: skip
@@ -189,7 +189,7 @@ async def _try_to_add_one(servers: EmbeddedServers) -> tuple[int, int] | None:
 
 
 async def test_one_folder_serves_one_process(folder: Path) -> None:
-    async with EmbeddedServers(folder, wanted=Wanted(postgres=False), durable=False):
+    async with EmbeddedServers(folder, wanted=EmbeddedChoice(postgres=False), durable=False):
         assert are_running(folder)
         with pytest.raises(FolderInUse, match="already in use"):
             await EmbeddedServers(folder).start()
@@ -247,7 +247,7 @@ async def test_a_file_in_place_of_the_folder_is_refused_with_advice(tmp_path: Pa
 def test_a_socket_folder_of_someone_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").symlink_to("/tmp")
     with pytest.raises(EmbeddedServerFailed, match="someone else"):
-        socket_folder(tmp_path, Account())
+        socket_folder(tmp_path, ProcessUser())
 
 
 def test_the_lock_tells_what_its_holder_wrote(tmp_path: Path) -> None:
@@ -285,4 +285,4 @@ async def test_root_gives_up_its_rights_and_opens_no_other_folder(folder: Path) 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of others")
 def test_root_uses_the_owner_of_the_folder(tmp_path: Path) -> None:
     os.chown(tmp_path, 12_345, 12_345)
-    assert account_for(tmp_path) == Account(uid=12_345, gid=12_345)
+    assert find_account(tmp_path) == ProcessUser(uid=12_345, gid=12_345)

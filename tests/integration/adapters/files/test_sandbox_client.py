@@ -17,10 +17,10 @@ from shared.adapters.files.sandbox_client import (
     FAILED_SECONDS,
     MOST_CPU_SECONDS,
     MOST_FAILED,
-    Openings,
-    SenderMustWait,
+    SandboxClient,
+    SenderThrottled,
     cpu_seconds,
-    opened_elsewhere,
+    open_in_sandbox,
 )
 from shared.core.values.files import Document, NotRead
 from tests.kit.sample_files import pdf, slow_pdf
@@ -65,13 +65,13 @@ class Clock:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     found = Elsewhere()
-    monkeypatch.setattr(sandbox_client, "opened_elsewhere", found)
+    monkeypatch.setattr(sandbox_client, "open_in_sandbox", found)
     return found
 
 
 @pytest.mark.control("S48")
 async def test_one_sender_has_one_place(elsewhere: Elsewhere) -> None:
-    openings = Openings()
+    openings = SandboxClient()
     async with asyncio.TaskGroup() as tasks:
         for number in range(3):
             tasks.create_task(openings.open("pdf", b"a%d" % number, sender="a"))
@@ -85,7 +85,7 @@ async def test_one_sender_has_one_place(elsewhere: Elsewhere) -> None:
 
 @pytest.mark.control("S48")
 async def test_papers_keep_neither_pictures_nor_texts_waiting(elsewhere: Elsewhere) -> None:
-    openings = Openings()
+    openings = SandboxClient()
     async with asyncio.TaskGroup() as tasks:
         for number in range(6):
             tasks.create_task(openings.open("pdf", b"%d" % number, sender=f"s{number}"))
@@ -102,7 +102,7 @@ async def test_papers_keep_neither_pictures_nor_texts_waiting(elsewhere: Elsewhe
 @pytest.mark.control("S48")
 async def test_what_failed_is_not_opened_again_for_a_while(elsewhere: Elsewhere) -> None:
     clock = Clock()
-    openings = Openings(clock=clock)
+    openings = SandboxClient(clock=clock)
     elsewhere.head = None
     elsewhere.goes_on.set()
     for sender in ("a", "b", "c"):
@@ -116,7 +116,7 @@ async def test_what_failed_is_not_opened_again_for_a_while(elsewhere: Elsewhere)
 
 
 async def test_of_the_same_file_many_times_at_once_one_is_opened(elsewhere: Elsewhere) -> None:
-    openings = Openings()
+    openings = SandboxClient()
     elsewhere.head = None
     async with asyncio.TaskGroup() as tasks:
         for _ in range(5):
@@ -127,7 +127,7 @@ async def test_of_the_same_file_many_times_at_once_one_is_opened(elsewhere: Else
 
 
 async def test_so_many_failures_are_remembered_and_no_more(elsewhere: Elsewhere) -> None:
-    openings = Openings()
+    openings = SandboxClient()
     elsewhere.head = None
     elsewhere.goes_on.set()
     for number in range(MOST_FAILED + 1):
@@ -148,11 +148,11 @@ async def test_who_has_used_up_the_time_of_a_minute_waits_and_others_do_not(
         clock.seconds += 6
         return HEAD, b"words"
 
-    monkeypatch.setattr(sandbox_client, "opened_elsewhere", slow)
-    openings = Openings(clock=clock)
+    monkeypatch.setattr(sandbox_client, "open_in_sandbox", slow)
+    openings = SandboxClient(clock=clock)
     for number in range(3):
         await openings.open("pdf", b"%d" % number, sender="a", most_seconds=15)
-    with pytest.raises(SenderMustWait) as waits:
+    with pytest.raises(SenderThrottled) as waits:
         await openings.open("pdf", b"3", sender="a", most_seconds=15)
     assert waits.value.retry_after_seconds == 48
     await openings.open("pdf", b"3", sender="b", most_seconds=15)
@@ -164,7 +164,7 @@ async def test_whoever_gets_no_place_leaves_none_taken(
     elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox_client, "WAIT_SECONDS", 0.05)
-    openings = Openings()
+    openings = SandboxClient()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(openings.open("pdf", b"a", sender="a"))
         await elsewhere.until(1)
@@ -187,7 +187,7 @@ async def test_a_small_paper_that_takes_long_is_given_up() -> None:
     content = slow_pdf()
     assert len(content) < 10_000
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert await opened_elsewhere("pdf", content, seconds=120) == (None, b"")
+    assert await open_in_sandbox("pdf", content, seconds=120) == (None, b"")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert 4 < after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 8
 
@@ -204,7 +204,7 @@ async def test_files_are_opened_at_low_priority(monkeypatch: pytest.MonkeyPatch)
         return process
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
-    opening = asyncio.create_task(opened_elsewhere("pdf", slow_pdf(), seconds=60))
+    opening = asyncio.create_task(open_in_sandbox("pdf", slow_pdf(), seconds=60))
     async with asyncio.timeout(30):
         while not niceness or _nice(niceness[0]) == _nice(0):
             await asyncio.sleep(0.02)
@@ -218,7 +218,7 @@ def _nice(pid: int) -> int:
 
 
 async def test_a_good_paper_is_read() -> None:
-    openings = Openings()
+    openings = SandboxClient()
     found = await read_file(
         pdf("First page"), "a.pdf", opened=lambda kind, content: openings.open(kind, content, sender="a")
     )

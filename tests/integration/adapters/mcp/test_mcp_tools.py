@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.mcp import connection
-from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers, probe
+from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, load_servers, probe_servers
 from shared.config.settings import load_settings
 from shared.core.tools.mcp import McpServer
 from shared.diagnostics.local_checks import check_mcp
@@ -60,7 +60,7 @@ async def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     tools = McpTools([SERVER], known=tmp_path / KNOWN_FILE)
     assert list(tools.tools()) == []
     tools.start()
-    assert await tools.ready(READY_SECONDS) == {"ours": True}
+    assert await tools.check_ready(READY_SECONDS) == {"ours": True}
     yield tools
     await tools.close()
 
@@ -132,7 +132,7 @@ async def test_a_server_over_http_and_one_by_others(tmp_path: Path) -> None:
     try:
         await until(lambda: _listens(port))
         tools.start()
-        assert await tools.ready(READY_SECONDS) == {"time": True, "web": True}
+        assert await tools.check_ready(READY_SECONDS) == {"time": True, "web": True}
         assert (await call(tools, "mcp_web_add", a=20, b=22)).text == "42"
         zones = {"source_timezone": "Europe/Berlin", "target_timezone": "Asia/Tokyo"}
         told = await call(tools, "mcp_time_convert_time", time="12:00", **zones)
@@ -167,7 +167,7 @@ def _listens(port: int) -> bool:
     ],
 )
 async def test_a_server_that_is_none_is_told_of_and_left(server: McpServer, problem: str) -> None:
-    probed = await probe(server, seconds=3.0)
+    probed = await probe_servers(server, seconds=3.0)
     assert (probed.reached, probed.tools) == (False, ())
     assert problem in probed.problem
     assert probed.problem
@@ -194,8 +194,8 @@ async def test_the_doctor_tells_of_servers_and_of_what_was_left_out(tmp_path: Pa
 
 
 def test_a_file_that_cannot_be_read_is_a_problem_and_no_failure(tmp_path: Path) -> None:
-    assert configured_servers(None) == ((), ())
-    assert configured_servers(tmp_path / "missing.json") == ((), ())
-    assert len(configured_servers(tmp_path)[1]) == 1
+    assert load_servers(None) == ((), ())
+    assert load_servers(tmp_path / "missing.json") == ((), ())
+    assert len(load_servers(tmp_path)[1]) == 1
     (tmp_path / "large.json").write_bytes(b" " * 2_000_000)
-    assert len(configured_servers(tmp_path / "large.json")[1]) == 1
+    assert len(load_servers(tmp_path / "large.json")[1]) == 1

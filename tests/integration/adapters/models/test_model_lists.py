@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
 from shared.adapters.models import find_local_servers, list_models
-from shared.adapters.models.model_lists import KNOWN, KeyRefused, ListSilent
+from shared.adapters.models.model_lists import KNOWN, KeyRefused, ModelListUnavailable
 
 # As each program answers, but for the names.
 OLLAMA = {
@@ -112,5 +112,5 @@ async def test_a_key_goes_with_the_question_and_is_refused_by_name() -> None:
 )
 async def test_who_has_no_list_says_why(answer: Any, status: int, why: str) -> None:
     async with serving(answer, status=status) as server:
-        with pytest.raises(ListSilent, match=why):
+        with pytest.raises(ModelListUnavailable, match=why):
             await list_models(f"{url_of(server)}/v1", "k")

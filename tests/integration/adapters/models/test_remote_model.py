@@ -397,10 +397,10 @@ async def test_an_empty_account_opens_the_breaker_until_a_probe_succeeds(
         with pytest.raises(ModelRefusedAccount):
             await model.reply(asking("Hello"))
     assert len(await fake.requests()) == 1
-    assert provider.breaker.state().account_refused
+    assert provider.breaker.get_state().account_refused
     clock.now += 10
     await model.reply(asking("Hello"))
-    assert not provider.breaker.state().open
+    assert not provider.breaker.get_state().open
     await model.close()
 
 
@@ -479,7 +479,7 @@ async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minu
             await model.reply(asking("Hi", model=CHAT, about=(conversation, 1)))
         windows.append((await model.load_card(CHAT)).window)
     assert windows == [1_000_000, 200_000]
-    assert model.narrowed() == NarrowedWindow(
+    assert model.find_narrowed_window() == NarrowedWindow(
         provider="127.0.0.1", model=CHAT, window=200_000, expected=1_000_000
     )
     clock.now += 121

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.models.breaker import FEWEST_CALLS
-from shared.adapters.models.reranker import SECONDS, HttpReranker
+from shared.adapters.models.reranker import HttpReranker
 from shared.core.memory.recall import Found, Ranked
 from shared.services.turns.retrieval import RERANKED, rerank
 from tests.kit.fakes.rerank.harness import RunningReranker
@@ -19,8 +19,8 @@ from tests.kit.fakes.scripted_api import KEY
 
 QUESTION = "Which number has the piano?"
 PASSAGES = ("It rains again.", "The piano has the number PX-4471.", "We rowed to the harbour.")
-A_MOMENT = 0.25
-"""What a busy machine may take beside the bound."""
+PATIENCE = 10.0
+"""A busy machine may need more than a deployment gives; the server that is slow needs thrice as much."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ async def server(running: RunningReranker) -> RunningReranker:
 @pytest.fixture
 async def reranker(server: RunningReranker) -> AsyncIterator[HttpReranker]:
     """Its connection is open, as after the first of its questions."""
-    made = HttpReranker(url=server.url, key=KEY, model=MODEL)
+    made = HttpReranker(url=server.url, key=KEY, model=MODEL, seconds=PATIENCE)
     await made.ask(QUESTION, PASSAGES)
     await server.requests()
     yield made
@@ -83,15 +83,14 @@ async def test_only_the_first_candidates_are_shown_and_without_secrets(
     assert sorted(one.passage.number for one in ordered) == [one.passage.number for one in items]
 
 
-async def test_a_slow_server_costs_no_more_than_its_time(
-    server: RunningReranker, reranker: HttpReranker
-) -> None:
+async def test_a_slow_server_costs_no_more_than_its_time(server: RunningReranker) -> None:
+    reranker = HttpReranker(url=server.url, key=KEY, model=MODEL)
     items = [item(number, text) for number, text in enumerate(PASSAGES, 1)]
     for _ in range(3):
-        await server.next({"latency": 30})
-        began = time.monotonic()
-        assert await rerank(reranker, items, QUESTION) == items
-        assert time.monotonic() - began < SECONDS + A_MOMENT
+        await server.next({"latency": 3 * PATIENCE})
+        async with asyncio.timeout(PATIENCE):
+            assert await rerank(reranker, items, QUESTION) == items
+    await reranker.close()
 
 
 @pytest.mark.parametrize(

@@ -218,9 +218,9 @@ def test_each_model_knows_who_answers_while_it_cannot() -> None:
 def test_beside_anthropics_own_server_other_names_go_to_the_other_one() -> None:
     two = {"openai_key": "key", "openai_url": "http://127.0.0.1:9/v1"}
     made = models(api_key="key", **two, fallback_models=("gpt",))
-    assert set(made.states()) == {ANTHROPIC_URL, "http://127.0.0.1:9/v1"}
+    assert set(made.list_states()) == {ANTHROPIC_URL, "http://127.0.0.1:9/v1"}
     gateway = models(api_key="key", base_url="http://gateway", **two, fallback_models=("gpt",))
-    assert set(gateway.states()) == {"http://gateway"}
+    assert set(gateway.list_states()) == {"http://gateway"}
 
 
 async def test_models_of_one_account_share_a_breaker_that_can_be_seen(fake: RunningFake) -> None:
@@ -230,6 +230,6 @@ async def test_models_of_one_account_share_a_breaker_that_can_be_seen(fake: Runn
         await made.reply(asking("Hi", model="claude-sonnet-5-5"))
     with pytest.raises(ModelRefusedAccount):
         await made.reply(asking("Hi", model="claude-haiku-5-5"))
-    assert made.states()[fake.base_url].account_refused
+    assert made.list_states()[fake.base_url].account_refused
     assert len(await fake.requests()) == 1
     await made.close()

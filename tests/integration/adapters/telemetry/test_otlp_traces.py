@@ -13,11 +13,11 @@ import pytest
 
 from shared.adapters.models.routing import Models
 from shared.adapters.telemetry import otlp_traces
-from shared.adapters.telemetry.otlp_traces import OpenTelemetryTraces, traces_to
+from shared.adapters.telemetry.otlp_traces import OpenTelemetryTraces, open_traces
 from shared.core.values.errors import ModelUnavailable
 from shared.core.values.messages import Message, Text
 from shared.ports import ModelReply, ModelRequest, Usage
-from shared.runtime.tracing import NULL_TRACER, Attribute, SpanName, TraceSpan
+from shared.runtime import NULL_TRACER, Attribute, SpanName, TraceSpan
 from tests.kit.fakes.otlp_receiver import collecting
 
 _OPEN: ContextVar[str] = ContextVar("open", default="")
@@ -128,7 +128,7 @@ async def test_without_an_endpoint_nothing_is_imported(
         raise AssertionError(name)
 
     monkeypatch.setattr(otlp_traces, "import_module", never)
-    assert traces_to(None, service="evertalk-web") is NULL_TRACER
+    assert open_traces(None, service="evertalk-web") is NULL_TRACER
     with NULL_TRACER.span("job", {"job": 1}) as span, NULL_TRACER.span("turn", {}) as other:
         span.set_attributes(state="done")
         assert span is other
@@ -139,7 +139,7 @@ def test_without_the_packages_nothing_is_sent_and_nothing_fails(monkeypatch: pyt
         raise ImportError(name)
 
     monkeypatch.setattr(otlp_traces, "import_module", missing)
-    assert traces_to("http://127.0.0.1:4318/v1/traces", service="evertalk-web") is NULL_TRACER
+    assert open_traces("http://127.0.0.1:4318/v1/traces", service="evertalk-web") is NULL_TRACER
 
 
 def test_the_port_is_kept_by_both() -> None:
@@ -158,7 +158,7 @@ def test_a_collector_gets_what_the_extra_sends() -> None:
         "opentelemetry.exporter.otlp.proto.http", reason="the extra `traces` is not installed"
     )
     with collecting() as collector:
-        tracer = traces_to(collector.url, service="evertalk-web")
+        tracer = open_traces(collector.url, service="evertalk-web")
         assert isinstance(tracer, OpenTelemetryTraces)
         model = models(Scripted())
         model.trace(tracer)
@@ -192,12 +192,12 @@ def test_a_collector_that_is_away_holds_nobody_up() -> None:
     )
     with collecting() as collector:
         collector.away = 1
-        tracer = traces_to(collector.url, service="evertalk-worker")
+        tracer = open_traces(collector.url, service="evertalk-worker")
         with tracer.span("job", {"job": 1}) as span:
             span.set_attributes(state="done")
         tracer.close()
     assert [span["evertalk.job"] for span in collector.spans] in ([1], [])
-    gone = traces_to(collector.url, service="evertalk-worker")
+    gone = open_traces(collector.url, service="evertalk-worker")
     with gone.span("job", {"job": 2}):
         pass
     gone.close()

@@ -70,7 +70,7 @@ def places(pool: Pool) -> PostgresTelegramChats:
 
 
 async def texts(inbox: PostgresTelegramInbox) -> list[str]:
-    rows = await inbox.waiting(BOT.bot_id, limit=1000)
+    rows = await inbox.list_waiting(BOT.bot_id, limit=1000)
     return [row.body["message"]["text"] for row in rows if "message" in row.body]
 
 

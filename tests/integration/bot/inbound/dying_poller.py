@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.telegram.client.bot_api import BotApi
-from bot.telegram.inbound.polling import Poller
+from bot.telegram.inbound.inbox import Poller
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
@@ -24,8 +24,8 @@ class DyingInbox:
         self._inbox = inbox
         self._moment = moment
 
-    async def next_offset(self, bot_id: int) -> int:
-        return await self._inbox.next_offset(bot_id)
+    async def load_next_offset(self, bot_id: int) -> int:
+        return await self._inbox.load_next_offset(bot_id)
 
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
         if self._moment == "before":

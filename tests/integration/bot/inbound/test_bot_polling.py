@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.telegram.client.bot_api import BotApi, InvalidBotToken, parse_bot_id
-from bot.telegram.client.call_queue import Backoff
-from bot.telegram.inbound.polling import (
+from bot.telegram.client.calls import Backoff
+from bot.telegram.inbound.inbox import (
     CONFLICTING_POLLER,
     RATE_LIMITED,
     WEBHOOK_RETURNED,
@@ -33,7 +33,7 @@ from tests.kit.telegram.updates import BOT
 
 ROOT = Path(__file__).parents[4]
 QUICK = PollTimeouts(
-    poll=2, answer=3.0, first_wait=0.05, most_wait=0.2, conflict_wait=0.1, watchdog=1.0, worth_telling=0.5
+    poll=2, answer=3.0, first_wait=0.05, max_wait=0.2, conflict_wait=0.1, watchdog=1.0, report_after=0.5
 )
 
 
@@ -46,11 +46,11 @@ class Notes:
         self.away = 0
         self.tried = asyncio.Event()
 
-    async def tell_problem(self, bot_id: int, problem: str) -> None:
+    async def record_problem(self, bot_id: int, problem: str) -> None:
         self.problems.append(problem)
 
-    async def next_offset(self, bot_id: int) -> int:
-        return await self._inbox.next_offset(bot_id)
+    async def load_next_offset(self, bot_id: int) -> int:
+        return await self._inbox.load_next_offset(bot_id)
 
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
         if self.away:
@@ -189,7 +189,7 @@ async def test_polling_outlives_a_refused_connection_and_a_stall(
     fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.refuse_connections(0.5)
-    async with polling(api, notes, times=PollTimeouts(poll=1, answer=0.5, first_wait=0.05, most_wait=0.2)):
+    async with polling(api, notes, times=PollTimeouts(poll=1, answer=0.5, first_wait=0.05, max_wait=0.2)):
         await asyncio.sleep(0.7)
         await fake.fail("getUpdates", stall=30)
         await ann.say("still")
@@ -262,7 +262,7 @@ async def test_after_long_silence_the_connections_are_new(
 ) -> None:
     api = Counting(TOKEN, base_url=fake.base_url)
     await fake.fail("getUpdates", times=-1, reset="before")
-    times = PollTimeouts(poll=2, first_wait=0.05, most_wait=0.1, watchdog=0.3)
+    times = PollTimeouts(poll=2, first_wait=0.05, max_wait=0.1, watchdog=0.3)
     async with polling(api, notes, times=times):
         await ann.say("back")
         await comes(lambda: api.reconnects > 0)
@@ -282,14 +282,14 @@ async def test_updates_that_nobody_expects_do_not_stop_the_others(
     await ann.say("after")
     async with polling(api, notes):
         assert await texts_come_anyway(inbox, 3)
-    rows = await inbox.waiting(BOT.bot_id)
+    rows = await inbox.list_waiting(BOT.bot_id)
     assert rows[1].body.get("nested_too_deeply") is True
     assert rows[2].body["message"]["text"] == "after"
 
 
 async def texts_come_anyway(inbox: PostgresTelegramInbox, count: int) -> bool:
     async with asyncio.timeout(30):
-        while len(await inbox.waiting(BOT.bot_id)) < count:
+        while len(await inbox.list_waiting(BOT.bot_id)) < count:
             await asyncio.sleep(0.02)
     return True
 
@@ -298,7 +298,9 @@ async def test_a_bot_asks_who_it_is_until_it_is_told(fake: RunningBotApi, api: B
     await fake.fail("getMe", status=502, html=True)
     await fake.fail("getMe", reset="before")
     await fake.fail("getMe", status=429, retry_after=0)
-    found = await asyncio.wait_for(fetch_bot_identity(api, backoff=Backoff(first=0.02, most=0.05)), 60)
+    found = await asyncio.wait_for(
+        fetch_bot_identity(api, backoff=Backoff(min_seconds=0.02, max_seconds=0.05)), 60
+    )
     assert found == BOT
     await fake.change_bot(revoked=True)
     with pytest.raises(InvalidBotToken):
@@ -326,7 +328,7 @@ async def test_the_token_is_in_no_log_and_no_error(
     ):
         api = BotApi(TOKEN, base_url=base)
         await fake.fail("getFile", status=500, html=True)
-        for call in (api.call("getFile", {"file_id": "x"}), api.download("x", most_bytes=9, seconds=5)):
+        for call in (api.call("getFile", {"file_id": "x"}), api.download("x", max_bytes=9, seconds=5)):
             with pytest.raises(Exception) as caught:
                 await call
             error: BaseException | None = caught.value
@@ -381,7 +383,7 @@ async def test_a_line_that_breaks_in_mid_protocol_confirms_nothing_and_ends_no_p
         return False
 
     async with polling(api, notes) as task:
-        monkeypatch.setattr(pool, "answers", no_answer)
+        monkeypatch.setattr(pool, "can_write", no_answer)
         monkeypatch.setattr(type(pool), "fetchval", breaks)
         await ann.say("one")
         await asyncio.wait_for(tried.wait(), 60)

@@ -59,7 +59,9 @@ async def door(inbox: PostgresTelegramInbox) -> AsyncIterator[Door]:
     made = Door(inbox)
     app = web.Application()
     secrets = {BOT.bot_id: SECRET}
-    app.router.add_post(PATH, make_webhook_handler(made, secret_of=secrets.get, on_stored=made.rings.append))
+    app.router.add_post(
+        PATH, make_webhook_handler(made, find_secret=secrets.get, on_stored=made.rings.append)
+    )
     runner = web.AppRunner(app, auto_decompress=False)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -131,7 +131,7 @@ async def test_who_was_refused_hears_nothing(
 async def test_the_owners_link_works_once_and_in_private_only(
     door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
-    code = await store.owner_code(BOT.bot_id)
+    code = await store.issue_owner_code(BOT.bot_id)
     keeper = door()
     start = spoken(1, f"/start {code}", deep_link=code)
     assert key(await keeper.admit(replace(start, chat=GROUP))) == "access_group_code"
@@ -196,7 +196,7 @@ async def test_when_too_many_wait_strangers_are_told_so_once(
     door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
     for number in range(PENDING_AT_MOST):
-        await store.ask(BOT.bot_id, 1000 + number, name="x", username="")
+        await store.request_access(BOT.bot_id, 1000 + number, name="x", username="")
     keeper = door()
     assert await keeper.admit(spoken(1, "hi")) == StrangerReply(key="access_too_many_waiting")
     assert key(await keeper.admit(spoken(2, "hi"))) == "NoReply"

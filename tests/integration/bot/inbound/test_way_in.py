@@ -10,11 +10,9 @@ import pytest
 from aiohttp import web
 
 from bot.telegram.client.bot_api import BotApi
-from bot.telegram.inbound.batching_driver import MessageBatcher
-from bot.telegram.inbound.inbox_reader import InboxReader
+from bot.telegram.inbound.inbox import InboxReader, Poller, PollTimeouts
 from bot.telegram.inbound.media_files import FileReader
-from bot.telegram.inbound.message_batching import MessageBatch
-from bot.telegram.inbound.polling import Poller, PollTimeouts
+from bot.telegram.inbound.message_batching import MessageBatch, MessageBatcher
 from bot.telegram.inbound.updates import (
     CallbackQuery,
     ChatMigration,
@@ -49,7 +47,7 @@ class WayIn:
 
     async def accept(self, gathered: MessageBatch) -> None:
         self.turns.append(gathered)
-        await self._inbox.handled(BOT.bot_id, gathered.update_ids)
+        await self._inbox.mark_handled(BOT.bot_id, gathered.update_ids)
 
     async def other(self, incoming: IncomingUpdate) -> None:
         self.others.append(incoming)
@@ -86,14 +84,14 @@ async def way_in(
     made = WayIn(inbox)
     runner: web.AppRunner | None = None
     if request.param == "polling":
-        times = PollTimeouts(poll=2, first_wait=0.05, most_wait=0.2)
-        poller = Poller(api, inbox=inbox, problems=places, on_stored=made.reader.ring, times=times)
+        times = PollTimeouts(poll=2, first_wait=0.05, max_wait=0.2)
+        poller = Poller(api, inbox=inbox, problems=places, on_stored=made.reader.wake, times=times)
         made.tasks.append(asyncio.create_task(poller.run()))
         await made.comes(lambda: poller.completed_at is not None or not poller_waits(poller))
     else:
         app = web.Application()
         handler = make_webhook_handler(
-            inbox, secret_of={BOT.bot_id: SECRET}.get, on_stored=lambda _: made.reader.ring()
+            inbox, find_secret={BOT.bot_id: SECRET}.get, on_stored=lambda _: made.reader.wake()
         )
         app.router.add_post(PATH, handler)
         runner = web.AppRunner(app, auto_decompress=False)
@@ -132,8 +130,9 @@ async def test_albums_and_forwards_are_one_turn_each(way_in: WayIn, ann: Person,
     await ann.album(3, gap=0.2, caption="which?", content=b"\xff\xd8\xff jpeg")
     await way_in.count(1)
     (turn,) = way_in.turns
-    assert (turn.text, len(turn.media)) == ("which?", 3)
-    assert isinstance(await FileReader(api).read(turn.media[0]), Picture)
+    media = [one.media for one in turn.messages if one.media is not None]
+    assert (turn.text, len(media)) == ("which?", 3)
+    assert isinstance(await FileReader(api).read(media[0]), Picture)
     await ann.forward("first", "second", from_name="Carl")
     await way_in.count(2)
     assert way_in.texts[1] == "[Forwarded from Carl]\n> first\n> second"
@@ -235,7 +234,7 @@ async def test_what_is_no_message_is_told_by_kind_and_its_rows_are_done(
     edits = [turn.first.text for turn in way_in.turns if turn.first.is_edited]
     assert edits == ["hello!"]
     async with asyncio.timeout(30):
-        while await inbox.waiting(BOT.bot_id):
+        while await inbox.list_waiting(BOT.bot_id):
             await asyncio.sleep(0.05)
 
 
@@ -281,7 +280,7 @@ async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
         await inbox.store(BOT.bot_id, [_reaction(number)])
         await reader.read()
         async with asyncio.timeout(60):
-            while await inbox.waiting(BOT.bot_id):
+            while await inbox.list_waiting(BOT.bot_id):
                 await asyncio.sleep(0.02)
     assert len(pressed) == 3, "the first one again, the second one once"
     rows = await pool.fetch("SELECT update_id, error FROM telegram_updates ORDER BY update_id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal, cast
 
@@ -12,14 +12,14 @@ import asyncpg
 from aiogram import Bot
 from aiogram.types import InlineKeyboardMarkup
 
-from bot.telegram.client.call_queue import Rate, RateLimits, ScaledClock
+from bot.telegram.client.calls import Rate, RateLimits, ScaledClock
 from bot.telegram.client.sender import Sender
 from bot.telegram.outbound.buttons import Button, ButtonAction, ButtonPress, build_keyboard
 from bot.telegram.outbound.delivery import AnswerDelivery
-from bot.telegram.outbound.delivery_context import DeliveryContext
+from bot.telegram.outbound.delivery_context import DeliveryContext, DeliveryTexts
 from bot.telegram.outbound.draft_streaming import EditPacing
 from bot.telegram.outbound.native_drafts import AnswerForm
-from bot.telegram.outbound.streaming_reply import StreamingReply
+from bot.telegram.outbound.streaming_reply import ReplyPacing, StreamingReply
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
@@ -27,17 +27,27 @@ from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertai
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PartRow, PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
-from shared.core.session.events import Delta, Inbound, InboxReceipt, RunEnded, RunStarted, Stored
-from shared.core.session.turns import Caps, Claim, Outcome
+from shared.core.session.turns import (
+    Caps,
+    Claim,
+    Delta,
+    Inbound,
+    InboxReceipt,
+    Outcome,
+    RunEnded,
+    RunStarted,
+    Stored,
+)
 from shared.core.values.messages import Text
-from tests.kit.fakes.bot_api import TOKEN
+from shared.runtime import BackgroundTasks
+from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
 
 BOT_ID = int(TOKEN.partition(":")[0])
 FAST = EditPacing(edit_seconds=0.02, slowest_seconds=0.2)
 FREE = RateLimits(
-    overall=Rate(most=1_000, seconds=0.1),
-    private=(Rate(most=1_000, seconds=0.1),),
-    group=(Rate(most=1_000, seconds=0.1),),
+    overall=Rate(limit=1_000, seconds=0.1),
+    private=(Rate(limit=1_000, seconds=0.1),),
+    group=(Rate(limit=1_000, seconds=0.1),),
 )
 UNCERTAIN = "It may be missing."
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
@@ -45,10 +55,11 @@ State = Literal["answered", "stopped", "refused", "failed"]
 _updates = count(1)
 
 
-class Tasks:
+class Tasks(BackgroundTasks):
     """What is started is awaited at the end, and what failed there fails the test."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -67,23 +78,23 @@ class Tasks:
         assert not failed, failed
 
 
-class Words:
-    def stopped(self, place: ChatRow) -> str:
+class Words(DeliveryTexts):
+    def format_stopped(self, place: ChatRow) -> str:
         return "[stopped]"
 
-    def working(self, place: ChatRow, tool: str, subject: str = "") -> str | None:
+    def format_working(self, place: ChatRow, tool: str, subject: str = "") -> str | None:
         return None if tool == "save_memory" else f"({tool}{subject and f' {subject}'} …)"
 
-    def notice(self, place: ChatRow, code: str, text: str) -> str:
+    def format_notice(self, place: ChatRow, code: str, text: str) -> str:
         return f"Sorry: {text}"
 
-    def uncertain(self, place: ChatRow) -> str:
+    def format_uncertain(self, place: ChatRow) -> str:
         return UNCERTAIN
 
-    def arrived(self, place: ChatRow) -> str:
+    def format_arrived(self, place: ChatRow) -> str:
         return "It has arrived."
 
-    def document(self, place: ChatRow) -> str:
+    def format_document_caption(self, place: ChatRow) -> str:
         return "The whole answer"
 
 
@@ -169,25 +180,27 @@ class Desk:
             senders={BOT_ID: self.sender},
             deliveries=self.deliveries,
             notices=PostgresUncertainNotices(self.pool),
-            places=self.places,
-            texts=Words(),
+            chats=self.places,
+            texts=Words(lambda _: None),
             keyboard=self._keyboard,
-            question=self._question,
             files=self._file,
-            wants=lambda place, form: form in self.wanted,
+            offered=("drafts", "rich"),
             clock=clock,
         )
         usual: dict[str, Any] = {"private": rhythm, "group": rhythm, "native": rhythm}
-        self.delivery = AnswerDelivery(self.post, tasks=self.tasks, **{**usual, **more})
+        pacing = ReplyPacing(**{**usual, **more})
+        self.delivery = AnswerDelivery(self.post, tasks=self.tasks, pacing=pacing)
 
     async def place(self, chat: int = 42, *, thread: int = 0) -> ChatRow:
-        return await self.places.open(
+        place = await self.places.open(
             BOT_ID,
             chat_id=chat,
             thread_id=thread,
             kind="person" if chat > 0 else "group",
             title="Ann",
         )
+        chosen = {form: form in self.wanted for form in ("drafts", "rich")}
+        return replace(place, settings=await self.places.change_settings(place.address_id, chosen))
 
     async def begin(self, place: ChatRow, *, question: int | None = None) -> Answer:
         """A message is accepted and its turn claimed: the answer begins."""
@@ -227,7 +240,7 @@ class Desk:
         await self.tasks.close()
 
     async def rows(self, answer: Answer) -> Sequence[PartRow]:
-        return await self.deliveries.parts(answer.claim.session_id, answer.turn)
+        return await self.deliveries.list_parts(answer.claim.session_id, answer.turn)
 
     async def states(self, answer: Answer) -> list[str]:
         return [row.state for row in await self.rows(answer)]
@@ -252,14 +265,16 @@ class Desk:
         return build_keyboard([[Button(label=action.name.title(), press=press)]])
 
     async def _file(self, session_id: int, public_id: str) -> bytes | None:
-        return await PostgresAttachments(self.pool).body(session_id, public_id)
+        return await PostgresAttachments(self.pool).load_body(session_id, public_id)
 
-    async def _question(self, session_id: int, turn: int) -> int | None:
-        found: int | None = await self.pool.fetchval(
-            """SELECT message_id FROM telegram_messages
-                WHERE session_id = $1 AND turn_no = $2 AND seq IS NOT NULL
-                ORDER BY message_id DESC LIMIT 1""",
-            session_id,
-            turn,
-        )
-        return found
+
+async def die_while_sending(desk: Desk, fake: RunningBotApi, person: Person, words: str) -> Answer:
+    """The answer is in its chat, and its process ends before it knows."""
+    answer = await desk.begin(await desk.place())
+    await fake.fail("sendMessage", stall_after=5.0)
+    ending = asyncio.create_task(answer.end(words))
+    await person.sees(words)
+    ending.cancel()
+    await asyncio.gather(ending, return_exceptions=True)
+    await desk.die()
+    return answer

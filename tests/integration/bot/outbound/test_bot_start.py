@@ -48,7 +48,7 @@ def settings(database_url: str, redis_url: str, fake: RunningBotApi, tmp_path: P
 @asynccontextmanager
 async def started(settings: Settings, slow: Slow) -> AsyncIterator[None]:
     app = await open_app(settings, role="bot")
-    service = TelegramService(app, load_bots(settings), settings=settings, library=AiogramLoader(slow))
+    service = TelegramService(app, load_bots(settings), settings=settings, loader=AiogramLoader(slow))
     service.start()
     try:
         yield

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bot.telegram.client.call_queue import RateLimits, ScaledClock
-from bot.telegram.markup import LIVE_UNITS, MAX_PARTS, render
+from bot.telegram.client.calls import RateLimits, ScaledClock
+from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS, render
 from bot.telegram.outbound.draft_streaming import PRIVATE_PACING, EditPacing
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
-from shared.core.session.events import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
+from shared.core.session.turns import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.messages import Text
-from tests.integration.bot.outbound.delivery_driver import BOT_ID, FAST, UNCERTAIN, Desk
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, FAST, UNCERTAIN, Desk, die_while_sending
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 
 WORDS = "Every word of this answer is worth waiting for, and **some** are `bold`. "
@@ -287,7 +287,7 @@ async def test_an_answer_that_nobody_was_told_of_comes_first_though_the_look_for
     await second.commit("The second answer.")
     await second.emit.close()
     with monkeypatch.context() as away:
-        away.setattr(desk.deliveries, "unfinished_before", lost)
+        away.setattr(desk.deliveries, "list_unfinished_before", lost)
         third = await desk.begin(place)
         await third.stream(ANSWER[:300])
         stored = await third.commit()
@@ -310,7 +310,7 @@ async def test_a_process_that_died_after_the_commit_leaves_an_answer_that_comes_
     await answer.commit(ANSWER)
     await before.die()
     after = desks()
-    assert await after.deliveries.left_by_the_dead([BOT_ID]) == 0
+    assert await after.deliveries.recover_interrupted([BOT_ID]) == 0
     assert await after.recover() == 1
     assert await shown(ann) == [seen(ANSWER)]
     assert (await fake.counts())["sendMessage"] == 1
@@ -321,16 +321,9 @@ async def test_a_process_that_died_after_the_commit_leaves_an_answer_that_comes_
 async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twice(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
 ) -> None:
-    before = desks()
-    answer = await before.begin(await before.place())
-    await fake.fail("sendMessage", stall_after=5.0)
-    ending = asyncio.create_task(answer.end("Once."))
-    await ann.sees("Once.")
-    ending.cancel()
-    await asyncio.gather(ending, return_exceptions=True)
-    await before.die()
+    answer = await die_while_sending(desks(), fake, ann, "Once.")
     after = desks()
-    assert await after.deliveries.left_by_the_dead([BOT_ID]) == 1
+    assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
     assert await after.recover() == 0
     assert await after.states(answer) == ["uncertain"]
     assert await shown(ann) == ["Once."]
@@ -341,7 +334,7 @@ async def test_a_sent_part_that_could_not_be_noted_is_noted_later_and_not_sent_a
 ) -> None:
     answer = await desk.begin(await desk.place())
     with monkeypatch.context() as patch:
-        patch.setattr(desk.deliveries, "delivered", away)
+        patch.setattr(desk.deliveries, "mark_delivered", away)
         await answer.end("Once.")
     assert await desk.states(answer) == ["sending"]
     assert await desk.recover() == 1
@@ -358,7 +351,7 @@ async def test_a_bubble_that_could_not_be_noted_is_taken_back(
 ) -> None:
     answer = await desk.begin(await desk.place())
     with monkeypatch.context() as patch:
-        patch.setattr(desk.deliveries, "bubble_shown", away)
+        patch.setattr(desk.deliveries, "record_bubble", away)
         with capture_logs() as logs:
             await answer.say(WORDS)
     assert await shown(ann) == []
@@ -373,7 +366,7 @@ async def test_one_that_could_be_neither_noted_nor_taken_back_is_told(
     answer = await desk.begin(await desk.place())
     await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(desk.deliveries, "bubble_shown", away)
+        patch.setattr(desk.deliveries, "record_bubble", away)
         await answer.say(WORDS)
     assert len(await shown(ann)) == 1
     assert [one["reason"].startswith("not deleted") for one in uncertain(logs)] == [True]
@@ -464,7 +457,7 @@ async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, desk: Desk, ann
     await ann.block()
     await answer.end(ANSWER)
     assert await desk.states(answer) == ["dead"]
-    stored = await desk.places.place(place.address_id)
+    stored = await desk.places.find_chat(place.address_id)
     assert stored is not None
     assert stored.unreachable
     calls = len(await fake.calls())
@@ -483,7 +476,7 @@ async def test_an_answer_follows_a_group_that_became_a_supergroup(
     await answer.end(ANSWER)
     assert (await bigger.screen()).texts == [seen(ANSWER)]
     assert await desk.states(answer) == ["delivered"]
-    stored = await desk.places.place(place.address_id)
+    stored = await desk.places.find_chat(place.address_id)
     assert stored is not None
     assert stored.chat_id == bigger.id
 

@@ -21,7 +21,7 @@ async def announced(desk: Desk, *files: ToolFile) -> Answer:
     answer = await desk.begin(place)
     kept = PostgresAttachments(desk.pool)
     ids = [await kept.store_file(place.session_id, file) for file in files]
-    answer.screen = {"attachments": [one.shown() for one in await kept.shown(ids)]}
+    answer.screen = {"attachments": [one.to_payload() for one in await kept.list_attached(ids)]}
     return answer
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bot.telegram.client.call_queue import ScaledClock
-from bot.telegram.markup import render
-from shared.core.session.events import ToolRunning
+from bot.telegram.client.calls import ScaledClock
+from bot.telegram.markup.entity_text import render
+from shared.core.session.turns import ToolRunning
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Desk
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 

@@ -13,9 +13,7 @@ from aiogram.methods import GetMe, SetMyCommands
 from aiogram.types import BotCommand
 from structlog.testing import capture_logs
 
-from bot.telegram.client.aiogram_types import strip_entities
-from bot.telegram.client.call_queue import Priority, Rate, RateLimits, ScaledClock
-from bot.telegram.client.outcomes import (
+from bot.telegram.client.calls import (
     CallDone,
     CallNotSent,
     CallRejected,
@@ -23,9 +21,13 @@ from bot.telegram.client.outcomes import (
     ChatMoved,
     ChatUnreachable,
     MessageSent,
+    Priority,
+    Rate,
+    RateLimits,
+    ScaledClock,
 )
-from bot.telegram.client.sender import ChatTarget, Sender, create_bot
-from bot.telegram.markup import MessagePart, TextEntity
+from bot.telegram.client.sender import ChatTarget, Sender, create_bot, strip_entities
+from bot.telegram.markup.entity_text import MessagePart, TextEntity
 from tests.integration.bot.outbound.delivery_driver import FREE
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
 
@@ -169,7 +171,7 @@ async def test_a_429_without_a_chat_holds_calls_without_a_chat(
 async def test_an_edit_that_waits_is_replaced_by_the_newer_text(
     fake: RunningBotApi, client: Bot, ann: Person
 ) -> None:
-    slow = RateLimits(private=(Rate(most=2, seconds=0.4),))
+    slow = RateLimits(private=(Rate(limit=2, seconds=0.4),))
     sender = Sender(client.id, lambda: client, limits=slow, timeout=30.0)
     sent = await sender.send_text(ANN, MessagePart(text="0"), priority=Priority.FINAL)
     assert isinstance(sent, MessageSent)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.telegram.inbound.updates import QuotedMessage
-from bot.telegram.markup import MAX_PARTS
+from bot.telegram.markup.entity_text import MAX_PARTS
 from bot.telegram.outbound.buttons import ButtonPress, parse_callback_data
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
@@ -17,7 +17,7 @@ from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.telegram.uncertain_notices import MOST_TRIES, QUICK_TRIES, Pressed
 from shared.core.ops.job_views import PartKey
 from shared.core.values.errors import StorageUnavailable
-from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Answer, Desk
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Answer, Desk, die_while_sending
 from tests.integration.bot.outbound.test_delivery import LONG, away
 from tests.kit.fakes.bot_api import Line, Person, RunningBotApi
 
@@ -224,12 +224,12 @@ async def test_one_that_was_on_its_way_when_its_sender_died_is_told_again(
 ) -> None:
     before = desks()
     with monkeypatch.context() as dying:
-        dying.setattr(UncertainNotices, "_note", away)
+        dying.setattr(UncertainNotices, "_record_outcome", away)
         await lost(fake, before, "The one and only.")
     assert await state(before) == ("sending", 1, 1)
     await before.die()
     after = desks()
-    assert await after.post.notices.left_by_the_dead([BOT_ID]) == 1
+    assert await after.post.notices.recover_interrupted([BOT_ID]) == 1
     await after.pool.execute(HURRY)
     await after.tell()
     first, second = await notices(ann)
@@ -238,11 +238,29 @@ async def test_one_that_was_on_its_way_when_its_sender_died_is_told_again(
     assert await texts(ann) == ["The one and only."]
 
 
+@pytest.mark.parametrize("live", [True, False])
+async def test_who_takes_over_tells_of_what_is_uncertain_before_later_answers(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, *, live: bool
+) -> None:
+    await die_while_sending(desks(), fake, ann, "The one and only.")
+    after = desks()
+    assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
+    later = await after.begin(await after.place())
+    if live:
+        await later.stream("What came ")
+        await later.end("What came later.")
+    else:
+        await later.commit("What came later.")
+        again = desks()
+        assert await again.recover() == 1
+    assert await texts(ann) == ["The one and only.", UNCERTAIN, "What came later."]
+
+
 async def test_what_became_of_a_notice_is_stored_when_postgres_is_back(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(desk.post.notices, "shown", away)
+        patch.setattr(desk.post.notices, "mark_shown", away)
         await lost(fake, desk, "The one and only.")
     assert await state(desk) == ("sending", 1, 1)
     await desk.tell()
@@ -255,14 +273,14 @@ async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch, *, pressed: bool
 ) -> None:
     """It is stored twice then; meanwhile it may have become the answer."""
-    stored = desk.post.notices.shown
+    stored = desk.post.notices.mark_shown
 
     async def reply_lost(*told: Any, **more: Any) -> bool:
         await stored(*told, **more)
         raise StorageUnavailable("the line broke")
 
     with monkeypatch.context() as patch:
-        patch.setattr(desk.post.notices, "shown", reply_lost)
+        patch.setattr(desk.post.notices, "mark_shown", reply_lost)
         await lost(fake, desk, "The one and only.")
     assert await state(desk) == ("shown", 1, 1)
     (notice,) = await notices(ann)
@@ -275,13 +293,13 @@ async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
 async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = desk.post.notices.shown
+    stored = desk.post.notices.mark_shown
 
     async def slow(*told: Any, **more: Any) -> bool:
         await desk.delivery.uncertain.send_due([BOT_ID])
         return await stored(*told, **more)
 
-    monkeypatch.setattr(desk.post.notices, "shown", slow)
+    monkeypatch.setattr(desk.post.notices, "mark_shown", slow)
     await lost(fake, desk, "The one and only.")
     assert await texts(ann) == [UNCERTAIN]
     assert await state(desk) == ("shown", 1, 1)

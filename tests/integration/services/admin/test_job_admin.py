@@ -12,7 +12,7 @@ from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.core.ops.job_views import JobMatch
-from shared.runtime.crash_points import POINTS
+from shared.runtime import CRASH_POINTS
 from shared.services.admin import job_admin
 from shared.services.admin.job_admin import JobAdmin
 from tests.kit.dashboard import seed_work
@@ -31,7 +31,7 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 
 def cut(name: str) -> None:
-    assert name in POINTS
+    assert name in CRASH_POINTS
     raise PowerCut(name)
 
 

@@ -18,15 +18,15 @@ from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.handover.push import BROWSERS_AT_MOST, MOST_FAILURES, PostgresPush
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
-from shared.adapters.postgres.people.operator_auth import Operators, digest_of
-from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, new_token, token_hash
+from shared.adapters.postgres.people.operator_auth import Operators, hash_secret
+from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, generate_token, hash_token
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.identity.handover import Assignment, NewHandover, Snooze
-from shared.core.identity.push import PushTarget, read_target
+from shared.core.identity.push import PushTarget, parse_target
 from shared.core.ops.alerts import AlertRefused
-from shared.core.session.events import Inbound
+from shared.core.session.turns import Inbound
 from shared.core.values.messages import Text
 from shared.services.admin.push_sender import Present, PushSender
 from tests.kit.fakes.push.browser import Browser
@@ -53,18 +53,18 @@ class House:
 
     async def browser(self, name: str, language: str = "en") -> PushTarget:
         given = await self.service.subscribe(name, self.key)
-        return read_target(**given, language=language, services=(self.service.origin,))
+        return parse_target(**given, language=language, services=(self.service.origin,))
 
     async def operators_browser(self, name: str = "desk", language: str = "en") -> PushTarget:
         target = await self.browser(name, language)
         await self.store.subscribe_operator(
-            target, operator_id=self.operator_id, login_hash=digest_of(self.login)
+            target, operator_id=self.operator_id, login_hash=hash_secret(self.login)
         )
         return target
 
     async def visitors_browser(self, name: str = "phone", language: str = "en") -> PushTarget:
         target = await self.browser(name, language)
-        await self.store.subscribe_visitor(target, visitor_hash=token_hash(self.token))
+        await self.store.subscribe_visitor(target, visitor_hash=hash_token(self.token))
         return target
 
     async def ask_for_human(self) -> None:
@@ -110,7 +110,7 @@ class House:
 async def house(database_url: str) -> AsyncIterator[House]:
     pool = await open_pool(database_url, size=4)
     async with RunningPush() as service:
-        operators, token = Operators(pool), new_token()
+        operators, token = Operators(pool), generate_token()
         operator_id: int = await pool.fetchval(
             "INSERT INTO operators (name, role, display_name) VALUES ($1, $2, $3) RETURNING id",
             "anna",
@@ -138,8 +138,10 @@ async def house(database_url: str) -> AsyncIterator[House]:
 
 
 def channel_of(store: PostgresPush, service: RunningPush, **more: Any) -> WebPush:
-    vault, services = Encryption(b"s" * 32), (service.origin,)
-    return WebPush(store, vault=lambda: vault, subject="mailto:ada@example.org", services=services, **more)
+    encryption, services = Encryption(b"s" * 32), (service.origin,)
+    return WebPush(
+        store, encryption=lambda: encryption, subject="mailto:ada@example.org", services=services, **more
+    )
 
 
 async def test_an_operator_with_no_page_hears_once_who_waits_and_who_wrote(house: House) -> None:
@@ -364,14 +366,14 @@ async def test_a_login_that_is_ended_takes_its_browser_along(house: House) -> No
     assert await house.count() == 0
     target = await house.browser("late")
     kept = await house.store.subscribe_operator(
-        target, operator_id=house.operator_id, login_hash=digest_of(again)
+        target, operator_id=house.operator_id, login_hash=hash_secret(again)
     )
     assert (kept, await house.count()) == (None, 0), "nobody subscribes by a login that is over"
     await operators.close()
 
 
 async def test_what_a_visitor_has_ended_is_not_renewed(house: House) -> None:
-    hashed, target = token_hash(house.token), await house.browser("phone")
+    hashed, target = hash_token(house.token), await house.browser("phone")
     assert await house.store.subscribe_visitor(target, visitor_hash=hashed, renews=True) is None
     assert await house.store.subscribe_visitor(target, visitor_hash=hashed) is True
     moved = replace(target, endpoint=f"{target.endpoint}-moved")
@@ -403,13 +405,13 @@ async def test_a_copy_of_a_person_names_their_browsers_and_forgetting_them_ends_
 
 async def test_a_browser_changes_hands_with_who_asks_last(house: House) -> None:
     target = await house.operators_browser()
-    await house.store.subscribe_visitor(target, visitor_hash=token_hash(house.token))
+    await house.store.subscribe_visitor(target, visitor_hash=hash_token(house.token))
     row = await house.pool.fetchrow("SELECT operator_id, login_hash, visitor_hash FROM push_subscriptions")
     assert row is not None
-    assert tuple(row) == (None, None, token_hash(house.token))
+    assert tuple(row) == (None, None, hash_token(house.token))
     await house.store.unsubscribe(target.endpoint, operator_id=house.operator_id)
     assert await house.count() == 1, "it is not that operator's"
-    await house.store.unsubscribe(target.endpoint, visitor_hash=token_hash(house.token))
+    await house.store.unsubscribe(target.endpoint, visitor_hash=hash_token(house.token))
     assert await house.count() == 0
 
 
@@ -423,6 +425,6 @@ async def test_a_name_that_leads_inside_is_not_posted_to(house: House, answers: 
 
     channel = channel_of(house.store, house.service, resolve=resolve)
     given = Browser().subscription("https://push.example.org/inside")
-    target = read_target(**given, language="", services=())
+    target = parse_target(**given, language="", services=())
     sent = await channel.send(target, b"{}", topic="t", ttl_seconds=1, urgency="normal")
     assert sent == AlertRefused(code="address_refused")

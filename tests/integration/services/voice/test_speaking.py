@@ -94,11 +94,11 @@ async def test_it_goes_with_its_words_and_is_not_kept_when_they_go_meanwhile(
         while not await guest.one("SELECT count(*) FROM spoken_answers"):
             await asyncio.sleep(0.01)
     speech = guest.app.stores.speech
-    answered = [await speech.answered_turn(guest.session_id, seq) for seq in (1, 2, 3)]
+    answered = [await speech.find_answered_turn(guest.session_id, seq) for seq in (1, 2, 3)]
     assert answered == [None, 1, None]
     await guest.app.erasure.erase_messages(guest.session_id, [1, 2], "person")
     assert await speaking
     assert await guest.one("SELECT count(*) FROM spoken_answers") == 0
-    assert await speech.answered_turn(guest.session_id, 2) is None
+    assert await speech.find_answered_turn(guest.session_id, 2) is None
     with pytest.raises(NothingToSpeak):
         await speak(guest, turn=9)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from shared.core.session.events import Stored
+from shared.core.session.turns import Stored
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
 from web.server.rate_limits import ClientLimits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.fakes.push.browser import Browser
 from tests.kit.fakes.push.harness import RunningPush
 from tests.kit.web.fixtures import Frame, Server, Starter
-from web.app import present
+from web.app import list_present
 
 AWAY = "http://127.0.0.1:9/push"
 
@@ -119,14 +120,15 @@ async def test_a_test_reaches_ones_own_browser_or_says_why_not(
     body = {"endpoint": given["endpoint"]}
     assert (await tell(anna, "POST", "me/push/test", body))[0] == 404
     await tell(anna, "PUT", "me/push", given)
-    assert await tell(anna, "POST", "me/push/test", body) == (200, {"sent": True, "code": ""})
+    assert await tell(anna, "POST", "me/push/test", body) == (200, {"sent": True, "code": "", "ended": False})
     (taken,) = await service.requests()
     assert taken["message"] == {
         "title": "Evertalk", "body": "Benachrichtigungen erreichen diesen Browser.", "tag": "test",
         "url": "dashboard/account",
     }  # fmt: skip
     await service.next({"status": 410})
-    assert await tell(anna, "POST", "me/push/test", body) == (200, {"sent": False, "code": "http_410"})
+    gone = {"sent": False, "code": "http_410", "ended": True}
+    assert await tell(anna, "POST", "me/push/test", body) == (200, gone)
     assert await rows(server) == []
 
 
@@ -139,7 +141,7 @@ async def test_an_open_page_is_known_and_a_closed_one_is_told_of_the_answer(
     screen, mine = await server.greet()
     given = await service.subscribe("phone", await key_of(server))
     await tell(server, "PUT", "push", given, mine=mine)
-    assert len(present(app).addresses) == 1
+    assert len(list_present(app).addresses) == 1
     for number, seen in enumerate((True, False)):
         if not seen:
             await screen.say("And again?", cid="c2")
@@ -149,7 +151,7 @@ async def test_an_open_page_is_known_and_a_closed_one_is_told_of_the_answer(
             await screen.say("Hello?")
             await screen.until("msg", role="assistant")
         await _answered(server, number + 1)
-        await sender.look(present(app))
+        await sender.look(list_present(app))
         await sender.settle()
         told = [one["message"]["body"] for one in await service.requests()]
         assert told == ([] if seen else ["Eine neue Antwort ist da."])
@@ -157,16 +159,17 @@ async def test_an_open_page_is_known_and_a_closed_one_is_told_of_the_answer(
 
 async def _answered(server: Server, number: int) -> None:
     query = "SELECT count(*) >= $1 FROM entries WHERE author = 'assistant'"
-    while not await server.services.pool.fetchval(query, number):
-        pass
+    async with asyncio.timeout(30):
+        while not await server.services.pool.fetchval(query, number):
+            await asyncio.sleep(0.02)
 
 
 async def test_a_followed_dashboard_is_an_open_page(server: Server, anna: Dashboard) -> None:
     operator_id = await anna.pool.fetchval("SELECT id FROM operators")
-    assert present(server.runner.app).operators == ()
+    assert list_present(server.runner.app).operators == ()
     async with anna.http.get(f"{anna.url}/api/v1/live") as stream:
         await stream.content.readline()
-        assert present(server.runner.app).operators == (operator_id,)
+        assert list_present(server.runner.app).operators == (operator_id,)
 
 
 async def test_the_worker_of_the_pages_is_served_at_the_root(server: Server) -> None:

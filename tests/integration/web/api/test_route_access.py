@@ -14,7 +14,7 @@ from tests.kit.web.event_stream_client import ticket
 from tests.kit.web.fixtures import Server, hello
 from tests.kit.web.table import ROWS
 from web.auth.api_key_auth import API
-from web.rest.operation import Operation, Room
+from web.rest.operation import Operation, OperationRouter
 from web.routes import scope_of
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -162,7 +162,7 @@ async def test_every_write_of_a_key_is_in_the_audit(server: Server) -> None:
 def test_an_operation_that_lets_nobody_in_cannot_be_registered() -> None:
     with pytest.raises(AssertionError, match="GET /api/v1/secrets must say who may come"):
 
-        @Room().on("GET /secrets")
+        @OperationRouter().on("GET /secrets")
         async def list_secrets(call: object) -> None:
             raise NotImplementedError
 

@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 from PIL import Image, PngImagePlugin
 
 from shared.adapters.files import sandbox_client as opened_files
-from shared.adapters.postgres.privacy.retention import RULES, Sweep, statement_of
+from shared.adapters.postgres.privacy.retention import RULES, Sweep, render_statement
 from shared.core.values.files import PAPER_MIMES, clean_name
 from tests.integration.web.api.test_messages_api import call, opened
 from tests.kit.sample_files import epub, open_document, pdf, pptx, words_docx, xlsx, zipped
@@ -271,7 +271,7 @@ async def test_slow_papers_of_three_visitors_close_uploads_for_nobody(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = await starter.start(trusted_proxies="127.0.0.1", limits=ClientLimits())
-    really, begun, go_on = opened_files.opened_elsewhere, list[bytes](), asyncio.Event()
+    really, begun, go_on = opened_files.open_in_sandbox, list[bytes](), asyncio.Event()
 
     async def slow(kind: Any, content: bytes, **options: Any) -> Any:
         if kind == "pdf" and b"slow" in content:
@@ -280,7 +280,7 @@ async def test_slow_papers_of_three_visitors_close_uploads_for_nobody(
             return None, b""
         return await really(kind, content, **options)
 
-    monkeypatch.setattr(opened_files, "opened_elsewhere", slow)
+    monkeypatch.setattr(opened_files, "open_in_sandbox", slow)
 
     async def hostile(number: int) -> tuple[int, Frame]:
         _, _, token = await visitor(server)
@@ -503,7 +503,7 @@ async def test_a_file_of_no_message_goes_after_a_day_and_is_not_named_before(
     await pool.execute("UPDATE attachments SET created_at = now() - interval '25 hours'")
     rule = RULES["attachments"]
     assert isinstance(rule, Sweep)
-    assert await pool.fetchval(statement_of("attachments", rule)) == 1
+    assert await pool.fetchval(render_statement("attachments", rule)) == 1
     assert (await fetch(server, token, left["id"]))[0] in (401, 404)
     assert (await fetch(server, token, used["id"]))[1] == b"used words"
 

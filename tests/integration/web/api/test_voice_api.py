@@ -11,7 +11,7 @@ import pytest
 from shared.adapters.media.transcriptions import HttpTranscriber
 from shared.core.session.turns import Caps
 from shared.core.values.recordings import RecordingLimits, silence
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.voice.hearing import HearingService
 from tests.integration.web.api.test_uploads_api import fetch, send, visitor
 from tests.kit.fakes.scripted_api import KEY

@@ -18,9 +18,9 @@ from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.sites import PostgresSites
-from shared.config.sites import secret_about
+from shared.config.sites import build_secret_context
 from shared.core.identity.handover import NewHandover
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.privacy.erasure import ErasureService
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Frame, Screen, Server, Starter, hello
@@ -132,7 +132,7 @@ async def with_people(starter: Starter, verified: str = "optional", **config: An
     await server.services.pool.execute(
         "UPDATE sites SET config = $1 WHERE name = 'default'", {"verified": verified, **config}
     )
-    sealed = Encryption(KEY.encode()).seal(SECRET, about=secret_about("default", "one"))
+    sealed = Encryption(KEY.encode()).seal(SECRET, about=build_secret_context("default", "one"))
     assert await PostgresSites(server.services.pool).add_secret("default", "one", sealed)
     server.parts.visitors.forget_sites()
     return server
@@ -413,7 +413,7 @@ async def test_another_sites_signature_and_token_are_strangers_here(starter: Sta
         """INSERT INTO sites (name, agent_id, config)
            SELECT 'other', agent_id, '{"verified": "optional"}' FROM sites"""
     )
-    sealed = Encryption(KEY.encode()).seal(b"o" * 48, about=secret_about("other", "two"))
+    sealed = Encryption(KEY.encode()).seal(b"o" * 48, about=build_secret_context("other", "two"))
     assert await PostgresSites(pool).add_secret("other", "two", sealed)
     server.parts.visitors.forget_sites()
     _, theirs = await talked(server, site="other", identity=signed(b"o" * 48, aud="other"))

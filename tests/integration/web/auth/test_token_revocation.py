@@ -20,7 +20,7 @@ from web.auth.token_revocation import TokenRevocation
 
 async def looked_twice(server: Server) -> None:
     for _ in range(2):
-        await server.parts.admissions.look()
+        await server.parts.admissions.check()
 
 
 async def end_all(server: Server) -> None:
@@ -76,19 +76,19 @@ async def test_who_has_just_signed_in_is_not_sent_away_for_the_former_token(star
     """Found without a token once may be a look in the middle of a change."""
     server = await with_people(starter)
     screen, _ = await server.greet()
-    seat = server.parts.hub.seats()[0]
+    subscriber = server.parts.hub.list_subscribers()[0]
     await end_all(server)
-    await server.parts.admissions.look()
+    await server.parts.admissions.check()
     await server.services.pool.execute("UPDATE visitors SET expires_at = now() + interval '1 day'")
-    await server.parts.admissions.look()
+    await server.parts.admissions.check()
     await end_all(server)
-    await server.parts.admissions.look()
-    assert not seat.outbox.closing
+    await server.parts.admissions.check()
+    assert not subscriber.send_queue.closing
     await server.services.pool.execute("UPDATE visitors SET expires_at = now() + interval '1 day'")
     await screen.send({"t": "identify", "identity": signed()})
     assert (await screen.until("welcome"))["identified"]
     await looked_twice(server)
-    assert not server.parts.hub.seats()[0].outbox.closing
+    assert not server.parts.hub.list_subscribers()[0].send_queue.closing
 
 
 async def test_while_postgres_is_away_nobody_is_sent_away_and_all_are_asked_for_at_once(
@@ -97,7 +97,7 @@ async def test_while_postgres_is_away_nobody_is_sent_away_and_all_are_asked_for_
     class Away:
         asked = 0
 
-        async def ended(
+        async def find_ended(
             self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
         ) -> tuple[frozenset[bytes], frozenset[int]]:
             self.asked += len(set(token_hashes))
@@ -108,6 +108,6 @@ async def test_while_postgres_is_away_nobody_is_sent_away_and_all_are_asked_for_
     for _ in range(3):
         await server.greet()
     for _ in range(3):
-        await admissions.look()
+        await admissions.check()
     assert tokens.asked == 9
-    assert not any(seat.outbox.closing for seat in server.parts.hub.seats())
+    assert not any(subscriber.send_queue.closing for subscriber in server.parts.hub.list_subscribers())

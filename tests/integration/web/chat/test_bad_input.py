@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from shared.core.session.events import HEAD_CHARS
+from shared.core.session.turns import HEAD_CHARS
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.storage_health import broken_line
 from tests.kit.web.fixtures import Server, Starter, hello
@@ -331,7 +331,7 @@ async def test_what_nobody_expected_is_no_refusal_before_storage_was_seen_to_be_
     async def no_answer() -> bool:
         return False
 
-    monkeypatch.setattr(server.services.pool, "answers", no_answer)
+    monkeypatch.setattr(server.services.pool, "can_write", no_answer)
     server.conversation.failure = broken_line()
     await screen.say("One", cid="c1")
     await screen.say("Two", cid="c2")

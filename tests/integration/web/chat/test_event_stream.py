@@ -10,7 +10,7 @@ import pytest
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Server, Starter, hello
 from web.chat import event_stream_chat as module
-from web.chat.event_stream_chat import STILL_HERE, event
+from web.chat.event_stream_chat import STILL_HERE, encode_event
 from web.server.rate_limits import LOCAL
 
 
@@ -177,7 +177,7 @@ async def test_a_silent_stream_says_that_it_lives(server: Server, monkeypatch: p
     async with asyncio.timeout(30):
         while b"still here" not in await screen.response.content.readline():
             pass
-    assert event(STILL_HERE) == ': still here\ndata: {"t":"pong","n":0}\n\n'
+    assert encode_event(STILL_HERE) == ': still here\ndata: {"t":"pong","n":0}\n\n'
 
 
 async def test_a_closed_tab_gives_its_place_back_at_once(server: Server) -> None:
@@ -209,9 +209,9 @@ async def test_tickets_for_one_address_are_limited(starter: Starter) -> None:
 
 async def test_a_stream_says_goodbye_when_the_server_ends(server: Server) -> None:
     screen, _ = await open_stream(server)
-    from web.app import begin_to_drain
+    from web.app import start_draining
 
-    begin_to_drain(server.parts)
+    start_draining(server.parts)
     bye = await screen.until("bye")
     assert (bye["code"], bye["reason"]) == (1012, "restart")
     assert bye["retry_ms"] >= 250

@@ -28,7 +28,7 @@ async def test_a_stream_that_nobody_reads_is_cut_off_and_resumes_without_loss(
     for number in range(1, 400):
         await server.conversation.store_event(session_id, "msg", {"text": text})
         event = {"mid": f"n{number}", "role": "notice", "text": text}
-        server.parts.hub.durable(session_id, number, "msg", event)
+        server.parts.hub.publish(session_id, number, "msg", event)
         await reader.until("msg", event_seq=number)
         if server.parts.hub.screens == 1:
             break

@@ -12,14 +12,14 @@ from shared.config.settings import load_settings
 from tests.kit.web.fixtures import Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown
+from web.parts import ModelInfo
 from web.server.http_server import Listener
 
 
 @pytest.fixture
 async def real(database_url: str, redis_url: str) -> AsyncIterator[tuple[str, App]]:
     services = await open_app(load_settings(database_url=database_url, redis_url=redis_url), role="web")
-    parts = make_parts(services, model=ModelShown(name=services.models.chat, offline=True))
+    parts = make_parts(services, model=ModelInfo(name=services.models.chat, offline=True))
     runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)

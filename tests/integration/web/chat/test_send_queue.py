@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks
 from tests.kit.web.fixtures import Server
 from web.protocol import wire
 from web.server import send_queue as module
@@ -36,7 +36,7 @@ class Kept:
         self.line = Line()
         self.aborted = False
         self.tasks = BackgroundTasks()
-        self.outbox = SendQueue(self.line, spawn=self.tasks.start, abort=self.abort)
+        self.send_queue = SendQueue(self.line, spawn=self.tasks.start, abort=self.abort)
 
     def abort(self) -> None:
         self.aborted = True
@@ -45,11 +45,11 @@ class Kept:
 async def test_frames_leave_in_order_and_the_close_comes_last() -> None:
     kept = Kept()
     for number in range(100):
-        kept.outbox.put(str(number))
-    kept.outbox.close(1012, "restart")
-    kept.outbox.put("too late")
+        kept.send_queue.put(str(number))
+    kept.send_queue.close(1012, "restart")
+    kept.send_queue.put("too late")
     kept.line.awake.set()
-    await asyncio.wait_for(kept.outbox.closed(), 60)
+    await asyncio.wait_for(kept.send_queue.wait_closed(), 60)
     assert kept.line.sent == [str(number) for number in range(100)]
     assert kept.line.code == 1012
 
@@ -57,11 +57,11 @@ async def test_frames_leave_in_order_and_the_close_comes_last() -> None:
 @pytest.mark.control("S34")
 async def test_a_full_queue_drops_deltas_first() -> None:
     kept = Kept()
-    kept.outbox.put("first")
+    kept.send_queue.put("first")
     await asyncio.sleep(0)
     for number in range(MAX_FRAMES + 40):
-        kept.outbox.put(f"delta {number}", passing=True)
-    kept.outbox.put("durable")
+        kept.send_queue.put(f"delta {number}", droppable=True)
+    kept.send_queue.put("durable")
     kept.line.awake.set()
     while "durable" not in kept.line.sent:
         await asyncio.sleep(0)
@@ -74,10 +74,10 @@ async def test_a_full_queue_drops_deltas_first() -> None:
 async def test_a_queue_full_of_what_matters_is_closed_with_1013() -> None:
     kept = Kept()
     for number in range(MAX_FRAMES + 2):
-        kept.outbox.put(f"durable {number}")
-    assert kept.outbox.closing
+        kept.send_queue.put(f"durable {number}")
+    assert kept.send_queue.closing
     kept.line.awake.set()
-    await asyncio.wait_for(kept.outbox.closed(), 60)
+    await asyncio.wait_for(kept.send_queue.wait_closed(), 60)
     assert kept.line.code == wire.CLOSE_SLOW
     assert len(kept.line.sent) <= 1
 
@@ -85,20 +85,20 @@ async def test_a_queue_full_of_what_matters_is_closed_with_1013() -> None:
 @pytest.mark.control("S34")
 async def test_bytes_are_bounded_too_but_a_welcome_is_free() -> None:
     kept = Kept()
-    kept.outbox.put("w" * 2_000_000, free=True)
-    kept.outbox.put("ä" * 60_000)
-    kept.outbox.put("ä" * 60_000)
-    assert not kept.outbox.closing
-    kept.outbox.put("ä" * 60_000)
-    assert kept.outbox.closing
+    kept.send_queue.put("w" * 2_000_000, free=True)
+    kept.send_queue.put("ä" * 60_000)
+    kept.send_queue.put("ä" * 60_000)
+    assert not kept.send_queue.closing
+    kept.send_queue.put("ä" * 60_000)
+    assert kept.send_queue.closing
 
 
 @pytest.mark.control("S34")
 async def test_a_reader_who_never_wakes_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SEND_SECONDS", 0.02)
     kept = Kept()
-    kept.outbox.put("hello")
-    await asyncio.wait_for(kept.outbox.closed(), 60)
+    kept.send_queue.put("hello")
+    await asyncio.wait_for(kept.send_queue.wait_closed(), 60)
     assert kept.aborted
 
 
@@ -117,7 +117,7 @@ async def test_a_sleeping_browser_does_not_hold_up_the_others(
     text = "x" * 60_000
     for number in range(1, 400):
         await server.conversation.store_event(session_id, "msg", {"text": text})
-        server.parts.hub.durable(
+        server.parts.hub.publish(
             session_id, number, "msg", {"mid": f"n{number}", "role": "notice", "text": text}
         )
         await reader.until("msg", event_seq=number)

@@ -195,8 +195,8 @@ async def test_the_answering_process_tells_its_own_reason_in_the_providers_words
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     breaker = Breaker()
-    breaker.refused("401: invalid x-api-key (authentication_error)")
-    states = {"https://api.example.org/v1": breaker.state()}
+    breaker.record_refusal("401: invalid x-api-key (authentication_error)")
+    states = {"https://api.example.org/v1": breaker.get_state()}
     for role in ("web", "worker"):
         workers = PostgresWorkers(pool, health=Health(lambda: states, Path("/")))
         assert await workers.beat(await workers.register(role))

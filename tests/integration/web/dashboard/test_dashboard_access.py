@@ -17,7 +17,7 @@ from shared.adapters.postgres.people.operator_auth import Operators, create_logi
 from shared.config.settings import load_settings
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
 from web.dashboard import OPERATIONS, requests
-from web.dashboard.access import HEADERS, cookie_name, from_own_origin, is_secure
+from web.dashboard.access import HEADERS, cookie_name, is_own_origin, is_secure
 from web.server.origins import Proxies
 
 ROUTES = [(one.method, re.sub(r"\{\w+\}", str(uuid4()), one.path), one.role) for one in OPERATIONS]
@@ -141,7 +141,7 @@ def test_on_https_the_cookie_is_bound_to_the_host() -> None:
     assert is_secure(public, settings)
     assert cookie_name(local, settings) == "evertalk_operator"
     assert cookie_name(proxied, settings) == "__Host-evertalk_operator"
-    assert from_own_origin(proxied, settings)
+    assert is_own_origin(proxied, settings)
 
 
 @pytest.mark.control("S11")

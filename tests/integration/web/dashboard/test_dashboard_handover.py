@@ -17,11 +17,11 @@ from aiohttp import web
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.dashboard.job_list_sql import PULSE
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
 from shared.core.values.messages import Text
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.tools.handover import HandoverService
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.dashboard.serve import served
@@ -56,7 +56,7 @@ async def anna(pool: asyncpg.Pool[asyncpg.Record], database_url: str) -> AsyncIt
 
 
 async def waiting(dashboard: Dashboard) -> str:
-    row = await PostgresVisitors(dashboard.pool).create(new_token(), site="default")
+    row = await PostgresVisitors(dashboard.pool).create(generate_token(), site="default")
     assert row is not None
     await PostgresHandovers(dashboard.pool).request_handover(
         NewHandover(

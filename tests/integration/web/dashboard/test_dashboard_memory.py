@@ -176,7 +176,7 @@ async def test_the_audit_names_notes_and_never_their_words(dashboard: Dashboard,
     assert "Porto" not in told
     assert "Lisbon" not in told
     operators = Operators(dashboard.pool)
-    assert await operators.broken_audit_link() is None
+    assert await operators.find_broken_audit_link() is None
     await operators.close()
 
 

@@ -192,7 +192,7 @@ async def test_a_stream_whose_reader_left_ends_when_the_next_one_joins() -> None
     line.cut = True
     assert told.join(second)
     assert (first.closed, second.closed, told.streams) == ("gone", "", 1)
-    assert await first.stirred(5)
+    assert await first.wait_for_change(5)
     await told.leave(second)
 
 
@@ -213,24 +213,24 @@ async def test_nothing_foreign_is_passed_on_and_nobody_followed_means_nothing_ru
     news.heard.put_nowait((7, {"t": "changed", "topics": ["jobs"]}))
     news.heard.put_nowait((DASHBOARD, {"t": "changed", "topics": ["jobs", "secrets", {}]}))
     news.heard.put_nowait((DASHBOARD, {"t": "changed", "topics": "all"}))
-    assert await follower.stirred(5)
+    assert await follower.wait_for_change(5)
     assert follower.changed == {"jobs"}
     for told_of in ({"job": "7", "percent": 1, "stage": "x"}, {"job": 7, "percent": None, "stage": "x"}, {}):
         news.heard.put_nowait((DASHBOARD, {"t": "progress", **told_of}))
     news.heard.put_nowait(
         (DASHBOARD, {"t": "progress", "job": 7, "percent": 400, "stage": "y" * 900, "more": 1})
     )
-    assert await follower.stirred(5)
+    assert await follower.wait_for_change(5)
     session = "0f8fad5b-d9cb-469f-a165-70867728950e"
     for _ in range(2):
         news.heard.put_nowait((DASHBOARD, {"t": "typing", "session": session}))
-    assert await follower.stirred(5)
-    assert follower.taken() == [
+    assert await follower.wait_for_change(5)
+    assert follower.take_events() == [
         ("progress", {"job": 7, "percent": 100, "stage": "y" * live.MOST_STAGE_CHARS}),
         ("typing", {"session": session}),
         ("changed", {"topics": ["jobs"]}),
     ]
-    assert follower.taken() == []
+    assert follower.take_events() == []
     await told.leave(follower)
     before = looks
     await asyncio.sleep(0)

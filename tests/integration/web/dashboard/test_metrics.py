@@ -23,7 +23,7 @@ from shared.config.settings import load_settings
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import Dashboard, Pool
 from web.dashboard import add_dashboard
-from web.dashboard.metrics import METRICS, Scrape, _samples, exposition
+from web.dashboard.metrics import METRICS, Scrape, _collect_samples, render_exposition
 
 ROOT = Path(__file__).resolve().parents[4]
 FILES = ROOT / "web" / "dashboard" / "observability"
@@ -248,10 +248,10 @@ async def test_what_takes_long_to_count_is_counted_anew_more_rarely(
         return await real(sums, whole=whole)
 
     monkeypatch.setattr(RunningSums, "read", read)
-    scrape = Scrape.of(desk.admin, lambda: now)
+    scrape = Scrape.from_stores(desk.admin, lambda: now)
     for wait in (0, 1500, 1490, 10):
         now += wait
-        assert (await scrape.counted())["sessions"] == {"all": 0}
+        assert (await scrape.count())["sessions"] == {"all": 0}
     assert asked == [(103, True), (1603, False), (3093, False), (3106, True)]
 
 
@@ -259,7 +259,7 @@ async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Poo
     async with pool.acquire() as connection:
         await seed.a_long_session(connection, turns=12)
     desk = add_dashboard(web.Application(), pool=pool, settings=load_settings(), commands=None)
-    text = exposition(await _samples(desk, Scrape.of(desk.admin)))
+    text = render_exposition(await _collect_samples(desk, Scrape.from_stores(desk.admin)))
     families = {family.name: family for family in text_string_to_metric_families(text)}
     stages = families["evertalk_stage_seconds"]
     assert stages.type == "histogram"

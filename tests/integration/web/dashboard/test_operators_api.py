@@ -219,7 +219,7 @@ async def test_an_address_behind_a_trusted_proxy_locks_out_itself_alone(dashboar
 
 
 async def test_somebody_of_the_provider_has_no_password_here(dashboard: Dashboard) -> None:
-    operator = await OperatorAdmin(dashboard.pool).of_provider(
+    operator = await OperatorAdmin(dashboard.pool).upsert_from_provider(
         issuer="https://id.example", subject="1", name="Ida", role="viewer"
     )
     operators = Operators(dashboard.pool)

@@ -22,10 +22,10 @@ from shared.core.session.presets import PRESETS
 from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable
 from shared.core.values.messages import ToolResult, ToolUse
-from shared.core.values.model import Prices
+from shared.core.values.money import Prices
 from shared.ports import ModelCard, ModelRequest, ToolContext, ToolSpec
 from shared.services.admin.playground import PLAYGROUND_TIMEOUTS, Playground
-from shared.services.compaction.one_shot_completion import OneShotCompletion
+from shared.services.compaction.silent_requests import OneShotCompletion
 from shared.services.tools.calculator import CalculatorTool
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.toolbox import Toolbox

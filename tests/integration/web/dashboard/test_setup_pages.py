@@ -15,7 +15,7 @@ from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.config.settings import list_setting_names, load_settings, resolve_secret_key
-from shared.config.sites import secret_about
+from shared.config.sites import build_secret_context
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.dashboard.people_seed import a_bot, a_site
 from tests.kit.dashboard.seed import a_session
@@ -151,7 +151,7 @@ async def test_of_an_agents_versions_the_newest_hundred_are_kept(house: Dashboar
         assert await store.change("default", {"caps": {"session_usd": seen}}, seen=seen) == seen + 1
     row = await store.find("default")
     assert row is not None
-    kept = [version for version, _, _ in await store.versions(row.id)]
+    kept = [version for version, _, _ in await store.list_versions(row.id)]
     assert kept == list(range(103, 3, -1))
     connection = await asyncpg.connect(house.database_url)
     assert await check_invariants(connection) == []
@@ -279,9 +279,9 @@ async def test_a_secret_is_shown_once_and_two_may_hold_at_once(house: Dashboard,
         "SELECT key_id, sealed FROM site_secrets WHERE secret_id = $1", made["id"]
     )
     assert row is not None
-    vault = Encryption(resolve_secret_key(load_settings(data_dir=tmp_path, secret_key=KEY)))
+    encryption = Encryption(resolve_secret_key(load_settings(data_dir=tmp_path, secret_key=KEY)))
     sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
-    assert vault.open(sealed, about=secret_about("shop", made["id"])).decode() == made["secret"]
+    assert encryption.open(sealed, about=build_secret_context("shop", made["id"])).decode() == made["secret"]
     assert (await ask(house, "POST", path))[0] == 200
     assert (await ask(house, "POST", path))[0] == 409
     _, found = await ask(house, "GET", "/sites/shop/settings")

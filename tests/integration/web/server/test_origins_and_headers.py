@@ -186,7 +186,7 @@ async def test_a_failure_of_ours_shows_nothing_of_us(starter: Starter) -> None:
     async def broken(known: object) -> None:
         raise RuntimeError("the secret inside")
 
-    object.__setattr__(server.parts.visitors, "caller", broken)
+    object.__setattr__(server.parts.visitors, "find_caller", broken)
     async with server.client.get(f"{server.url}/api/v1/commands") as answer:
         body = await answer.json()
     assert answer.status == 500

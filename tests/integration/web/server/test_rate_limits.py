@@ -39,7 +39,7 @@ def test_a_refused_try_makes_nothing_worse_and_a_right_one_is_no_failure() -> No
     assert [tries.take("a", 1) for _ in range(5)] == [60.0] * 5
     for _ in range(20):
         assert tries.take("b", 2) == 0.0
-        tries.passed("b")
+        tries.mark_passed("b")
 
 
 @pytest.mark.control("S29")

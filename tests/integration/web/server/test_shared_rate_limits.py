@@ -98,10 +98,18 @@ async def test_redis_sees_no_address_and_forgets(two: tuple[Process, Process, Cl
         await client.aclose()
 
 
+@pytest.fixture
+async def counts(redis_url: str) -> AsyncIterator[list[RedisCounts]]:
+    """Closed after the servers, which count on until they end, and would connect anew."""
+    made = [RedisCounts(redis_url), RedisCounts(redis_url)]
+    yield made
+    for one in made:
+        await one.close()
+
+
 async def test_a_visitor_gains_nothing_by_going_to_the_other_process(
-    starter: Starter, redis_url: str
+    counts: list[RedisCounts], starter: Starter
 ) -> None:
-    counts = [RedisCounts(redis_url), RedisCounts(redis_url)]
     servers = [await starter.start(limits=ClientLimits(reads=6), counts=one) for one in counts]
     row, token = await make_visitor(servers[0].services.pool)
     path = f"/sessions/{row.session_public_id}/messages"
@@ -111,8 +119,6 @@ async def test_a_visitor_gains_nothing_by_going_to_the_other_process(
         told.append(await _asked(servers[1], path, token))
         await asyncio.sleep(1.5)
     assert told[-1] == 429, "it was let in as if nobody had counted"
-    for one in counts:
-        await one.close()
 
 
 async def _asked(server: Server, path: str, token: str) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from shared.adapters.redis.announcer import channel_of
+from shared.adapters.redis.announcer import build_channel_prefix
 from tests.kit.web.fixtures import Screen, Starter
+from web.protocol import wire
 
 
 async def test_a_screen_at_another_process_sees_the_answer_being_written(starter: Starter) -> None:
@@ -32,6 +33,47 @@ def _shown(screen: Screen) -> str:
     return "".join(frame["text"] for frame in screen.frames if frame["t"] == "delta")
 
 
+async def test_a_run_of_another_process_is_shown_behind_its_message_and_in_order(starter: Starter) -> None:
+    server = await starter.start(redis=False)
+    screen, welcome = await server.greet()
+    session_id = await server.session_id(welcome["session"])
+    hub, frames = server.parts.hub, len(screen.frames)
+    number = await server.conversation.store_event(
+        session_id, "msg", {"mid": "m1", "role": "person", "turn": 1}
+    )
+    for frame in (
+        {"event_seq": number},
+        wire.run(1, "started"),
+        {"t": "delta", "turn": 1, "attempt": 1, "off": 0, "text": "Hel"},
+        {"t": "delta", "turn": 1, "attempt": 1, "off": 3, "text": "lo."},
+        wire.run(1, "tool", tool="recall"),
+    ):
+        hub._handle_message(session_id, {**frame, "origin": "elsewhere"})
+    await screen.until("run", state="tool")
+    assert [frame["t"] for frame in screen.frames[frames:]] == ["msg", "run", "delta", "delta", "run"]
+
+
+async def test_text_that_an_answer_has_made_needless_is_not_shown_behind_it(starter: Starter) -> None:
+    server = await starter.start(redis=False)
+    screen, welcome = await server.greet()
+    session_id = await server.session_id(welcome["session"])
+    hub, frames = server.parts.hub, len(screen.frames)
+    _, head = [
+        await server.conversation.store_event(
+            session_id, "msg", {"mid": f"m-{role}", "role": role, "turn": 1, "text": "Hello."}
+        )
+        for role in ("person", "assistant")
+    ]
+    for frame in (
+        {"event_seq": head},
+        {"t": "delta", "turn": 1, "attempt": 1, "off": 0, "text": "Hello."},
+        wire.run(1, "done"),
+    ):
+        hub._handle_message(session_id, {**frame, "origin": "elsewhere"})
+    await screen.until("run", state="done")
+    assert [frame["t"] for frame in screen.frames[frames:]] == ["msg", "msg", "run"]
+
+
 async def test_without_redis_the_text_arrives_whole_from_postgres(starter: Starter) -> None:
     here, there = await starter.start(redis=False), await starter.start(redis=False)
     one, welcome = await here.greet()
@@ -51,9 +93,9 @@ async def test_an_event_is_never_seen_before_an_earlier_one(starter: Starter) ->
     ]
     assert numbers == [1, 2, 3, 4, 5, 6]
     # The third and the last come first, one comes twice, the others are never told.
-    hub.durable(session_id, 3, "pin", {"mid": "m2", "pinned": True})
-    hub.durable(session_id, 6, "pin", {"mid": "m5", "pinned": True})
-    hub.durable(session_id, 3, "pin", {"mid": "m2", "pinned": True})
+    hub.publish(session_id, 3, "pin", {"mid": "m2", "pinned": True})
+    hub.publish(session_id, 6, "pin", {"mid": "m5", "pinned": True})
+    hub.publish(session_id, 3, "pin", {"mid": "m2", "pinned": True})
     while screen.numbers[-1:] != [6]:
         await screen.until("pin")
     assert screen.numbers == [1, 2, 3, 4, 5, 6]
@@ -64,7 +106,7 @@ async def test_an_announced_event_that_does_not_exist_is_forgotten(starter: Star
     server = await starter.start(redis=False)
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])
-    server.parts.hub.reach(session_id, 40)
+    server.parts.hub.advance_to(session_id, 40)
     await screen.say("Hi")
     await screen.until("msg", event_seq=2)
     assert screen.numbers == [1, 2]
@@ -90,9 +132,9 @@ async def test_nonsense_on_a_shared_redis_is_ignored(starter: Starter) -> None:
         '{"t":"wanted"}',
     )
     for text in nonsense:
-        await client.publish(f"{channel_of(client)}{session_id}", text)
+        await client.publish(f"{build_channel_prefix(client)}{session_id}", text)
     await client.publish(
-        f"{channel_of(client)}{session_id}", '{"t":"compaction.progress","id":"9","percent":40}'
+        f"{build_channel_prefix(client)}{session_id}", '{"t":"compaction.progress","id":"9","percent":40}'
     )
     await client.aclose()
     assert await screen.until("compaction.progress") == {"t": "compaction.progress", "id": "9", "percent": 40}
@@ -120,12 +162,12 @@ async def test_the_end_of_a_process_is_said_and_answers_are_finished(starter: St
 
 
 async def test_a_process_that_is_ending_is_not_ready(starter: Starter) -> None:
-    from web.app import begin_to_drain
+    from web.app import start_draining
 
     server = await starter.start()
     async with server.client.get(f"{server.url}/readyz") as answer:
         assert answer.status == 200
-    begin_to_drain(server.parts)
+    start_draining(server.parts)
     async with server.client.get(f"{server.url}/readyz") as answer:
         assert answer.status == 503
         assert (await answer.json())["status"] == "draining"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.kit.deployment.forks import Hatched
 from tests.kit.fakes.bot_api.client import TOKEN, USERNAME, BotApi
 from tests.kit.fakes.bot_api.server import BotApiServer
 from tests.kit.fakes.bot_api.shapes import Json
+from tests.kit.fakes.forked import run
 
-ROOT = Path(__file__).parents[4]
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 
@@ -29,7 +28,7 @@ class RunningBotApi(BotApi):
     def __init__(self, *, port: int = 0) -> None:
         super().__init__()
         self._arguments = ["--port", str(port), "--parent-pid", str(os.getpid())]
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Hatched | None = None
 
     @property
     def pid(self) -> int:
@@ -38,10 +37,7 @@ class RunningBotApi(BotApi):
         return self._process.pid
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.kit.fakes.bot_api", *self._arguments,
-            cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        self._process = await run("tests.kit.fakes.bot_api", self._arguments)
         try:
             told = await self._first_line()
         except BaseException:
@@ -74,7 +70,7 @@ class RunningBotApi(BotApi):
 
     async def _first_line(self) -> Json:
         process = self._process
-        if process is None or process.stdout is None:
+        if process is None:
             raise FakeDidNotStart("no output to read")
         try:
             line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)

@@ -7,17 +7,16 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 
+from tests.kit.deployment.forks import Forked
+from tests.kit.fakes.forked import fork
 from tests.kit.fakes.messages_api.shapes import Json
 
-ROOT = Path(__file__).parents[4]
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 CONTROL_SECONDS = 60.0
@@ -43,7 +42,7 @@ class RunningFake:
         self._arguments = ["--port", str(port), "--seed", str(seed), "--parent-pid", str(os.getpid())]
         if window is not None:
             self._arguments += ["--window", str(window)]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
         self.port = port
 
     @property
@@ -57,8 +56,7 @@ class RunningFake:
         return self._process.pid
 
     def start(self) -> None:
-        command = [sys.executable, "-m", self._module, *self._arguments]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self._process = fork(self._module, self._arguments)
         try:
             self.port = int(json.loads(self._first_line())["port"])
         except BaseException:
@@ -76,8 +74,7 @@ class RunningFake:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(STOP_SECONDS)
-        if process.stdout is not None:
-            process.stdout.close()
+        process.stdout.close()
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.start)
@@ -139,7 +136,7 @@ class RunningFake:
 
     def _first_line(self) -> bytes:
         process = self._process
-        if process is None or process.stdout is None:
+        if process is None:
             raise FakeDidNotStart("no output to read")
         until = time.monotonic() + START_SECONDS
         line = b""

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from shared.adapters.files.archive import (
-    digest_of,
+    compute_digest,
+    finish_archive,
     open_archive,
     pack_folder,
-    settle,
     unpack,
     unpack_folder,
     write_archive,
@@ -38,10 +38,10 @@ def archive(tmp_path: Path) -> Path:
     parts = {name: tmp_path / name for name in (DATABASE, FILES)}
     manifest = Manifest(
         made_at=NOW, evertalk="0.1.0", revision="0026", log_epoch=1, postgres="18.6", key_id="abc", counts={},
-        members={name: digest_of(path) for name, path in parts.items()},
+        members={name: compute_digest(path) for name, path in parts.items()},
     )  # fmt: skip
     target = tmp_path / "whole.tar"
-    settle(write_archive(target, write_manifest(manifest, KEY), parts), target)
+    finish_archive(write_archive(target, write_manifest(manifest, KEY), parts), target)
     return target
 
 
@@ -145,5 +145,5 @@ def test_a_line_torn_by_a_power_cut_costs_no_other_line(tmp_path: Path) -> None:
 def test_what_is_older_than_the_databases_own_log_goes(tmp_path: Path) -> None:
     file = ErasureFile(tmp_path / FILE)
     file.add([erased(1, NOW - KEPT * 1.01), erased(2)])
-    file.let_go(now=NOW)
+    file.discard_old(now=NOW)
     assert file.read() == [erased(2)]

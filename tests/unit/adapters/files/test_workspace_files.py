@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge, shelf_of
+from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge, build_shelf
 from shared.adapters.files.workspace_files import MOST_BYTES, WorkspaceFiles, read_workspace
 from shared.core.context.agents import FILE_CHARS
 from tests.kit.sample_files import pdf
@@ -158,7 +158,7 @@ async def test_a_folder_that_is_removed_and_made_again_is_seen(files: WorkspaceF
 
 async def test_whoever_listens_hears_of_changes_in_knowledge_too(files: WorkspaceFiles, folder: Path) -> None:
     heard: list[str] = []
-    files.tell(heard.append)
+    files.subscribe(heard.append)
     await files.preload(["ada", "ada"])
     (folder / "knowledge").mkdir()
     (folder / "knowledge" / "a.md").write_text("x")
@@ -184,7 +184,7 @@ def test_a_shelf_names_what_it_cannot_use_and_goes_on(folder: Path, tmp_path: Pa
     os.mkfifo(shelf / "pipe.txt")
     with (shelf / "huge.txt").open("wb") as out:
         out.truncate(100 * 1024**2)
-    found = shelf_of(shelf)
+    found = build_shelf(shelf)
     assert list(found.files) == ["deep/a.md"]
     assert sorted(problem.split(" ")[0] for problem in found.problems) == [
         "knowledge/huge.txt", "knowledge/out.txt", "knowledge/picture.png", "knowledge/pipe.txt",
@@ -198,13 +198,13 @@ def test_a_name_that_is_no_text_is_told_and_passed_over(folder: Path) -> None:
         (folder / inner / "a.md").write_text("x")
         (folder / inner / os.fsdecode(b"b\xff.md")).write_text("x")
         (folder / inner / "c\n.md").write_text("x")
-    assert list(shelf_of(folder / "knowledge").files) == ["a.md"]
-    assert all(problem.isascii() for problem in shelf_of(folder / "knowledge").problems)
+    assert list(build_shelf(folder / "knowledge").files) == ["a.md"]
+    assert all(problem.isascii() for problem in build_shelf(folder / "knowledge").problems)
     assert [name for name, _ in read_workspace(folder).files] == ["memory/a.md"]
 
 
 def test_no_shelf_is_an_empty_one(tmp_path: Path) -> None:
-    assert shelf_of(tmp_path / "none").problems == ()
+    assert build_shelf(tmp_path / "none").problems == ()
 
 
 async def test_each_kind_of_file_becomes_passages(folder: Path) -> None:

@@ -12,27 +12,27 @@ from tests.kit.model_makers import HandClock
 def opened(clock: HandClock) -> Breaker:
     breaker = Breaker(clock=clock)
     for _ in range(5):
-        breaker.failed("503")
+        breaker.record_failure("503")
     return breaker
 
 
 def test_four_failures_are_too_few_to_judge() -> None:
     breaker = Breaker(clock=HandClock())
     for _ in range(4):
-        breaker.failed("503")
+        breaker.record_failure("503")
     breaker.admit()
-    assert not breaker.state().open
+    assert not breaker.get_state().open
 
 
 def test_half_of_the_recent_calls_failing_opens_it() -> None:
     breaker = Breaker(clock=HandClock())
     for _ in range(4):
-        breaker.succeeded()
+        breaker.record_success()
     for _ in range(3):
-        breaker.failed("503")
-    assert not breaker.state().open
-    breaker.failed("503")
-    assert breaker.state().open
+        breaker.record_failure("503")
+    assert not breaker.get_state().open
+    breaker.record_failure("503")
+    assert breaker.get_state().open
     with pytest.raises(ModelUnavailable, match="503"):
         breaker.admit()
 
@@ -40,23 +40,23 @@ def test_half_of_the_recent_calls_failing_opens_it() -> None:
 def test_one_conversation_alone_closes_the_provider_to_nobody() -> None:
     breaker = Breaker(clock=HandClock())
     for _ in range(30):
-        breaker.failed("500: only this one", conversation=7)
-    assert not breaker.state().open
-    assert breaker.state().failures == 1
+        breaker.record_failure("500: only this one", conversation=7)
+    assert not breaker.get_state().open
+    assert breaker.get_state().failures == 1
     for conversation in range(8, 12):
-        breaker.failed("500", conversation=conversation)
-    assert breaker.state().open
+        breaker.record_failure("500", conversation=conversation)
+    assert breaker.get_state().open
 
 
 def test_failures_of_long_ago_are_forgotten() -> None:
     clock = HandClock()
     breaker = Breaker(clock=clock)
     for _ in range(4):
-        breaker.failed("503")
+        breaker.record_failure("503")
     clock.now += 31
-    breaker.failed("503")
-    assert not breaker.state().open
-    assert breaker.state().calls == 1
+    breaker.record_failure("503")
+    assert not breaker.get_state().open
+    assert breaker.get_state().calls == 1
 
 
 def test_one_probe_is_let_through_every_ten_seconds() -> None:
@@ -80,49 +80,49 @@ def test_a_probe_that_succeeds_closes_it_and_forgets_the_failures() -> None:
     breaker = opened(clock)
     clock.now += 10
     breaker.admit()
-    breaker.succeeded()
-    breaker.failed("503")
+    breaker.record_success()
+    breaker.record_failure("503")
     breaker.admit()
-    assert not breaker.state().open
+    assert not breaker.get_state().open
 
 
 def test_a_refused_account_opens_it_at_once_and_is_named_while_open() -> None:
     clock = HandClock()
     breaker = Breaker(clock=clock)
-    breaker.refused("401: invalid x-api-key")
+    breaker.record_refusal("401: invalid x-api-key")
     with pytest.raises(ModelRefusedAccount, match="invalid x-api-key"):
         breaker.admit()
-    assert breaker.state().account_refused
+    assert breaker.get_state().account_refused
     clock.now += 10
     breaker.admit()
-    breaker.succeeded()
-    assert not breaker.state().account_refused
+    breaker.record_success()
+    assert not breaker.get_state().account_refused
 
 
 def test_one_refusal_of_an_account_that_is_being_served_is_about_its_own_request() -> None:
     breaker = Breaker(clock=HandClock())
     for _ in range(3):
-        breaker.succeeded()
-        breaker.refused("403: not permitted")
+        breaker.record_success()
+        breaker.record_refusal("403: not permitted")
         breaker.admit()
-    assert not breaker.state().open
-    breaker.refused("403: not permitted")
-    assert breaker.state().account_refused
+    assert not breaker.get_state().open
+    breaker.record_refusal("403: not permitted")
+    assert breaker.get_state().account_refused
 
 
 def test_an_account_that_was_served_long_ago_is_refused_at_once() -> None:
     clock = HandClock()
     breaker = Breaker(clock=clock)
-    breaker.succeeded()
+    breaker.record_success()
     clock.now += 31
-    breaker.refused("402: payment required")
-    assert breaker.state().account_refused
+    breaker.record_refusal("402: payment required")
+    assert breaker.get_state().account_refused
 
 
 def test_its_state_says_how_long_it_has_been_open_and_when_the_next_probe_is() -> None:
     clock = HandClock()
     breaker = opened(clock)
     clock.now += 4
-    state = breaker.state()
+    state = breaker.get_state()
     assert (state.open_seconds, state.probe_in_seconds, state.failures) == (4.0, 6.0, 5)
     assert state.reason == "503"

@@ -16,14 +16,14 @@ from shared.adapters.models.catalog import (
     OPENAI_HOST,
     TABLE,
     UNKNOWN_WINDOW,
-    card_of,
-    known_card,
+    build_card,
+    find_known_card,
 )
 from shared.ports import Prices
 
 
 def test_the_default_models_are_known_with_window_and_prices() -> None:
-    sonnet, haiku = known_card("claude-sonnet-5-5"), known_card("claude-haiku-5-5")
+    sonnet, haiku = find_known_card("claude-sonnet-5-5"), find_known_card("claude-haiku-5-5")
     assert sonnet is not None
     assert haiku is not None
     assert (sonnet.window, sonnet.max_output, sonnet.token_factor) == (1_000_000, 128_000, 1.43)
@@ -33,7 +33,7 @@ def test_the_default_models_are_known_with_window_and_prices() -> None:
 
 
 def test_a_dated_snapshot_is_its_model() -> None:
-    card = known_card("claude-haiku-4-5-20251001")
+    card = find_known_card("claude-haiku-4-5-20251001")
     assert card is not None
     assert (card.name, card.window, card.token_factor) == ("claude-haiku-4-5-20251001", 200_000, 1.10)
 
@@ -47,19 +47,19 @@ def test_every_row_has_a_date_and_writes_to_the_cache_at_a_quarter_more() -> Non
 
 
 def test_an_unknown_model_has_a_small_flagged_window_and_no_price() -> None:
-    card = card_of(ModelEntry(name="somebody-elses-model"))
+    card = build_card(ModelEntry(name="somebody-elses-model"))
     assert (card.window, card.window_known, card.prices) == (UNKNOWN_WINDOW, False, None)
 
 
 def test_the_operator_outweighs_the_provider_who_outweighs_the_table() -> None:
-    told = card_of(ModelEntry(name="claude-haiku-4-5"), window=500_000, max_output=32_000)
+    told = build_card(ModelEntry(name="claude-haiku-4-5"), window=500_000, max_output=32_000)
     assert (told.window, told.max_output) == (500_000, 32_000)
-    said = card_of(ModelEntry(name="claude-haiku-4-5", window=16_000), window=500_000)
+    said = build_card(ModelEntry(name="claude-haiku-4-5", window=16_000), window=500_000)
     assert (said.window, said.window_known) == (16_000, True)
 
 
 def test_a_foreign_server_does_not_inherit_prices_by_a_well_known_name() -> None:
-    card = card_of(ModelEntry(name="claude-sonnet-5-5", base_url="http://gateway"), foreign=True)
+    card = build_card(ModelEntry(name="claude-sonnet-5-5", base_url="http://gateway"), foreign=True)
     assert card.prices is None
     assert card.capabilities == {"tools"}
 
@@ -114,7 +114,7 @@ def test_an_entry_says_of_tools_and_json_whether_its_model_can(
     tmp_path: Path, given: dict[str, Any], can: set[str]
 ) -> None:
     (entry,) = read_entries(write(tmp_path, [{"name": "m", **given}]))
-    assert card_of(entry).capabilities == can
+    assert build_card(entry).capabilities == can
 
 
 def test_missing_cache_prices_are_taken_at_their_dearest(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_missing_models_file_is_refused(tmp_path: Path) -> None:
 def test_prices_may_change_on_a_day(tmp_path: Path) -> None:
     prices = [{"input": 1, "output": 2}, {"input": 3, "output": 4, "from": "2027-01-01", "above": 9}]
     (entry,) = read_entries(write(tmp_path, [{"name": "m", "prices": prices}]))
-    before, after = (card_of(entry, today=date(year, 1, 1)).prices for year in (2026, 2027))
+    before, after = (build_card(entry, today=date(year, 1, 1)).prices for year in (2026, 2027))
     assert before is not None
     assert after is not None
     assert (before.input, after.input, after.above, after.dated) == (1.0, 3.0, 9, "2027-01-01")
@@ -173,7 +173,7 @@ def test_prices_in_disorder_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_dearer_band_of_long_prompts_is_in_the_table() -> None:
-    haiku = known_card("claude-haiku-5-5")
+    haiku = find_known_card("claude-haiku-5-5")
     assert haiku is not None
     assert haiku.prices is not None
     assert (haiku.prices.above, haiku.prices.above_factor) == (100_000, 5.0)
@@ -194,12 +194,12 @@ def test_each_row_is_complete_and_no_model_of_one_provider_is_named_by_another()
 
 def test_the_table_is_believed_at_the_providers_own_address() -> None:
     entry = ModelEntry(name="fast", model="gpt-6-luna", wire="openai")
-    card = card_of(entry, foreign=True, host=OPENAI_HOST)
+    card = build_card(entry, foreign=True, host=OPENAI_HOST)
     assert (card.name, card.window, card.window_known) == ("fast", 922_000, True)
     assert card.prices is not None
     assert "images" in card.capabilities
-    elsewhere = card_of(entry, foreign=True, host="router.example")
+    elsewhere = build_card(entry, foreign=True, host="router.example")
     assert (elsewhere.window_known, elsewhere.prices) == (False, None)
-    unknown = card_of(ModelEntry(name="gpt-9", wire="openai"), foreign=True, host=OPENAI_HOST)
+    unknown = build_card(ModelEntry(name="gpt-9", wire="openai"), foreign=True, host=OPENAI_HOST)
     assert (unknown.window, unknown.prices) == (8_192, None)
     assert unknown.capabilities == {"tools", "json"}

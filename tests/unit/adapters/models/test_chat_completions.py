@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.adapters.models.chat_completions import ChunkTranslator, completion_body, counted, short_id
-from shared.adapters.models.stream_parser import Reading
+from shared.adapters.models.chat_completions import (
+    ChunkTranslator,
+    build_completion_body,
+    convert_usage,
+    shorten_id,
+)
+from shared.adapters.models.stream_parser import AnswerParser
 from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, PictureContent, SystemPart
 from tests.kit.fakes.chat_completions.requests import as_messages, check_shape
@@ -36,7 +41,7 @@ TALK = (
 def body_of(request: ModelRequest, *more: str) -> dict[str, Any]:
     """What is sent, once the strict server has taken it."""
     card = replace(CARD, capabilities=CARD.capabilities | set(more))
-    body = json.loads(json.dumps(completion_body(request, card, MODEL)))
+    body = json.loads(json.dumps(build_completion_body(request, card, MODEL)))
     check_shape(body)
     model = Catalogue(None).get(MODEL)
     assert model is not None
@@ -44,8 +49,8 @@ def body_of(request: ModelRequest, *more: str) -> dict[str, Any]:
     return dict(body)
 
 
-def read(*chunks: Mapping[str, Any]) -> Reading:
-    reading, translator = Reading(), ChunkTranslator()
+def read(*chunks: Mapping[str, Any]) -> AnswerParser:
+    reading, translator = AnswerParser(), ChunkTranslator()
     for chunk in chunks:
         reading.take_all(translator.take(chunk))
     reading.take_all(translator.end())
@@ -72,7 +77,7 @@ def test_each_result_is_a_message_of_its_own_and_thoughts_stay_out() -> None:
     body = body_of(
         asking(*TALK, tools=(SAVE,), system=(SystemPart(text="Be kind."), SystemPart(text="Now.")))
     )
-    id_ = short_id(USE.id)
+    id_ = shorten_id(USE.id)
     arguments = json.dumps(USE.input)
     assert body["messages"] == [
         {"role": "system", "content": "Be kind.\n\nNow."},
@@ -93,7 +98,7 @@ def test_each_result_is_a_message_of_its_own_and_thoughts_stay_out() -> None:
 
 def test_a_model_without_tools_is_told_of_them_in_words() -> None:
     card = replace(CARD, capabilities=frozenset())
-    body = completion_body(asking(*TALK, tools=(SAVE,)), card, MODEL)
+    body = build_completion_body(asking(*TALK, tools=(SAVE,)), card, MODEL)
     assert "tools" not in body
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
     assert "[called save_memory" in body["messages"][1]["content"]
@@ -130,7 +135,7 @@ def test_a_longer_conversation_begins_with_the_same_bytes(more: tuple[str, ...])
 
     def sent(count: int) -> str:
         """But for the marks, which move on."""
-        body = completion_body(asking(*TALK[:count], cache_at=(count - 1,)), card, MODEL)
+        body = build_completion_body(asking(*TALK[:count], cache_at=(count - 1,)), card, MODEL)
         mark = json.dumps({"prompt_cache_breakpoint": {"mode": "explicit"}})[1:-1]
         return json.dumps(body["messages"]).replace(f", {mark}", "")
 
@@ -141,25 +146,27 @@ def test_a_longer_conversation_begins_with_the_same_bytes(more: tuple[str, ...])
 def test_a_schema_is_asked_for_where_it_can_be() -> None:
     request = asking("Sum up", json_schema={"type": "object"})
     assert body_of(request)["response_format"]["json_schema"]["schema"] == {"type": "object"}
-    assert "response_format" not in completion_body(request, replace(CARD, capabilities=frozenset()), MODEL)
+    assert "response_format" not in build_completion_body(
+        request, replace(CARD, capabilities=frozenset()), MODEL
+    )
 
 
 @given(st.lists(st.text(max_size=60), max_size=8), st.text(max_size=80))
 def test_ids_fit_every_server(ids: list[str], id_: str) -> None:
-    assert short_id(id_) == short_id(id_)
-    assert len(short_id(id_)) == 9
-    assert short_id(id_).isalnum()
-    assert len({short_id(one) for one in ids}) == len(set(ids))
+    assert shorten_id(id_) == shorten_id(id_)
+    assert len(shorten_id(id_)) == 9
+    assert shorten_id(id_).isalnum()
+    assert len({shorten_id(one) for one in ids}) == len(set(ids))
 
 
 def test_words_come_as_text_and_usage_without_what_was_read_from_a_cache() -> None:
     usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
     reading = read(says(role="assistant", content=""), says(content="Hel"), says(content="lo"), ends("stop"),
                    {"choices": [], "usage": usage})  # fmt: skip
-    assert reading.blocks() == (Text(text="Hello"),)
+    assert reading.build_blocks() == (Text(text="Hello"),)
     assert reading.ended
-    assert (reading.stop_reason(), reading.usage().input_tokens) == ("end_turn", 40)
-    assert (reading.usage().cache_read_tokens, reading.usage().output_tokens) == (60, 7)
+    assert (reading.find_stop_reason(), reading.build_usage().input_tokens) == ("end_turn", 40)
+    assert (reading.build_usage().cache_read_tokens, reading.build_usage().output_tokens) == (60, 7)
 
 
 @pytest.mark.parametrize(
@@ -181,34 +188,34 @@ def test_calls_are_put_together_however_a_server_numbers_them(
     chunks: list[dict[str, Any]], inputs: list[int]
 ) -> None:
     reading = read(*chunks, ends("stop"))
-    uses = [block for block in reading.blocks() if isinstance(block, ToolUse)]
+    uses = [block for block in reading.build_blocks() if isinstance(block, ToolUse)]
     assert [use.input for use in uses] == [{"a": number} for number in inputs]
     assert len({use.id for use in uses}) == len(inputs)
-    assert reading.stop_reason() == "tool_use"
+    assert reading.find_stop_reason() == "tool_use"
 
 
 @given(st.integers(1, 9))
 def test_a_thought_at_the_beginning_is_not_said(size: int) -> None:
     text = "<think>\nThey greet me. <b>\n</think>\n\nHello <think> there"
     reading = read(*(says(content=text[at : at + size]) for at in range(0, len(text), size)), ends("stop"))
-    assert reading.blocks() == (Text(text="Hello <think> there"),)
+    assert reading.build_blocks() == (Text(text="Hello <think> there"),)
 
 
 @pytest.mark.parametrize("said", ["<", "<thin", "  <b>bold</b>"])
 def test_what_only_begins_like_a_thought_is_said(said: str) -> None:
-    assert read(says(content=said), ends("stop")).blocks() == (Text(text=said),)
+    assert read(says(content=said), ends("stop")).build_blocks() == (Text(text=said),)
 
 
 def test_an_answer_of_thoughts_alone_says_nothing() -> None:
-    assert read(says(content="<think>on and on"), ends("length")).blocks() == ()
-    assert read(says(reasoning_content="hm"), says(content="Yes"), ends("stop")).blocks() == (
+    assert read(says(content="<think>on and on"), ends("length")).build_blocks() == ()
+    assert read(says(reasoning_content="hm"), says(content="Yes"), ends("stop")).build_blocks() == (
         Text(text="Yes"),
     )
 
 
 def test_parts_instead_of_words_are_read() -> None:
     parts = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Yes"}]
-    assert read(says(content=parts), ends("stop")).blocks() == (Text(text="Yes"),)
+    assert read(says(content=parts), ends("stop")).build_blocks() == (Text(text="Yes"),)
 
 
 @pytest.mark.parametrize(
@@ -216,13 +223,13 @@ def test_parts_instead_of_words_are_read() -> None:
     [("length", "max_tokens"), ("content_filter", "refusal"), ("stop", "end_turn"), ("eos", "end_turn")],
 )
 def test_reasons_to_end(told: str, reason: str) -> None:
-    assert read(says(content="Yes"), ends(told)).stop_reason() == reason
+    assert read(says(content="Yes"), ends(told)).find_stop_reason() == reason
 
 
 def test_a_refusal_is_said_and_is_one() -> None:
     reading = read(says(refusal="I can't help with that."), ends("stop"))
-    assert reading.blocks() == (Text(text="I can't help with that."),)
-    assert reading.stop_reason() == "refusal"
+    assert reading.build_blocks() == (Text(text="I can't help with that."),)
+    assert reading.find_stop_reason() == "refusal"
 
 
 def test_without_a_reason_to_end_there_is_no_end() -> None:
@@ -237,11 +244,11 @@ ODD = [
 
 @pytest.mark.parametrize("chunk", ODD)
 def test_chunks_of_odd_shapes_say_nothing(chunk: dict[str, Any]) -> None:
-    assert read(chunk, says(content="Yes"), ends("stop")).blocks() == (Text(text="Yes"),)
+    assert read(chunk, says(content="Yes"), ends("stop")).build_blocks() == (Text(text="Yes"),)
 
 
 def test_what_deepseek_kept_is_counted() -> None:
     told = {"prompt_tokens": 100, "completion_tokens": 1, "prompt_cache_hit_tokens": 80}
-    assert counted(told)["cache_read_input_tokens"] == 80
-    assert counted(told)["input_tokens"] == 20
-    assert counted({"prompt_tokens": True})["input_tokens"] == 0
+    assert convert_usage(told)["cache_read_input_tokens"] == 80
+    assert convert_usage(told)["input_tokens"] == 20
+    assert convert_usage({"prompt_tokens": True})["input_tokens"] == 0

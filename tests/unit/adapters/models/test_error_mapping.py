@@ -11,7 +11,7 @@ import pytest
 from shared.adapters.models.error_mapping import (
     ModelOverloaded,
     ModelUnknown,
-    error_of,
+    build_error,
     is_about_schema,
     is_about_thinking,
     read_refusal,
@@ -29,7 +29,7 @@ from shared.core.values.errors import (
 
 def meant(status: int, message: str = "", kind: str = "", headers: Any = None, **fields: Any) -> ModelError:
     body = {"type": "error", "error": {"type": kind, "message": message, **fields}}
-    return error_of(read_refusal(status, body, headers=headers))
+    return build_error(read_refusal(status, body, headers=headers))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,9 @@ def test_a_plan_whose_tokens_are_used_up_is_the_accounts_matter() -> None:
 
 
 def test_a_413_from_the_edge_need_not_be_json() -> None:
-    error = error_of(read_refusal(413, "<html><h1>413 Request Entity Too Large</h1></html>", message="413"))
+    error = build_error(
+        read_refusal(413, "<html><h1>413 Request Entity Too Large</h1></html>", message="413")
+    )
     assert isinstance(error, PromptTooLong)
     assert (error.tokens, error.maximum) == (None, None)
 
@@ -254,7 +256,7 @@ def test_a_full_window_may_be_told_in_the_middle_of_a_stream() -> None:
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8"},
     }
-    error = error_of(read_refusal(200, body))
+    error = build_error(read_refusal(200, body))
     assert isinstance(error, PromptTooLong)
     assert (error.tokens, error.maximum) == (9, 8)
 
@@ -318,7 +320,7 @@ def test_content_is_refused_in_the_middle_of_a_stream_too() -> None:
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"},
     }
-    assert isinstance(error_of(read_refusal(200, body)), ContentRefused)
+    assert isinstance(build_error(read_refusal(200, body)), ContentRefused)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +396,7 @@ def test_a_rate_limit_says_how_long_to_wait() -> None:
 
 
 def test_a_body_that_is_no_json_is_read_by_its_words() -> None:
-    error = error_of(read_refusal(502, "<html>Bad gateway</html>", message="Error code: 502"))
+    error = build_error(read_refusal(502, "<html>Bad gateway</html>", message="Error code: 502"))
     assert type(error) is ModelUnavailable
     assert "502" in str(error)
 

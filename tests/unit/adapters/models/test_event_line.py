@@ -35,7 +35,7 @@ def line_of(*chunks: bytes) -> StreamReader:
 
 async def all_of(line: StreamReader) -> list[Any]:
     found: list[Any] = []
-    while events := await line.next():
+    while events := await line.read_next():
         found += events
     return found
 
@@ -46,12 +46,16 @@ async def test_events_are_whole_wherever_their_bytes_are_cut(size: int, end: str
     sent = written(EVENTS, end)
     line = line_of(*(sent[at : at + size] for at in range(0, len(sent), size)))
     assert await all_of(line) == EVENTS
-    assert await line.next() == []
+    assert await line.read_next() == []
 
 
 async def test_what_came_together_is_handed_out_together() -> None:
     line = line_of(written(EVENTS[:3]) + b": a comment\n\n", written(EVENTS[3:]))
-    assert [await line.next(), await line.next(), await line.next()] == [EVENTS[:3], EVENTS[3:], []]
+    assert [await line.read_next(), await line.read_next(), await line.read_next()] == [
+        EVENTS[:3],
+        EVENTS[3:],
+        [],
+    ]
 
 
 async def test_a_last_event_without_its_empty_line_is_passed_over() -> None:
@@ -65,10 +69,10 @@ async def test_a_last_event_without_its_empty_line_is_passed_over() -> None:
 )
 async def test_what_came_before_a_broken_event_is_heard_first(broken: bytes) -> None:
     line = line_of(written(EVENTS[:2]) + broken + written(EVENTS[2:]))
-    assert await line.next() == EVENTS[:2]
+    assert await line.read_next() == EVENTS[:2]
     for _ in range(2):
         with pytest.raises(ModelUnavailable):
-            await line.next()
+            await line.read_next()
 
 
 async def test_nothing_of_a_stream_that_ends_at_once() -> None:
@@ -77,7 +81,7 @@ async def test_nothing_of_a_stream_that_ends_at_once() -> None:
 
 async def test_an_event_that_never_ends_is_none() -> None:
     line = line_of(b"data: ", *([b"x" * 16_384] * 200))
-    assert await line.next() == []
+    assert await line.read_next() == []
 
 
 @pytest.mark.parametrize(("size", "naps"), [(10, 1), (MUCH_BYTES - 1, 1), (MUCH_BYTES, 0), (100_000, 0)])
@@ -92,7 +96,7 @@ async def test_who_reads_rests_unless_very_much_came_at_once(
     monkeypatch.setattr("shared.adapters.models.provider.asyncio.sleep", sleep)
     head = written(EVENTS[:1])
     line = line_of(head + b":" * (size - len(head)) if size > len(head) else head)
-    assert await line.next() == EVENTS[:1]
+    assert await line.read_next() == EVENTS[:1]
     await line.rest()
     assert len(napped) == naps
     assert all(0 < seconds <= LOOK_SECONDS for seconds in napped)
@@ -101,6 +105,6 @@ async def test_who_reads_rests_unless_very_much_came_at_once(
 async def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "_LONGEST_EVENT_BYTES", 1_000)
     line = line_of(written(EVENTS), *[b"data: " + b"x" * 200] * 10, written(EVENTS))
-    assert await line.next() == EVENTS
+    assert await line.read_next() == EVENTS
     with pytest.raises(ModelUnavailable, match="without an end"):
-        await line.next()
+        await line.read_next()

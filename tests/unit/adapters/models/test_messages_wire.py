@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models.catalog import ModelEntry, card_of
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.catalog import ModelEntry, build_card
+from shared.adapters.models.wire import build_request_body
 from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, text_message
 from shared.ports import ModelCard, SystemPart
 from tests.kit.model_makers import SAVE, asking
 
-ABLE = card_of(ModelEntry(name="claude-haiku-5-5"))
-MODEST = card_of(ModelEntry(name="m", capabilities=frozenset()))
+ABLE = build_card(ModelEntry(name="claude-haiku-5-5"))
+MODEST = build_card(ModelEntry(name="m", capabilities=frozenset()))
 CALL = Message(
     role="assistant",
     blocks=(
@@ -26,7 +26,7 @@ RESULT = Message(role="user", blocks=(ToolResult(tool_use_id="toolu_1", text="no
 
 
 def body(card: ModelCard, *messages: Message | str, **fields: Any) -> dict[str, Any]:
-    return request_body(asking(*messages, **fields), card, "wire-name")
+    return build_request_body(asking(*messages, **fields), card, "wire-name")
 
 
 def marks(body: dict[str, Any]) -> list[str]:

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.adapters.models.chat_completions import completion_body
-from shared.adapters.models.openai_provider import response_body
-from shared.adapters.models.wire import request_body
+from shared.adapters.models.chat_completions import build_completion_body
+from shared.adapters.models.openai_provider import build_response_body
+from shared.adapters.models.wire import build_request_body
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import default_layers
 from shared.core.overflow.overflow_recovery import fit
@@ -101,13 +101,13 @@ def check(built: BuiltContext) -> None:
         model = Catalogue(None).get(MODEL)
         assert model is not None
         if wire == "messages":
-            check_request(_sent(request_body(request, card, MODEL)), model)
+            check_request(_sent(build_request_body(request, card, MODEL)), model)
             # Signatures of another provider are refused; the adapter then asks without thinking.
-            check_request(_sent(request_body(request, card, MODEL, thinking=False)), model)
+            check_request(_sent(build_request_body(request, card, MODEL, thinking=False)), model)
             continue
         for render, check_shape, as_messages in (
-            (completion_body, chat_completions.check_shape, chat_completions.as_messages),
-            (response_body, responses.check_shape, responses.as_messages),
+            (build_completion_body, chat_completions.check_shape, chat_completions.as_messages),
+            (build_response_body, responses.check_shape, responses.as_messages),
         ):
             body = _sent(render(request, card, MODEL))
             check_shape(body)

@@ -12,16 +12,16 @@ import pytest
 
 from shared.adapters.models.offline import INTRODUCTION, OFFLINE_MODEL, OfflineModel
 from shared.core.compaction.audit import audit_ledger
+from shared.core.compaction.next_ledger import LedgerPatch, Unreadable, apply_patch, parse_ledger_patch
+from shared.core.compaction.plan import render_source
 from shared.core.compaction.summary_prompts import repair_request, summary_request
 from shared.core.compaction.text_audit import audit_text, read_text
-from shared.core.compaction.transcript_lines import render_source
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import flush_instruction
 from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.policy import SummaryForm
 from shared.core.session.session import Entry
-from shared.core.session.summary import LedgerPatch, Unreadable, apply_patch, parse_ledger_patch
-from shared.core.session.summary_rules import form_of
+from shared.core.session.summary import form_of
 from shared.core.values.errors import PromptTooLong
 from shared.core.values.messages import (
     Author,
@@ -117,9 +117,16 @@ async def test_summary_notes_and_recalled_lines_are_searched_too() -> None:
     assert "Lisbon" in await words(f"{summary}\n\n{question}")
     notes = SystemPart(text="You are kind.\n<notes>\n- Mara lives in the city of Porto\n</notes>")
     assert "Porto" in await words(question, system=(notes,))
-    assert "Faro" in await words(
-        f"<recall>\n[#3] person: Mara lives in the city of Faro\n</recall>\n{question}"
-    )
+    recalled = "<recall>\n#3 person: Mara lives in the city of Faro\n</recall>"
+    assert "“Mara lives in the city of Faro”" in await words(f"{recalled}\n{question}")
+
+
+async def test_what_an_answer_quotes_is_quoted_without_a_mark_too_many() -> None:
+    told: list[Message | str] = [
+        "Hello! My sister lives in Tromsø.",
+        said("I have kept it: “Hello! My sister lives in Tromsø.”"),
+    ]
+    assert (await words(*told, "Where does my sister live?")).endswith("“My sister lives in Tromsø.”")
 
 
 async def test_neither_tool_calls_nor_the_marks_of_a_summary_are_quoted() -> None:

@@ -16,7 +16,7 @@ from shared.adapters.models.token_counter import (
     VocabularyUnusable,
     load_vocabulary,
 )
-from shared.core.values.tokens import by_script
+from shared.core.values.tokens import estimate_by_script
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -56,7 +56,7 @@ def test_the_rule_by_script_is_near_the_vocabulary(counter: VocabularyCounter) -
         '{"id": 17, "name": "lamp", "price": 12.5, "tags": ["home", "light"]}',
     )
     for text in texts:
-        assert 0.7 < by_script(text) / counter.count_tokens(text) < 1.5
+        assert 0.7 < estimate_by_script(text) / counter.count_tokens(text) < 1.5
 
 
 def test_nothing_is_loaded_before_the_first_count() -> None:
@@ -92,11 +92,11 @@ def test_an_altered_file_is_refused_and_the_rule_takes_over(tmp_path: Path) -> N
     with pytest.raises(VocabularyUnusable, match="checksum"):
         load_vocabulary(altered, sha256=SHA256)
     counter = VocabularyCounter(altered)
-    assert counter.count_tokens("hello there") == by_script("hello there")
+    assert counter.count_tokens("hello there") == estimate_by_script("hello there")
     assert counter.problem is not None
     assert "checksum" in counter.problem
 
 
 @pytest.mark.control("S45")
 def test_a_missing_file_is_no_failure(tmp_path: Path) -> None:
-    assert VocabularyCounter(tmp_path / "none").count_tokens("hello") == by_script("hello")
+    assert VocabularyCounter(tmp_path / "none").count_tokens("hello") == estimate_by_script("hello")

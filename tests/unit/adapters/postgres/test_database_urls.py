@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from shared.adapters.postgres.db.urls import driver_url, place_of, places_of
+from shared.adapters.postgres.db.urls import build_driver_url, format_location, parse_hosts
 from shared.config.settings import BadSettings, load_settings
 from shared.core.values.errors import StorageUnavailable
 
@@ -26,16 +26,16 @@ from shared.core.values.errors import StorageUnavailable
     ],
 )
 def test_people_are_told_where_it_is(url: str, place: str) -> None:
-    assert place_of(url) == place
-    assert len(places_of(url)) == place.count(",") + 1
+    assert format_location(url) == place
+    assert len(parse_hosts(url)) == place.count(",") + 1
 
 
 def test_a_password_is_never_told() -> None:
-    assert "secret" not in place_of("postgresql://u:secret@one:1,two:2/x?password=secret")
+    assert "secret" not in format_location("postgresql://u:secret@one:1,two:2/x?password=secret")
 
 
 def query_of(url: str) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(driver_url(url)).query)
+    return parse_qs(urlsplit(build_driver_url(url)).query)
 
 
 def test_a_certificate_is_checked_by_somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,9 +55,9 @@ def test_a_certificate_is_checked_by_somebody(tmp_path: Path, monkeypatch: pytes
 
 def test_what_cannot_be_kept_is_refused() -> None:
     with pytest.raises(StorageUnavailable, match="channel_binding"):
-        driver_url("postgresql://u@db/x?channel_binding=require")
+        build_driver_url("postgresql://u@db/x?channel_binding=require")
     with pytest.raises(StorageUnavailable, match="postgresql://"):
-        driver_url("mysql://u@db/x")
+        build_driver_url("mysql://u@db/x")
 
 
 def test_settings_take_several_hosts_and_no_nonsense() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from shared.adapters.postgres.turns.view_cache import TOKENS_OF_AN_ENTRY, Remembered, RememberedViews
+from shared.adapters.postgres.turns.view_cache import TOKENS_OF_AN_ENTRY, CachedView, ViewCache
 from shared.core.session.session import Entry
 from shared.core.values.messages import Text
 
@@ -19,23 +19,23 @@ class Watch:
         return self.now
 
 
-def view(version: int = 1, *, tokens: int = 10) -> Remembered:
+def view(version: int = 1, *, tokens: int = 10) -> CachedView:
     said = Entry(
         seq=1, turn=1, step=1, role="user", author="person", blocks=(Text(text="Hello"),), tokens=tokens,
         at=AT,
     )  # fmt: skip
-    return Remembered(version=version, entries=(said,), turn_times=(AT,))
+    return CachedView(version=version, entries=(said,), turn_times=(AT,))
 
 
 def test_what_is_kept_is_taken_once() -> None:
-    views = RememberedViews()
+    views = ViewCache()
     views.keep(7, view())
     assert views.take(7) == view()
     assert views.take(7) is None
 
 
 def test_a_newer_view_takes_the_place_of_the_older_one() -> None:
-    views = RememberedViews(most_tokens=2 * (10 + TOKENS_OF_AN_ENTRY))
+    views = ViewCache(most_tokens=2 * (10 + TOKENS_OF_AN_ENTRY))
     for version in range(5):
         views.keep(7, view(version))
     views.keep(8, view())
@@ -43,14 +43,14 @@ def test_a_newer_view_takes_the_place_of_the_older_one() -> None:
 
 
 def test_those_that_were_kept_first_make_room() -> None:
-    views = RememberedViews(most_tokens=2 * (10 + TOKENS_OF_AN_ENTRY))
+    views = ViewCache(most_tokens=2 * (10 + TOKENS_OF_AN_ENTRY))
     for session_id in (1, 2, 3):
         views.keep(session_id, view())
     assert [views.take(session_id) for session_id in (1, 2, 3)] == [None, view(), view()]
 
 
 def test_one_that_is_larger_than_all_the_room_is_not_kept() -> None:
-    views = RememberedViews(most_tokens=1_000)
+    views = ViewCache(most_tokens=1_000)
     views.keep(1, view())
     views.keep(2, view(tokens=1_000))
     assert (views.take(1), views.take(2)) == (None, None)
@@ -60,7 +60,7 @@ def test_one_that_is_larger_than_all_the_room_is_not_kept() -> None:
 
 def test_after_a_while_they_are_forgotten_taken_or_not() -> None:
     watch = Watch()
-    views = RememberedViews(seconds=600, now=watch)
+    views = ViewCache(seconds=600, now=watch)
     views.keep(1, view())
     watch.now = 500
     views.keep(2, view())
@@ -68,8 +68,8 @@ def test_after_a_while_they_are_forgotten_taken_or_not() -> None:
     assert views.take(1) is None
     views.keep(3, view())
     watch.now = 1_101
-    views.forget_old()
+    views.evict_old()
     assert list(views._kept) == [3]
     watch.now = 1_301
-    views.forget_old()
+    views.evict_old()
     assert (list(views._kept), views._tokens) == ([], 0)

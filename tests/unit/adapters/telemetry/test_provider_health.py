@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from shared.adapters.models.breaker import FEWEST_CALLS, Breaker
-from shared.adapters.models.error_mapping import error_of, read_refusal
+from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.telemetry.health import Health
 
 CANARY = "Maria-7f3a9b"
 
 
 def told_of(breaker: Breaker) -> dict[str, object]:
-    (provider,) = Health(lambda: {"https://api.example.org": breaker.state()}, Path("/"))()["providers"]
+    (provider,) = Health(lambda: {"https://api.example.org": breaker.get_state()}, Path("/"))()["providers"]
     found: dict[str, object] = provider
     return found
 
 
 def answered(status: int, kind: str, words: str) -> str:
-    return str(error_of(read_refusal(status, {"error": {"type": kind, "message": words}})))
+    return str(build_error(read_refusal(status, {"error": {"type": kind, "message": words}})))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_refused_account_is_told_by_codes_and_subject(
     status: int, kind: str, words: str, told: str
 ) -> None:
     breaker = Breaker()
-    breaker.refused(answered(status, kind, words))
+    breaker.record_refusal(answered(status, kind, words))
     assert told_of(breaker)["reason"] == told
 
 
@@ -70,7 +70,7 @@ def test_a_refused_account_is_told_by_codes_and_subject(
 def test_a_provider_that_fails_is_told_without_its_words(reason: str, told: str) -> None:
     breaker = Breaker()
     for _ in range(FEWEST_CALLS):
-        breaker.failed(reason)
+        breaker.record_failure(reason)
     found = told_of(breaker)
     assert found.get("reason", "") == told
     assert CANARY not in str(found)
@@ -78,6 +78,6 @@ def test_a_provider_that_fails_is_told_without_its_words(reason: str, told: str)
 
 def test_a_provider_that_answers_has_no_reason() -> None:
     breaker = Breaker()
-    breaker.refused(answered(401, "authentication_error", "no"))
-    breaker.succeeded()
+    breaker.record_refusal(answered(401, "authentication_error", "no"))
+    breaker.record_success()
     assert "reason" not in told_of(breaker)

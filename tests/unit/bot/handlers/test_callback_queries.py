@@ -14,12 +14,12 @@ from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, format_call
 from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 
-MEMORY = (ButtonAction.FORGET_NOTE, ButtonAction.BRING_BACK, ButtonAction.PAGE)
+MEMORY = (ButtonAction.ARCHIVE_NOTE, ButtonAction.RESTORE_NOTE, ButtonAction.PAGE)
 ADMINS_ONLY = (
-    ButtonAction.FORGET_NOTE,
-    ButtonAction.BRING_BACK,
-    ButtonAction.FORGET_ALL,
-    ButtonAction.KEEP_ALL,
+    ButtonAction.ARCHIVE_NOTE,
+    ButtonAction.RESTORE_NOTE,
+    ButtonAction.ERASE_ALL,
+    ButtonAction.CANCEL_ERASURE,
 )
 
 
@@ -57,7 +57,7 @@ class Everything:
     async def restore(self, *_: Any) -> None:
         self.done.append("brought back")
 
-    async def edit(self, *_: Any, **__: Any) -> None:
+    async def send_or_edit(self, *_: Any, **__: Any) -> None:
         return None
 
 
@@ -79,17 +79,18 @@ async def press(
     async def found(_address_id: int) -> ChatRow:
         return place(chat_id)
 
-    stores = SimpleNamespace(telegram_chats=SimpleNamespace(place=found))
-    desk = SimpleNamespace(stores=stores, bot_id=1, public=public, audience="personal")
+    stores = SimpleNamespace(telegram_chats=SimpleNamespace(find_chat=found))
+    identity, config = SimpleNamespace(bot_id=1), SimpleNamespace(audience="personal")
+    context = SimpleNamespace(stores=stores, identity=identity, config=config, public=public)
     reach = cast("Any", everything)
-    pressing = CallbackQueryHandler(
-        cast("Any", desk), door=reach, voice=reach, commands=reach, conversation=reach, wishes=reach,
-        admins=reach, remembered=reach, searching=reach, forgetting=reach, delivery=reach, requests=reach,
-        offered=frozenset(),
+    callback_handler = CallbackQueryHandler(
+        cast("Any", context), access_policy=reach, notifier=reach, commands=reach, sessions=reach,
+        quick_actions=reach, admins=reach, memory_list=reach, search_results=reach, erasure=reach,
+        delivery=reach, access_requests=reach, offered=frozenset(),
     )  # fmt: skip
     where = ChatRef(chat_id=chat_id if from_chat is None else from_chat)
     data = format_callback_data(ButtonPress(action=action, address_id=5, subject=7))
-    await pressing.handle(
+    await callback_handler.handle(
         CallbackQuery(
             update_id=1, callback_id="c", data=data, sender=MessageAuthor(user_id=9, name="Ada"), chat=where,
             message_id=1, accessible=True,
@@ -125,5 +126,5 @@ async def test_a_press_from_another_chat_does_nothing(action: ButtonAction) -> N
 
 async def test_everything_is_forgotten_with_the_words_that_confirm() -> None:
     everything = Everything()
-    await press(ButtonAction.FORGET_ALL, everything)
+    await press(ButtonAction.ERASE_ALL, everything)
     assert everything.done == ["forget everything yes"]

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.telegram.inbound.batching_driver import MessageBatcher
-from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch
+from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch, MessageBatcher
 from bot.telegram.inbound.updates import ChatRef, IncomingMessage, ParsedCommand
 from bot.telegram.runtime.bot_runner import VALID_SECONDS, LeaseGuard
 from shared.core.values.errors import LeaseLost, StorageUnavailable
@@ -52,7 +51,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 async def lanes(heard: Heard) -> AsyncIterator[MessageBatcher]:
-    made = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail)
+    made = MessageBatcher(heard, now=lambda: datetime.now(UTC), timeouts=QUICK, on_failed=heard.fail)
     yield made
     await made.close()
 
@@ -70,7 +69,9 @@ async def comes(heard: Heard, ids: tuple[int, ...]) -> None:
 
 
 async def settled(lanes: MessageBatcher) -> None:
-    await asyncio.wait_for(lanes.wait_until_idle(), 60)
+    async with asyncio.timeout(60):
+        while lanes.pending_updates:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_paste_an_album_and_a_forward_come_out_as_turns(lanes: MessageBatcher, heard: Heard) -> None:
@@ -170,7 +171,7 @@ async def test_two_people_of_a_group_do_not_mix_unless_it_is_old(lanes: MessageB
 
 
 async def test_closing_lets_go_of_what_waits(heard: Heard) -> None:
-    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=BatchTimeouts())
+    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), timeouts=BatchTimeouts())
     lanes.put([now(spoken(1, "x" * 4096))])
     await asyncio.sleep(0)
     await lanes.close()
@@ -199,7 +200,9 @@ async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behin
 async def test_nothing_is_handed_on_before_it_is_sure_that_nobody_else_does(heard: Heard) -> None:
     clock = [0.0]
     hold = LeaseGuard(now=lambda: clock[0])
-    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=QUICK, sure=hold.wait_until_valid)
+    lanes = MessageBatcher(
+        heard, now=lambda: datetime.now(UTC), timeouts=QUICK, wait_for_lease=hold.wait_until_valid
+    )
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
     await asyncio.sleep(0.05)
     assert heard.ids == []
@@ -224,7 +227,7 @@ async def test_what_nobody_expected_is_no_failure_before_storage_was_seen_to_be_
 ) -> None:
     storage = Doubtful()
     lanes = MessageBatcher(
-        heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail,
+        heard, now=lambda: datetime.now(UTC), timeouts=QUICK, on_failed=heard.fail,
         storage_limiter=storage.asking,
     )  # fmt: skip
     heard.errors = [broken_line() for _ in range(times)]
@@ -251,7 +254,7 @@ async def test_nothing_newer_passes_a_message_whose_failure_cannot_be_noted(hear
             raise StorageUnavailable("away")
         await heard.fail(gathered, error)
 
-    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=fail)
+    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), timeouts=QUICK, on_failed=fail)
     heard.errors = [ValueError("ours")]
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
     await asyncio.wait_for(away.wait(), 60)

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.telegram.inbound.message_batching import QUOTE_CHARS, build_prompt, join_texts, sanitize_name
-from bot.telegram.inbound.updates import Media, MessageAuthor, QuotedMessage
-from bot.telegram.markup import utf16_units
+from bot.telegram.inbound.updates import (
+    QUOTE_CHARS,
+    Media,
+    MessageAuthor,
+    QuotedMessage,
+    build_prompt,
+    join_texts,
+    sanitize_name,
+)
 from shared.core.context.prompts import OUR_TAGS
+from shared.core.session.turns import utf16_units
 from tests.kit.fakes.bot_api.speech import split_paste
 from tests.kit.telegram.updates import BOB, GROUP, forward, spoken
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.telegram.inbound.update_parser import MAX_ID_VALUE, allowed_updates, parse_update
+from bot.telegram.inbound.update_parser import MAX_ID_VALUE, list_allowed_updates, parse_update
 from bot.telegram.inbound.updates import (
     CallbackQuery,
     ChatMigration,
@@ -331,8 +331,8 @@ def test_posts_of_channels_are_read_only_where_that_is_switched_on() -> None:
     found = parse_update(update, bot=reads)
     assert isinstance(found, IncomingMessage)
     assert (found.chat.kind, found.sender.user_id, found.sender.name) == ("channel", -100, "News")
-    assert "channel_post" in allowed_updates(reads)
-    assert "channel_post" not in allowed_updates(BOT)
+    assert "channel_post" in list_allowed_updates(reads)
+    assert "channel_post" not in list_allowed_updates(BOT)
 
 
 def test_inline_queries_are_read_only_where_that_is_switched_on() -> None:

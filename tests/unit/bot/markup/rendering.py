@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.telegram.markup import MessagePart, RenderedText
+from bot.telegram.markup.entity_text import MessagePart, RenderedText
 
 
 def covered(message: RenderedText | MessagePart, kind: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.telegram.markup import MessagePart, RenderedText, TextEntity
+from bot.telegram.markup.entity_text import MessagePart, RenderedText, TextEntity
 
 _TAGS = {"bold": "b", "italic": "i", "strikethrough": "s", "code": "code", "blockquote": "blockquote"}
 _TYPES = {

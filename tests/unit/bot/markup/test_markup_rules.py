@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.telegram.markup import TextEntity, build_rich_blocks, render, utf16_units
+from bot.telegram.markup.entity_text import TextEntity, render
+from bot.telegram.markup.rich_blocks import build_rich_blocks
+from shared.core.session.turns import utf16_units
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.telegram_parser import judge, normal_url
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.markup import render, render_plain
+from bot.telegram.markup.entity_text import render
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE, Sample
 from tests.unit.bot.markup.telegram_parser import judge
@@ -39,20 +39,6 @@ def test_a_rendered_text_has_no_blanks_around_it(sample: Sample) -> None:
     assert rendered.text.rstrip() == rendered.text
     first = rendered.entities[:1]
     assert rendered.text.lstrip() == rendered.text or (first and first[0].type == "pre")
-
-
-@samples
-def test_the_plain_form_keeps_every_word(sample: Sample) -> None:
-    rendered, spelled = render(sample.markdown), render_plain(sample.markdown)
-    assert spelled.entities == ()
-    for word in rendered.text.split():
-        assert word.strip("()") in spelled.text
-
-
-def test_the_plain_form_spells_addresses_out() -> None:
-    assert render_plain("see [docs](https://e.org/a) and <https://e.org>").text == (
-        "see docs (https://e.org/a) and https://e.org"
-    )
 
 
 @pytest.mark.parametrize("sample", ["nothing but blanks", "nothing to see"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.markup import MessagePart, RenderedText, render, split
+from bot.telegram.markup.entity_text import MessagePart, RenderedText, render, split
 from tests.unit.bot.markup.rendering import covered, seen
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
 from tests.unit.bot.markup.telegram_parser import judge
@@ -96,10 +96,10 @@ def test_parts_behind_the_last_two_stay_while_an_answer_grows() -> None:
 
 
 def test_a_note_of_ours_is_no_code_even_below_an_open_fence() -> None:
-    rendered = render("```py\nx = 1", live=True).followed_by("[stopped]")
+    rendered = render("```py\nx = 1", live=True).append_note("[stopped]")
     assert rendered.text == "x = 1\n\n[stopped]"
     assert covered(rendered, "pre") == ("x = 1",)
-    assert RenderedText().followed_by("[stopped]").text == "[stopped]"
+    assert RenderedText().append_note("[stopped]").text == "[stopped]"
 
 
 def test_what_was_held_back_is_shown_when_the_answer_is_done() -> None:

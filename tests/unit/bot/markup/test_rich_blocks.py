@@ -9,7 +9,7 @@ import pytest
 from aiogram.types import InputRichMessage
 from pydantic import BaseModel
 
-from bot.telegram.markup import RichBlock, build_rich_blocks
+from bot.telegram.markup.rich_blocks import RichBlock, build_rich_blocks
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
 
 COLUMNS = 20

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.markup import (
+from bot.telegram.markup.entity_text import (
     LIVE_UNITS,
     MAX_PARTS,
     MESSAGE_UNITS,
     MessagePart,
     build_messages,
     render,
-    render_plain,
     split,
-    utf16_units,
 )
+from shared.core.session.turns import utf16_units
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
 from tests.unit.bot.markup.telegram_parser import judge
@@ -107,11 +106,6 @@ def test_long_addresses_make_another_part() -> None:
 
 def test_thousands_of_spaces_are_no_part() -> None:
     check("```\nx" + " " * 9_000 + "y\n```")
-
-
-def test_a_text_without_formatting_splits_alike() -> None:
-    rendered = render_plain(WHOLE * 20)
-    assert joined(split(rendered)) == rendered.text
 
 
 def test_up_to_five_parts_are_messages() -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bot.telegram.markup import RenderedText, TextEntity
+from bot.telegram.markup.entity_text import RenderedText, TextEntity
 from tests.unit.bot.markup.telegram_parser import judge
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.telegram.markup import LIVE_UNITS, MAX_PARTS
+from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS
 from bot.telegram.outbound.draft_streaming import FILLER, EditPacing, ReplyDraft
-from shared.core.session.events import Delta
+from shared.core.session.turns import Delta
 
 RHYTHM = EditPacing()
 WORDS = "Every word of this answer is worth waiting for. "
@@ -15,7 +15,7 @@ def delta(text: str, offset: int = 0, *, attempt: int = 1) -> Delta:
 
 
 def draft(text: str = "", now: float = 0.0) -> ReplyDraft:
-    made = ReplyDraft(rhythm=RHYTHM, attempt=1)
+    made = ReplyDraft(pacing=RHYTHM, attempt=1)
     if text:
         made.append(delta(text), now)
     return made
@@ -47,10 +47,10 @@ def test_an_edit_waits_for_its_time_and_for_twenty_characters() -> None:
     made = opened(WORDS)
     made.append(delta("y" * 19, len(WORDS)), 5.0)
     assert made.next_edit(5.0) is None
-    assert made.next_at(5.0) is None
+    assert made.get_next_edit_time(5.0) is None
     made.append(delta("y", len(WORDS) + 19), 0.5)
     assert made.next_edit(1.4) is None
-    assert made.next_at(1.0) == 1.5
+    assert made.get_next_edit_time(1.0) == 1.5
     edit = made.next_edit(1.5)
     assert edit is not None
     assert edit.part.text == WORDS + "y" * 20
@@ -64,11 +64,11 @@ def test_every_429_halves_the_pace_down_to_ten_seconds() -> None:
     waits = []
     for _ in range(5):
         made.slow_down(0.0, 0.0)
-        at = made.next_at(0.0)
+        at = made.get_next_edit_time(0.0)
         waits.append(at)
     assert waits == [3.0, 6.0, 10.0, 10.0, 10.0]
     made.slow_down(29.0, 0.0)
-    assert made.next_at(0.0) == 29.0
+    assert made.get_next_edit_time(0.0) == 29.0
 
 
 def test_a_piece_is_put_where_it_belongs() -> None:
@@ -162,4 +162,4 @@ def test_after_the_end_nothing_more_is_shown() -> None:
     made.end()
     assert made.next_edit(9.0) is None
     assert not made.wants_bubble(9.0)
-    assert made.next_at(9.0) is None
+    assert made.get_next_edit_time(9.0) is None

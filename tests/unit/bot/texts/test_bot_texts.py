@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from bot.telegram.inbound.updates import MediaKind
-from bot.telegram.markup import render, utf16_units
+from bot.telegram.markup.entity_text import render
 from bot.telegram.texts import (
     describe_work,
     escape_markdown,
@@ -20,6 +20,7 @@ from bot.telegram.texts import (
     say_hello_to_group,
 )
 from shared.core.commands.texts import excerpt
+from shared.core.session.turns import utf16_units
 from shared.core.values import errors
 from shared.core.values.money import Shortage
 from shared.locales import Catalogue, catalogue, list_languages
@@ -172,7 +173,10 @@ def test_the_first_words_are_honest_about_the_demo_and_the_machine() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_first_words_give_three_examples(language: str) -> None:
     assert render(say_hello(get_texts(language), name="Ada")).text.count("•") == 3
-    assert "@ada_l" in render(say_hello_to_group(get_texts(language), username="ada_l", hears_all=False)).text
+    assert (
+        "@ada_l"
+        in render(say_hello_to_group(get_texts(language), username="ada_l", reads_all_messages=False)).text
+    )
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.commands.arguments import Argument, BadArguments, read_value, typed_words
+from shared.core.commands.arguments import Argument, BadArguments, read_value, render_arguments
 from shared.core.commands.commands import COMMANDS, command_named, compact_arguments
 
 
@@ -71,7 +71,7 @@ def test_every_command_that_takes_words_has_named_arguments_and_no_other_has() -
 
 
 def test_a_nameless_argument_is_text() -> None:
-    assert typed_words("x", (Argument(name="text"),), {"text": "hello"}) == "hello"
+    assert render_arguments("x", (Argument(name="text"),), {"text": "hello"}) == "hello"
 
 
 @pytest.mark.parametrize(

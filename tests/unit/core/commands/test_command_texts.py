@@ -11,15 +11,14 @@ from typing import get_args, get_type_hints
 import pytest
 
 from shared.core.commands.commands import COMMANDS, BadArguments, compact_arguments
-from shared.core.commands.texts import command_help, excerpt, numbered
+from shared.core.commands.texts import command_help, excerpt, number_lines
 from shared.core.compaction.plan import NoReason
 from shared.core.identity.people import LinkRefusal
 from shared.core.ops.session_stats import ScopeSpending, SessionFigures
-from shared.core.session.events import ContextMeasured
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section
-from shared.core.session.rendering import render_summary, translate_headings
 from shared.core.session.session_state import ChangeRefused
-from shared.core.session.summary_rules import FORMS
+from shared.core.session.summary import FORMS, render_summary, translate_headings
+from shared.core.session.turns import ContextMeasured
 from shared.core.tools.repeating import WEEKDAYS, Repeat, Unit
 from shared.locales import catalogue, list_languages
 from shared.services.commands.context import describe_compaction
@@ -155,7 +154,7 @@ def test_a_summary_tells_its_sizes_and_the_way_back(language: str) -> None:
 def test_marks_in_the_words_of_a_person_stay_words() -> None:
     pinned = ENGLISH.say("pinned", words=excerpt("*bold* [link](https://example.org) `code` _it_ $x$"))
     assert r"\*bold\* \[link](https://example.org) \`code\` \_it\_ \$x\$" in pinned
-    rows = numbered([excerpt("The door\ncode is 4711."), excerpt("x" * 200)]).splitlines()
+    rows = number_lines([excerpt("The door\ncode is 4711."), excerpt("x" * 200)]).splitlines()
     assert rows[0] == "1. The door code is 4711."
     assert rows[1].endswith("…")
 

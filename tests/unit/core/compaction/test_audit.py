@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from shared.core.compaction.audit import AuditVerdict, audit_ledger
-from shared.core.compaction.transcript_lines import NOT_ANSWERED, render_source, source_lines
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
+from shared.core.compaction.plan import NOT_ANSWERED, render_source, source_lines
 from shared.core.session.ledger import Ledger, LedgerItem
-from shared.core.session.summary import LedgerPatch, NewItem, apply_patch, render_summary
+from shared.core.session.summary import render_summary
 from tests.kit.builders import entry, exchange, tool_turn, words
 
 SOURCE = render_source(

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
-from shared.core.compaction.jobs import next_job, rest_from_now, rests
-from shared.core.session.backoff import (
+from shared.core.compaction.jobs import (
     BREAKER_SECONDS,
-    JobEnd,
-    SummaryEnd,
-    backoff_from_json,
-    backoff_to_json,
     breaker_seconds,
     is_thrashing,
+    next_job,
+    rest_from_now,
+    rests,
     unusable_models,
     unusable_seconds,
 )
 from shared.core.session.presets import preset
+from shared.core.session.session import backoff_from_json
+from shared.core.session.session_state import JobEnd, SummaryEnd
 from tests.kit.builders import budget, exchanges, view
 
 STEADY = preset("steady")
@@ -87,7 +88,7 @@ def test_jobs_that_found_nothing_do_not_hide_the_thrashing() -> None:
 def test_a_rest_ends_when_limit_model_or_pins_change_and_after_some_turns() -> None:
     """hermes 93022: two no-ops disabled compaction for ever."""
     rest = rest_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
-    assert backoff_from_json(backoff_to_json(rest)) == rest
+    assert backoff_from_json(json.loads(json.dumps(asdict(rest)))) == rest
     resting = replace(STATE, rest=rest)
     assert rests(resting, limit=LIMIT, model="m")
     assert rests(resting, limit=round(1.05 * LIMIT), model="m"), "a ratio is learned anew with every turn"

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.compaction.transcript_lines import (
+from shared.core.compaction.plan import (
     CHUNK_TOKENS,
     MESSAGE_TOKENS,
     chunk_limit,
+    find_oversized,
     halves,
-    oversized,
     portions,
     readable,
     render_source,
     source_tokens,
     summary_room,
 )
-from shared.core.session.artifacts import in_part
+from shared.core.session.artifacts import shorten_blocks
 from shared.core.session.session import Entry
 from shared.core.values.messages import Text
-from shared.core.values.tokens import by_script, estimate_blocks
+from shared.core.values.tokens import estimate_blocks, estimate_by_script
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, words
 
 sizes = st.lists(st.integers(min_value=1, max_value=3_000), min_size=1, max_size=20)
@@ -86,9 +86,9 @@ def test_one_message_cannot_be_cut() -> None:
 
 def test_a_message_above_half_the_window_is_named() -> None:
     log = [entry(1, 1, "x", tokens=4_096), entry(2, 2, "x", tokens=4_097)]
-    assert oversized(log, 8_192) == {2}
-    assert oversized(log, 8_192, 1.2) == {1, 2}
-    assert oversized(tool_turn(1, "word " * 9_000, seq=1), 8_192) == frozenset()
+    assert find_oversized(log, 8_192) == {2}
+    assert find_oversized(log, 8_192, 1.2) == {1, 2}
+    assert find_oversized(tool_turn(1, "word " * 9_000, seq=1), 8_192) == frozenset()
 
 
 def test_the_name_of_a_message_says_when_how_long_and_how_it_begins() -> None:
@@ -127,7 +127,7 @@ def test_rules_former_record_log_and_answer_fit_into_the_window(window: int, mos
 @pytest.mark.parametrize("word", ["harbour ", "港町の話"])
 def test_a_long_message_is_counted_as_it_will_be_shown(chars: int, word: str) -> None:
     text = (word * chars)[:chars]
-    stored = estimate_blocks(in_part((Text(text=text),), 1), by_script)
+    stored = estimate_blocks(shorten_blocks((Text(text=text),), 1), estimate_by_script)
     said = replace(entry(1, 1, text), tokens=stored)
     counted = source_tokens([said])
-    assert counted == pytest.approx(by_script(render_source([said])), rel=0.1)
+    assert counted == pytest.approx(estimate_by_script(render_source([said])), rel=0.1)

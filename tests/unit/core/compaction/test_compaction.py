@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from shared.core.compaction.plan import (
     CHUNK_TOKENS,
-    RULES_AND_FORMER,
+    RULES,
+    SUMMARY_MOST,
     CompactionPlan,
     NothingToCompact,
     chunk_limit,
-    chunked,
     plan_compaction,
     smaller_summary,
+    split_into_chunks,
     summary_room,
     why_not_committed,
 )
@@ -52,7 +53,7 @@ def test_small_turns_are_kept_beyond_five_until_a_tenth_of_the_budget_is_there()
 
 
 def test_a_tail_of_long_turns_shrinks_but_the_last_turn_stays() -> None:
-    assert planned(view(exchanges(9, tokens=550))).through_turn == 7, "2 turns of 1,100 fit into 2,400 tokens"
+    assert planned(view(exchanges(9, tokens=450))).through_turn == 7, "2 turns of 900 fit into 2,000 tokens"
     assert planned(view(exchanges(9, tokens=1_400)), 26_000).through_turn == 8
     assert planned(view(exchanges(9, tokens=550)), keep_turns=5).through_turn == 6, (
         "half the budget, if asked"
@@ -184,19 +185,19 @@ def test_the_conversation_lands_where_the_policy_wants_it() -> None:
 
 def test_chunks_are_cut_between_turns() -> None:
     log = exchanges(10, tokens=500)
-    chunks = chunked(log, 2_500)
+    chunks = split_into_chunks(log, 2_500)
     assert [len(chunk) for chunk in chunks] == [4, 4, 4, 4, 4]
     assert [e for chunk in chunks for e in chunk] == log
 
 
 def test_a_turn_that_is_too_large_alone_is_cut_between_its_messages() -> None:
-    chunks = chunked(exchange(1, "a", "b", tokens=2_000), 2_500)
+    chunks = split_into_chunks(exchange(1, "a", "b", tokens=2_000), 2_500)
     assert [len(chunk) for chunk in chunks] == [1, 1]
 
 
 def test_tool_results_count_as_much_as_they_will_show() -> None:
     log = [replace(e, tokens=50_000) if e.author == "tool" else e for e in tool_turn(1, "r", seq=1)]
-    assert len(chunked(log, 2_000)) == 1
+    assert len(split_into_chunks(log, 2_000)) == 1
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_tool_results_count_as_much_as_they_will_show() -> None:
 )
 def test_a_chunk_fits_into_the_summarisers_window(window: int, limit: int) -> None:
     assert chunk_limit(window) == limit
-    assert chunk_limit(window) + RULES_AND_FORMER + summary_room(window) <= window
+    assert chunk_limit(window) + RULES + SUMMARY_MOST + summary_room(window) <= window
 
 
 @st.composite

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shared.core.compaction.audit import audit_ledger
 from shared.core.compaction.digest import digest
-from shared.core.compaction.transcript_lines import render_source
+from shared.core.compaction.plan import render_source
 from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.summary import render_summary
 from tests.kit.builders import entry, exchange, exchanges, words

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from shared.core.compaction.jobs import (
     NEAR_LIMIT,
     due_threshold,
+    find_reached_mark,
     mark_of,
     next_job,
     next_portion,
-    reached_mark,
     retry_seconds,
     was_flushed,
 )
@@ -46,7 +46,7 @@ def budget_of(policy: str, window: int = WINDOW) -> ContextBudget:
 def test_goclaw_flushes_at_half_three_quarters_and_nine_tenths_of_the_window(
     tokens: int, mark: str | None
 ) -> None:
-    assert reached_mark(budget_of("goclaw"), GOCLAW, tokens) == mark
+    assert find_reached_mark(budget_of("goclaw"), GOCLAW, tokens) == mark
     wish = next_job(STATE, budget=budget_of("goclaw"), policy=GOCLAW, context_tokens=tokens)
     assert (wish and wish.trigger) == mark
     assert wish is None or wish.key == f"flush:7:2:{mark}"
@@ -77,8 +77,8 @@ def test_a_preset_flushes_early_only_where_it_says_so(name: str) -> None:
     policy = PRESETS[name]
     early = bool(policy.flush_shares) or policy.flush_threshold > 0
     budget = budget_of(name)
-    assert (reached_mark(budget, policy, budget.hard + 1) is not None) == early
-    assert reached_mark(budget, policy, budget.fixed) is None
+    assert (find_reached_mark(budget, policy, budget.hard + 1) is not None) == early
+    assert find_reached_mark(budget, policy, budget.fixed) is None
 
 
 def test_a_flush_never_reads_again_what_was_read() -> None:

@@ -16,20 +16,20 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.compaction.audit import audit_ledger
+from shared.core.compaction.audit import audit_ledger, audit_patch
 from shared.core.compaction.jobs import next_job
-from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
-from shared.core.compaction.transcript_lines import render_source
-from shared.core.context.memory import known_notes
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
+from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction, render_source
+from shared.core.context.memory import build_known_notes
 from shared.core.context.prompts import default_layers, summary_block
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.budget import budget_for, refuse_heavy_fixed
 from shared.core.session.ledger import Ledger, LedgerItem
-from shared.core.session.policy import ContradictoryPolicy, fitted
+from shared.core.session.policy import ContradictoryPolicy, fit_to_window
 from shared.core.session.presets import PRESETS, preset
 from shared.core.session.pruning import apply_pruning
 from shared.core.session.session import Compaction, Entry, Note
-from shared.core.session.summary import LedgerPatch, NewItem, apply_patch, render_summary
+from shared.core.session.summary import render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import (
     NOT_EXECUTED,
@@ -257,7 +257,7 @@ def test_c26_mode_goal_notes_and_pins_outlive_a_compaction() -> None:
     made = built(
         view(exchanges(2, first=5), base_turn=4, head=HEAD, pins=(pin,)),
         layers=layers,
-        known=known_notes([note], count=words),
+        known=build_known_notes([note], count=words),
     )
     system = "\n".join(part.text for part in made.system)
     assert all(
@@ -447,9 +447,9 @@ def test_c48_what_was_recalled_is_not_learned_again() -> None:
 
 def test_c49_every_row_of_a_summary_knows_which_messages_it_came_from() -> None:
     """Forgetting a message left its copies in summaries and notes (TrueMemory, Cortex, agentmemory)."""
-    seqs = frozenset({3, 4})
+    source = render_source(exchange(2, "My dog is called Bertil.", "A fine name."))
     item = NewItem(kind="fact", text="The dog is called Bertil.", sources=(3, 77))
-    made = apply_patch(Ledger(), LedgerPatch(narrative="n", add=(item,)), seqs=seqs)
+    made = audit_patch(Ledger(), LedgerPatch(narrative="n", add=(item,)), source, count=words).ledger
     assert made.items[0].sources == (3,)
     plan = planned(TALK)
     assert plan.through_seq == max(e.seq for e in plan.entries)
@@ -478,4 +478,4 @@ def test_c23b_a_lost_result_is_told_as_what_it_is() -> None:
 
 def test_the_museum_knows_every_preset() -> None:
     for name, policy in PRESETS.items():
-        assert fitted(policy, 200_000).name == name
+        assert fit_to_window(policy, 200_000).name == name

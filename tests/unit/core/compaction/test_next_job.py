@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.compaction.jobs import NEAR_LIMIT, JobWish, next_job
+from shared.core.compaction.jobs import NEAR_LIMIT, next_job
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import with_overrides
 from shared.core.session.presets import preset
 from shared.core.session.session import View
+from shared.core.session.turns import JobOrder
 from tests.kit.builders import budget, exchanges, view
 
 STEADY = preset("steady")
@@ -19,7 +20,7 @@ STATE = view(exchanges(20, tokens=200), cycle=3)
 FLUSH_AT, LIMIT, HARD = budget().flush_at, budget().limit, budget().hard
 
 
-def due(state: View, tokens: int) -> JobWish | None:
+def due(state: View, tokens: int) -> JobOrder | None:
     return next_job(state, budget=budget(), policy=STEADY, context_tokens=tokens)
 
 
@@ -115,7 +116,9 @@ LARGE = view(exchanges(20, tokens=1_000), cycle=3, flushed_turn=20)
 ROOMY = budget_for(replace(preset("steady"), soft_budget=40_000), 200_000, 8_192, 1_000)
 
 
-def idle(state: View, tokens: int, *, policy: str = "steady", cache_seconds: float = 300.0) -> JobWish | None:
+def idle(
+    state: View, tokens: int, *, policy: str = "steady", cache_seconds: float = 300.0
+) -> JobOrder | None:
     return next_job(
         state, budget=ROOMY, policy=preset(policy), context_tokens=tokens, cache_seconds=cache_seconds
     )
@@ -129,7 +132,7 @@ def test_a_large_conversation_is_compacted_shortly_before_the_provider_forgets_i
     assert (wish.delay_seconds, wish.payload["cache_seconds"]) == (240.0, 300.0)
     hour = idle(LARGE, ROOMY.fixed + 24_001, cache_seconds=3_600.0)
     assert hour is not None
-    assert hour.order.delay_seconds == 3_540.0
+    assert hour.delay_seconds == 3_540.0
 
 
 def test_idle_compaction_is_for_presets_that_ask_and_never_after_an_undo() -> None:

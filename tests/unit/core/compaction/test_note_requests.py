@@ -7,16 +7,16 @@ import pytest
 from shared.core.compaction.note_requests import (
     NOTES_SCHEMA,
     FlushWay,
+    drafts_from,
+    drafts_of,
     flush_way,
     parse_note_lines,
     parse_notes,
     pieces_of,
-    wishes_from,
-    wishes_of,
 )
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.session.ledger import Ledger, LedgerItem
-from shared.core.values.tokens import by_script
+from shared.core.values.tokens import estimate_by_script
 
 SOURCE = """\
 --- 2031-02-03 ---
@@ -72,23 +72,23 @@ def test_silence_is_an_answer_and_anything_else_without_lines_is_none() -> None:
 
 @pytest.mark.parametrize("room", [40, 60, 80, 1_000])
 def test_pieces_leave_no_word_out_and_each_says_when_and_who(room: int) -> None:
-    pieces = pieces_of(SOURCE, room, by_script)
+    pieces = pieces_of(SOURCE, room, estimate_by_script)
     words = " ".join(pieces).split()
     for word in SOURCE.split():
         assert word in words
     assert all(piece.startswith("--- 2031-02-0") for piece in pieces)
     assert all("[#" in piece for piece in pieces)
-    assert max(map(by_script, pieces)) <= room + 3
+    assert max(map(estimate_by_script, pieces)) <= room + 3
     assert (len(pieces) > 1) is (room < 1_000)
 
 
 def test_one_endless_line_is_cut_between_words_and_keeps_its_author() -> None:
     source = f"--- 2031-02-03 ---\n[#7] person: {'bees and heather ' * 200}"
-    pieces = pieces_of(source, 100, by_script)
+    pieces = pieces_of(source, 100, estimate_by_script)
     assert len(pieces) > 5
     assert all("[#7] person: " in piece for piece in pieces)
     assert sum(piece.count("heather") for piece in pieces) == 200
-    assert max(map(by_script, pieces)) <= 103
+    assert max(map(estimate_by_script, pieces)) <= 103
 
 
 def test_code_keeps_what_items_say_of_these_messages_with_their_authors() -> None:
@@ -101,7 +101,7 @@ def test_code_keeps_what_items_say_of_these_messages_with_their_authors() -> Non
             LedgerItem(id="f5", kind="fact", text="Elsewhere.", sources=(99,)),
         )
     )
-    kept = wishes_of(ledger, frozenset({3, 4}))
+    kept = drafts_of(ledger, frozenset({3, 4}))
     assert [(wish.kind, wish.text, wish.seq, wish.by_tool) for wish in kept] == [
         ("instruction", "Never mention wasps.", 3, False),
         ("fact", "Hitra has 30 hives.", 4, True),
@@ -116,9 +116,9 @@ def test_the_same_words_are_the_same_call_and_other_words_another() -> None:
 
 
 def test_notes_in_a_models_json_are_read_leniently() -> None:
-    assert wishes_from([]) == ()
+    assert drafts_from([]) == ()
     raw = [{"kind": "plans", "text": " Swarm in  May ", "source": "#3"}, {"text": ""}, "x", {"text": "Yes."}]
-    assert [(wish.kind, wish.text, wish.seq) for wish in wishes_from(raw)] == [
+    assert [(wish.kind, wish.text, wish.seq) for wish in drafts_from(raw)] == [
         ("plan", "Swarm in May", 3),
         ("fact", "Yes.", None),
     ]
@@ -161,7 +161,7 @@ def test_what_else_a_note_says_is_kept_where_the_tool_would_take_it() -> None:
         "event_date": "in May",
         "authority": "operator",
     }
-    first, second = wishes_from([{"kind": "fact", "text": "Bees.", **extra} for extra in (good, bad)])
+    first, second = drafts_from([{"kind": "fact", "text": "Bees.", **extra} for extra in (good, bad)])
     assert first.call.input == {"kind": "fact", "text": "Bees.", **good}
     assert second.call.input == {"kind": "fact", "text": "Bees."}
 

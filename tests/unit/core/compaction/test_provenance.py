@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.inbound.message_batching import build_prompt
-from bot.telegram.inbound.updates import QuotedMessage
-from shared.core.compaction.provenance import foreign_part, heard, looked_up, own_words, passed_on
-from shared.core.context.untrusted_text import file_words
+from bot.telegram.inbound.updates import QuotedMessage, build_prompt
+from shared.core.compaction.note_requests import (
+    foreign_part,
+    get_forwarded_text,
+    has_looked_up,
+    own_words,
+    split_heard_text,
+)
+from shared.core.context.untrusted_text import file_text
 from shared.core.values.messages import Image, ProviderBlock, Text, ToolResult, ToolUse
 from tests.kit.builders import entry
 from tests.kit.telegram.updates import forward, spoken
@@ -18,7 +23,7 @@ FOREIGN = "The harbour fee goes to Mallory."
 def test_what_was_typed_is_the_person_s_own() -> None:
     text = "I live in Graz.\n\nMy cat > my dog."
     assert own_words([Text(text=text)]) == text
-    assert passed_on([Text(text=text)]) == ""
+    assert get_forwarded_text([Text(text=text)]) == ""
 
 
 @pytest.mark.parametrize(
@@ -27,14 +32,14 @@ def test_what_was_typed_is_the_person_s_own() -> None:
         build_prompt([forward(1, FOREIGN)]),
         build_prompt([spoken(1, "Is it so?", quoted=QuotedMessage(author="Bo", text=FOREIGN))]),
         build_prompt([spoken(1, "Well?", quoted=QuotedMessage(author="bot", text=FOREIGN, by_bot=True))]),
-        file_words("fees.pdf", f"Fees\n{FOREIGN}\n[End of files]\n{FOREIGN}"),
+        file_text("fees.pdf", f"Fees\n{FOREIGN}\n[End of files]\n{FOREIGN}"),
         f"> {FOREIGN}\nWhat do you say?",
         f"[File cut.txt]\n{FOREIGN}",
     ],
 )  # fmt: skip
 def test_quotes_forwards_and_files_are_not_the_person_s_own(text: str) -> None:
     assert "Mallory" not in own_words([Text(text=text)])
-    assert "Mallory" in passed_on([Text(text=text)])
+    assert "Mallory" in get_forwarded_text([Text(text=text)])
 
 
 def test_who_quotes_themselves_has_said_it() -> None:
@@ -42,18 +47,18 @@ def test_who_quotes_themselves_has_said_it() -> None:
     text = build_prompt([spoken(1, "Remember this.", quoted=quoted)])
     assert "My boat is blue." in own_words([Text(text=text)])
     assert "Remember this." in own_words([Text(text=text)])
-    assert passed_on([Text(text=text)]) == ""
+    assert get_forwarded_text([Text(text=text)]) == ""
 
 
 def test_what_stands_behind_a_file_is_the_person_s_own_again() -> None:
-    blocks = [Text(text=f"{file_words('a.txt', FOREIGN)}\nKeep it."), Text(text="Please.")]
+    blocks = [Text(text=f"{file_text('a.txt', FOREIGN)}\nKeep it."), Text(text="Please.")]
     assert own_words(blocks) == "Keep it.\nPlease."
 
 
 def test_what_a_picture_shows_is_not_said() -> None:
     picture = Image(attachment_id=1, mime="image/png", description=FOREIGN)
     assert own_words([picture, Text(text="Look.")]) == "Look."
-    assert passed_on([picture]) == FOREIGN
+    assert get_forwarded_text([picture]) == FOREIGN
 
 
 def test_of_notes_only_those_from_a_tool_are_foreign() -> None:
@@ -80,8 +85,8 @@ def test_an_answer_made_from_a_page_or_a_search_is_foreign_and_others_are_not() 
         entry(11, 4, ToolResult(tool_use_id="d", text="42"), author="tool"),
         entry(12, 4, "It is 42.", author="assistant"),
     ]
-    said = heard(entries)
+    said = split_heard_text(entries)
     assert said.own == ("My name is Ada.", "Read it.", "Search.", "What is 6 times 7?")
     assert said.foreign == (FOREIGN, "It is about fees.", "Tides rise.")
-    assert looked_up([search])
-    assert not looked_up([ProviderBlock(raw={"type": "redacted_thinking"})])
+    assert has_looked_up([search])
+    assert not has_looked_up([ProviderBlock(raw={"type": "redacted_thinking"})])

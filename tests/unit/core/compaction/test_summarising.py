@@ -8,7 +8,7 @@ import pytest
 
 from shared.core.compaction.summary_prompts import Costs, cheaper_way, models_for, saves_together
 from shared.core.session.presets import PRESETS, preset
-from shared.core.values.model import Prices
+from shared.core.values.money import Prices
 from shared.ports import ModelCard
 from shared.services.turns.request_builder import RequestBuilder
 

@@ -6,17 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.compaction.audit import AuditVerdict, audit_patch
-from shared.core.compaction.required_facts import must_stay
+from shared.core.compaction.audit import AuditVerdict, audit_patch, must_stay
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, Unreadable, join_sections
+from shared.core.compaction.plan import render_source, source_lines
 from shared.core.compaction.summary_filters import is_refusal, is_template, language_fault
-from shared.core.compaction.text_audit import CARRIED, audit_text, joined_sections, read_text
-from shared.core.compaction.transcript_lines import render_source, source_lines
+from shared.core.compaction.text_audit import CARRIED, audit_text, read_text
 from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.policy import SummaryForm
-from shared.core.session.rendering import render_summary
-from shared.core.session.summary import LedgerPatch, NewItem, Unreadable
-from shared.core.session.summary_rules import form_of
-from shared.core.values.language import language_of
+from shared.core.session.summary import form_of, render_summary
+from shared.core.values.searching import language_of
 from tests.kit.builders import entry, exchange, tool_turn, words
 
 SOURCE = render_source(
@@ -106,7 +104,7 @@ def test_an_answer_that_was_wrapped_into_one_block_is_read() -> None:
 def test_texts_of_neighbouring_stretches_are_joined_under_their_headings() -> None:
     first = Ledger(sections=(Section(heading="A", text="1"), Section(heading="B", text="2")))
     second = Ledger(sections=(Section(heading="B", text="3"), Section(heading="C", text="4")))
-    assert joined_sections((first, second)) == (
+    assert join_sections((first, second)) == (
         Section(heading="A", text="1"), Section(heading="B", text="2\n3"), Section(heading="C", text="4")
     )  # fmt: skip
 

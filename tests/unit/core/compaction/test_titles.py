@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.compaction.titles import checked_title, split_title
-from shared.core.privacy.erasure import without_sources
-from shared.core.session.events import TITLE_CHARS
+from shared.core.compaction.next_ledger import LedgerPatch, parse_ledger_patch
+from shared.core.compaction.summary_filters import check_title, split_title
+from shared.core.compaction.summary_prompts import TITLE_LINE
+from shared.core.privacy.erasure import drop_sources
 from shared.core.session.ledger import Ledger, LedgerItem, ledger_from_json, ledger_to_json
-from shared.core.session.rendering import render_summary
-from shared.core.session.summary import LedgerPatch, parse_ledger_patch
-from shared.core.session.summary_rules import TITLE_LINE
+from shared.core.session.summary import render_summary
+from shared.core.session.turns import TITLE_CHARS
 
 SOURCE = """\
 --- 2026-05-08 ---
@@ -31,7 +31,7 @@ SOURCE = """\
     ],
 )
 def test_a_title_is_one_short_plain_line(raw: str, title: str) -> None:
-    assert checked_title(raw, SOURCE, Ledger()) == title
+    assert check_title(raw, SOURCE, Ledger()) == title
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,17 @@ def test_a_title_is_one_short_plain_line(raw: str, title: str) -> None:
     ],
 )  # fmt: skip
 def test_what_nobody_said_or_may_say_is_no_title(raw: str) -> None:
-    assert checked_title(raw, SOURCE, Ledger()) == ""
+    assert check_title(raw, SOURCE, Ledger()) == ""
 
 
 def test_a_former_record_bears_a_title_out_too() -> None:
     former = Ledger(narrative="They sail with Zebulon.")
-    assert checked_title("Trip with Zebulon", SOURCE, former) == "Trip with Zebulon"
+    assert check_title("Trip with Zebulon", SOURCE, former) == "Trip with Zebulon"
 
 
 @given(st.text())
 def test_no_words_of_a_model_make_a_title_of_two_lines_or_a_long_one(raw: str) -> None:
-    title = checked_title(raw, SOURCE, Ledger())
+    title = check_title(raw, SOURCE, Ledger())
     assert len(title) <= TITLE_CHARS
     assert title == " ".join(title.split())
 
@@ -87,4 +87,4 @@ def test_a_title_is_stored_with_the_record_shown_to_no_model_and_forgotten_with_
     assert ledger_from_json(ledger_to_json(ledger)) == ledger
     assert "title" not in ledger_to_json(Ledger())
     assert "Trip to Lisbon" not in render_summary(ledger)
-    assert without_sources(ledger, [7]).title == ""
+    assert drop_sources(ledger, [7]).title == ""

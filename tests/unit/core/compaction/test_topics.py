@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from shared.core.compaction.merging import in_groups, joined, shortly
-from shared.core.context.topics import TOPICS_AT_MOST, topics_of
+from shared.core.compaction.next_ledger import (
+    TOPICS_AT_MOST,
+    LedgerPatch,
+    NewItem,
+    apply_patch,
+    group_parts,
+    join_ledgers,
+    shorten_ledger,
+    topics_of,
+)
 from shared.core.session.ledger import Ledger, Topic
-from shared.core.session.rendering import render_summary
-from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
+from shared.core.session.summary import render_summary
 from shared.core.values.identifiers import identifiers_of
 from tests.kit.builders import exchange, exchanges, words
 
@@ -77,21 +84,21 @@ def part(*texts: str, narrative: str = "n") -> Ledger:
 
 
 def test_records_are_joined_without_losing_or_doubling_an_item() -> None:
-    whole = joined([part("a", "b"), part("B", "c", narrative="m")], "ledger")
+    whole = join_ledgers([part("a", "b"), part("B", "c", narrative="m")], "ledger")
     assert [(item.id, item.text) for item in whole.items] == [("f1", "a"), ("f2", "b"), ("f3", "c")]
     assert whole.narrative == "n\nm"
     assert whole.identifiers == ("a", "b", "B", "c")
 
 
 def test_without_a_model_each_narrative_keeps_its_first_words() -> None:
-    whole = joined([part("a", narrative="old " * 100), part("b", narrative="new " * 100)], "ledger")
-    short = shortly(whole, 2_000, words).narrative
+    whole = join_ledgers([part("a", narrative="old " * 100), part("b", narrative="new " * 100)], "ledger")
+    short = shorten_ledger(whole, 2_000, words).narrative
     assert short.split().count("old") == short.split().count("new") == 60
 
 
 def test_groups_hold_neighbours_and_at_least_two() -> None:
     parts = [part("word " * 20, narrative=f"{n}") for n in range(5)]
-    groups = in_groups(parts, 100, words)
+    groups = group_parts(parts, 100, words)
     assert [p for group in groups for p in group] == parts
     assert all(len(group) >= 2 for group in groups[:-1])
-    assert len(in_groups(parts, 1, words)) == 3
+    assert len(group_parts(parts, 1, words)) == 3

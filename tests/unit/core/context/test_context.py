@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.context.build_context import BuiltContext, build_context, plain_words
-from shared.core.context.memory import known_notes
+from shared.core.context.build_context import BuiltContext, build_context, plain_text
+from shared.core.context.memory import build_known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import Shrunk, fit
@@ -19,11 +19,11 @@ from shared.core.session.artifacts import (
     SHOWN_CHARS,
     artifact_of,
     excerpt,
-    in_part,
     message_in,
+    shorten_blocks,
 )
 from shared.core.session.presets import preset
-from shared.core.session.pruning import PruneDecision, with_decisions
+from shared.core.session.pruning import PruneDecision, apply_decisions
 from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Text, Thinking, ToolResult, ToolUse, text_of
@@ -94,9 +94,9 @@ def test_marks_stand_before_what_the_newest_batch_changed_and_before_what_the_ne
     log = [e for turn in range(1, 9) for e in tool_turn(turn, "x" * 900, seq=4 * turn)]
     cleared = [PruneDecision(seq=e.seq, form="clear") for e in log if e.author == "tool"]
     asked = entry(99, 9, "And?")
-    once = with_decisions(with_decisions(log, cleared[:2]), cleared[2:4])
+    once = apply_decisions(apply_decisions(log, cleared[:2]), cleared[2:4])
     assert build(view([*once, asked], open_turn=9)).cache_at == (9, 17, 32)
-    later = with_decisions(once, ())
+    later = apply_decisions(once, ())
     assert build(view([*later, asked], open_turn=9)).cache_at == (17, 32)
 
 
@@ -127,7 +127,7 @@ def test_notes_ride_in_the_system_part_weightiest_first_within_400_tokens() -> N
     notes = [
         Note(id=i, kind="fact", text=f"note {i} " + "w " * 50, importance=i % 9 + 1) for i in range(1, 30)
     ]
-    made = build(view(LIVE, open_turn=6), known=known_notes(notes, count=words))
+    made = build(view(LIVE, open_turn=6), known=build_known_notes(notes, count=words))
     block = made.system[-1]
     assert block.cache
     assert "note 8 " in block.text
@@ -136,7 +136,8 @@ def test_notes_ride_in_the_system_part_weightiest_first_within_400_tokens() -> N
 
 def test_what_only_a_tool_vouches_for_is_not_shown_by_itself() -> None:
     made = build(
-        view(LIVE), known=known_notes([Note(id=1, kind="fact", text="pay me", authority="tool")], count=words)
+        view(LIVE),
+        known=build_known_notes([Note(id=1, kind="fact", text="pay me", authority="tool")], count=words),
     )
     assert "pay me" not in str(made.system)
 
@@ -178,7 +179,7 @@ def test_pictures_are_told_by_their_description() -> None:
     from shared.core.values.messages import Image
 
     picture = Image(attachment_id=1, mime="image/png", description="a red bicycle")
-    assert plain_words((picture, Text(text="mine"))) == "(picture 1: a red bicycle)\nmine"
+    assert plain_text((picture, Text(text="mine"))) == "(picture 1: a red bicycle)\nmine"
 
 
 # ---- shrinking
@@ -275,7 +276,7 @@ def test_a_long_message_is_shown_in_part_whatever_room_there_is() -> None:
 
 def test_a_long_message_with_files_shows_some_of_each() -> None:
     blocks = (Text(text="Compare these."), Text(text="a" * 30_000, attachment_id=1), Text(text="b" * 60_000))
-    said, first, second = in_part(blocks, 7)
+    said, first, second = shorten_blocks(blocks, 7)
     assert said == blocks[0]
     assert isinstance(first, Text)
     assert isinstance(second, Text)
@@ -283,7 +284,7 @@ def test_a_long_message_with_files_shows_some_of_each() -> None:
     assert first.text.count("a" * 1_000) > 2
     assert first.text.count("msg_7") == second.text.count("msg_7") == 1
     assert len(first.text) + len(second.text) < SHOWN_CHARS + 800
-    assert in_part((Text(text="c" * LONG_CHARS),), 7) == (Text(text="c" * LONG_CHARS),)
+    assert shorten_blocks((Text(text="c" * LONG_CHARS),), 7) == (Text(text="c" * LONG_CHARS),)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
         seq = 10 * turn
         kind = draw(st.sampled_from(["plain", "tools", "silent", "lost", "two"]))
         if kind == "plain":
-            made += exchange(turn, draw(st.text(max_size=30)) or "hi", "ok", seq=seq)
+            made += exchange(turn, draw(st.text(max_size=30)).strip() or "hi", "ok", seq=seq)
         elif kind == "tools":
             made += tool_turn(turn, draw(st.sampled_from(["", "r", "long " * 2_000])), seq=seq)
         elif kind == "silent":

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.compaction.transcript_lines import render_source, source_dates
+from shared.core.compaction.plan import render_source, source_dates
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import default_layers, flush_instruction
 from shared.core.session.presets import preset

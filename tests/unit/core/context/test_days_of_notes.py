@@ -9,18 +9,18 @@ from datetime import UTC, date, datetime
 from typing import get_args
 from zoneinfo import ZoneInfo
 
+from shared.core.compaction.next_ledger import with_days
 from shared.core.compaction.summary_prompts import merge_request, repair_request, summary_request
-from shared.core.compaction.transcript_lines import with_days
 from shared.core.context.build_context import build_context
-from shared.core.context.memory import known_notes, likely_source, noted, words_of_line
+from shared.core.context.memory import build_known_notes, likely_source, render_note, words_of_line
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.prompts import default_layers, flush_instruction, helper_prompt, system_text
 from shared.core.context.recall_query import RECALL
 from shared.core.session.ledger import Ledger, LedgerItem, ledger_from_json, ledger_to_json
 from shared.core.session.policy import SummaryForm
 from shared.core.session.presets import preset
-from shared.core.session.rendering import render_summary
 from shared.core.session.session import FrozenPrefix, Note
+from shared.core.session.summary import render_summary
 from shared.core.values.messages import text_of
 from tests.kit.builders import entry, view, words
 
@@ -31,28 +31,28 @@ LATE = datetime(2026, 10, 25, 22, 59, tzinfo=UTC)
 
 def test_a_note_tells_the_day_of_the_person() -> None:
     note = Note(id=1, kind="plan", text="Anna moves to Graz.", observed_at=LATE)
-    assert noted(note, BERLIN) == "- Anna moves to Graz. (said 2026-10-25)"
-    assert noted(replace(note, observed_at=LATE.replace(hour=23, minute=0)), BERLIN).endswith("10-26)")
-    assert noted(note, ISLANDS).endswith("(said 2026-10-26)")
+    assert render_note(note, BERLIN) == "- Anna moves to Graz. (said 2026-10-25)"
+    assert render_note(replace(note, observed_at=LATE.replace(hour=23, minute=0)), BERLIN).endswith("10-26)")
+    assert render_note(note, ISLANDS).endswith("(said 2026-10-26)")
     dated = replace(note, event_date="2026-12")
-    assert noted(dated, BERLIN) == "- Anna moves to Graz. (said 2026-10-25, about 2026-12)"
-    assert "about" not in noted(replace(dated, text="Anna moves in 2026-12."), BERLIN)
+    assert render_note(dated, BERLIN) == "- Anna moves to Graz. (said 2026-10-25, about 2026-12)"
+    assert "about" not in render_note(replace(dated, text="Anna moves in 2026-12."), BERLIN)
 
 
 def test_the_words_of_a_line_are_those_of_its_note() -> None:
     """An erasure that looks for what was stored late knows the note by them."""
     for text in ("Anna moves to Graz.", "Anna moved (2026-05-31)", "Paid (about 30)"):
         note = Note(id=1, kind="fact", text=text, observed_at=LATE, event_date="2026-12-03")
-        for line in (noted(note, BERLIN), noted(note, BERLIN, ended=True)):
+        for line in (render_note(note, BERLIN), render_note(note, BERLIN, ended=True)):
             assert words_of_line(line) == text
 
 
 def test_what_stands_before_the_history_keeps_its_days_in_another_zone() -> None:
     old = Note(id=1, kind="fact", text="Mia is the cat.", observed_at=LATE)
-    first = known_notes([old], count=words, zone=BERLIN)
+    first = build_known_notes([old], count=words, zone=BERLIN)
     frozen = FrozenPrefix(notes_block=first.block, notes=first.ids)
     new = Note(id=2, kind="fact", text="Bo is the dog.", observed_at=LATE, importance=9)
-    later = known_notes([old, new], frozen, count=words, zone=ISLANDS)
+    later = build_known_notes([old, new], frozen, count=words, zone=ISLANDS)
     assert later.block == first.block
     assert "- Bo is the dog. (said 2026-10-26)" in later.since
     assert later.shown == (1, 2)

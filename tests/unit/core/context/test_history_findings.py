@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.compaction.transcript_lines import render_source
+from shared.core.compaction.plan import render_source
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import OUR_TAGS, default_layers
 from shared.core.overflow.overflow_recovery import fit

@@ -11,13 +11,13 @@ from shared.core.context.memory import (
     authority_of,
     core_notes,
     gist_of,
-    near_gists,
+    is_near_gist,
     note_from,
     note_hash,
     search_stems,
 )
 from shared.core.session.session import Note
-from shared.core.values.searching import normalised
+from shared.core.values.searching import normalise
 from shared.core.values.secrets_filter import REDACTED, holds_secret, redact
 from tests.kit.builders import words
 
@@ -40,8 +40,8 @@ def test_case_blanks_and_punctuation_do_not_make_another_note() -> None:
     ],
 )
 def test_near_duplicates_share_nearly_all_words_and_every_number(a: str, b: str, alike: bool) -> None:
-    assert near_gists(gist_of(a), gist_of(b)) is alike
-    assert near_gists(gist_of(b), gist_of(a)) is alike
+    assert is_near_gist(gist_of(a), gist_of(b)) is alike
+    assert is_near_gist(gist_of(b), gist_of(a)) is alike
 
 
 def test_the_core_block_does_not_depend_on_the_order_of_notes() -> None:
@@ -90,7 +90,7 @@ def test_ordinary_words_and_numbers_are_left_alone(text: str) -> None:
 
 @given(st.text(max_size=80))
 def test_a_text_is_known_again_by_its_gist_as_long_as_it_has_a_word(text: str) -> None:
-    assert near_gists(gist_of(text), gist_of(text)) is bool(normalised(text))
+    assert is_near_gist(gist_of(text), gist_of(text)) is bool(normalise(text))
 
 
 def test_a_gist_cannot_be_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.context.build_context import BuiltContext, build_context, newly_told
+from shared.core.context.build_context import BuiltContext, build_context, count_replaced_pictures
 from shared.core.context.prompts import SystemLayers
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.policy import ContextPolicy
@@ -64,7 +64,7 @@ def test_the_prefix_changes_only_when_a_batch_goes_and_the_meter_knows_it(keep: 
         made = built(state, policy)
         moved = made.messages[: len(sent)] != sent
         moves += moved
-        gone = newly_told(state, policy, words)
+        gone = count_replaced_pictures(state, policy, words)
         assert (gone > 0) is moved
         added = sum(e.tokens for e in upto if e.turn == newest)
         added += sum(e.tokens for e in upto if e.turn == newest - 1 and e.author != "person")

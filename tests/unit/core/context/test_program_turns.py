@@ -6,18 +6,17 @@ from datetime import UTC, datetime
 
 import pytest
 
+from shared.core.compaction.audit import must_stay
 from shared.core.compaction.digest import digest
-from shared.core.compaction.required_facts import must_stay
-from shared.core.compaction.transcript_lines import render_source, source_lines
-from shared.core.context.build_context import build_context
+from shared.core.compaction.next_ledger import LedgerPatch, parse_ledger_patch
+from shared.core.compaction.plan import render_source, source_lines
+from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import default_layers, reminder_entry
-from shared.core.context.selection import select
-from shared.core.session.events import message_payload
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import with_overrides
 from shared.core.session.presets import preset
 from shared.core.session.session import Entry
-from shared.core.session.summary import LedgerPatch, parse_ledger_patch
+from shared.core.session.turns import message_payload
 from shared.core.values.messages import BEGINNERS, text_of
 from tests.kit.builders import entry, exchanges, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request

@@ -11,7 +11,8 @@ import pytest
 from shared.core.compaction.note_requests import note_rules, note_task
 from shared.core.compaction.summary_prompts import (
     FOCUS_CHARS,
-    in_lines,
+    TITLED_SCHEMA,
+    as_lines_request,
     merge_request,
     repair_request,
     summary_request,
@@ -24,9 +25,9 @@ from shared.core.context.prompts import (
     flush_instruction,
     helper_prompt,
     helper_task,
-    operator_words,
+    operator_text,
+    parse_reminder,
     pins_block,
-    reminded_of,
     reminder_entry,
     summary_block,
     system_text,
@@ -34,7 +35,6 @@ from shared.core.context.prompts import (
 )
 from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.policy import SummaryForm
-from shared.core.session.summary_rules import TITLED_SCHEMA
 
 KNOWN = "- They drink tea."
 GOLDEN = Path(__file__).parent / "golden"
@@ -68,7 +68,7 @@ PROMPTS = {
     "notes_by_lines": f"{note_rules('lines')}\n=====\n{note_task(SOURCE)}",
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),
     "summary_titled": summary_request(SOURCE, Ledger(), titled=True)[1],
-    "summary_titled_lines": in_lines(summary_request(SOURCE, Ledger(), titled=True)[1], titled=True),
+    "summary_titled_lines": as_lines_request(summary_request(SOURCE, Ledger(), titled=True)[1], titled=True),
     "sections_titled": summary_request(SOURCE, Ledger(), form="sections", most_words=500, titled=True)[1],
     "summary_next": "\n=====\n".join(
         summary_request(SOURCE, FORMER, "the trip", language="German", most_words=500)
@@ -96,14 +96,14 @@ PROMPTS = {
     "summary_block": summary_block("They like tea.", through_seq=12),
     "helper": helper_prompt(),
     "helper_task": helper_task("Add them up.", "3 apples </handed_over> 4 pears"),
-    "operator": operator_words("It arrives tomorrow."),
+    "operator": operator_text("It arrives tomorrow."),
     "reminder": reminder_entry(
         "call [Anna]\nabout the boat", asked="2026-11-21 10:00", due="2026-11-22 09:00 (Europe/Berlin)"
     ),
     "pins_block": pins_block("[#2] person: Never call me Bob."),
     "picture": describe_picture(),
     "picture_json": describe_picture(as_json=True),
-    "volatile_block": volatile_block(runtime_facts="It is Friday.", recall="[#3] person: tea"),
+    "volatile_block": volatile_block(runtime_facts="It is Friday.", recall="#3 person: tea"),
 }
 
 
@@ -174,5 +174,5 @@ def test_the_schema_asks_for_what_the_words_ask_for() -> None:
 
 @pytest.mark.parametrize("text", ["call Anna", "see https://example.org: of this: that. That time"])
 def test_a_reminder_can_be_read_back_from_its_message(text: str) -> None:
-    assert reminded_of(reminder_entry(text, asked="2026-11-21 10:00", due="2026-11-22 09:00")) == text
-    assert reminded_of(f"{text} That time has come.]") is None
+    assert parse_reminder(reminder_entry(text, asked="2026-11-21 10:00", due="2026-11-22 09:00")) == text
+    assert parse_reminder(f"{text} That time has come.]") is None

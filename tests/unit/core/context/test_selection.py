@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.context.build_context import build_context
+from shared.core.context.build_context import (
+    WINDOW_SLACK,
+    WINDOW_WAITS,
+    build_context,
+    select,
+    window_through,
+)
 from shared.core.context.prompts import default_layers
-from shared.core.context.selection import WINDOW_SLACK, WINDOW_WAITS, select, window_through
 from shared.core.session.policy import Channel, ContextPolicy, with_overrides
 from shared.core.session.presets import preset
-from shared.core.session.session import Compaction, Entry, View, unresolved_turns
+from shared.core.session.session import Compaction, Entry, View, find_unresolved_turns
 from shared.core.values.messages import Text, ToolUse
 from tests.kit.builders import entry, exchanges, tool_turn, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request
@@ -115,18 +120,18 @@ def test_pins_that_are_left_out_stand_among_the_pins() -> None:
 
 def test_unanswered_turns_are_sent_however_old_they_are() -> None:
     log = [entry(100, 1, "lost question"), *exchanges(5, first=2)]
-    assert unresolved_turns(log) == {1}
+    assert find_unresolved_turns(log) == {1}
     assert sent(view(log), policy(max_rounds=1)) == [100, 11, 12]
 
 
 def test_a_turn_whose_last_step_failed_is_unresolved_however_old_it_is() -> None:
     failed = tool_turn(1, "no", seq=1, is_error=True)
-    assert unresolved_turns(failed) == {1}
-    assert unresolved_turns([*failed, *exchanges(1, first=2)]) == {1}
+    assert find_unresolved_turns(failed) == {1}
+    assert find_unresolved_turns([*failed, *exchanges(1, first=2)]) == {1}
     again = [replace(e, turn=1, step=e.step + 4) for e in tool_turn(1, "found", seq=20)]
-    assert unresolved_turns([*failed, *again]) == frozenset(), "a second try that worked resolves it"
+    assert find_unresolved_turns([*failed, *again]) == frozenset(), "a second try that worked resolves it"
     call = entry(50, 3, ToolUse(id="x", name="look_up", input={}), author="assistant", step=1)
-    assert unresolved_turns([*failed, entry(49, 3, "again"), call]) == {1, 3}
+    assert find_unresolved_turns([*failed, entry(49, 3, "again"), call]) == {1, 3}
 
 
 def test_what_a_flush_has_not_read_is_shown_to_the_flush() -> None:
@@ -219,7 +224,7 @@ def test_every_selection_is_a_valid_request_and_drops_nothing_that_must_stay(
     shown = seqs(kept) | seqs(chosen.view.pins)
     assert shown | seqs(chosen.left_out) == seqs(entries), "every message is somewhere"
     assert shown >= {e.seq for e in entries if e.pinned}
-    assert unresolved_turns(entries, state.open_turn) <= {e.turn for e in kept}
+    assert find_unresolved_turns(entries, state.open_turn) <= {e.turn for e in kept}
     assert not asking or kept[-1].seq == 999
     if kept:
         assert kept[0].author == "person"

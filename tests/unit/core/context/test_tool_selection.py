@@ -6,9 +6,9 @@ import pytest
 
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.bootstrap.from_settings import BUILT_IN_TOOLS
-from shared.core.context.tools import affordable, useful_tools
-from shared.core.values.model import ToolSpec
-from shared.core.values.tokens import by_script, estimate_tools
+from shared.core.context.agents import pick_affordable, useful_tools
+from shared.core.values.messages import ToolSpec
+from shared.core.values.tokens import estimate_by_script, estimate_tools
 from tests.bench.prompts import prompts
 
 NAMES = ("calculate", "delegate", "mcp_files_read", "recall", "save_memory")
@@ -16,16 +16,16 @@ TOOLS = tuple(ToolSpec(name=name, description="Does a thing. " * 20, input_schem
 
 
 def test_all_tools_are_offered_where_they_fit() -> None:
-    assert affordable(TOOLS, estimate_tools(TOOLS, by_script), by_script) == TOOLS
+    assert pick_affordable(TOOLS, estimate_tools(TOOLS, estimate_by_script), estimate_by_script) == TOOLS
 
 
 def test_a_small_window_is_offered_memory_first_and_tools_of_others_last() -> None:
-    most = estimate_tools(TOOLS, by_script)
+    most = estimate_tools(TOOLS, estimate_by_script)
     left = []
-    while kept := affordable(TOOLS, most, by_script):
+    while kept := pick_affordable(TOOLS, most, estimate_by_script):
         left.append(tuple(tool.name for tool in kept))
-        assert estimate_tools(kept, by_script) <= most
-        most = estimate_tools(kept, by_script) - 1
+        assert estimate_tools(kept, estimate_by_script) <= most
+        most = estimate_tools(kept, estimate_by_script) - 1
     assert left == [
         NAMES,
         ("calculate", "delegate", "recall", "save_memory"),
@@ -36,7 +36,7 @@ def test_a_small_window_is_offered_memory_first_and_tools_of_others_last() -> No
 
 
 def test_nothing_is_offered_where_nothing_fits() -> None:
-    assert affordable(TOOLS, 0, by_script) == ()
+    assert pick_affordable(TOOLS, 0, estimate_by_script) == ()
 
 
 @pytest.mark.parametrize(

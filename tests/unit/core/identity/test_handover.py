@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.compaction.required_facts import must_stay
-from shared.core.compaction.transcript_lines import render_source, source_lines
-from shared.core.context.build_context import build_context, quoted
+from shared.core.compaction.audit import must_stay
+from shared.core.compaction.plan import render_source, source_lines
+from shared.core.context.build_context import build_context, quote_entry, select
 from shared.core.context.prompts import default_layers
-from shared.core.context.selection import select
-from shared.core.identity.handover import ADVICE, CODES, REASON_CHARS, event_payload, shortened_reason
+from shared.core.identity.handover import ADVICE, CODES, REASON_CHARS, event_payload, shorten_reason
 from shared.core.session.policy import with_overrides
 from shared.core.session.presets import preset
-from shared.core.session.session import Entry, unresolved_turns
+from shared.core.session.session import Entry, find_unresolved_turns
 from tests.kit.builders import entry, exchanges, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request
 
@@ -77,14 +76,14 @@ def test_a_window_may_begin_with_an_operator() -> None:
 def test_what_an_operator_answered_is_no_open_question() -> None:
     asked = entry(1, 1, "When do we meet on Friday at the station?")
     answered = source_lines(render_source([asked, operator(2, 1, "At noon.")]))
-    assert not unresolved_turns([asked, operator(2, 1, "At noon.")])
+    assert not find_unresolved_turns([asked, operator(2, 1, "At noon.")])
     assert [item for item in must_stay(source_lines(render_source([asked]))) if item.kind == "question"]
     assert not [item for item in must_stay(answered) if item.kind == "question"]
 
 
 def test_a_record_names_the_operator() -> None:
     said = operator(2, 1, "The parcel 4711 leaves tomorrow at nine.")
-    assert quoted(said).startswith("[#2] operator: ")
+    assert quote_entry(said).startswith("[#2] operator: ")
     assert "operator: The parcel" in render_source([entry(1, 1, "Where is parcel 4711?"), said])
 
 
@@ -92,5 +91,5 @@ def test_the_reason_of_the_assistant_is_not_shown_to_the_person() -> None:
     assert event_payload("waiting", reason="rude", asked_by="assistant") == {"state": "waiting"}
     assert event_payload("waiting", reason="parcel", asked_by="person")["reason"] == "parcel"
     assert event_payload("human")["name"] == "Support"
-    assert len(shortened_reason("word " * 500)) <= REASON_CHARS
+    assert len(shorten_reason("word " * 500)) <= REASON_CHARS
     assert set(CODES.values()) == set(ADVICE)

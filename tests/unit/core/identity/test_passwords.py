@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.identity.passwords import why_too_easy
+from shared.core.identity.passwords import find_weakness
 
 
 @pytest.mark.control("S09")
@@ -18,7 +18,7 @@ from shared.core.identity.passwords import why_too_easy
     ],
 )  # fmt: skip
 def test_what_is_guessed_first_is_refused_with_a_reason(password: str) -> None:
-    assert why_too_easy(password, name="Ada Lovelace").endswith(".")
+    assert find_weakness(password, name="Ada Lovelace").endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_what_is_guessed_first_is_refused_with_a_reason(password: str) -> None:
     ],
 )  # fmt: skip
 def test_what_nobody_guesses_is_taken(password: str) -> None:
-    assert why_too_easy(password, name="Ada Lovelace") == ""
+    assert find_weakness(password, name="Ada Lovelace") == ""

@@ -11,10 +11,10 @@ import pytest
 from shared.core.identity.totp import (
     app_address,
     code_at,
+    format_key,
+    format_recovery_codes,
     matching_step,
     recovery_digest,
-    shown_key,
-    shown_recovery,
     step_of,
 )
 
@@ -71,12 +71,12 @@ def test_an_app_reads_the_key_from_the_address_as_a_person_from_the_page() -> No
     assert (address.scheme, address.netloc) == ("otpauth", "totp")
     assert address.path == "/Evertalk:Ada%20%26%20Co%40home"
     assert asked["issuer"] == ["Evertalk"]
-    for shown in (asked["secret"][0], shown_key(KEY).replace(" ", "")):
+    for shown in (asked["secret"][0], format_key(KEY).replace(" ", "")):
         assert base64.b32decode(shown) == KEY
 
 
 def test_a_recovery_code_is_the_same_however_it_is_typed() -> None:
-    (shown,) = shown_recovery([bytes(range(10))])
+    (shown,) = format_recovery_codes([bytes(range(10))])
     assert re.fullmatch(r"([a-z2-7]{4} ){3}[a-z2-7]{4}", shown)
     for typed in (shown, shown.upper(), shown.replace(" ", "-"), shown.replace(" ", "")):
         assert recovery_digest(typed) == recovery_digest(shown)

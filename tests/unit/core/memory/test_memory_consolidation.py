@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.core.context.memory import gist_of
-from shared.core.memory.consolidation import LiveNote, TidyPlan, has_had_its_day, plan_tidying
+from shared.core.memory.consolidation import LiveNote, TidyPlan, is_past, plan_tidying
 
 TODAY = date(2026, 5, 20)
 TEA = "Anna likes to drink green tea in the garden in the morning"
@@ -70,10 +70,10 @@ def test_a_plan_that_would_drop_more_than_a_quarter_is_refused_as_a_whole() -> N
     ],
 )
 def test_an_ephemeral_note_leaves_after_its_day(event_date: str, durability: Any, gone: bool) -> None:
-    assert has_had_its_day(note(1, durability=durability, event_date=event_date), TODAY) is gone
+    assert is_past(note(1, durability=durability, event_date=event_date), TODAY) is gone
 
 
 def test_an_ephemeral_note_without_a_date_leaves_after_two_weeks() -> None:
     for days, gone in ((14, False), (15, True)):
         old = note(1, durability="ephemeral", observed=TODAY - timedelta(days=days))
-        assert has_had_its_day(old, TODAY) is gone
+        assert is_past(old, TODAY) is gone

@@ -18,7 +18,7 @@ from shared.core.ops.alerts import (
     Kind,
     Sending,
     advice_of,
-    checked_detail,
+    check_detail,
     headline,
     message,
     payload,
@@ -60,7 +60,7 @@ def test_every_kind_has_a_headline_advice_and_its_facts(kind: Kind) -> None:
 )
 def test_no_alert_holds_words(detail: dict[str, Any]) -> None:
     with pytest.raises(BadAlert):
-        checked_detail("breaker_open", detail)
+        check_detail("breaker_open", detail)
 
 
 def test_a_message_says_what_how_much_and_what_to_do() -> None:

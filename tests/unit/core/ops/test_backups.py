@@ -14,11 +14,11 @@ from shared.core.ops.backups import (
     Manifest,
     Member,
     check_seal,
+    find_superfluous,
     is_due,
-    made_at,
     name_of,
+    parse_made_at,
     read_manifest,
-    superfluous,
     write_manifest,
 )
 
@@ -37,9 +37,9 @@ def names(*days_ago: int) -> list[str]:
 
 
 def test_a_name_tells_when_it_was_made_and_other_files_are_none() -> None:
-    assert made_at(name_of(NOW)) == NOW
-    assert made_at("erasures.jsonl") is None
-    assert made_at(name_of(NOW) + ".part") is None
+    assert parse_made_at(name_of(NOW)) == NOW
+    assert parse_made_at("erasures.jsonl") is None
+    assert parse_made_at(name_of(NOW) + ".part") is None
 
 
 def test_one_is_due_after_a_day_and_when_there_is_none() -> None:
@@ -54,14 +54,14 @@ def test_a_clock_that_was_ahead_for_a_while_does_not_keep_backups_from_being_mad
 
 def test_the_oldest_go_and_the_one_just_made_stays() -> None:
     made = names(0, 1, 2, 3, 4, 5, 6, 7, 8)
-    assert superfluous(made, keep=7, just_made=made[0], now=NOW) == [made[8], made[7]]
-    assert superfluous(made[:3], keep=7, just_made=made[0], now=NOW) == []
+    assert find_superfluous(made, keep=7, just_made=made[0], now=NOW) == [made[8], made[7]]
+    assert find_superfluous(made[:3], keep=7, just_made=made[0], now=NOW) == []
 
 
 def test_names_of_the_future_go_before_the_oldest() -> None:
     ahead = [name_of(NOW + days * DAY) for days in (200, 300)]
     made = names(0, 1, 2)
-    assert superfluous([*ahead, *made], keep=3, just_made=made[0], now=NOW) == ahead
+    assert find_superfluous([*ahead, *made], keep=3, just_made=made[0], now=NOW) == ahead
 
 
 def test_a_manifest_reads_as_it_was_written_and_only_the_key_seals_it() -> None:

@@ -20,7 +20,7 @@ from shared.core.ops.evaluation_report import draw_picture, render_table
 from shared.core.ops.recorded_talks import MESSAGE_CHARS, BadTalk, read_talks
 from shared.core.session.budget import budget_for
 from shared.core.session.presets import preset
-from shared.core.values.model import Prices
+from shared.core.values.money import Prices
 from shared.samples import load_year, load_year_questions
 
 PRICES = Prices(input=3, output=15, cache_read=0.3, cache_write=3.75, dated="2026-11")

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.context.build_context import build_context
+from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import default_layers
-from shared.core.context.selection import select
-from shared.core.overflow.filler_trimming import HIDE_DOWN_TO, hides_above, plan_hiding
+from shared.core.overflow.filler_trimming import HIDE_DOWN_TO, hiding_threshold, plan_hiding
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem
 from shared.core.session.presets import preset
@@ -24,7 +23,7 @@ from tests.unit.core.values.test_message_repair import assert_valid_request
 
 PANTHEON = preset("pantheon")
 BUDGET: ContextBudget = budget_for(PANTHEON, 8_192, 8_192, 200)
-AT = hides_above(PANTHEON, BUDGET) or 0
+AT = hiding_threshold(PANTHEON, BUDGET) or 0
 
 
 def asked(log: Sequence[Entry], tokens: int = AT, **more: Any) -> list[int]:
@@ -45,7 +44,7 @@ def test_the_boundary_is_nine_tenths_of_the_input_budget_and_equal_counts() -> N
 
 
 def test_no_other_preset_hides_anything() -> None:
-    assert hides_above(preset("steady"), BUDGET) is None
+    assert hiding_threshold(preset("steady"), BUDGET) is None
     state = view(exchanges(20, tokens=900))
     assert plan_hiding(state, preset("steady"), budget=BUDGET, context_tokens=90_000) == ()
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.context.build_context import BuiltContext, build_context, fading
+from shared.core.context.build_context import BuiltContext, build_context, count_fading
 from shared.core.context.prompts import SystemLayers
-from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, Shrunk, behind_digest, fit
+from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, Shrunk, fit, replace_with_digest
 from shared.core.session.presets import preset
 from shared.core.session.session import View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Image, Message, Text, Thinking
-from shared.core.values.tokens import RATIO_MOST, observed_ratio
+from shared.core.values.tokens import RATIO_MOST, compute_ratio
 from tests.kit.builders import entry, exchange, tool_turn, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request
 
@@ -135,17 +135,17 @@ def test_unresolved_turns_stay_word_for_word_beside_the_digest_while_they_fit() 
 
 def test_the_same_view_gives_the_same_digest() -> None:
     state = long_talk()
-    first, second = (behind_digest(state, through=8, count=words, most=300) for _ in range(2))
+    first, second = (replace_with_digest(state, through=8, count=words, most=300) for _ in range(2))
     assert first is not None
     assert first == second
 
 
 def test_there_is_no_digest_of_nothing() -> None:
     state = view([entry(1, 1, "Hello")], open_turn=1)
-    assert behind_digest(state, through=0, count=words, most=300) is None
+    assert replace_with_digest(state, through=0, count=words, most=300) is None
     pinned = view(exchange(1, "Hello", "Hi"), open_turn=2)
     pinned = replace(pinned, entries=tuple(replace(e, pinned=True) for e in pinned.entries))
-    assert behind_digest(pinned, through=1, count=words, most=300) is None
+    assert replace_with_digest(pinned, through=1, count=words, most=300) is None
 
 
 def test_what_cannot_be_made_to_fit_names_the_three_largest() -> None:
@@ -159,13 +159,13 @@ def test_what_is_sent_only_while_a_turn_is_open_is_known() -> None:
     plain = entry(1, 1, "Hello there")
     thought = entry(2, 1, Thinking(text="one two three", signature="s"), "Yes", author="assistant", step=1)
     picture = entry(3, 1, Image(attachment_id=1, mime="image/png"))
-    assert fading([plain], STEADY, words) == 0
-    assert fading([thought], STEADY, words) == 3
-    assert fading([picture], STEADY, words) == 0, "it stays in sight for some turns"
-    assert fading([picture], replace(STEADY, picture_turns=0), words) > 1_500
+    assert count_fading([plain], STEADY, words) == 0
+    assert count_fading([thought], STEADY, words) == 3
+    assert count_fading([picture], STEADY, words) == 0, "it stays in sight for some turns"
+    assert count_fading([picture], replace(STEADY, picture_turns=0), words) > 1_500
 
 
 def test_a_ratio_is_what_was_seen_within_what_can_be_true() -> None:
-    assert observed_ratio(1_200, 1_000, 1.0) == 1.2
-    assert observed_ratio(0, 1_000, 1.1) == 1.1
-    assert observed_ratio(9_000, 1_000, 1.0) == RATIO_MOST
+    assert compute_ratio(1_200, 1_000, 1.0) == 1.2
+    assert compute_ratio(0, 1_000, 1.1) == 1.1
+    assert compute_ratio(9_000, 1_000, 1.0) == RATIO_MOST

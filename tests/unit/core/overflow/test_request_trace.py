@@ -8,7 +8,7 @@ from typing import Any
 
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import SystemLayers
-from shared.core.overflow.request_trace import Piece, before_call, calls_of, pieces_of
+from shared.core.overflow.request_trace import Piece, calls_of, entries_before_call, pieces_of
 from shared.core.session.presets import PRESETS
 from shared.core.session.session import Compaction, Entry, View
 from shared.core.values.messages import Author, Block, Role, Text, Thinking, ToolResult, ToolUse
@@ -100,6 +100,6 @@ def test_finished_thinking_stands_where_it_would_have_stood() -> None:
 def test_a_call_is_what_stood_there_before_its_round() -> None:
     entries = OLD + OPEN
     assert calls_of(entries, 3) == 2
-    assert before_call(entries, 3, 2) == entries
-    assert before_call(entries, 3, 1) == entries[:5]
-    assert [piece.seq for piece in seen(before_call(entries, 3, 1)) if piece.sent][-2:] == [5, None]
+    assert entries_before_call(entries, 3, 2) == entries
+    assert entries_before_call(entries, 3, 1) == entries[:5]
+    assert [piece.seq for piece in seen(entries_before_call(entries, 3, 1)) if piece.sent][-2:] == [5, None]

@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from shared.core.privacy.export import (
     ExportedSession,
     ExportHead,
-    fenced,
-    in_line,
+    fence_block,
+    inline_code,
     markdown_messages,
     markdown_session,
     markdown_start,
@@ -81,19 +81,19 @@ def test_a_viewer_draws_nothing_that_somebody_wrote_and_nobody_is_made_to_say_it
 
 @pytest.mark.parametrize("words", [*SPITEFUL, "", "plain", "`", "a ``b`` c"])
 def test_fenced_words_are_the_same_words(words: str) -> None:
-    (token,) = MarkdownIt("commonmark").parse(fenced(words))
+    (token,) = MarkdownIt("commonmark").parse(fence_block(words))
     assert token.type == "fence"
     assert token.content.removesuffix("\n") == words
 
 
 def test_what_stands_in_one_line_stays_in_it() -> None:
-    words = in_line("a\n# b `c` ``d``")
+    words = inline_code("a\n# b `c` ``d``")
     inline = MarkdownIt("commonmark").parse(f"- {words} (fact)")
     (shown,) = (
         child.content for token in inline for child in token.children or () if child.type == "code_inline"
     )
     assert shown == "a # b `c` ``d``"
-    assert in_line("  ") == ""
+    assert inline_code("  ") == ""
 
 
 def test_a_persons_own_copy_reads_as_it_was_written() -> None:

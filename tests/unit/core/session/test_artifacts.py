@@ -18,12 +18,12 @@ from shared.core.session.artifacts import (
     portion_text,
     reference_in,
     spill_results,
-    spilled,
+    spill_text,
 )
 from shared.core.session.presets import PRESETS, preset
 from shared.core.session.pruning import apply_pruning
 from shared.core.values.messages import ToolResult
-from shared.core.values.tokens import by_script, chars_over_four
+from shared.core.values.tokens import chars_over_four, estimate_by_script
 from tests.kit.builders import entry
 
 STEADY = preset("steady")
@@ -38,12 +38,12 @@ def _tokens(text: str) -> int:
 @pytest.mark.parametrize(("tokens", "shortened"), [(7_999, False), (8_000, False), (8_001, True)])
 def test_only_what_is_above_the_policys_number_is_spilled(tokens: int, shortened: bool) -> None:
     text = "abcd" * tokens
-    assert (spilled(text, artifact_id(text), STEADY, _tokens) != text) is shortened
+    assert (spill_text(text, artifact_id(text), STEADY, _tokens) != text) is shortened
 
 
 def test_head_and_tail_stand_behind_a_line_with_the_id() -> None:
     text = f"BEGIN {LONG} END"
-    shown = spilled(text, artifact_id(text), STEADY, _tokens)
+    shown = spill_text(text, artifact_id(text), STEADY, _tokens)
     first, second = shown.splitlines()[:2]
     assert artifact_id(text) in first
     assert f"{len(text):,} characters" in first
@@ -56,7 +56,7 @@ def test_head_and_tail_stand_behind_a_line_with_the_id() -> None:
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_the_id_survives_trimming_and_clearing(name: str) -> None:
     policy = preset(name)
-    shown = spilled(LONG, artifact_id(LONG), policy, _tokens)
+    shown = spill_text(LONG, artifact_id(LONG), policy, _tokens)
     one = entry(1, 1, ToolResult(tool_use_id="a", text=shown), author="tool")
     for form in ("trim", "clear", "duplicate"):
         block = apply_pruning(replace(one, pruned=form), policy)[0]
@@ -129,7 +129,7 @@ def test_a_portion_that_is_not_there_is_refused_with_advice(wish: dict[str, Any]
     body=st.text(alphabet="ab é漢\n𠀀", min_size=1, max_size=400),
     times=st.integers(min_value=1, max_value=200),
     offset=st.integers(min_value=0, max_value=2_000),
-    counter=st.sampled_from([by_script, chars_over_four]),
+    counter=st.sampled_from([estimate_by_script, chars_over_four]),
 )
 def test_a_portion_is_never_above_its_tokens_nor_empty(
     body: str, times: int, offset: int, counter: object
@@ -147,6 +147,6 @@ def test_a_portion_is_never_above_its_tokens_nor_empty(
 @given(body=st.text(alphabet="ab é漢\n", min_size=1, max_size=200), times=st.integers(1, 3_000))
 def test_what_enters_the_log_is_never_larger_than_what_came(body: str, times: int) -> None:
     policy = replace(STEADY, spill_over=1_000)
-    shown = spilled(body * times, artifact_id(body), policy, by_script)
-    assert by_script(shown) <= max(policy.spill_over, by_script(body * times))
+    shown = spill_text(body * times, artifact_id(body), policy, estimate_by_script)
+    assert estimate_by_script(shown) <= max(policy.spill_over, estimate_by_script(body * times))
     assert len(shown) <= len(body * times)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.session.policy import ContradictoryPolicy, check_policy, fitted, with_overrides
+from shared.core.session.policy import ContradictoryPolicy, check_policy, fit_to_window, with_overrides
 from shared.core.session.presets import PRESETS, preset
 
 
@@ -30,7 +30,7 @@ def test_spec008_is_what_its_seed_says() -> None:
 
 @pytest.mark.parametrize("window", [4_000, 9_000, 16_000, 28_000, 200_000])
 def test_a_small_window_shrinks_the_margins_by_the_formula(window: int) -> None:
-    policy = fitted(preset("steady"), window)
+    policy = fit_to_window(preset("steady"), window)
     assert policy.reserve == min(20_000, window - min(8_000, window // 2))
     assert 0 < policy.flush_threshold < window - policy.reserve
 

@@ -8,8 +8,8 @@ import pytest
 
 from shared.core.compaction.jobs import next_job, turns_since_summary
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
-from shared.core.context.selection import select
-from shared.core.overflow.filler_trimming import hides_above
+from shared.core.context.build_context import select
+from shared.core.overflow.filler_trimming import hiding_threshold
 from shared.core.session.budget import ContextBudget, Pressure, Status, budget_for, gauge, pressure
 from shared.core.session.presets import PRESETS, preset
 from shared.core.session.session import Compaction, View
@@ -101,7 +101,7 @@ def test_steady_lands_at_six_tenths_and_keeps_five_turns_where_they_are_short() 
     steady = preset("steady")
     assert (steady.land_at, steady.keep_turns, steady.keep_turns_least) == (0.6, 5, 1)
     assert (steady.tail_share, steady.tail_least) == (0.1, 400)
-    assert (steady.tail_share_most, steady.tail_room) == (0.15, 2_400)
+    assert (steady.tail_share_most, steady.tail_room) == (0.15, 2_000)
     made = plan("steady", 200_000, view(exchanges(40, tokens=230)), 18_000)
     assert made.expected_after - 1_000 <= 0.6 * 16_000
     assert made.through_turn <= 35
@@ -164,7 +164,7 @@ def test_after_an_undo_or_a_separator_the_turns_count_anew() -> None:
 def test_pantheon_keeps_four_turns_raw_and_hides_chatter_at_nine_tenths() -> None:
     made = plan("pantheon", 8_192, view(exchanges(20, tokens=95)), 3_900)
     assert made.through_turn == 16
-    assert hides_above(preset("pantheon"), budget("pantheon", 8_192)) == 4_977
+    assert hiding_threshold(preset("pantheon"), budget("pantheon", 8_192)) == 4_977
 
 
 # ---- lobechat

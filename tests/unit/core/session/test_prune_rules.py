@@ -10,7 +10,7 @@ import pytest
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.prune_rules import BadPruneRules, PruneRules, prune_rules
-from shared.core.session.pruning import PruneDecision, apply_pruning, plan_pruning, with_decisions
+from shared.core.session.pruning import PruneDecision, apply_decisions, apply_pruning, plan_pruning
 from shared.core.session.session import Entry
 from shared.core.values.messages import ToolResult, ToolUse, tool_results
 from tests.kit.builders import entry, exchanges, tool_turn
@@ -28,7 +28,7 @@ def _log(tool: str, text: str, *, after: int) -> list[Entry]:
 
 def _shown(log: list[Entry], policy: ContextPolicy) -> str:
     decisions = plan_pruning(log, policy, cache_cold=True)
-    return tool_results(apply_pruning(with_decisions(log, decisions)[2], policy))[0].text
+    return tool_results(apply_pruning(apply_decisions(log, decisions)[2], policy))[0].text
 
 
 def test_names_match_by_glob_whatever_their_case_and_deny_wins() -> None:
@@ -89,13 +89,13 @@ def test_results_of_one_message_follow_each_its_own_tool() -> None:
     policy = _policy({"deny": ["keep_*"]})
     decided = plan_pruning(log, policy, cache_cold=True)
     assert decided == (PruneDecision(seq=3, form="clear", shown={"a": None, "b": "[Tool result cleared]"}),)
-    assert plan_pruning(with_decisions(log, decided), policy, cache_cold=True) == ()
+    assert plan_pruning(apply_decisions(log, decided), policy, cache_cold=True) == ()
 
 
 def test_a_decision_with_texts_of_its_own_outlives_the_rule_that_made_it() -> None:
     log = _log("look_up", LONG, after=3)
     own = _policy({"tools": [{"match": "*", "over_chars": 100, "head_chars": 20, "tail_chars": 10}]})
-    decided = with_decisions(log, plan_pruning(log, own, cache_cold=True))
+    decided = apply_decisions(log, plan_pruning(log, own, cache_cold=True))
     assert apply_pruning(decided[2], preset("steady")) == apply_pruning(decided[2], own)
 
 
@@ -105,7 +105,7 @@ def test_a_plug_in_stands_in_for_trimming_and_the_age_still_clears() -> None:
 
     policy = _policy({}, "spec008", first_words)
     log = _log("look_up", LONG, after=3)
-    decided = with_decisions(log, plan_pruning(log, policy, cache_cold=True))
+    decided = apply_decisions(log, plan_pruning(log, policy, cache_cold=True))
     assert tool_results(apply_pruning(decided[2], preset("spec008")))[0].text == f"look_up: {LONG[:30]}"
     later = [*decided, *exchanges(8, first=200)]
     assert _shown(later, policy) == "[Tool result cleared]"
@@ -116,7 +116,7 @@ def test_a_plug_in_that_gives_no_shorter_text_is_not_believed() -> None:
     rules = PruneRules(
         pruners=(lambda _tool, text, _policy: text + "!", lambda _tool, _text, _policy: "short")
     )
-    assert rules.pruned("any", "a long text", preset("steady")) == "short"
+    assert rules.prune("any", "a long text", preset("steady")) == "short"
 
 
 @pytest.mark.parametrize(

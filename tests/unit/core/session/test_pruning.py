@@ -16,13 +16,13 @@ from shared.core.session.presets import preset
 from shared.core.session.prune_rules import prune_rules
 from shared.core.session.pruning import (
     PruneDecision,
+    apply_decisions,
     apply_pruning,
     clear_first,
-    clearing_suffices,
+    is_clearing_enough,
     places_to_change,
     plan_pruning,
     prune_to_target,
-    with_decisions,
 )
 from shared.core.session.session import Entry
 from shared.core.values.messages import Image, Message, Thinking, ToolResult, ToolUse, repair, tool_results
@@ -139,9 +139,9 @@ def test_the_next_batch_begins_where_the_last_one_ended() -> None:
     assert places_to_change(log, STEADY) == (2,)
     made = plan_pruning(log, STEADY, cache_cold=True, open_turn=1)
     assert [decision.seq for decision in made] == [1002 + 2 * i for i in range(10)]
-    once = with_decisions(log, made)
+    once = apply_decisions(log, made)
     assert set(places_to_change(once, STEADY)) == {2, 22}
-    assert places_to_change(with_decisions(once, ()), STEADY) == (22,)
+    assert places_to_change(apply_decisions(once, ()), STEADY) == (22,)
 
 
 def test_decisions_are_sticky_and_planning_again_is_a_no_op() -> None:
@@ -279,7 +279,7 @@ def test_above_the_limit_the_oldest_results_are_cleared_until_there_is_room_agai
     decided = clear_first(view(log), ROOM, CLAUDE, ROOM.compact_at + 1)
     assert [d.seq for d in decided] == [12, 22, 32]
     assert {d.form for d in decided} == {"clear"}
-    assert clearing_suffices(view(log), ROOM, CLAUDE, ROOM.compact_at + 1)
+    assert is_clearing_enough(view(log), ROOM, CLAUDE, ROOM.compact_at + 1)
     assert next_job(view(log), budget=ROOM, policy=CLAUDE, context_tokens=ROOM.compact_at + 1) is None
 
 
@@ -287,7 +287,7 @@ def test_a_summary_follows_when_clearing_is_not_enough() -> None:
     log = [*_tool_log(1, 10_000), *exchanges(20, first=30, tokens=4_000)]
     over = ROOM.compact_at + 11_000
     assert len(clear_first(view(log), ROOM, CLAUDE, over)) == 1
-    assert not clearing_suffices(view(log), ROOM, CLAUDE, over)
+    assert not is_clearing_enough(view(log), ROOM, CLAUDE, over)
     wish = next_job(view(log), budget=ROOM, policy=CLAUDE, context_tokens=over)
     assert wish is not None
     assert wish.kind == "compact"
@@ -377,7 +377,7 @@ def test_whatever_is_decided_turn_by_turn_only_ever_shortens_results(
             *plan_pruning(now, policy, cache_cold=cold),
             *clear_first(view(now), budget, policy, used),
         )
-        after = with_decisions(now, decided)
+        after = apply_decisions(now, decided)
         for before, later in zip(now, after, strict=True):
             old, new = apply_pruning(before, policy), apply_pruning(later, policy)
             if before.author != "tool" or before.pinned:

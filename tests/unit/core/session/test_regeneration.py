@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from shared.core.session.session import Entry, former_answer, without_former
+from shared.core.session.session import Entry, drop_former, former_answer
 from shared.core.values.messages import Author, Text, ToolUse
 
 AT = datetime(2026, 5, 4, tzinfo=UTC)
@@ -28,41 +28,41 @@ ANSWERED = (*AGAIN, entry(6, 3, "assistant", replaces=4))
 
 
 def test_a_talk_without_retries_is_shown_whole() -> None:
-    assert without_former(TALK) == TALK
+    assert drop_former(TALK) == TALK
     assert former_answer(TALK, 2) is None
 
 
 def test_an_edit_within_a_turn_is_no_retry() -> None:
     edited = (TALK[0], TALK[1], entry(5, 2, "person", replaces=3))
-    assert without_former(edited, open_turn=2) == edited
+    assert drop_former(edited, open_turn=2) == edited
     assert former_answer(edited, 2) is None
 
 
 def test_while_it_is_answered_the_former_turn_is_out_of_sight() -> None:
-    assert seqs(without_former(AGAIN, open_turn=3)) == [1, 2, 5]
+    assert seqs(drop_former(AGAIN, open_turn=3)) == [1, 2, 5]
     assert former_answer(AGAIN, 3) == "m4"
 
 
 def test_once_answered_the_new_turn_stands_for_the_old_one() -> None:
-    assert seqs(without_former(ANSWERED)) == [1, 2, 5, 6]
+    assert seqs(drop_former(ANSWERED)) == [1, 2, 5, 6]
     later = (*ANSWERED, entry(7, 4, "person", replaces=3))
     assert former_answer(later, 4) == "m6"
-    assert seqs(without_former(later, open_turn=4)) == [1, 2, 7]
+    assert seqs(drop_former(later, open_turn=4)) == [1, 2, 7]
 
 
 def test_one_that_ended_without_an_answer_changes_nothing() -> None:
-    assert without_former(AGAIN) == TALK
+    assert drop_former(AGAIN) == TALK
     asked = replace(entry(6, 3, "assistant"), blocks=(ToolUse(id="t1", name="recall", input={}),))
-    assert without_former((*AGAIN, asked)) == TALK
+    assert drop_former((*AGAIN, asked)) == TALK
 
 
 def test_a_question_that_never_got_an_answer_is_there_once() -> None:
     failed = (entry(1, 1, "person"), entry(2, 2, "person", replaces=1), entry(3, 3, "person", replaces=1))
-    assert seqs(without_former(failed)) == [1]
-    assert seqs(without_former(failed, open_turn=3)) == [3]
+    assert seqs(drop_former(failed)) == [1]
+    assert seqs(drop_former(failed, open_turn=3)) == [3]
     assert former_answer(failed, 3) is None
 
 
 def test_what_is_pinned_stays() -> None:
     pinned = tuple(replace(one, pinned=one.seq == 4) for one in ANSWERED)
-    assert seqs(without_former(pinned)) == [1, 2, 4, 5, 6]
+    assert seqs(drop_former(pinned)) == [1, 2, 4, 5, 6]

@@ -9,21 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.session.ledger import Ledger, LedgerItem, ledger_from_json, ledger_to_json
-from shared.core.session.summary import (
-    ITEM_CHARS,
+from shared.core.compaction.next_ledger import (
     KINDS,
-    LEFT_OUT,
     LedgerPatch,
     NewItem,
     Unreadable,
     apply_patch,
-    fit_ledger,
-    five_fields,
     parse_ledger_patch,
-    render_summary,
 )
-from shared.core.session.summary_rules import form_of, wanted
+from shared.core.compaction.summary_prompts import describe_form
+from shared.core.session.ledger import Ledger, LedgerItem, ledger_from_json, ledger_to_json
+from shared.core.session.summary import ITEM_CHARS, LEFT_OUT, fit_ledger, five_fields, form_of, render_summary
 from shared.core.values.identifiers import identifiers_of
 from tests.kit.builders import words
 
@@ -133,11 +129,6 @@ def test_saying_it_again_only_adds_its_sources() -> None:
     assert len(made.items) == 3
 
 
-def test_new_items_cite_only_lines_that_were_shown() -> None:
-    patch = LedgerPatch(add=(NewItem(kind="fact", text="a", sources=(3, 99)),))
-    assert apply_patch(Ledger(), patch, seqs=frozenset({3})).items[0].sources == (3,)
-
-
 def test_length_limits_are_code() -> None:
     patch = LedgerPatch(narrative="word " * 300, add=(NewItem(kind="fact", text="long " * 200),))
     made = apply_patch(Ledger(), patch)
@@ -216,7 +207,7 @@ def test_identifiers_are_names_numbers_and_addresses_but_never_secrets() -> None
 
 def test_the_ledgers_request_names_limits_that_code_does_not_have_to_enforce() -> None:
     """What a model writes within them stands in the summary as it was written."""
-    asked = wanted(form_of("ledger"), Ledger(), most_words=500)
+    asked = describe_form(form_of("ledger"), Ledger(), most_words=500)
     items, words_each = map(int, re.findall(r"at most (\d+) items of at most (\d+) words", asked)[0])
     assert 5 <= items < 40
     text = "sails " * (words_each - 2) + "number"
@@ -227,6 +218,6 @@ def test_the_ledgers_request_names_limits_that_code_does_not_have_to_enforce() -
     made = apply_patch(Ledger(), patch)
     assert all(item.text.startswith(text) for item in made.items)
     assert fit_ledger(made, 500, words) == made
-    tight = wanted(form_of("ledger"), made, most_words=120)
+    tight = describe_form(form_of("ledger"), made, most_words=120)
     assert "Add at most 5 items" in tight
     assert "close or shorten old items" in tight

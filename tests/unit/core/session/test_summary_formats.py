@@ -9,14 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
 from shared.core.context.prompts import OUR_TAGS, summary_block
 from shared.core.session.ledger import Ledger, LedgerItem, Section, Topic, ledger_from_json, ledger_to_json
 from shared.core.session.policy import SummaryForm
 from shared.core.session.presets import PRESETS
-from shared.core.session.rendering import fit_ledger, five_fields, in_ledger_form, render_summary
-from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
-from shared.core.session.summary_rules import FORMS, form_of, has_known_heading, says_nothing, sections_in
-from shared.core.values.tokens import by_script
+from shared.core.session.summary import (
+    FORMS,
+    convert_to_ledger,
+    fit_ledger,
+    five_fields,
+    form_of,
+    has_known_heading,
+    is_blank,
+    render_summary,
+    sections_in,
+)
+from shared.core.values.tokens import estimate_by_script
 from tests.kit.builders import words
 
 SECTIONS = form_of("sections")
@@ -72,8 +81,8 @@ def test_a_form_without_headings_takes_the_text_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["", "none", "- N/A", "**None.**", "nichts", "None yet"])
 def test_words_that_stand_for_nothing(text: str) -> None:
-    assert says_nothing(text)
-    assert not says_nothing(f"{text} but tea")
+    assert is_blank(text)
+    assert not is_blank(f"{text} but tea")
 
 
 TEXT = Ledger(
@@ -102,7 +111,7 @@ def test_the_five_fields_of_a_text_come_from_its_headings() -> None:
 
 
 def test_a_text_becomes_items_with_new_ids_when_the_form_changes() -> None:
-    made = in_ledger_form(TEXT)
+    made = convert_to_ledger(TEXT)
     assert [item.id for item in made.items] == ["c4", "f5", "f6", "a7", "q8", "t9"]
     assert (made.form, made.sections, made.last_number) == ("ledger", (), 9)
     again = apply_patch(TEXT, LedgerPatch(narrative="n", add=(NewItem(kind="goal", text="g"),)))
@@ -148,7 +157,7 @@ def test_where_there_is_room_a_prohibition_outlives_the_text() -> None:
 @given(
     st.lists(st.text("abc.!? \n日本", min_size=1, max_size=120), min_size=1, max_size=12),
     st.integers(min_value=24, max_value=400),
-    st.sampled_from([by_script, words]),
+    st.sampled_from([estimate_by_script, words]),
 )
 def test_a_cut_text_keeps_half_of_its_room_at_least_and_ends_with_a_mark(
     parts: list[str], room: int, count: Callable[[str], int]

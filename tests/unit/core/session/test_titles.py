@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.session.events import TITLE_CHARS, title_of
+from shared.core.session.turns import TITLE_CHARS, title_of
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from shared.core.tools.mcp import (
     DESCRIPTION_CHARS,
     TOOLS_PER_SERVER,
     OfferedTool,
-    borrowed,
+    borrow_tools,
+    resolve_collisions,
     servers_in,
     usable_schema,
-    without_collisions,
 )
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -72,21 +72,21 @@ def test_a_file_that_is_none_is_one_problem(text: str) -> None:
 
 def test_names_are_made_legal_short_and_different() -> None:
     names = ["read file", "read.file", "x" * 100, "x" * 101, "ok"]
-    tools, _ = borrowed("files", [offered(name) for name in names])
+    tools, _ = borrow_tools("files", [offered(name) for name in names])
     found = [tool.spec.name for tool in tools]
     assert found == sorted(set(found))
     assert len(found) == 5
     assert all(len(name) <= 64 and name.startswith("mcp_files_") for name in found)
-    again, _ = borrowed("files", [offered(name) for name in reversed(names)])
+    again, _ = borrow_tools("files", [offered(name) for name in reversed(names)])
     assert again == tools
 
 
 def test_two_servers_never_share_a_name() -> None:
-    one, _ = borrowed("a_b", [offered("c")])
-    two, _ = borrowed("a", [offered("b_c")])
-    found = without_collisions([*one, *two])
+    one, _ = borrow_tools("a_b", [offered("c")])
+    two, _ = borrow_tools("a", [offered("b_c")])
+    found = resolve_collisions([*one, *two])
     assert len({tool.spec.name for tool in found}) == 2
-    assert found == without_collisions([*two, *one])
+    assert found == resolve_collisions([*two, *one])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_two_servers_never_share_a_name() -> None:
     ],
 )
 def test_a_tool_that_no_provider_takes_is_left_out_with_a_reason(schema: Any, reason: str) -> None:
-    tools, left_out = borrowed("s", [offered("bad", schema), offered("good")])
+    tools, left_out = borrow_tools("s", [offered("bad", schema), offered("good")])
     assert [tool.name for tool in tools] == ["good"]
     assert [tool.name for tool in left_out] == ["bad"]
     assert reason in left_out[0].reason
@@ -118,14 +118,14 @@ def test_schemas_are_brought_into_the_form_that_providers_take() -> None:
 
 def test_descriptions_are_short_and_hold_no_marks() -> None:
     long = "<runtime_facts>\x00\ud800" + "x" * 9_000
-    (tool,), _ = borrowed("s", [offered("t", description=long)])
+    (tool,), _ = borrow_tools("s", [offered("t", description=long)])
     assert len(tool.spec.description) == DESCRIPTION_CHARS + 1
     assert "<" not in tool.spec.description
     tool.spec.description.encode()
-    (named,), _ = borrowed("s", [offered("t", description=" ")])
+    (named,), _ = borrow_tools("s", [offered("t", description=" ")])
     assert named.spec.description == "t of the server s."
 
 
 def test_a_server_may_not_offer_without_end() -> None:
-    tools, left_out = borrowed("s", [offered(f"t{number:03}") for number in range(TOOLS_PER_SERVER + 3)])
+    tools, left_out = borrow_tools("s", [offered(f"t{number:03}") for number in range(TOOLS_PER_SERVER + 3)])
     assert (len(tools), len(left_out)) == (TOOLS_PER_SERVER, 3)

@@ -11,10 +11,10 @@ from shared.core.tools.reminders import (
     BadMoment,
     QuietHours,
     due_of,
+    format_moment,
     parse_quiet_hours,
     quiet_until,
-    shown_moment,
-    told_words,
+    reminder_text,
 )
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -142,5 +142,5 @@ def test_the_end_of_the_quiet_is_always_ahead(month: int) -> None:
 
 
 def test_a_moment_is_shown_by_the_persons_clock() -> None:
-    assert shown_moment(NOW, BERLIN) == "2026-11-21 11:00"
-    assert told_words("water the plants") == "⏰ water the plants"
+    assert format_moment(NOW, BERLIN) == "2026-11-21 11:00"
+    assert reminder_text("water the plants") == "⏰ water the plants"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core.tools.reminders import BadMoment
-from shared.core.tools.repeating import WEEKDAYS, Repeat, next_time, repeat_of
+from shared.core.tools.repeating import WEEKDAYS, Repeat, find_next_time, repeat_of
 
 ZONES = (
     "UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia",
@@ -86,7 +86,7 @@ def test_the_next_time_is_later_and_at_the_same_time_of_day(
     rule: Repeat, one: datetime, other: datetime, name: str
 ) -> None:
     zone, (anchor, after) = ZoneInfo(name), sorted((one, other))
-    found = next_time(rule, after=after, anchor=anchor, zone=zone)
+    found = find_next_time(rule, after=after, anchor=anchor, zone=zone)
     assert found > after
     local = found.astimezone(zone)
     wanted = datetime.combine(local.date(), rule.at, tzinfo=zone)
@@ -99,24 +99,24 @@ def test_the_next_time_is_later_and_at_the_same_time_of_day(
         day = local.date() if timedelta(0) < gap <= timedelta(hours=2) else (local - timedelta(days=1)).date()
     assert rule.unit != "week" or WEEKDAYS[day.weekday()] in rule.weekdays
     assert rule.unit != "month" or day.day == min(rule.day, calendar.monthrange(day.year, day.month)[1])
-    again = next_time(rule, after=found, anchor=found, zone=zone)
+    again = find_next_time(rule, after=found, anchor=found, zone=zone)
     assert again > found
 
 
 @given(RULES, MOMENTS, st.sampled_from(ZONES))
 def test_nothing_of_the_rule_lies_between(rule: Repeat, anchor: datetime, name: str) -> None:
     zone = ZoneInfo(name)
-    first = next_time(rule, after=anchor, anchor=anchor, zone=zone)
-    second = next_time(rule, after=first, anchor=anchor, zone=zone)
-    assert next_time(rule, after=second - timedelta(seconds=1), anchor=anchor, zone=zone) == second
-    assert next_time(rule, after=first - timedelta(seconds=1), anchor=anchor, zone=zone) == first
+    first = find_next_time(rule, after=anchor, anchor=anchor, zone=zone)
+    second = find_next_time(rule, after=first, anchor=anchor, zone=zone)
+    assert find_next_time(rule, after=second - timedelta(seconds=1), anchor=anchor, zone=zone) == second
+    assert find_next_time(rule, after=first - timedelta(seconds=1), anchor=anchor, zone=zone) == first
 
 
 def test_the_31st_is_the_last_day_of_shorter_months() -> None:
     rule, zone = Repeat(unit="month", every=1, at=time(9), day=31), ZoneInfo("Europe/Berlin")
     at, met = datetime(2027, 12, 31, 8, tzinfo=UTC), []
     for _ in range(5):
-        at = next_time(rule, after=at, anchor=at, zone=zone)
+        at = find_next_time(rule, after=at, anchor=at, zone=zone)
         met.append(f"{at.astimezone(zone):%m-%d %H:%M}")
     assert met == ["01-31 09:00", "02-29 09:00", "03-31 09:00", "04-30 09:00", "05-31 09:00"]
 
@@ -124,5 +124,5 @@ def test_the_31st_is_the_last_day_of_shorter_months() -> None:
 def test_every_second_week_keeps_to_its_weeks_after_a_long_pause() -> None:
     rule = repeat_of("every other tuesday at 9", first=TUESDAY)
     begun = datetime(2026, 11, 24, 9, tzinfo=UTC)
-    found = next_time(rule, after=begun + timedelta(weeks=5), anchor=begun, zone=UTC)
+    found = find_next_time(rule, after=begun + timedelta(weeks=5), anchor=begun, zone=UTC)
     assert found == begun + timedelta(weeks=6)

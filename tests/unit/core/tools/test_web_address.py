@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from shared.core.tools.fetched_pages import page_text
-from shared.core.tools.web_address import BadWebAddress, is_public, redirected, web_address
+from shared.core.tools.web_address import BadWebAddress, is_public, resolve_redirect, web_address
 
 REFUSED = [
     "", "example.org", "//example.org/", "file:///etc/passwd", "gopher://example.org/", "ftp://example.org/",
@@ -78,10 +78,10 @@ def test_an_address_of_the_open_internet_is_public(address: str) -> None:
 @pytest.mark.control("S26")
 def test_a_redirect_is_looked_at_like_any_other_address() -> None:
     page = web_address("https://example.org/a/b")
-    assert redirected(page, "../c?d").url == "https://example.org/c?d"
+    assert resolve_redirect(page, "../c?d").url == "https://example.org/c?d"
     for location in ("file:///etc/passwd", "http://0x7f.1/", "//localhost/", "http://[", "gopher://x.org"):
         with pytest.raises(BadWebAddress):
-            redirected(page, location)
+            resolve_redirect(page, location)
 
 
 def test_nothing_in_a_page_ends_the_fence_it_stands_in() -> None:

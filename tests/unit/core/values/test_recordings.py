@@ -78,6 +78,6 @@ def test_a_minute_costs_its_price_and_an_unknown_one_nothing_known() -> None:
 def test_a_recording_of_no_known_length_is_reckoned_by_its_size() -> None:
     told = Recording(body=b"x", mime="audio/ogg", seconds=30)
     silent = Recording(body=bytes(15_000), mime="audio/ogg")
-    assert LIMITS.reckoned_seconds(told) == 30
-    assert LIMITS.reckoned_seconds(silent) == 10
-    assert LIMITS.reckoned_seconds(Recording(body=bytes(10**7), mime="audio/ogg")) == 600
+    assert LIMITS.estimate_seconds(told) == 30
+    assert LIMITS.estimate_seconds(silent) == 10
+    assert LIMITS.estimate_seconds(Recording(body=bytes(10**7), mime="audio/ogg")) == 600

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.values.speech import MOST_SPOKEN_CHARS, speech_micro, spoken_words
+from shared.core.values.speech import MOST_SPOKEN_CHARS, speech_micro, spoken_text
 
 
 @pytest.mark.parametrize(
@@ -29,19 +29,19 @@ from shared.core.values.speech import MOST_SPOKEN_CHARS, speech_micro, spoken_wo
     ],
 )
 def test_marks_go_and_what_cannot_be_read_is_named(answer: str, spoken: str) -> None:
-    assert spoken_words(answer, lambda what: f"[{what}]") == spoken
+    assert spoken_text(answer, lambda what: f"[{what}]") == spoken
 
 
 def test_a_long_answer_ends_with_a_sentence() -> None:
-    words = spoken_words("One sentence here. " * 200, lambda what: f"[{what}]")
+    words = spoken_text("One sentence here. " * 200, lambda what: f"[{what}]")
     assert words.endswith("here.\n[rest]")
     assert MOST_SPOKEN_CHARS - 30 < len(words) <= MOST_SPOKEN_CHARS + 10
-    assert len(spoken_words("a" * 5_000, lambda what: "")) == MOST_SPOKEN_CHARS + 1
+    assert len(spoken_text("a" * 5_000, lambda what: "")) == MOST_SPOKEN_CHARS + 1
 
 
 def test_a_hostile_answer_is_read_in_no_time() -> None:
     for piece in ("`" * 3 + "\n", "|", "**", "[", "- ", "_ ", "$$", "<", "https://"):
-        assert isinstance(spoken_words(piece * 20_000, lambda what: ""), str)
+        assert isinstance(spoken_text(piece * 20_000, lambda what: ""), str)
 
 
 def test_the_price_is_rounded_up_and_unknown_where_nobody_knows_it() -> None:

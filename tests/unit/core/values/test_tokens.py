@@ -10,13 +10,13 @@ from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.values.messages import Image, Text, Thinking, ToolResult, ToolUse
 from shared.core.values.tokens import (
     IMAGE_TOKENS,
-    by_script,
     chars_over_four,
     estimate_blocks,
+    estimate_by_script,
     estimate_tools,
-    learned_ratio,
     measure,
-    truncated,
+    truncate_text,
+    update_ratio,
 )
 from tests.kit.builders import words
 
@@ -46,34 +46,34 @@ def test_a_reported_number_is_the_anchor_and_only_what_came_after_is_estimated()
 
 
 def test_the_ratio_moves_three_tenths_of_the_way() -> None:
-    assert learned_ratio(1.0, 200, 100) == pytest.approx(1.3)
+    assert update_ratio(1.0, 200, 100) == pytest.approx(1.3)
 
 
 @pytest.mark.parametrize(("actual", "estimated", "expected"), [(10_000, 1, 2.5), (1, 10_000, 0.8)])
 def test_the_ratio_stays_within_its_bounds(actual: int, estimated: int, expected: float) -> None:
     ratio = 1.0
     for _ in range(20):
-        ratio = learned_ratio(ratio, actual, estimated)
+        ratio = update_ratio(ratio, actual, estimated)
     assert ratio == expected
 
 
 @pytest.mark.parametrize(("actual", "estimated"), [(0, 100), (100, 0), (0, 0)])
 def test_a_missing_observation_teaches_nothing(actual: int, estimated: int) -> None:
-    assert learned_ratio(1.1, actual, estimated) == pytest.approx(1.1)
+    assert update_ratio(1.1, actual, estimated) == pytest.approx(1.1)
 
 
 @given(st.text())
 def test_the_estimate_by_script_never_fails_and_is_zero_for_nothing_only(text: str) -> None:
-    assert by_script(text) >= (1 if text else 0)
+    assert estimate_by_script(text) >= (1 if text else 0)
 
 
 def test_other_scripts_take_more_tokens_than_their_characters_suggest() -> None:
-    assert by_script("昨天我们去了剧院") > 3 * chars_over_four("昨天我们去了剧院") / 1.25
-    assert by_script("hello there") < len("hello there") / 2
+    assert estimate_by_script("昨天我们去了剧院") > 3 * chars_over_four("昨天我们去了剧院") / 1.25
+    assert estimate_by_script("hello there") < len("hello there") / 2
 
 
 def test_a_truncated_text_fits_and_begins_like_the_whole() -> None:
     text = "word " * 500
-    short = truncated(text, 100, words)
+    short = truncate_text(text, 100, words)
     assert 90 < words(short) <= 100
     assert text.startswith(short)

@@ -10,7 +10,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.core.context import build_context
 from shared.core.context.prompts import SystemLayers
 from shared.core.values import ttl_cache
-from shared.core.values.ttl_cache import SECONDS_AT_MOST, forget_recent
+from shared.core.values.ttl_cache import SECONDS_AT_MOST, clear_recent
 from shared.services.turns import request_builder
 
 
@@ -24,17 +24,17 @@ def beginning(monkeypatch: pytest.MonkeyPatch) -> float:
 def test_it_is_asked_once_until_it_is_forgotten(beginning: float) -> None:
     asked: list[str] = []
 
-    @ttl_cache.recent(2)
+    @ttl_cache.ttl_cache(2)
     def length(text: str) -> int:
         asked.append(text)
         return len(text)
 
     assert [length("ab"), length("abc"), length("ab")] == [2, 3, 2]
-    forget_recent(beginning + SECONDS_AT_MOST - 1)
+    clear_recent(beginning + SECONDS_AT_MOST - 1)
     assert (length("ab"), asked) == (2, ["ab", "abc"])
-    forget_recent(beginning + SECONDS_AT_MOST)
+    clear_recent(beginning + SECONDS_AT_MOST)
     assert (length("ab"), asked) == (2, ["ab", "abc", "ab"])
-    forget_recent(beginning + 2 * SECONDS_AT_MOST - 1)
+    clear_recent(beginning + 2 * SECONDS_AT_MOST - 1)
     assert (length("ab"), asked) == (2, ["ab", "abc", "ab"])
 
 
@@ -52,5 +52,5 @@ def test_no_words_of_a_person_stay(beginning: float) -> None:
         request_builder._size_of_long,
     ]
     assert [kept.cache_info().currsize for kept in told] == [1, 1, 1, 1]
-    forget_recent(beginning + SECONDS_AT_MOST)
+    clear_recent(beginning + SECONDS_AT_MOST)
     assert [kept.cache_info().currsize for kept in told] == [0, 0, 0, 0]

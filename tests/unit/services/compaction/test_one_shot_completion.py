@@ -12,7 +12,7 @@ from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import text_message
 from shared.ports import ModelRequest
-from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
+from shared.services.compaction.silent_requests import CompletionTimeouts, OneShotCompletion
 from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.scripted_model import Endless, NoMoney, ScriptedModel, Silence, Words
 
@@ -22,17 +22,17 @@ REQUEST = ModelRequest(
 SHORT = CompletionTimeouts(first_seconds=0.05, silence_seconds=0.02, total_seconds=0.2)
 
 
-def purse() -> SpendTracker:
+def tracker() -> SpendTracker:
     return SpendTracker(
         NoMoney(), session_id=1, job_id=1, caps=Caps(total=None, person=None, visitor=None, session=None)
     )
 
 
 async def failed(said: Any, bounds: CompletionTimeouts = SHORT) -> tuple[ModelUnavailable, SpendTracker]:
-    money = purse()
+    money = tracker()
     asking = OneShotCompletion(ScriptedModel(say=lambda _: said), Words(), bounds=bounds)
     with pytest.raises(ModelUnavailable) as caught:
-        await asking.complete(REQUEST, purse=money)
+        await asking.complete(REQUEST, tracker=money)
     return caught.value, money
 
 
@@ -57,14 +57,14 @@ async def test_a_model_that_never_begins_has_failed() -> None:
 
     asking = OneShotCompletion(Mute(say=lambda _: ""), Words(), bounds=SHORT)
     with pytest.raises(ModelUnavailable, match="fell silent"):
-        await asking.complete(REQUEST, purse=purse())
+        await asking.complete(REQUEST, tracker=tracker())
 
 
 async def test_what_cannot_fit_is_refused_before_anybody_is_asked() -> None:
     model = ScriptedModel(say=lambda _: "hello", window=6)
     asking = OneShotCompletion(model, Words(), bounds=SHORT)
     with pytest.raises(PromptTooLong) as caught:
-        await asking.complete(REQUEST, purse=purse())
+        await asking.complete(REQUEST, tracker=tracker())
     assert (caught.value.tokens, caught.value.maximum) == (7, 6)
     assert model.asked == []
-    assert (await asking.complete(REQUEST, purse=purse(), checked=False)).model == "scripted"
+    assert (await asking.complete(REQUEST, tracker=tracker(), checked=False)).model == "scripted"

@@ -8,18 +8,17 @@ from typing import Any, get_args
 
 import pytest
 
-from shared.core.compaction.summary_prompts import own_sentences
+from shared.core.compaction.summary_prompts import SUMMARY_SCHEMA, TITLE_LINE, TITLED_SCHEMA, own_sentences
 from shared.core.session.ledger import Ledger, LedgerItem, Section, ledger_from_json, ledger_to_json
 from shared.core.session.policy import SummaryForm
-from shared.core.session.rendering import five_fields, render_summary
 from shared.core.session.session import Entry
-from shared.core.session.summary_rules import SUMMARY_SCHEMA, TITLE_LINE, TITLED_SCHEMA
+from shared.core.session.summary import five_fields, render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Text, ToolUse, text_message, text_of
-from shared.core.values.model import Prices
+from shared.core.values.money import Prices
 from shared.ports import ModelRequest, SystemPart, ToolSpec
+from shared.services.compaction.silent_requests import UnableModels
 from shared.services.compaction.summarizer import SummaryResult
-from shared.services.compaction.unable_models import UnableModels
 from tests.kit.builders import exchange, words
 from tests.kit.scripted_model import (
     CHEAP,
@@ -238,12 +237,12 @@ def test_json_is_asked_for_again_after_a_day_or_once_it_came() -> None:
     models = UnableModels(clock=lambda: now[0])
     for answer in ("prose", "", "{}", "prose"):
         models.learn_json("m", answer)
-    assert not models.lacked_by("m"), "an empty answer says nothing, and JSON came between"
+    assert not models.list_missing_abilities("m"), "an empty answer says nothing, and JSON came between"
     models.learn_json("m", "prose")
-    assert models.lacked_by("m") == {"json"}
-    assert not models.lacked_by("another")
+    assert models.list_missing_abilities("m") == {"json"}
+    assert not models.list_missing_abilities("another")
     now[0] = 86_400.0
-    assert not models.lacked_by("m")
+    assert not models.list_missing_abilities("m")
 
 
 async def test_lines_change_and_close_what_the_record_has() -> None:

@@ -25,7 +25,7 @@ class Kept:
     written: list[str] = field(default_factory=list)
     away: int = 0
 
-    async def files(self, agent_id: int) -> Mapping[str, bytes]:
+    async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
         if self.away:
             self.away -= 1
             raise StorageUnavailable("away")
@@ -51,7 +51,7 @@ class Kept:
 class Rows:
     found: dict[int, str]
 
-    async def folders(self) -> Mapping[int, str]:
+    async def load_folders(self) -> Mapping[int, str]:
         return self.found
 
 
@@ -70,7 +70,7 @@ def kept() -> Kept:
 def librarian(tmp_path: Path, kept: Kept, *, most: int = 5_000, **folders: str) -> KnowledgeIndexer:
     found = {int(name.removeprefix("agent")): folder for name, folder in folders.items()} or {1: "ada"}
     return KnowledgeIndexer(
-        store=kept, shelves=KnowledgeFiles(tmp_path), agents=Rows(found), unreadable=UnreadableKnowledge,
+        store=kept, files=KnowledgeFiles(tmp_path), agents=Rows(found), unreadable=UnreadableKnowledge,
         most_passages=most,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from shared.core.tools.reminders import DueReminder, NewReminder, QuietHours, Re
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Block, Text
 from shared.ports import ToolContext, ToolFailed
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.tools.reminders import ReminderScheduler, ReminderTool
 from tests.kit.scripted_model import Words
 

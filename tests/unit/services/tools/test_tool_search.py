@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from shared.core.context.tools import SEARCH_ABOVE
-from shared.core.tools.tool_search import find_tools_spec, matching
-from shared.core.values.messages import ToolUse
-from shared.core.values.model import ToolSpec
+from shared.core.context.agents import SEARCH_ABOVE
+from shared.core.tools.tool_search import find_matching, find_tools_spec
+from shared.core.values.messages import ToolSpec, ToolUse
 from shared.ports import Tool, ToolContext, ToolFailed
 from shared.services.tools.tool_search import build_tool_search
 from shared.services.turns.toolbox import Toolbox, ToolCallResult
@@ -101,11 +100,11 @@ def test_above_a_number_of_tools_only_two_stand_in_the_request(
      ("write", "mcp_files_write"), ("e-mail a letter", "mcp_mail_send")],
 )  # fmt: skip
 def test_a_few_words_find_the_tool_that_is_meant(wish: str, first: str) -> None:
-    assert matching(wish, SPECS)[0].name == first
+    assert find_matching(wish, SPECS)[0].name == first
 
 
 def test_words_that_no_tool_knows_find_nothing() -> None:
-    assert matching("zebra", SPECS) == ()
+    assert find_matching("zebra", SPECS) == ()
 
 
 def test_a_thousand_names_are_told_as_far_as_there_is_room() -> None:

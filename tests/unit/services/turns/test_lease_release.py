@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from shared.core.session.events import ReplyEvent
-from shared.core.session.turns import Caps
+from shared.core.session.turns import Caps, ReplyEvent
 from shared.core.values.errors import LeaseLost, StorageUnavailable
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.turns.agent_loop import ClaimPrices
 from shared.services.turns.session_service import SessionService
 

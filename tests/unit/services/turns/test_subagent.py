@@ -12,7 +12,7 @@ from shared.core.session.presets import preset
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import CapReached, ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Message, Text, ToolUse
-from shared.core.values.model import Prices
+from shared.core.values.money import Prices
 from shared.ports import ModelCard, ModelReply, ModelRequest, ToolContext, ToolFailed, ToolSpec, Usage
 from shared.services.turns.delegate_tool import CONTEXT_CHARS, TASK_CHARS, DelegateTool
 from shared.services.turns.request_builder import RequestBuilder
@@ -45,7 +45,7 @@ class Named(Reads):
 
 @dataclass(slots=True)
 class Money:
-    """A purse and a ledger that remember."""
+    """A tracker and a ledger that remember."""
 
     refuses_from: int = 1_000
     reserved: list[int] = field(default_factory=list)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.values.messages import Image, ToolUse
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import Image, ToolSpec, ToolUse
 from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput
 from shared.services.turns import toolbox as tools_module
 from shared.services.turns.toolbox import Toolbox, ToolCallResult

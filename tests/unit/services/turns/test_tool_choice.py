@@ -12,10 +12,10 @@ import pytest
 
 from shared.adapters.files.web_pages import FETCH_URL
 from shared.bootstrap.from_settings import BUILT_IN_TOOLS
+from shared.core.context.agents import LOOK_AT_PICTURE, without_limits
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.recall_query import RECALL
-from shared.core.context.tools import LOOK_AT_PICTURE, without_limits
-from shared.core.values.model import ToolSpec
+from shared.core.values.messages import ToolSpec
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
 from shared.services.tools.handover import ASK_HUMAN

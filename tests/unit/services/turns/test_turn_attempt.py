@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from shared.services.turns.agent_loop import before_first_call
+from shared.services.turns.agent_loop import select_before_calls
 from shared.services.turns.turn_attempt import ContextMeter, StreamState
 from tests.kit.builders import tool_turn, view
 
@@ -70,5 +70,5 @@ def test_a_fresh_beginning_draws_the_earlier_rounds_again() -> None:
 def test_a_turn_that_begins_anew_is_pruned_by_what_stood_there_at_first() -> None:
     before, mine = tool_turn(1, "found", seq=1), tool_turn(2, "found again", seq=11)
     asked = [*before, mine[0]]
-    assert before_first_call(view(asked, open_turn=2)) == tuple(asked)
-    assert before_first_call(view([*before, *mine[:3]], open_turn=2)) == tuple(asked)
+    assert select_before_calls(view(asked, open_turn=2)) == tuple(asked)
+    assert select_before_calls(view([*before, *mine[:3]], open_turn=2)) == tuple(asked)

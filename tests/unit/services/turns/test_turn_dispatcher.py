@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from shared.core.session.events import Emit, ReplyEvent, RunEnded
+from shared.core.session.turns import Emit, ReplyEvent, RunEnded
 from shared.core.values.errors import StorageUnavailable
 from shared.services.turns import turn_dispatcher
 from shared.services.turns.turn_dispatcher import OpenReplySink, TurnDispatcher

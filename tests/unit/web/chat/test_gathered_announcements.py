@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.runtime.tasks import BackgroundTasks
+from shared.runtime import BackgroundTasks
 from tests.kit.web.fixtures import DeafAnnouncer
 from web.server.hub import Hub
 
@@ -31,10 +31,10 @@ async def test_announcements_gather_by_conversation_and_keep_their_order(
     hub.start()
     try:
         await asyncio.sleep(0)
-        hub.durable(7, 1, "msg", {})
+        hub.publish(7, 1, "msg", {})
         await asyncio.sleep(0)  # it is taken, and waits for others
         for session_id, event_seq in ((8, 1), (7, 2), (8, 2), (7, 3), (8, 3)):
-            hub.durable(session_id, event_seq, "msg", {})
+            hub.publish(session_id, event_seq, "msg", {})
         async with asyncio.timeout(20):
             while len(announcer.heard) < 2:
                 await asyncio.sleep(0.001)

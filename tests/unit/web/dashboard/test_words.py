@@ -13,7 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 from shared.locales import FOLDER
 from tests.kit.dashboard import words
 from web.dashboard.sign_in import login
-from web.server.words import COOKIE, dashboard_languages, language_of, page_in, say
+from web.server.words import COOKIE, dashboard_languages, language_of, translate, translate_page
 
 TRANSLATED = sorted(path.parent.name for path in FOLDER.glob("*/dashboard.json"))
 
@@ -110,17 +110,17 @@ def test_the_operators_choice_comes_before_the_browsers(accepted: str, chosen: s
 
 def test_pages_are_said_in_the_language_before_any_script_runs() -> None:
     page = (login.PAGES / "login.html").read_text("utf-8")
-    german = page_in("de", page, command="<code>x</code>")
+    german = translate_page("de", page, command="<code>x</code>")
     assert '<html lang="de" dir="ltr">' in german
     assert "Noch kein Passwort? <code>x</code> gibt einen Link aus" in german
     assert "[[t " not in german
-    assert say("de", login.MESSAGES["wait"], minutes="3") == "Zu viele Versuche. Bitte 3 Min. warten."
-    assert page_in("en", '<html lang="en">[[t Log in]]') == '<html lang="en" dir="ltr">Log in'
+    assert translate("de", login.MESSAGES["wait"], minutes="3") == "Zu viele Versuche. Bitte 3 Min. warten."
+    assert translate_page("en", '<html lang="en">[[t Log in]]') == '<html lang="en" dir="ltr">Log in'
 
 
 def test_what_a_translator_writes_is_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.server.words.dashboard_words", lambda _: {"Log in": "<script>&"})
-    assert say("de", "Log in") == "&lt;script&gt;&amp;"
+    monkeypatch.setattr("web.server.words.load_texts", lambda _: {"Log in": "<script>&"})
+    assert translate("de", "Log in") == "&lt;script&gt;&amp;"
 
 
 def test_every_language_says_what_it_is_called_and_how_it_is_read() -> None:

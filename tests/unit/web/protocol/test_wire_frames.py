@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.core.session.events import Organizing
+from shared.core.session.turns import Organizing
 from web.protocol import wire
 
 

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from web.rest.arguments import BadField, In, read_arguments
 from web.rest.kinds import Cut, Digits, Limit, Since
 from web.rest.openapi import document
-from web.rest.operation import Operation, Reply, Room
+from web.rest.operation import Operation, OperationRouter, Reply
 from web.security import HttpRefusal
 
 Shown = TypedDict("Shown", {"id": UUID, "note": NotRequired[str]})
@@ -28,11 +28,11 @@ class Inner(TypedDict, total=False):
     to: int
 
 
-room = Room("memory", visitor=True)
+router = OperationRouter("memory", visitor=True)
 THING = "11111111-2222-4333-8444-555555555555"
 
 
-@room.on("GET /things/{id}", Shown, refusals=(404,), missing="There is no such thing.")
+@router.on("GET /things/{id}", Shown, refusals=(404,), missing="There is no such thing.")
 async def see_thing(
     call: Any,
     thing: UUID,
@@ -48,7 +48,7 @@ async def see_thing(
     return None
 
 
-@room.on("POST /things/{id:[a-z]+}", Shown, scope="memory:write", strict=True)
+@router.on("POST /things/{id:[a-z]+}", Shown, scope="memory:write", strict=True)
 async def change_thing(
     call: Any,
     name: str,
@@ -77,10 +77,10 @@ async def read(
 
 
 async def test_what_is_in_an_address_has_the_types_of_the_signature() -> None:
-    found = await read(room[0], "limit=7&state=old&q=remember&from=2026-11-21", part=THING)
+    found = await read(router[0], "limit=7&state=old&q=remember&from=2026-11-21", part=THING)
     assert found.pop("from").isoformat() == "2026-11-21T00:00:00+00:00"
     assert found == {"thing": UUID(THING), "limit": 7, "state": "old", "q": "remem"}
-    assert await read(room[0], part=THING) == {"thing": UUID(THING), "limit": 50, "state": None}
+    assert await read(router[0], part=THING) == {"thing": UUID(THING), "limit": 50, "state": None}
 
 
 @pytest.mark.parametrize(
@@ -96,27 +96,27 @@ async def test_what_is_in_an_address_has_the_types_of_the_signature() -> None:
 )
 async def test_what_does_not_fit_is_told_by_the_name_of_its_field(query: str, words: str) -> None:
     with pytest.raises(BadField) as refused:
-        await read(room[0], query, part=THING)
+        await read(router[0], query, part=THING)
     assert (refused.value.advice, refused.value.place) == (words, "query")
 
 
 async def test_where_a_page_leaves_a_filter_empty_it_is_not_given() -> None:
-    found = await read(room[0], "limit=&state=&q=&from=", part=THING, without_empty=True)
+    found = await read(router[0], "limit=&state=&q=&from=", part=THING, without_empty=True)
     assert found == {"thing": UUID(THING), "limit": 50, "state": None}
 
 
 async def test_what_is_said_twice_counts_the_first_time() -> None:
-    assert (await read(room[0], "limit=7&limit=9", part=THING))["limit"] == 7
+    assert (await read(router[0], "limit=7&limit=9", part=THING))["limit"] == 7
 
 
 async def test_an_id_that_is_none_is_not_found() -> None:
     with pytest.raises(HttpRefusal) as refused:
-        await read(room[0], part="x")
+        await read(router[0], part="x")
     assert (refused.value.status, refused.value.message) == (404, "There is no such thing.")
 
 
 async def test_body_query_headers_and_path_come_together() -> None:
-    found = await read(room[1], "wait=3", part="a\x00b", body={"on": True})
+    found = await read(router[1], "wait=3", part="a\x00b", body={"on": True})
     assert found == {
         "name": "ab",
         "on": True,
@@ -147,12 +147,12 @@ async def test_body_query_headers_and_path_come_together() -> None:
 )
 async def test_json_keeps_its_own_types(body: Any, words: str) -> None:
     with pytest.raises(BadField) as refused:
-        await read(room[1], part="a", body=body)
+        await read(router[1], part="a", body=body)
     assert (refused.value.advice, refused.value.place) == (words, "body")
 
 
 def test_names_words_and_shapes_of_the_description_come_from_the_handler() -> None:
-    told = document(room)
+    told = document(router)
     seen, changed = told["paths"]["/api/v1/things/{id}"]["get"], told["paths"]["/api/v1/things/{id}"]["post"]
     assert (seen["operationId"], seen["summary"]) == ("seeThing", "One thing.")
     assert seen["description"] == "And more of it.\n\nFor a visitor, of their own conversation."

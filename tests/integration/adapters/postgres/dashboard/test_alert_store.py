@@ -291,8 +291,8 @@ async def test_dead_jobs_are_one_alert_by_kind_that_wakes_up_when_there_are_more
     assert await desk.look() == (1, 0)
     assert await desk.open() == [("dead_job", "compact", {"job": "compact", "count": 1})]
     public_id = await desk.pool.fetchval("SELECT public_id FROM alerts")
-    assert await desk.store.seen(public_id, by="anna") is True
-    assert await desk.store.seen(public_id, by="bert") is False
+    assert await desk.store.mark_seen(public_id, by="anna") is True
+    assert await desk.store.mark_seen(public_id, by="bert") is False
     await desk.pool.execute(insert, seeded.session_id, "b", CANARY)
     assert await desk.look() == (0, 0)
     row = await desk.pool.fetchrow("SELECT seen_at, detail FROM alerts")
@@ -479,12 +479,12 @@ async def test_nothing_is_due_for_ever(desk: Desk) -> None:
 
 
 async def test_a_test_goes_to_every_target_and_is_over_at_once(desk: Desk) -> None:
-    made = await desk.store.test(TARGETS, by="anna")
+    made = await desk.store.send_test(TARGETS, by="anna")
     assert await desk.open() == []
     sending = await desk.claimed("webhook")
     assert (sending.alert.kind, sending.alert.public_id) == ("test", str(made))
     await desk.store.record_outcome(sending, Sent(), worker_id=desk.worker_id)
-    assert ("webhook", "sent", "") in await desk.store.results(made)
+    assert ("webhook", "sent", "") in await desk.store.list_results(made)
     await desk.look()
     assert ("webhook", "ended") not in await desk.states()
 

@@ -15,10 +15,10 @@ import pytest
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, Insights, SessionQuery, judge
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
-from shared.adapters.postgres.dashboard.session_list import matches_statement
+from shared.adapters.postgres.dashboard.session_list import build_matches_query
 from shared.adapters.postgres.dashboard.session_queries import SessionInsights
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.db.search_terms import look_of
+from shared.adapters.postgres.db.search_terms import find_pieces
 from shared.adapters.postgres.turns.counters import RunningSums
 from tests.kit.dashboard import seed
 
@@ -58,7 +58,7 @@ async def some_sessions(pool: Pool, count: int = 23) -> None:
 async def every_page(insights: Insights, **query: Any) -> list[dict[str, Any]]:
     rows, cursor = [], ""
     for _ in range(40):
-        page = await insights.sessions(SessionQuery(cursor=cursor, limit=5, **query))
+        page = await insights.load_sessions(SessionQuery(cursor=cursor, limit=5, **query))
         rows.extend(page["sessions"])
         if not page["next"]:
             return rows
@@ -67,12 +67,12 @@ async def every_page(insights: Insights, **query: Any) -> list[dict[str, Any]]:
 
 
 async def test_an_empty_house_has_empty_pages(insights: Insights) -> None:
-    assert await insights.sessions(SessionQuery()) == {"sessions": [], "next": None}
-    assert (await insights.overview())["active"] == 0
-    assert await insights.session(uuid4()) is None
-    assert await SessionInsights(insights._pool).timeline(uuid4()) is None
-    assert await insights.compactions(uuid4()) is None
-    assert await insights.messages(uuid4()) is None
+    assert await insights.load_sessions(SessionQuery()) == {"sessions": [], "next": None}
+    assert (await insights.load_overview())["active"] == 0
+    assert await insights.load_session(uuid4()) is None
+    assert await SessionInsights(insights._pool).load_timeline(uuid4()) is None
+    assert await insights.load_compactions(uuid4()) is None
+    assert await insights.load_messages(uuid4()) is None
     assert (await RunningSums(insights._pool).read())["calls"]["prompts"] == 0
 
 
@@ -91,7 +91,7 @@ async def test_a_sheet_is_the_whole_list_in_batches(
     monkeypatch.setattr("shared.adapters.postgres.dashboard.read_models.BATCH", 5)
     await some_sessions(pool)
     for query in (SessionQuery(), SessionQuery(search="person", sort="cost"), SessionQuery(search="nobody")):
-        batches = [batch async for batch in insights.every_session(query)]
+        batches = [batch async for batch in insights.iterate_sessions(query)]
         listed = await every_page(insights, search=query.search, sort=query.sort)
         assert [row["id"] for batch in batches for row in batch] == [row["id"] for row in listed]
         assert all(len(batch) == 5 for batch in batches[:-1])
@@ -103,7 +103,7 @@ async def test_who_leaves_a_sheet_early_leaves_nothing_running(
     monkeypatch.setattr("shared.adapters.postgres.dashboard.read_models.BATCH", 5)
     await some_sessions(pool)
     before = asyncio.all_tasks()
-    async with aclosing(insights.every_session(SessionQuery())) as sheet:
+    async with aclosing(insights.iterate_sessions(SessionQuery())) as sheet:
         assert len(await anext(sheet)) == 5
     assert asyncio.all_tasks() == before
     assert pool.get_idle_size() == pool.get_size()
@@ -154,7 +154,7 @@ async def test_a_percent_sign_is_searched_for_as_itself(pool: Pool, insights: In
     async with pool.acquire() as connection:
         await seed.a_session(connection, person="100% wool")
         await seed.a_session(connection, person="1000 sheep")
-    found = await insights.sessions(SessionQuery(search="100%"))
+    found = await insights.load_sessions(SessionQuery(search="100%"))
     assert [row["person"] for row in found["sessions"]] == ["100% wool"]
 
 
@@ -182,9 +182,9 @@ async def test_the_state_of_a_session_is_derived(
         await seed.a_session(connection, turns=3)
         await connection.execute(change)
         await seed.written_along(connection)
-    assert [row["state"] for row in (await insights.sessions(SessionQuery(state=state)))["sessions"]] == [
-        state
-    ]
+    assert [
+        row["state"] for row in (await insights.load_sessions(SessionQuery(state=state)))["sessions"]
+    ] == [state]
 
 
 @pytest.mark.parametrize(
@@ -198,20 +198,20 @@ async def test_the_state_of_a_session_is_derived(
 )
 async def test_a_query_that_makes_no_sense_is_refused(insights: Insights, query: SessionQuery) -> None:
     with pytest.raises(BadQuery):
-        await insights.sessions(query)
+        await insights.load_sessions(query)
 
 
 async def test_a_cursor_of_another_order_is_refused(pool: Pool, insights: Insights) -> None:
     await some_sessions(pool, 4)
-    page = await insights.sessions(SessionQuery(limit=2))
+    page = await insights.load_sessions(SessionQuery(limit=2))
     with pytest.raises(BadQuery):
-        await insights.sessions(SessionQuery(limit=2, sort="cost", cursor=page["next"]))
+        await insights.load_sessions(SessionQuery(limit=2, sort="cost", cursor=page["next"]))
 
 
 async def test_the_session_page_is_what_sql_says(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         seeded, links = await seed.a_long_session(connection)
-    page = await insights.session(seeded.public_id)
+    page = await insights.load_session(seeded.public_id)
     assert page is not None
     last = await pool.fetchrow("SELECT * FROM turn_context_audit ORDER BY turn_id DESC LIMIT 1")
     assert last is not None
@@ -237,7 +237,7 @@ async def test_the_session_page_is_what_sql_says(pool: Pool, insights: Insights)
 async def test_the_timeline_of_a_short_session_is_every_turn(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         seeded, links = await seed.a_long_session(connection)
-    timeline = await SessionInsights(insights._pool).timeline(seeded.public_id)
+    timeline = await SessionInsights(insights._pool).load_timeline(seeded.public_id)
     assert timeline is not None
     rows = await pool.fetch("SELECT turn_id, context_tokens FROM turn_context_audit ORDER BY turn_id")
     assert [(p["turn"], p["context"]) for p in timeline["points"]] == [tuple(row) for row in rows]
@@ -251,7 +251,7 @@ async def test_the_timeline_of_a_short_session_is_every_turn(pool: Pool, insight
 async def test_a_long_timeline_keeps_every_peak_and_every_fall(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         seeded, _ = await seed.a_long_session(connection, turns=2000)
-    timeline = await SessionInsights(insights._pool).timeline(seeded.public_id)
+    timeline = await SessionInsights(insights._pool).load_timeline(seeded.public_id)
     assert timeline is not None
     drawn = {point["turn"]: point["context"] for point in timeline["points"]}
     facts = {
@@ -277,7 +277,7 @@ async def test_only_the_last_call_of_a_turn_is_drawn(pool: Pool, insights: Insig
                VALUES ($1, 2, 'm', 1, 1, 1, 1, 1, 1, 77)""",
             seeded.session_id,
         )
-    timeline = await SessionInsights(insights._pool).timeline(seeded.public_id)
+    timeline = await SessionInsights(insights._pool).load_timeline(seeded.public_id)
     assert timeline is not None
     assert [(p["turn"], p["calls"]) for p in timeline["points"]] == [(1, 1), (2, 2)]
     assert timeline["points"][1]["context"] == 77
@@ -290,7 +290,7 @@ async def test_messages_are_read_backwards_without_gap(pool: Pool, insights: Ins
     dividers: list[str] = []
     before: tuple[int, int] | None = None
     for _ in range(20):
-        page = await insights.messages(seeded.public_id, before=before, limit=60)
+        page = await insights.load_messages(seeded.public_id, before=before, limit=60)
         assert page is not None
         seen = [message["seq"] for message in page["messages"]] + seen
         dividers = [line["id"] for line in page["dividers"] if line["id"] not in dividers] + dividers
@@ -307,19 +307,19 @@ async def test_the_originals_of_a_summary_are_its_turns_alone(pool: Pool, insigh
         _, links = await seed.a_long_session(connection)
     span = await pool.fetchrow("SELECT from_turn, through_turn FROM links WHERE public_id = $1", links[1])
     assert span is not None
-    page = await insights.originals(links[1], limit=200)
+    page = await insights.load_originals(links[1], limit=200)
     assert page is not None
     turns = [message["turn"] for message in page["messages"]]
     assert (turns[0], turns[-1]) == (span["from_turn"], span["through_turn"])
     assert len(turns) == 2 * (span["through_turn"] - span["from_turn"] + 1)
     assert page["before"] is None
-    assert await insights.originals(uuid4()) is None
+    assert await insights.load_originals(uuid4()) is None
 
 
 async def test_the_history_of_summaries_is_what_sql_says(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         seeded, links = await seed.a_long_session(connection)
-    found = await insights.compactions(seeded.public_id)
+    found = await insights.load_compactions(seeded.public_id)
     assert found is not None
     assert [row["id"] for row in found["compactions"]] == [str(link) for link in reversed(links)]
     newest = found["compactions"][0]
@@ -389,7 +389,7 @@ async def test_the_overview_counts_what_needs_an_eye(pool: Pool, insights: Insig
         await seed.a_session(connection, context=95_000, limit=0, minutes_ago=5)
         await seed.a_session(connection, context=95_000, limit=100_000, minutes_ago=60 * 40)
         await connection.execute("UPDATE usage SET at = now() - interval '2 days' WHERE purpose = 'compact'")
-    overview = await insights.overview()
+    overview = await insights.load_overview()
     spent = await pool.fetchval("SELECT sum(cost_micro) FROM usage WHERE purpose <> 'compact'")
     assert overview["spend_micro"] == spent
     assert overview["spend_unknown_calls"] == 1
@@ -457,7 +457,7 @@ async def test_names_are_found_in_any_alphabet_and_by_their_first_letters(
         "ë o'n": ["Zoë O'Neil"], "an": ["Ann"], "ann": ["Ann", "Joanna"], "美咲": [], "xyz": [],
     }  # fmt: skip
     for words, names in wanted.items():
-        found = await insights.sessions(SessionQuery(search=words, sort="person"))
+        found = await insights.load_sessions(SessionQuery(search=words, sort="person"))
         assert [row["person"] for row in found["sessions"]] == names, words
 
 
@@ -482,7 +482,7 @@ async def test_an_id_is_found_by_its_beginning(pool: Pool, insights: Insights) -
     await some_sessions(pool)
     wanted = str(await pool.fetchval("SELECT public_id FROM sessions ORDER BY id LIMIT 1"))
     for words in (wanted, wanted[:8], wanted[:13].upper()):
-        found = await insights.sessions(SessionQuery(search=words))
+        found = await insights.load_sessions(SessionQuery(search=words))
         assert [row["id"] for row in found["sessions"]] == [wanted]
 
 
@@ -520,16 +520,16 @@ async def test_words_are_found_by_their_rare_pieces_and_by_usual_ones_where_they
         for statistics in (False, True):
             if statistics:
                 await pool.execute("ANALYZE parties")
-            found = json.loads(await pool.fetchval(matches_statement(words), words))["people"]
+            found = json.loads(await pool.fetchval(build_matches_query(words), words))["people"]
             if most > 4000:
                 assert found is None
             else:
                 assert sorted(found or []) == [row["id"] for row in expected]
                 assert len(expected) == most
-    look = look_of("$1::text", "parties_by_pieces")
+    look = find_pieces("$1::text", "parties_by_pieces")
     (led_by,) = await pool.fetch(look, rare)
     assert "num" not in led_by["pieces"]
     assert led_by["rare"]
     assert [tuple(row) for row in await pool.fetch(look, "number")] == [(["num", "ber"], False)]
-    told = json.loads(await pool.fetchval(matches_statement("number", only_few=True), "number"))
+    told = json.loads(await pool.fetchval(build_matches_query("number", only_few=True), "number"))
     assert told["people"] is None

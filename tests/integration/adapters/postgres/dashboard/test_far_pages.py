@@ -41,18 +41,18 @@ async def test_summaries_and_calls_are_read_page_by_page_to_the_end(pool: Pool) 
             seeded.session_id,
         )
     folds, before = [], None
-    while page := await insights.compactions(seeded.public_id, before=before, limit=1):
+    while page := await insights.load_compactions(seeded.public_id, before=before, limit=1):
         folds += [row["id"] for row in page["compactions"]]
         assert bool(page["failed"]) == (before is None)
         if page["before"] is None:
             break
         before = int(page["before"])
     assert folds == [str(link) for link in reversed(links)]
-    one = await insights.compaction(links[0])
+    one = await insights.load_compaction(links[0])
     assert one is not None
     assert (one[0], one[1]["id"]) == (seeded.session_id, str(links[0]))
     calls, place = [], None
-    while page := await insights.context_audit(seeded.public_id, before=place, limit=25):
+    while page := await insights.load_context_audit(seeded.public_id, before=place, limit=25):
         calls += [(row["turn"], row["context"]) for row in page["calls"]]
         if page["before"] is None:
             break
@@ -75,7 +75,7 @@ async def test_turns_without_messages_do_not_end_the_reading(pool: Pool) -> None
     seen: list[int] = []
     before = None
     for _ in range(30):
-        page = await insights.messages(seeded.public_id, before=before, limit=6)
+        page = await insights.load_messages(seeded.public_id, before=before, limit=6)
         assert page is not None
         seen = [message["turn"] for message in page["messages"]] + seen
         if page["before"] is None:
@@ -97,7 +97,7 @@ async def test_a_search_for_few_letters_finds_those_beyond_the_next_rows(
     for sort, wanted in (("-active", [2, 8, 9]), ("turns", [2, 8, 9]), ("-output", [9, 8, 2])):
         turns, cursor = [], ""
         while True:
-            page = await insights.sessions(SessionQuery(search="zo", sort=sort, cursor=cursor, limit=1))
+            page = await insights.load_sessions(SessionQuery(search="zo", sort=sort, cursor=cursor, limit=1))
             turns += [row["turns"] for row in page["sessions"]]
             if not (cursor := page["next"] or ""):
                 break
@@ -110,7 +110,7 @@ async def test_how_full_they_are_at_least_is_what_sql_says(pool: Pool, share: fl
         for number in range(20):
             await seed.a_session(connection, context=62 + number * 2, limit=100 if number % 5 else 0)
     for sort in SORTS:
-        found = await Insights(pool).sessions(SessionQuery(min_pct=share, sort=sort))
+        found = await Insights(pool).load_sessions(SessionQuery(min_pct=share, sort=sort))
         assert len(found["sessions"]) == await pool.fetchval(
             "SELECT count(*) FROM sessions WHERE context_limit > 0 AND context_tokens >= $1", share
         ), sort
@@ -147,7 +147,7 @@ async def _all_notes(pool: Pool, words: str) -> list[str]:
     seen: list[str] = []
     cursor = ""
     for _ in range(40):
-        page = await MemoryInsights(pool).notes(NoteQuery(search=words, cursor=cursor, limit=2))
+        page = await MemoryInsights(pool).load_notes(NoteQuery(search=words, cursor=cursor, limit=2))
         seen += [note["id"] for note in page["notes"]]
         if not (cursor := page["next"] or ""):
             return seen
@@ -174,7 +174,7 @@ async def test_people_are_found_by_name_place_and_id(pool: Pool, usual: bool) ->
         ("ma", ["Maria Silva", "Mark"]), ("a sil", ["Maria Silva"]), ("ZOË", ["Zoë"]), ("il", []),
         ("room 1", ["Mark"]), ("-100123452", ["Zoë"]), ("ZO", ["Zoë"]), ("xyz", []), (first[:13], [name]),
     ):  # fmt: skip
-        found = await insights.people(PeopleQuery(search=words))
+        found = await insights.load_people(PeopleQuery(search=words))
         assert [one["name"] for one in found["people"]] == names, words
 
 
@@ -232,9 +232,9 @@ async def test_more_than_seemed_rare_are_all_found(pool: Pool) -> None:
         await pool.execute(statement)
     people, sessions, notes = PeopleInsights(pool), Insights(pool), MemoryInsights(pool)
     reads: dict[str, Callable[[str, str], Awaitable[dict[str, Any]]]] = {
-        "people": lambda words, cursor: people.people(PeopleQuery(search=words, cursor=cursor)),
-        "sessions": lambda words, cursor: sessions.sessions(SessionQuery(search=words, cursor=cursor)),
-        "notes": lambda words, cursor: notes.notes(NoteQuery(search=words, cursor=cursor)),
+        "people": lambda words, cursor: people.load_people(PeopleQuery(search=words, cursor=cursor)),
+        "sessions": lambda words, cursor: sessions.load_sessions(SessionQuery(search=words, cursor=cursor)),
+        "notes": lambda words, cursor: notes.load_notes(NoteQuery(search=words, cursor=cursor)),
     }
     for words, count in (("maria", 400), ("maria 1234", 1), ("aria 12", 100)):
         for rows, read in reads.items():

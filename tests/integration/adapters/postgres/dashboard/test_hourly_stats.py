@@ -28,7 +28,7 @@ SELECT (SELECT count(*) FROM entries WHERE author = 'person') AS messages,
 
 async def week_of(store: PostgresHourlyStats, zone: str = MIDDAY) -> dict[str, Any]:
     now = datetime.now(UTC)
-    return await store.series(
+    return await store.load_series(
         Period(start=now - timedelta(days=7), end=now + timedelta(hours=1), zone=zone), "day"
     )
 
@@ -108,7 +108,7 @@ async def test_a_day_on_which_the_clocks_change_has_all_of_its_hours(
 ) -> None:
     pool = await open_pool(database_url, size=2)
     zone = "Europe/Berlin"
-    period = Period.of_days(day, day, zone)
+    period = Period.from_days(day, day, zone)
     await pool.execute(
         """INSERT INTO hourly_stats (hour, zone, messages)
            SELECT x, $3, 1
@@ -116,7 +116,7 @@ async def test_a_day_on_which_the_clocks_change_has_all_of_its_hours(
         period.start, period.end, zone,
     )  # fmt: skip
     store = PostgresHourlyStats(pool, timezone=zone)
-    by_hour, by_day = await store.series(period, "hour"), await store.series(period, "day")
+    by_hour, by_day = await store.load_series(period, "hour"), await store.load_series(period, "day")
     assert len(by_hour["steps"]) == by_hour["total"]["messages"] == by_day["total"]["messages"] == hours
     assert [one["messages"] for one in by_day["steps"]] == [hours]
     assert by_day["before"]["messages"] == 24

@@ -40,7 +40,7 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 async def blocks(pool: asyncpg.Pool[asyncpg.Record], match: JobMatch) -> int:
     """How many pages of the database one look at the page of jobs touches."""
-    statement = job_list_sql.JOBS.format(where=job_list_sql.matching(match))
+    statement = job_list_sql.JOBS.format(where=job_list_sql.render_match(match))
     plan = await pool.fetchval(
         f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", match.kind, match.session or None, 2**62, 50
     )
@@ -76,12 +76,12 @@ async def test_what_is_counted_is_of_the_last_day_and_ends_at_a_bound(
     done = """INSERT INTO jobs (kind, session_id, key, state, ended_at)
               SELECT 'flush', $1, 'new', $2, now() FROM generate_series(1, $3::int)"""
     await pool.execute(done, seeded.session_id, "done", most - 1)
-    found = await insights.jobs(JobMatch())
+    found = await insights.load_jobs(JobMatch())
     assert (found["states"]["done"], found["counted_to"]) == (most - 1, most)
     await pool.execute(done, seeded.session_id, "done", 2)
     await pool.execute(done, seeded.session_id, "dead", most + 1)
-    found = await insights.jobs(JobMatch())
+    found = await insights.load_jobs(JobMatch())
     assert found["states"] == {"due": 0, "running": 0, "done": most, "dead": most}
     assert found["dead_lately"] == most
     assert found["retry_all"] == {"jobs": 1, "more": True}, "the newest of a key stands for the others"
-    assert (await insights.jobs(JobMatch(kind="tidy")))["retry_all"] == {"jobs": 0, "more": False}
+    assert (await insights.load_jobs(JobMatch(kind="tidy")))["retry_all"] == {"jobs": 0, "more": False}

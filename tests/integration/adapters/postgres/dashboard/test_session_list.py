@@ -14,7 +14,7 @@ from shared.adapters.postgres.dashboard.metrics_sql import GAUGES
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
 from shared.adapters.postgres.db import listing
-from shared.adapters.postgres.db.listing import COLUMNS, TRUTH, PostgresSessionList, differs
+from shared.adapters.postgres.db.listing import COLUMNS, TRUTH, PostgresSessionList, render_difference
 from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.identities import NAME
@@ -24,7 +24,9 @@ from tests.kit.canaries import dumped
 from tests.kit.dashboard import seed
 
 Pool = asyncpg.Pool
-STALE = f"SELECT count(*) FROM ({TRUTH}) x JOIN session_list l ON l.id = x.id WHERE {differs('l', 'x')}"
+STALE = (
+    f"SELECT count(*) FROM ({TRUTH}) x JOIN session_list l ON l.id = x.id WHERE {render_difference('l', 'x')}"
+)
 CHANGES = "SELECT count(*) FROM session_list_changes"
 CHANGED_BY_TURNS = (
     "next_seq", "next_event_seq", "next_turn", "open_turn", "open_address", "answered_turn", "turn_epoch",
@@ -72,15 +74,15 @@ async def test_a_turn_is_one_change_and_the_list_then_says_what_it_says(guest: V
 
 
 async def test_a_conversation_is_listed_from_its_beginning(guest: Visit) -> None:
-    found = await Insights(guest.app.pool).sessions(SessionQuery())
+    found = await Insights(guest.app.pool).load_sessions(SessionQuery())
     assert [row["turns"] for row in found["sessions"]] == [0]
-    people = await PeopleInsights(guest.app.pool).people(PeopleQuery())
+    people = await PeopleInsights(guest.app.pool).load_people(PeopleQuery())
     assert len(people["people"]) == 1
 
 
 async def test_what_is_shown_is_the_truth_however_far_the_list_is_behind(guest: Visit) -> None:
     await guest.ask("Hello")
-    found = await Insights(guest.app.pool).sessions(SessionQuery(sort="turns"))
+    found = await Insights(guest.app.pool).load_sessions(SessionQuery(sort="turns"))
     assert [row["turns"] for row in found["sessions"]] == [1]
     assert await guest.one("SELECT next_turn FROM session_list") == 1
 
@@ -208,7 +210,7 @@ async def test_pages_hold_while_the_conversations_go_on(guest: Visit) -> None:
     await caught_up(guest)
     insights, seen, cursor = Insights(guest.app.pool), [], ""
     while True:
-        page = await insights.sessions(SessionQuery(limit=3, cursor=cursor))
+        page = await insights.load_sessions(SessionQuery(limit=3, cursor=cursor))
         seen += [row["id"] for row in page["sessions"]]
         if not (cursor := page["next"] or ""):
             break
@@ -220,9 +222,9 @@ async def test_pages_hold_while_the_conversations_go_on(guest: Visit) -> None:
 async def test_operators_hear_that_the_list_has_moved(guest: Visit) -> None:
     insights = JobInsights(guest.app.pool)
     await guest.ask("Hello")
-    before = await insights.pulse()
+    before = await insights.load_pulse()
     await caught_up(guest)
-    after = await insights.pulse()
+    after = await insights.load_pulse()
     assert before["sessions"] != after["sessions"]
 
 
@@ -243,12 +245,12 @@ async def test_what_is_asked_each_second_walks_through_no_idle_conversations(gue
     await app.sessions.heartbeat()
     assert await app.stores.turns.list_unanswered("web") == []
     assert await app.stores.turns.load_held_turns(app.worker_id) == {}
-    await JobInsights(pool).pulse()
+    await JobInsights(pool).load_pulse()
     await read_page(pool, GAUGES)
-    await Insights(pool).overview()
+    await Insights(pool).load_overview()
     for state in ("answering", "waiting", "tidying", "problem"):
         for sort in ("-active", "state"):
-            await Insights(pool).sessions(SessionQuery(state=state, sort=sort))
+            await Insights(pool).load_sessions(SessionQuery(state=state, sort=sort))
     await caught_up(guest)
     assert await _walked(guest) == before
 

@@ -16,7 +16,12 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from shared.adapters.postgres.db.migrate import alembic_config, current_revision, engine_for, migrate
+from shared.adapters.postgres.db.migrate import (
+    build_alembic_config,
+    create_engine,
+    load_current_revision,
+    migrate,
+)
 from shared.adapters.postgres.db.readiness import is_newer
 from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.kit.app_driver import running_app, settings_for, visit
@@ -46,7 +51,7 @@ SELECT indrelid::regclass::text, indexrelid::regclass::text
 
 def before(steps: int) -> str:
     """The revision so many before the newest."""
-    scripts = ScriptDirectory.from_config(alembic_config())
+    scripts = ScriptDirectory.from_config(build_alembic_config())
     revision = scripts.get_revision("head")
     for _ in range(steps):
         assert revision is not None
@@ -56,7 +61,7 @@ def before(steps: int) -> str:
 
 
 def test_revisions_are_numbered_so_that_a_program_knows_a_newer_one() -> None:
-    scripts = ScriptDirectory.from_config(alembic_config())
+    scripts = ScriptDirectory.from_config(build_alembic_config())
     numbers = [one.revision for one in scripts.walk_revisions()]
     assert all(is_newer(later, earlier) for later, earlier in pairwise(numbers))
     assert not any(is_newer(found, numbers[0]) for found in (None, "half", *numbers))
@@ -68,11 +73,11 @@ def since(steps: int) -> set[str]:
 
 async def downgrade(database_url: str, revision: str) -> None:
     def down(connection: Connection) -> None:
-        config = alembic_config()
+        config = build_alembic_config()
         config.attributes["connection"] = connection
         command.downgrade(config, revision)
 
-    engine = engine_for(database_url)
+    engine = create_engine(database_url)
     async with engine.begin() as connection:
         await connection.run_sync(down)
     await engine.dispose()
@@ -151,7 +156,7 @@ async def test_a_life_before_the_change_goes_on_after_it(database_url: str, redi
     connection = await asyncpg.connect(database_url)
     for steps in (1, 2):
         await downgrade(database_url, before(steps))
-        assert (await current_revision(database_url))[0] == before(steps)
+        assert (await load_current_revision(database_url))[0] == before(steps)
     # What a process of that version does meanwhile.
     await connection.execute("INSERT INTO parties (display_name) VALUES ('Ada')")
     rows = await connection.fetch("SELECT session_id, seq, blocks FROM entries ORDER BY 1, 2")

@@ -13,12 +13,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData
 
 from shared.adapters.embedded.binaries import find_binaries
-from shared.adapters.postgres.dashboard.session_list import Matches, SessionQuery, session_page
+from shared.adapters.postgres.dashboard.session_list import Matches, SessionQuery, build_session_page
 from shared.adapters.postgres.db.migrate import (
     MIGRATION_LOCK,
-    alembic_config,
-    current_revision,
-    engine_for,
+    build_alembic_config,
+    create_engine,
+    load_current_revision,
     migrate,
 )
 from shared.adapters.postgres.people.admin_store import AgentTable
@@ -44,7 +44,7 @@ async def schema_of(database_url: str) -> str:
 
 async def test_the_rows_of_administration_are_those_of_the_database(database_url: str) -> None:
     """Each column, its type, whether it is of the key, and whether Postgres fills it in."""
-    engine = engine_for(database_url)
+    engine = create_engine(database_url)
     async with engine.connect() as connection:
         there = MetaData()
         await connection.run_sync(there.reflect, only=list(AgentTable.metadata.tables))
@@ -81,7 +81,7 @@ async def test_the_rows_of_administration_are_those_of_the_database(database_url
     ],
 )
 async def test_each_order_of_the_session_list_has_an_index(sort: str, index: str, database_url: str) -> None:
-    statement, values = session_page(SessionQuery(sort=sort), Matches(), limit=20)
+    statement, values = build_session_page(SessionQuery(sort=sort), Matches(), limit=20)
     connection = await asyncpg.connect(database_url)
     await connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off")
     plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {statement}", *values))
@@ -102,13 +102,13 @@ async def test_a_limit_for_statements_is_none_for_a_migration(empty_database_url
     finally:
         await rival.close()
     await waiting
-    assert (await current_revision(empty_database_url))[0] is not None
+    assert (await load_current_revision(empty_database_url))[0] is not None
 
 
 async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
     database_url: str, empty_database_url: str
 ) -> None:
-    newest = ScriptDirectory.from_config(alembic_config()).get_revision("head")
+    newest = ScriptDirectory.from_config(build_alembic_config()).get_revision("head")
     assert newest is not None
     await migrate(empty_database_url, revision=str(newest.down_revision))
     connection = await asyncpg.connect(empty_database_url)
@@ -121,7 +121,7 @@ async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
 
 async def test_four_first_starts_at_once_all_succeed(empty_database_url: str) -> None:
     await asyncio.gather(*(migrate(empty_database_url) for _ in range(4)))
-    found, head = await current_revision(empty_database_url)
+    found, head = await load_current_revision(empty_database_url)
     assert found == head
 
 

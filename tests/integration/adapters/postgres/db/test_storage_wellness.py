@@ -74,7 +74,7 @@ def nobody_answers(pool: WatchedPool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away() -> bool:
         return False
 
-    monkeypatch.setattr(pool, "answers", away)
+    monkeypatch.setattr(pool, "can_write", away)
 
 
 @pytest.mark.parametrize(

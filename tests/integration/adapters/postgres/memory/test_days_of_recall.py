@@ -16,7 +16,7 @@ from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.context.memory import note_from
 from shared.ports import ToolContext
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from shared.services.memory.memory_tools import build_memory_tools
 from shared.services.memory.recall_tool import RecallTool
 from shared.services.turns.artifacts import ArtifactReader

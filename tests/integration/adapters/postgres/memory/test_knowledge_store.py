@@ -40,7 +40,7 @@ async def test_a_file_is_known_by_what_it_said_last(pool: asyncpg.Pool[asyncpg.R
     ]
     await store.replace(agent, "shop.md", sha256=FIRST, passages=texts)
     await store.replace(agent, "shop.md", sha256=SECOND, passages=texts[1:])
-    assert await store.files(agent) == {"shop.md": SECOND}
+    assert await store.load_hashes(agent) == {"shop.md": SECOND}
     assert await pool.fetchval("SELECT array_agg(heading) FROM knowledge") == ["Hours"]
     assert "good" not in await _words(pool, agent)
 
@@ -50,7 +50,7 @@ async def test_a_file_without_text_need_not_be_read_again(
 ) -> None:
     store = PostgresKnowledge(pool)
     await store.replace(agent, "scan.pdf", sha256=FIRST, passages=[])
-    assert await store.files(agent) == {"scan.pdf": FIRST}
+    assert await store.load_hashes(agent) == {"scan.pdf": FIRST}
 
 
 async def test_removed_files_leave_no_word_behind(pool: asyncpg.Pool[asyncpg.Record], agent: int) -> None:
@@ -59,5 +59,5 @@ async def test_removed_files_leave_no_word_behind(pool: asyncpg.Pool[asyncpg.Rec
     await store.replace(agent, "b.md", sha256=FIRST, passages=[Passage(heading="", text="猫が好きです")])
     assert (await _words(pool, agent))["好き"] == 1
     await store.remove(agent, ["a.md", "b.md", "never there"])
-    assert await store.files(agent) == {}
+    assert await store.load_hashes(agent) == {}
     assert await _words(pool, agent) == {}

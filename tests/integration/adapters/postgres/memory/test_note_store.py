@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.context.memory import gist_of, near_gists, note_from, note_hash
+from shared.core.context.memory import gist_of, is_near_gist, note_from, note_hash
 from shared.core.context.notes import NewNote, NoteSource
 from shared.core.session.session_state import JobClaim
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -54,7 +54,7 @@ class Story:
             case "save":
                 result = await notes.save(note, self.whose)
                 if result.outcome == "saved":
-                    assert not any(near_gists(gist_of(text), gist_of(gone)) for gone in self.erased), text
+                    assert not any(is_near_gist(gist_of(text), gist_of(gone)) for gone in self.erased), text
             case "say":
                 await notes.save(note, said)
                 self.erased.discard(text)
@@ -64,7 +64,7 @@ class Story:
             case "put_away":
                 await notes.archive(some, self.whose)
             case "bring_back":
-                await notes.bring_back(some, said)
+                await notes.restore(some, said)
             case "erase":
                 found = await notes.find(self.whose, [], limit=50, everything=True)
                 if found.notes:
@@ -144,7 +144,7 @@ async def claimed(guest: Visit) -> JobClaim:
 
 
 async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_something(guest: Visit) -> None:
-    ask = guest.app.stores.consolidation.ask
+    ask = guest.app.stores.consolidation.request_due
     assert await ask(timezone=MIDDAY, hour=0) == []
     whose = await guest.app.stores.notes.load_owner(guest.session_id)
     await guest.app.stores.notes.save(note_from({"text": "My dog is called Bertil."}), whose)

@@ -14,7 +14,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import packed, ranked, rendered, room
+from shared.core.memory.recall import pack_passages, rank_passages, recall_budget, render_passages
 from tests.bench.recall.data import Conversation, Said
 from tests.bench.recall.storing import Stored, make_searchable, store
 
@@ -98,10 +98,12 @@ async def recalled(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, text: str
         dictionary=question.dictionary,
     )  # fmt: skip
     search = await PostgresRecall(pool).search(query)
-    allowed = room(search, question, 1_200, count)
-    chosen = packed(ranked(search, question), limit_tokens=allowed, count=count, session_id=stored.session_id)
-    lines = rendered(chosen, session_id=stored.session_id).splitlines()
-    said = [line.split(": ", 1)[1] for line in lines if line.startswith("[")]
+    allowed = recall_budget(search, question, 1_200, count)
+    chosen = pack_passages(
+        rank_passages(search, question), limit_tokens=allowed, count=count, session_id=stored.session_id
+    )
+    lines = render_passages(chosen, session_id=stored.session_id).splitlines()
+    said = [line.split(": ", 1)[1] for line in lines if line.startswith(("#", "earlier"))]
     return [sentence.strip(" .!?").casefold() for line in said for sentence in re.split(r"(?<=[.!?]) ", line)]
 
 

@@ -17,7 +17,7 @@ from shared.core.context.agents import ASSISTANT
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.knowledge import Passage
-from shared.core.memory.recall import ranked
+from shared.core.memory.recall import rank_passages
 from tests.bench.recall.data import Conversation, Said
 from tests.bench.recall.storing import Stored, make_searchable, store
 
@@ -66,7 +66,7 @@ async def best(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, question: str
             "dictionary": asked.dictionary, **more,
         }
     )  # fmt: skip
-    return [item.passage.text for item in ranked(await PostgresRecall(pool).search(query), asked)]
+    return [item.passage.text for item in rank_passages(await PostgresRecall(pool).search(query), asked)]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_an_agents_files_are_found_with_their_heading(
     await PostgresKnowledge(pool).replace(agent, "shop.md", sha256=b"1" * 32, passages=passages)
     question = read_question("How many days until goods must be sent back?")
     query = RecallQuery(session_id=talked.session_id, base_turn=0, words=question.words, dictionary="english")
-    found = ranked(await PostgresRecall(pool).search(query), question)
+    found = rank_passages(await PostgresRecall(pool).search(query), question)
     assert (found[0].passage.path, found[0].passage.heading) == ("shop.md", "Returns › Deadlines")
 
 

@@ -193,11 +193,11 @@ async def test_it_is_put_off_and_told_apart_from_what_nobody_serves(
 ) -> None:
     await store.add(await new(guest))
     await guest.app.pool.execute("UPDATE reminders SET tell_at = now() - interval '11 minutes'")
-    assert (await store.overdue(10), await store.overdue(12)) == (1, 0)
+    assert (await store.count_overdue(10), await store.count_overdue(12)) == (1, 0)
     (found,) = await store.list_due("web")
     await store.postpone_until(found.id, found.now + timedelta(hours=1))
     assert await store.list_due("web") == ()
-    assert await store.overdue(10) == 0
+    assert await store.count_overdue(10) == 0
     assert await store.start_turn(found.id, blocks=WORDS, tokens=7) is None
 
 

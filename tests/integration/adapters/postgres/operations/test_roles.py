@@ -22,8 +22,8 @@ from shared.adapters.postgres.operations.roles import (
     ONLY_ERASED,
     SECRET,
     Role,
-    granted,
-    roles_sql,
+    list_privileges,
+    render_roles_sql,
 )
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.adapters.postgres.privacy.retention import RULES, PostgresRetention
@@ -75,7 +75,7 @@ async def house(database_url: str, database_server: DatabaseServer) -> AsyncIter
     made = House(url=database_url, prefix=f"house_{next(_prefixes)}")
     connection = await asyncpg.connect(database_url)
     for _ in range(2):
-        await connection.execute(roles_sql(made.prefix))  # a second time changes nothing
+        await connection.execute(render_roles_sql(made.prefix))  # a second time changes nothing
     yield made
     await connection.execute("REASSIGN OWNED BY " + f"{made.prefix}_migrate TO current_user")
     for role in ROLES:
@@ -106,7 +106,7 @@ async def test_each_role_may_do_with_each_table_what_the_matrix_says(house: Hous
                 )
             ]
             owner = ["TRUNCATE", "REFERENCES", "TRIGGER"] if role == "migrate" else []
-            assert may == [*granted(role, SHORT.get(table, table)), *owner], (role, table)
+            assert may == [*list_privileges(role, SHORT.get(table, table)), *owner], (role, table)
     for role in ROLES:
         rights = await connection.fetchrow(
             "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication FROM pg_roles "
@@ -191,13 +191,13 @@ async def test_the_whole_program_works_as_a_role_that_owns_nothing(
         assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary'") > 0
         assert await guest.one("SELECT count(*) FROM flushes WHERE outcome = 'saved'") > 0
         assert await guest.one("SELECT timeline FROM deployment") == "00000001"
-        listed = await Insights(app.pool, timezone="UTC").overview()
+        listed = await Insights(app.pool, timezone="UTC").load_overview()
         assert listed
         operators = Operators(app.pool)
         token = await operators.use_link(token=await create_login_link(house.of("app")), source="::1")
         assert isinstance(token, str)
-        assert await operators.signed_in(token) is not None
-        assert await operators.broken_audit_link() is None
+        assert await operators.authenticate(token) is not None
+        assert await operators.find_broken_audit_link() is None
         await operators.close()
         retention = PostgresRetention(app.pool)
         for table in RULES:
@@ -236,4 +236,4 @@ async def test_months_that_come_later_are_as_closed_as_those_that_are_there(hous
 @pytest.mark.parametrize("prefix", ["", "Ever", "a;b", "a b", "1a", "a" * 50])
 def test_a_prefix_that_is_no_name_is_refused(prefix: str) -> None:
     with pytest.raises(BadInput):
-        roles_sql(prefix)
+        render_roles_sql(prefix)

@@ -17,11 +17,11 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people import account_links_sql
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.identity.people import CODE_ALPHABET, GUESSES, Joined, Parted
-from shared.core.session.events import Accepted, Inbound
+from shared.core.session.turns import Accepted, Inbound
 from shared.core.values.errors import SessionMoved
 from tests.kit.midday import TODAY
 
@@ -110,7 +110,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 
 async def visitor(pool: Pool) -> Place:
-    row = await PostgresVisitors(pool).create(new_token(), site="default")
+    row = await PostgresVisitors(pool).create(generate_token(), site="default")
     assert row is not None
     return Place(pool, "web", row.address_id, row.session_id, row.party_id)
 
@@ -247,7 +247,7 @@ async def test_the_session_where_the_code_is_typed_goes_on_and_the_other_is_arch
 
 
 async def test_a_token_opens_the_session_that_goes_on(pool: Pool) -> None:
-    token = new_token()
+    token = generate_token()
     row = await PostgresVisitors(pool).create(token, site="default")
     assert row is not None
     phone = await chat(pool)
@@ -522,10 +522,10 @@ async def test_the_archived_conversation_can_be_read_from_either_side(pool: Pool
     await answer_all(pool)
     await phone.joins(page)
     people = PostgresAccountLinks(pool)
-    found = await people.archived(await page.session_id)
+    found = await people.list_archived(await page.session_id)
     assert [one.text for session in found for one in session.messages] == ["What I said before"]
     assert found[0].channel == "web"
-    assert await people.archived(await stranger.session_id) == ()
+    assert await people.list_archived(await stranger.session_id) == ()
 
 
 # Turns of several places.

@@ -54,7 +54,7 @@ async def test_of_two_changes_of_one_version_the_second_is_told(pool: asyncpg.Po
 
 async def test_storage_that_is_away_is_told_as_by_every_store(pool: asyncpg.Pool, database_url: str) -> None:
     sites = PostgresSites(pool)
-    await sites.all()
+    await sites.list_all()
     name = urlsplit(database_url).path.removeprefix("/")
     other = await asyncpg.connect(database_url)
     await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
@@ -66,7 +66,7 @@ async def test_storage_that_is_away_is_told_as_by_every_store(pool: asyncpg.Pool
     await other.close()
     with pytest.raises(StorageUnavailable):
         for _ in range(3):
-            await sites.give("default", "default")
+            await sites.assign_agent("default", "default")
 
 
 async def test_whoever_administers_nothing_loads_no_sqlalchemy(pool: asyncpg.Pool) -> None:
@@ -78,4 +78,4 @@ async def test_whoever_administers_nothing_loads_no_sqlalchemy(pool: asyncpg.Poo
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
     assert await asyncio.wait_for(process.wait(), 60) == 0
-    assert [site.name for site in await build_stores(pool).sites.all()] == ["default"]
+    assert [site.name for site in await build_stores(pool).sites.list_all()] == ["default"]

@@ -13,10 +13,10 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.identities import PostgresIdentities
-from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, new_token
+from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, generate_token
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.turns.turns import PostgresTurns
-from shared.core.session.events import Inbound
+from shared.core.session.turns import Inbound
 from shared.core.values.errors import SessionMoved
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -42,7 +42,7 @@ async def come(pool: Pool, *, former: str | None = None, place: str = ADA, name:
 
 async def stranger(pool: Pool, *words: str) -> tuple[str, VisitorRow]:
     """With so many messages, all answered."""
-    token = new_token()
+    token = generate_token()
     row = await PostgresVisitors(pool).create(token, site="default")
     assert row is not None
     for number, text in enumerate(words):
@@ -70,7 +70,7 @@ async def test_strangers_who_sign_in_at_once_as_one_new_person_all_keep_their_wo
     talks = [await stranger(pool, f"Talk {number}") for number in range(4)]
     rows = await asyncio.gather(*(come(pool, former=token) for token, _ in talks))
     assert len({row.session_id for row in rows}) == 1
-    kept = await PostgresAccountLinks(pool).archived(rows[0].session_id)
+    kept = await PostgresAccountLinks(pool).list_archived(rows[0].session_id)
     assert len(kept) == 3
     assert not [token for token, _ in talks if await PostgresVisitors(pool).find(token) is not None]
 
@@ -160,7 +160,7 @@ async def test_whoever_signs_in_next_gets_nothing_of_a_linked_browser(
     ada = await come(pool, former=token)
     assert ada.session_id not in (kept, here.session_id, session_id)
     assert before is None or ada.session_id == before.session_id
-    assert await people.archived(ada.session_id) == ()
+    assert await people.list_archived(ada.session_id) == ()
     assert await people.list_links(ada.session_id) == ()
     family = "SELECT array_agg(id) FROM party_family($1) AS f(id)"
     assert await pool.fetchval(family, ada.party_id) == [ada.party_id]
@@ -179,4 +179,4 @@ async def test_what_came_along_at_signing_in_is_not_parted_to_where_nobody_finds
     assert again.session_id == ada.session_id
     assert await people.list_links(ada.session_id) == ()
     assert await people.unlink_account(ada.session_id, ada.address_id, None) == "not_linked"
-    assert [one.messages[0].text for one in await people.archived(ada.session_id)] == ["The short one"]
+    assert [one.messages[0].text for one in await people.list_archived(ada.session_id)] == ["The short one"]

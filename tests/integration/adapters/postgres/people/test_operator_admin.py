@@ -59,11 +59,11 @@ async def test_an_invited_operator_comes_in_once_by_the_link(
     assert invited.name == "Grace Hopper"
     agent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
     token = await entered(operators, invited, browser=agent)
-    who = await operators.signed_in(token)
+    who = await operators.authenticate(token)
     assert who is not None
     assert (who.name, who.role, who.by_provider) == ("Grace Hopper", "operator", False)
     assert await operators.use_link(token=invited.token, source="192.0.2.7") is None
-    (row,) = await roster.all()
+    (row,) = await roster.list_all()
     assert (row["id"], row["last_login_at"] is not None, row["link_until"]) == (str(invited.id), True, None)
     (login,) = row["logins"]
     assert (login["how"], login["source"], login["browser"]) == ("link", "192.0.2.7", "Firefox on Linux")
@@ -91,7 +91,7 @@ async def test_the_last_admin_stays_whatever_is_asked(
     roster: OperatorAdmin, database_url: str, pool: Pool
 ) -> None:
     await create_login_link(database_url)
-    ada = await roster.named("admin")
+    ada = await roster.find_by_name("admin")
     for change in ({"role": "viewer"}, {"locked": True}, {"role": "operator", "locked": True}):
         with pytest.raises(LastAdmin):
             await roster.change(ada, by="admin", **change)
@@ -118,14 +118,14 @@ async def test_a_locked_operator_is_out_at_once_and_comes_back_unlocked(
     token = await entered(operators, invited)
     link = await roster.link(invited.id, by="admin")
     await roster.change(invited.id, by="admin", locked=True)
-    assert await operators.signed_in(token) is None
+    assert await operators.authenticate(token) is None
     assert await operators.use_link(token=link.token, source="a") is None
     with pytest.raises(OperatorLocked):
         await roster.link(invited.id, by="admin")
     await roster.change(invited.id, by="admin", locked=False)
-    assert await operators.signed_in(token) is None
+    assert await operators.authenticate(token) is None
     await entered(operators, await roster.link(invited.id, by="admin"))
-    assert await operators.broken_audit_link() is None
+    assert await operators.find_broken_audit_link() is None
 
 
 async def test_a_stale_change_is_refused_with_what_stands(roster: OperatorAdmin) -> None:
@@ -144,16 +144,16 @@ async def test_logins_end_one_by_one_or_all(roster: OperatorAdmin, operators: Op
     tokens = [await entered(operators, invited)]
     tokens += [await entered(operators, await roster.link(invited.id, by="ada"))]
     tokens += [await entered(operators, await roster.link(invited.id, by="ada"))]
-    who = await operators.signed_in(tokens[0])
+    who = await operators.authenticate(tokens[0])
     assert who is not None
-    logins = await roster.logins(who.operator_id, tokens[0])
+    logins = await roster.list_logins(who.operator_id, tokens[0])
     assert [login["this"] for login in logins] == [True, False, False]
     assert await roster.end_login(invited.id, UUID(logins[1]["id"]), by="ada")
     assert not await roster.end_login(invited.id, UUID(logins[1]["id"]), by="ada")
     assert await roster.end_own(who.operator_id, keep=tokens[0]) == 1
-    assert await operators.signed_in(tokens[0]) is not None
+    assert await operators.authenticate(tokens[0]) is not None
     assert await roster.end_logins(invited.id, by="ada") == 1
-    assert await operators.signed_in(tokens[0]) is None
+    assert await operators.authenticate(tokens[0]) is None
 
 
 async def test_nobody_ends_the_login_of_another_as_their_own(
@@ -161,20 +161,20 @@ async def test_nobody_ends_the_login_of_another_as_their_own(
 ) -> None:
     grace, eve = [await roster.invite(name, "viewer", by="ada") for name in ("Grace", "Eve")]
     kept, mine = await entered(operators, grace), await entered(operators, eve)
-    who = await operators.signed_in(mine)
-    victim = await operators.signed_in(kept)
+    who = await operators.authenticate(mine)
+    victim = await operators.authenticate(kept)
     assert who is not None
     assert victim is not None
-    (login,) = await roster.logins(victim.operator_id)
+    (login,) = await roster.list_logins(victim.operator_id)
     assert await roster.end_own(who.operator_id, keep=mine, login=UUID(login["id"])) == 0
     assert not await roster.end_login(eve.id, UUID(login["id"]), by="Eve")
-    assert await operators.signed_in(kept) is not None
+    assert await operators.authenticate(kept) is not None
 
 
 async def test_who_is_not_there_cannot_be_changed(roster: OperatorAdmin) -> None:
     for act in (
         roster.change(uuid4(), by="ada", role="viewer"), roster.link(uuid4(), by="ada"),
-        roster.end_logins(uuid4(), by="ada"), roster.named("nobody"),
+        roster.end_logins(uuid4(), by="ada"), roster.find_by_name("nobody"),
     ):  # fmt: skip
         with pytest.raises(UnknownOperator):
             await act
@@ -182,9 +182,9 @@ async def test_who_is_not_there_cannot_be_changed(roster: OperatorAdmin) -> None
 
 async def test_the_provider_decides_on_its_operators(roster: OperatorAdmin, pool: Pool) -> None:
     who = {"issuer": "https://id.example", "subject": "42"}
-    first = await roster.of_provider(**who, name="Grace", role="operator")
+    first = await roster.upsert_from_provider(**who, name="Grace", role="operator")
     assert first is not None
-    assert await roster.of_provider(**who, name="Renamed", role="admin") == first
+    assert await roster.upsert_from_provider(**who, name="Renamed", role="admin") == first
     row = await pool.fetchrow("SELECT * FROM operators")
     assert row is not None
     assert (row["name"], row["role"]) == ("Grace", "admin")
@@ -194,12 +194,14 @@ async def test_the_provider_decides_on_its_operators(roster: OperatorAdmin, pool
         await roster.link(row["public_id"], by="ada")
     await roster.invite("Ada", "admin", by="command line")
     await roster.change(row["public_id"], by="ada", locked=True)
-    assert await roster.of_provider(**who, name="Grace", role="admin") is None
+    assert await roster.upsert_from_provider(**who, name="Grace", role="admin") is None
 
 
 async def test_a_provider_cannot_become_somebody_who_is_here(roster: OperatorAdmin, pool: Pool) -> None:
     await roster.invite("Grace", "admin", by="ada")
-    made = await roster.of_provider(issuer="https://id.example", subject="1", name="grace", role="viewer")
+    made = await roster.upsert_from_provider(
+        issuer="https://id.example", subject="1", name="grace", role="viewer"
+    )
     assert await pool.fetchval("SELECT name FROM operators WHERE id = $1", made) == "grace 2"
     assert await pool.fetchval("SELECT role FROM operators WHERE name = 'Grace'") == "admin"
 
@@ -207,10 +209,10 @@ async def test_a_provider_cannot_become_somebody_who_is_here(roster: OperatorAdm
 async def test_a_login_link_of_the_terminal_is_never_for_somebody_of_the_provider(
     roster: OperatorAdmin, operators: Operators, database_url: str
 ) -> None:
-    await roster.of_provider(issuer="https://id.example", subject="1", name="Grace", role="admin")
+    await roster.upsert_from_provider(issuer="https://id.example", subject="1", name="Grace", role="admin")
     token = await operators.use_link(token=await create_login_link(database_url), source="a")
     assert isinstance(token, str)
-    who = await operators.signed_in(token)
+    who = await operators.authenticate(token)
     assert who is not None
     assert (who.name, who.by_provider) == ("admin", False)
 

@@ -9,14 +9,14 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST, LoginTries, keys_of
+from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST, LoginTries, build_keys
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import (
     Operators,
     TooManyTries,
     WeakPassword,
     create_login_link,
-    digest_of,
+    hash_secret,
 )
 from shared.adapters.postgres.privacy.retention import PostgresRetention
 from tests.kit.audit_tampering import forge
@@ -59,7 +59,7 @@ async def test_a_link_makes_the_first_operator_and_logs_in_once(
     token = await create_login_link(database_url)
     session = await operators.use_link(token=token, source="127.0.0.1")
     assert isinstance(session, str)
-    who = await operators.signed_in(session)
+    who = await operators.authenticate(session)
     assert who is not None
     assert (who.name, who.role, who.has_password) == ("admin", "admin", False)
     assert await operators.use_link(token=token, source="127.0.0.1") is None
@@ -97,7 +97,7 @@ async def test_tokens_and_passwords_are_stored_as_hashes_only(
     )
     assert "$argon2id$" in stored
     assert not any(secret in stored for secret in (token, session, PASSWORD))
-    assert await pool.fetchval("SELECT token_hash FROM operator_sessions") == digest_of(session)
+    assert await pool.fetchval("SELECT token_hash FROM operator_sessions") == hash_secret(session)
 
 
 async def test_a_password_logs_in_and_a_wrong_one_does_not(
@@ -173,7 +173,7 @@ async def test_many_tries_at_once_are_no_more_than_many_in_a_row(
     operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     tries = LoginTries(pool)
-    waits = await asyncio.gather(*(tries.begin(keys_of(name="ada", address="a")) for _ in range(20)))
+    waits = await asyncio.gather(*(tries.begin(build_keys(name="ada", address="a")) for _ in range(20)))
     assert waits.count(0) == 5
 
 
@@ -183,9 +183,9 @@ async def test_an_operator_cannot_be_guessed_from_everywhere_either(
 ) -> None:
     tries = LoginTries(pool)
     for number in range(50):
-        assert await tries.begin(keys_of(name="ada", address=f"10.0.0.{number}")) == 0
-    assert await tries.begin(keys_of(name="ada", address="10.0.1.1")) > 0
-    assert await tries.begin(keys_of(name="eve", address="10.0.1.1")) == 0
+        assert await tries.begin(build_keys(name="ada", address=f"10.0.0.{number}")) == 0
+    assert await tries.begin(build_keys(name="ada", address="10.0.1.1")) > 0
+    assert await tries.begin(build_keys(name="eve", address="10.0.1.1")) == 0
 
 
 OWN = "198.51.100.7"
@@ -236,11 +236,11 @@ async def test_a_place_is_of_one_operator_and_one_key_and_not_for_ever(
     ada = await with_password(at_home, pool)
     eve = await pool.fetchval("INSERT INTO operators (name) VALUES ('eve') RETURNING id")
     assert isinstance(await at_home.log_in(name="ada", password=PASSWORD, source=OWN), str)
-    assert await at_home.places.knows(ada, OWN)
-    assert not await at_home.places.knows(eve, OWN)
-    assert not await at_home.places.knows(ada, "198.51.100.8")
+    assert await at_home.places.has_place(ada, OWN)
+    assert not await at_home.places.has_place(eve, OWN)
+    assert not await at_home.places.has_place(ada, "198.51.100.8")
     other = Operators(pool, place_key=lambda: b"j" * 32)
-    assert not await other.places.knows(ada, OWN)
+    assert not await other.places.has_place(ada, OWN)
     await other.close()
     assert OWN.encode() not in await pool.fetchval("SELECT key FROM login_places")
     await pool.execute("UPDATE login_places SET at = now() - interval '91 days'")
@@ -254,7 +254,9 @@ async def test_of_many_places_the_newest_are_remembered(
     for number in range(PLACES_AT_MOST + 3):
         await at_home.begin(ada, how="password", source=f"198.51.100.{number}")
     assert await pool.fetchval("SELECT count(*) FROM login_places") == PLACES_AT_MOST
-    known = [await at_home.places.knows(ada, f"198.51.100.{number}") for number in range(PLACES_AT_MOST + 3)]
+    known = [
+        await at_home.places.has_place(ada, f"198.51.100.{number}") for number in range(PLACES_AT_MOST + 3)
+    ]
     assert known == [False] * 3 + [True] * PLACES_AT_MOST
 
 
@@ -271,10 +273,10 @@ async def test_whoever_is_locked_has_no_place_left(
 
 
 def test_a_network_of_ipv6_is_one_address_and_nothing_readable_is_stored() -> None:
-    one, other = (keys_of(name="ada", address=f"2001:db8:0:{host}") for host in ("0::1", "ff::beef"))
+    one, other = (build_keys(name="ada", address=f"2001:db8:0:{host}") for host in ("0::1", "ff::beef"))
     assert one == other
-    assert one != keys_of(name="ada", address="2001:db8:0:100::1")
-    assert keys_of(name="ada", address="::ffff:10.0.0.1") == keys_of(name="ada", address="10.0.0.1")
+    assert one != build_keys(name="ada", address="2001:db8:0:100::1")
+    assert build_keys(name="ada", address="::ffff:10.0.0.1") == build_keys(name="ada", address="10.0.0.1")
     assert {len(key) for key in one.values()} == {32}
 
 
@@ -310,7 +312,7 @@ async def test_a_session_ends_by_age_and_by_idleness(
     session = await operators.use_link(token=await create_login_link(database_url), source="a")
     assert isinstance(session, str)
     await pool.execute(f"UPDATE operator_sessions SET {lapse}")
-    assert await operators.signed_in(session) is None
+    assert await operators.authenticate(session) is None
 
 
 async def test_only_a_person_keeps_a_session_alive(
@@ -320,9 +322,9 @@ async def test_only_a_person_keeps_a_session_alive(
     assert isinstance(session, str)
     idle = "SELECT now() - seen_at > interval '20 minutes' FROM operator_sessions"
     await pool.execute("UPDATE operator_sessions SET seen_at = now() - interval '25 minutes'")
-    await operators.signed_in(session, present=False)
+    await operators.authenticate(session, present=False)
     assert await pool.fetchval(idle) is True
-    await operators.signed_in(session)
+    await operators.authenticate(session)
     assert await pool.fetchval(idle) is False
 
 
@@ -335,10 +337,10 @@ async def test_logging_out_and_a_disabled_operator_end_it(
     assert isinstance(first, str)
     assert isinstance(second, str)
     await operators.log_out(first)
-    assert await operators.signed_in(first) is None
-    assert await operators.signed_in(second) is not None
+    assert await operators.authenticate(first) is None
+    assert await operators.authenticate(second) is not None
     await pool.execute("UPDATE operators SET disabled_at = now()")
-    assert await operators.signed_in(second) is None
+    assert await operators.authenticate(second) is None
 
 
 @pytest.mark.control("S11")
@@ -350,8 +352,8 @@ async def test_a_new_password_ends_the_other_sessions(
     assert isinstance(kept, str)
     assert isinstance(other, str)
     await operators.set_password(operator, "another long password", keep=kept)
-    assert await operators.signed_in(kept) is not None
-    assert await operators.signed_in(other) is None
+    assert await operators.authenticate(kept) is not None
+    assert await operators.authenticate(other) is None
 
 
 @pytest.mark.control("S09")
@@ -368,10 +370,10 @@ async def test_the_audit_chain_holds_under_many_writers_and_shows_a_forgery(
         *(operators.record(actor="ada", action=f"read.{n}", detail={"n": n}) for n in range(12))
     )
     assert await pool.fetchval("SELECT count(*) FROM audit") == 12
-    assert await operators.broken_audit_link() is None
+    assert await operators.find_broken_audit_link() is None
     forged = await pool.fetchval("SELECT id FROM audit ORDER BY id OFFSET 5 LIMIT 1")
     await forge(pool, "UPDATE audit SET actor = 'eve' WHERE id = $1", forged)
-    assert await operators.broken_audit_link() == forged
+    assert await operators.find_broken_audit_link() == forged
 
 
 @pytest.mark.control("S14")
@@ -382,4 +384,4 @@ async def test_a_removed_audit_row_breaks_the_chain(
         await operators.record(actor="ada", action=f"read.{number}")
     second, third = await pool.fetch("SELECT id FROM audit ORDER BY id OFFSET 1 LIMIT 2")
     await forge(pool, "DELETE FROM audit WHERE id = $1", second["id"])
-    assert await operators.broken_audit_link() == third["id"]
+    assert await operators.find_broken_audit_link() == third["id"]

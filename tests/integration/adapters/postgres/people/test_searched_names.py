@@ -79,9 +79,9 @@ async def test_whoever_is_called_otherwise_now_is_found_by_that_alone(
     for number in range(6):
         one = await named(pool, "Zoë Ångström" if number % 2 else f"Ann {number}")
         await pool.execute(NAME, one.address_id, f"Ann {number}" if number % 2 else "Zoë Ångström")
-    page = await Insights(pool).sessions(SessionQuery(search=words, sort=sort, limit=2))
+    page = await Insights(pool).load_sessions(SessionQuery(search=words, sort=sort, limit=2))
     assert [row["person"] for row in page["sessions"]] == ["Zoë Ångström"] * 2
-    rest = await Insights(pool).sessions(
+    rest = await Insights(pool).load_sessions(
         SessionQuery(search=words, sort=sort, limit=2, cursor=page["next"] or "")
     )
     assert [row["person"] for row in rest["sessions"]] == ["Zoë Ångström"]

@@ -13,7 +13,7 @@ import pytest
 
 from shared.adapters.encryption import CannotUnseal, Encryption
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.login_tries import LoginTries, keys_of
+from shared.adapters.postgres.people.login_tries import LoginTries, build_keys
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import (
     CodeNeeded,
@@ -31,7 +31,7 @@ from shared.adapters.postgres.people.second_factors import (
 from shared.core.identity.operators import OfTheProvider
 from shared.core.identity.totp import RECOVERY_CODES
 from shared.core.values.errors import StorageUnavailable
-from shared.runtime.crash_points import ignore_crash_point
+from shared.runtime import ignore_crash_point
 from tests.kit.one_time_codes import one_time_code
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -58,7 +58,7 @@ async def factors(pool: Pool, operators: Operators) -> SecondFactors:
     return SecondFactors(
         pool,
         operators=operators,
-        vault=functools.cache(lambda: Encryption(SECRET_KEY)),
+        encryption=functools.cache(lambda: Encryption(SECRET_KEY)),
         crash_point=ignore_crash_point,
     )
 
@@ -93,7 +93,7 @@ async def test_a_factor_counts_from_its_first_right_code_on(
     assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
     with pytest.raises(WrongCode):
         await factors.confirm(ada, "000000", source="a")
-    assert await factors.state(ada) is None
+    assert await factors.load_state(ada) is None
     begun = await factors.begin(ada)  # another key: the first one was never used
     kept = await operators.log_in(name="ada", password=PASSWORD, source="a")
     other = await operators.log_in(name="ada", password=PASSWORD, source="a")
@@ -102,11 +102,11 @@ async def test_a_factor_counts_from_its_first_right_code_on(
     codes = await factors.confirm(ada, await one_time_code(pool, begun.key), source="a", keep=kept)
     assert isinstance(codes, tuple)
     assert len(set(codes)) == RECOVERY_CODES
-    assert await operators.signed_in(kept) is not None
-    assert await operators.signed_in(other) is None, "whoever was in without a code is out"
+    assert await operators.authenticate(kept) is not None
+    assert await operators.authenticate(other) is None, "whoever was in without a code is out"
     with pytest.raises(HasFactor):
         await factors.begin(ada)
-    found = await factors.state(ada)
+    found = await factors.load_state(ada)
     assert found is not None
     assert found[1] == RECOVERY_CODES
 
@@ -116,14 +116,14 @@ async def test_password_and_link_alone_open_no_more(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int, database_url: str
 ) -> None:
     key, _ = await set_up(pool, factors, ada)
-    assert await operators.signed_in(await half_way(operators)) is None
+    assert await operators.authenticate(await half_way(operators)) is None
     half = await operators.use_link(token=await create_login_link(database_url), source="a")
     assert isinstance(half, CodeNeeded)
-    assert await operators.signed_in(half.token) is None
+    assert await operators.authenticate(half.token) is None
     assert await operators.log_in(name="ada", password="wrong", source="a") is None
     token = await factors.log_in(token=half.token, code=await one_time_code(pool, key), source="a")
     assert isinstance(token, str)
-    assert await operators.signed_in(token) is not None
+    assert await operators.authenticate(token) is not None
     how = "SELECT how FROM operator_sessions WHERE operator_id = $1"
     assert await pool.fetchval(how, ada) == "link"
     with pytest.raises(NoSuchFactor):  # its half was taken
@@ -157,7 +157,7 @@ async def test_a_recovery_code_opens_once_and_is_stored_as_a_hash(
     half = await half_way(operators)
     assert isinstance(await factors.log_in(token=half, code=codes[3].upper(), source="a"), str)
     assert await factors.log_in(token=await half_way(operators), code=codes[3], source="a") is None
-    found = await factors.state(ada)
+    found = await factors.load_state(ada)
     assert found is not None
     assert found[1] == RECOVERY_CODES - 1
 
@@ -169,15 +169,15 @@ async def test_what_is_committed_is_told_though_postgres_leaves_behind_it(
     async def gone(*_: object, **__: object) -> None:
         raise StorageUnavailable("the connection is gone")
 
-    monkeypatch.setattr(LoginTries, "succeeded", gone)
+    monkeypatch.setattr(LoginTries, "record_success", gone)
     _, codes = await set_up(pool, factors, ada)
     assert len(codes) == RECOVERY_CODES
     monkeypatch.undo()
     half = await half_way(operators)
-    monkeypatch.setattr(LoginTries, "succeeded", gone)
+    monkeypatch.setattr(LoginTries, "record_success", gone)
     token = await factors.log_in(token=half, code=codes[0], source="a")
     assert isinstance(token, str)
-    assert await operators.signed_in(token) is not None
+    assert await operators.authenticate(token) is not None
 
 
 HELD_BY_NOBODY = "SELECT FROM operators FOR NO KEY UPDATE NOWAIT"
@@ -216,10 +216,10 @@ async def test_a_link_is_not_spent_for_a_login_that_never_was(
     with pytest.raises(StorageUnavailable):
         await operators.use_link(token=link, source="a")
     monkeypatch.undo()
-    monkeypatch.setattr(LoginTries, "succeeded", falls)
+    monkeypatch.setattr(LoginTries, "record_success", falls)
     token = await operators.use_link(token=link, source="a")
     assert isinstance(token, str)
-    assert await operators.signed_in(token) is not None
+    assert await operators.authenticate(token) is not None
     monkeypatch.undo()
     assert await operators.use_link(token=link, source="a") is None
 
@@ -268,7 +268,7 @@ async def test_codes_are_not_guessed_from_everywhere_either_but_where_one_has_lo
     factors = SecondFactors(
         pool,
         operators=operators,
-        vault=functools.cache(lambda: Encryption(SECRET_KEY)),
+        encryption=functools.cache(lambda: Encryption(SECRET_KEY)),
         crash_point=ignore_crash_point,
     )
     _, codes = await set_up(pool, factors, ada)
@@ -293,7 +293,7 @@ async def test_a_login_by_two_steps_leaves_no_failure_behind(
         half = await half_way(operators)
         assert isinstance(await factors.log_in(token=half, code=one, source="a"), str)
     assert await pool.fetchval("SELECT coalesce(sum(failures), 0) FROM login_tries") == 0
-    assert await LoginTries(pool).begin(keys_of(name="ada", address="a")) == 0
+    assert await LoginTries(pool).begin(build_keys(name="ada", address="a")) == 0
 
 
 @pytest.mark.control("S09")
@@ -314,7 +314,7 @@ async def test_half_a_login_ends_by_age_by_a_new_password_and_by_a_lock(
     await OperatorAdmin(pool).invite("grace", "admin", by="t")
     half = await operators.log_in(name="ada", password=PASSWORD + " more", source="a")  # type: ignore[assignment]
     assert isinstance(half, CodeNeeded)
-    await OperatorAdmin(pool).change(await OperatorAdmin(pool).named("ada"), by="t", locked=True)
+    await OperatorAdmin(pool).change(await OperatorAdmin(pool).find_by_name("ada"), by="t", locked=True)
     with pytest.raises(NoSuchFactor):
         await factors.log_in(token=half.token, code=await one_time_code(pool, key), source="a")
 
@@ -339,7 +339,7 @@ async def test_it_is_taken_away_by_a_code_or_at_the_machine_and_that_is_on_recor
         ("ada", "second_factor.on"), ("ada", "second_factor.off"), ("ada", "second_factor.on"),
         ("command line", "second_factor.reset"),
     ]  # fmt: skip
-    assert await operators.broken_audit_link() is None
+    assert await operators.find_broken_audit_link() is None
 
 
 async def test_another_secret_key_opens_nothing_and_says_so(
@@ -347,14 +347,14 @@ async def test_another_secret_key_opens_nothing_and_says_so(
 ) -> None:
     key, _ = await set_up(pool, factors, ada)
     other = SecondFactors(
-        pool, operators=operators, vault=lambda: Encryption(b"o" * 40), crash_point=ignore_crash_point
+        pool, operators=operators, encryption=lambda: Encryption(b"o" * 40), crash_point=ignore_crash_point
     )
     with pytest.raises(CannotUnseal):
         await other.log_in(token=await half_way(operators), code=await one_time_code(pool, key), source="a")
 
 
 async def test_who_comes_by_a_provider_has_its_second_factor(pool: Pool, factors: SecondFactors) -> None:
-    number = await OperatorAdmin(pool).of_provider(
+    number = await OperatorAdmin(pool).upsert_from_provider(
         issuer="https://id.example", subject="1", name="Bo", role="admin"
     )
     assert number is not None

@@ -33,7 +33,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 
 async def shown(pool: Pool, sort: str = "-active") -> list[tuple[Any, ...]]:
-    page = await Insights(pool).sessions(SessionQuery(sort=sort))
+    page = await Insights(pool).load_sessions(SessionQuery(sort=sort))
     return [(row["person"], row["kind"], row["anonymous"]) for row in page["sessions"]]
 
 
@@ -62,7 +62,7 @@ async def test_old_conversations_are_told_some_at_a_time(pool: Pool) -> None:
     await pool.executemany(ANOTHER, [(ada.party_id,)] * TOLD_AT_ONCE)
     await pool.execute(OF_BEFORE)
     upkeep = PostgresJobs(pool)
-    assert [await upkeep.tell_whose() for _ in range(3)] == [TOLD_AT_ONCE, 1, 0]
+    assert [await upkeep.backfill_contacts() for _ in range(3)] == [TOLD_AT_ONCE, 1, 0]
     assert set(await shown(pool)) == {("Ada", "person", False)}
 
 
@@ -72,8 +72,8 @@ async def test_a_conversation_in_somebodys_hands_is_told_the_next_time(pool: Poo
     upkeep = PostgresJobs(pool)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT FROM sessions FOR UPDATE")
-        assert await upkeep.tell_whose() == 0
-    assert await upkeep.tell_whose() == 1
+        assert await upkeep.backfill_contacts() == 0
+    assert await upkeep.backfill_contacts() == 1
 
 
 async def test_whoever_is_renamed_while_they_are_told_has_the_new_name(pool: Pool) -> None:
@@ -90,7 +90,7 @@ async def test_who_is_being_renamed_is_not_told_beside_it(pool: Pool) -> None:
     await pool.execute(OF_BEFORE)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(RENAME, ada.party_id, "Zoë")
-        assert await PostgresJobs(pool).tell_whose() == 0
+        assert await PostgresJobs(pool).backfill_contacts() == 0
     assert await shown(pool) == [("Zoë", "person", False)]
 
 

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.db.readiness import PostgresReadiness, newest_revision
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.db.readiness import PostgresReadiness, find_newest_revision
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.adapters.postgres.turns.events import PostgresEvents
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -26,7 +26,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 @pytest.mark.control("S05")
 async def test_a_token_is_stored_as_a_hash_only(pool: Pool) -> None:
-    token = new_token()
+    token = generate_token()
     made = await PostgresVisitors(pool).create(token, site="default", timezone="Europe/Berlin")
     assert made is not None
     rows = await pool.fetch("SELECT v::text FROM visitors v")
@@ -42,13 +42,13 @@ async def test_a_token_is_stored_as_a_hash_only(pool: Pool) -> None:
 
 @pytest.mark.control("S05")
 async def test_tokens_have_256_bits_and_differ() -> None:
-    tokens = {new_token() for _ in range(100)}
+    tokens = {generate_token() for _ in range(100)}
     assert len(tokens) == 100
     assert {len(token) for token in tokens} == {43}
 
 
 async def test_the_same_new_token_twice_at_once_makes_one_visitor(pool: Pool) -> None:
-    visitors, token = PostgresVisitors(pool), new_token()
+    visitors, token = PostgresVisitors(pool), generate_token()
     made = await asyncio.gather(*(visitors.create(token, site="default") for _ in range(6)))
     assert len(set(made)) == 1
     assert await pool.fetchval("SELECT count(*) FROM sessions") == 1
@@ -56,7 +56,7 @@ async def test_the_same_new_token_twice_at_once_makes_one_visitor(pool: Pool) ->
 
 @pytest.mark.control("S05")
 async def test_each_visit_begins_the_year_anew_and_a_lapsed_token_opens_nothing(pool: Pool) -> None:
-    visitors, token = PostgresVisitors(pool), new_token()
+    visitors, token = PostgresVisitors(pool), generate_token()
     made = await visitors.create(token, site="default")
     await pool.execute(
         "UPDATE visitors SET last_seen_at = now() - interval '300 days', expires_at = now() + interval '1 d'"
@@ -73,19 +73,19 @@ async def test_each_visit_begins_the_year_anew_and_a_lapsed_token_opens_nothing(
 
 
 async def test_an_unknown_site_makes_nothing(pool: Pool) -> None:
-    assert await PostgresVisitors(pool).create(new_token(), site="nowhere") is None
+    assert await PostgresVisitors(pool).create(generate_token(), site="nowhere") is None
     assert await pool.fetchval("SELECT count(*) FROM parties") == 0
 
 
 async def test_a_session_that_is_not_there_has_no_events(pool: Pool) -> None:
     events = PostgresEvents(pool)
-    assert await events.head(5) is None
-    assert await events.heads([5]) == {}
-    assert await events.after(5, 0) == ()
-    assert await events.newest(5) == ()
-    assert await events.running(5) == {"queued": []}
+    assert await events.load_head(5) is None
+    assert await events.load_newest_seqs([5]) == {}
+    assert await events.list_after(5, 0) == ()
+    assert await events.list_newest(5) == ()
+    assert await events.load_running(5) == {"queued": []}
 
 
 async def test_readiness_names_the_newest_revision(pool: Pool) -> None:
-    assert await pool.fetchval("SELECT version_num FROM alembic_version") == newest_revision()
+    assert await pool.fetchval("SELECT version_num FROM alembic_version") == find_newest_revision()
     assert await PostgresReadiness(pool).is_migrated()

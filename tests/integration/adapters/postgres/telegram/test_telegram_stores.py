@@ -20,7 +20,7 @@ from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.ops.job_views import JobMatch
-from shared.core.session.events import Inbound, InboxReceipt
+from shared.core.session.turns import Inbound, InboxReceipt
 from shared.core.values.errors import LeaseLost, UnknownSession
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -59,12 +59,12 @@ async def test_an_update_is_stored_once_however_often_it_comes(pool: Pool) -> No
     assert await inbox.store(BOT, [update(5), update(6)]) == 2
     stored = await asyncio.gather(*(inbox.store(BOT, [update(6), update(7)]) for _ in range(5)))
     assert sum(stored) == 1
-    assert [row.update_id for row in await inbox.waiting(BOT)] == [5, 6, 7]
-    assert [row.update_id for row in await inbox.waiting(BOT, limit=1, known={5, 6})] == [7]
-    assert await inbox.handled(BOT, [5, 7]) == 2
-    assert await inbox.handled(BOT, [5, 7]) == 0
-    assert [row.update_id for row in await inbox.waiting(BOT)] == [6]
-    assert await inbox.next_offset(BOT) == 8
+    assert [row.update_id for row in await inbox.list_waiting(BOT)] == [5, 6, 7]
+    assert [row.update_id for row in await inbox.list_waiting(BOT, limit=1, known={5, 6})] == [7]
+    assert await inbox.mark_handled(BOT, [5, 7]) == 2
+    assert await inbox.mark_handled(BOT, [5, 7]) == 0
+    assert [row.update_id for row in await inbox.list_waiting(BOT)] == [6]
+    assert await inbox.load_next_offset(BOT) == 8
 
 
 def message(row: ChatRow, *numbers: int) -> Inbound:
@@ -94,12 +94,12 @@ async def said(pool: Pool, row: ChatRow) -> list[str]:
 async def test_what_a_promoted_standby_does_not_know_waits_again(pool: Pool) -> None:
     inbox = PostgresTelegramInbox(pool)
     await inbox.store(BOT, [update(5), update(6), update(7)])
-    await inbox.handled(BOT, [5, 7])
+    await inbox.mark_handled(BOT, [5, 7])
     forgotten = "UPDATE telegram_updates SET body = jsonb_build_object('update_id', update_id)"
     await pool.execute(f"{forgotten} WHERE update_id = 7")
     await pool.execute("DELETE FROM telegram_updates WHERE update_id = 6")
     assert await inbox.store_again() == 1
-    assert [one.update_id for one in await inbox.waiting(BOT)] == [6]
+    assert [one.update_id for one in await inbox.list_waiting(BOT)] == [6]
     assert await inbox.store_again() == 0
     body = await pool.fetchval("SELECT body FROM telegram_updates WHERE update_id = 7")
     assert body == {"update_id": 7}, "what was forgotten does not come back"
@@ -110,13 +110,13 @@ async def test_two_holders_that_group_updates_otherwise_store_each_once(pool: Po
     await inbox.store(BOT, [update(number) for number in (1, 2, 3)])
     assert await accepted(pool, message(row, 1)) is True
     assert await accepted(pool, message(row, 1, 2)) is None
-    assert [left.update_id for left in await inbox.waiting(BOT)] == [2, 3], "nothing of it is lost"
+    assert [left.update_id for left in await inbox.list_waiting(BOT)] == [2, 3], "nothing of it is lost"
     assert await accepted(pool, message(row, 2, 3)) is True
     for late in ((2,), (3,), (1, 2, 3), (3, 2)):
         assert await accepted(pool, message(row, *late)) in (None, False)
     assert await accepted(pool, message(row, 2, 3)) is False, "the same message, come again"
     assert await said(pool, row) == ["part1", "part2 part3"]
-    assert await inbox.waiting(BOT) == []
+    assert await inbox.list_waiting(BOT) == []
     with pytest.raises(UnknownSession):
         await inbox.store(BOT, [update(4)])
         await PostgresTurns(pool).accept(
@@ -131,7 +131,7 @@ async def test_two_holders_at_the_same_moment_store_each_update_once(pool: Pool)
         await inbox.store(BOT, [update(base + number) for number in (1, 2, 3)])
         asked = [tuple(base + one for one in group) for grouping in groupings for group in grouping]
         await asyncio.gather(*(accepted(pool, message(row, *group)) for group in asked))
-        for left in await inbox.waiting(BOT):
+        for left in await inbox.list_waiting(BOT):
             assert await accepted(pool, message(row, left.update_id)) is True
     words = " ".join(await said(pool, row)).split()
     assert len(words) == len(set(words)) == 120
@@ -152,13 +152,13 @@ async def test_who_waited_for_a_row_sees_that_it_was_taken(pool: Pool) -> None:
         await transaction.commit()
     assert await late is None
     assert await said(pool, row) == []
-    assert [left.update_id for left in await inbox.waiting(BOT)] == [2]
+    assert [left.update_id for left in await inbox.list_waiting(BOT)] == [2]
 
 
 async def test_what_json_in_postgres_cannot_hold_does_not_stop_the_inbox(pool: Pool) -> None:
     inbox = PostgresTelegramInbox(pool)
     await inbox.store(BOT, [update(1, "a\x00b\ud800c")])
-    (row,) = await inbox.waiting(BOT)
+    (row,) = await inbox.list_waiting(BOT)
     assert row.body["message"]["text"] == "a\ufffdb\ufffdc"
 
 
@@ -210,11 +210,11 @@ async def test_a_blocked_chat_is_unreachable_until_somebody_speaks(pool: Pool) -
     places = PostgresTelegramChats(pool)
     row = await place(pool)
     await places.set_reachable(BOT, ADA, reachable=False)
-    blocked = await places.place(row.address_id)
+    blocked = await places.find_chat(row.address_id)
     assert blocked is not None
     assert blocked.unreachable
     await places.set_reachable(BOT, ADA, reachable=True)
-    assert not (await places.places_of_chat(BOT, ADA))[0].unreachable
+    assert not (await places.list_threads(BOT, ADA))[0].unreachable
     assert await places.change_settings(row.address_id, {"drafts": True}) == {"drafts": True}
     assert await places.change_settings(row.address_id, {"drafts": None}) == {}
 
@@ -227,15 +227,15 @@ async def test_one_process_holds_a_lease_until_it_ends(pool: Pool) -> None:
     assert await leases.take("telegram:7", worker_id=one) == 1
     await workers.stop(one)
     assert await leases.take("telegram:7", worker_id=two) == 2
-    await leases.give_back("telegram:7", worker_id=two)
+    await leases.release("telegram:7", worker_id=two)
     three = await workers.register("bot")
     assert await leases.take("telegram:7", worker_id=three) == 3
 
 
 async def test_a_stranger_gets_one_code_and_an_operator_decides(pool: Pool) -> None:
     access = PostgresTelegramAccess(pool)
-    first = await access.ask(BOT, ADA, name="Ada", username="ada")
-    again = await access.ask(BOT, ADA, name="Ada L.", username="ada")
+    first = await access.request_access(BOT, ADA, name="Ada", username="ada")
+    again = await access.request_access(BOT, ADA, name="Ada L.", username="ada")
     assert first is not None
     assert again is not None
     assert (first.state, first.code, again.code) == ("pending", again.code, first.code)
@@ -245,22 +245,34 @@ async def test_a_stranger_gets_one_code_and_an_operator_decides(pool: Pool) -> N
     assert decided is not None
     assert (decided.state, decided.code) == ("allowed", None)
     assert await access.decide_by_code(first.code, allowed=False, by="admin") is None
-    assert [row.chat_id for row in await access.all(state="allowed")] == [ADA]
+    assert [row.chat_id for row in await access.list_all(state="allowed")] == [ADA]
 
 
 @pytest.mark.control("S31")
 async def test_strangers_cannot_fill_the_list(pool: Pool) -> None:
     access = PostgresTelegramAccess(pool)
-    rows = [await access.ask(BOT, 1000 + number, name="x", username="") for number in range(52)]
+    rows = [await access.request_access(BOT, 1000 + number, name="x", username="") for number in range(52)]
     assert sum(row is None for row in rows) == 2
+
+
+async def test_strangers_are_counted_up_to_one_of_them(pool: Pool) -> None:
+    """However many come at the same time, each knows how many were before."""
+    access = PostgresTelegramAccess(pool)
+    for chat in (11, 12, 13):
+        await access.request_access(BOT, chat, name="x", username="")
+        await access.mark_code_sent(BOT, chat)
+    await access.request_access(BOT, 14, name="x", username="")
+    assert [await access.count_waiting(BOT, up_to=chat) for chat in (11, 12, 13, 14)] == [1, 2, 3, 3]
+    await access.decide(BOT, 11, allowed=True, by="admin")
+    assert await access.count_waiting(BOT, up_to=13) == 2
 
 
 async def test_an_owner_link_works_once(pool: Pool) -> None:
     access = PostgresTelegramAccess(pool)
-    code = await access.owner_code(BOT)
+    code = await access.issue_owner_code(BOT)
     won = await asyncio.gather(*(access.become_owner(BOT, chat, code=code, name="A") for chat in (ADA, 5, 6)))
     assert sum(won) == 1
-    assert len(await access.owners(BOT)) == 1
+    assert len(await access.list_owners(BOT)) == 1
     assert not await access.become_owner(BOT, 9, code="nonsense", name="B")
 
 
@@ -289,23 +301,23 @@ async def test_a_part_is_begun_once_and_found_until_it_is_delivered(pool: Pool) 
     row = await place(pool)
     turn = await answered_turn(pool, row)
     await deliveries.plan(*turn, address_id=row.address_id, count=2)
-    assert await deliveries.unfinished([BOT]) == [turn]
-    ended = await deliveries.ended_turn(*turn)
+    assert await deliveries.list_unfinished([BOT]) == [turn]
+    ended = await deliveries.load_ended_turn(*turn)
     assert ended is not None
     assert (ended.text, [part.state for part in ended.parts]) == ("So be it.", ["queued", "queued"])
     begun = await asyncio.gather(*(deliveries.begin(*turn, 0) for _ in range(4)))
     assert sum(begun) == 1
-    await deliveries.surely_not_sent(*turn, 0, error="429")
+    await deliveries.mark_not_sent(*turn, 0, error="429")
     assert await deliveries.begin(*turn, 0)
-    await deliveries.delivered(*turn, 0, remote_id=71)
+    await deliveries.mark_delivered(*turn, 0, remote_id=71)
     assert await deliveries.begin(*turn, 1)
-    assert await deliveries.left_by_the_dead([BOT]) == 1
-    assert await deliveries.unfinished([BOT]) == []
-    assert [(part.state, part.remote_id) for part in await deliveries.parts(*turn)] == [
+    assert await deliveries.recover_interrupted([BOT]) == 1
+    assert await deliveries.list_unfinished([BOT]) == []
+    assert [(part.state, part.remote_id) for part in await deliveries.list_parts(*turn)] == [
         ("delivered", 71),
         ("uncertain", None),
     ]
-    told = await PostgresTelegramChats(pool).message(BOT, ADA, 71)
+    told = await PostgresTelegramChats(pool).find_message(BOT, ADA, 71)
     assert told is not None
     assert (told.session_id, told.turn, told.part, told.seq) == (*turn, 0, None)
 
@@ -316,9 +328,9 @@ async def test_operators_see_the_bot_and_what_may_not_have_arrived(pool: Pool) -
     await deliveries.plan(*turn, address_id=row.address_id, count=1)
     await deliveries.give_up(*turn, 0, state="uncertain", error="connection lost")
     await PostgresTelegramInbox(pool).store(BOT, [update(3)])
-    await PostgresTelegramChats(pool).tell_problem(BOT, "Another program polls this bot.")
-    (bot,) = (await insights.jobs(JobMatch()))["bots"]
-    (part,) = (await insights.deliveries(DeliveryQuery()))["deliveries"]
+    await PostgresTelegramChats(pool).record_problem(BOT, "Another program polls this bot.")
+    (bot,) = (await insights.load_jobs(JobMatch()))["bots"]
+    (part,) = (await insights.load_deliveries(DeliveryQuery()))["deliveries"]
     assert (bot["id"], bot["waiting"], bot["served_by"]) == (BOT, 1, None)
     assert bot["problem"] == "Another program polls this bot."
     assert (part["turn"], part["part"], part["error"]) == (1, 0, "connection lost")
@@ -334,10 +346,10 @@ async def test_the_bubble_of_a_turn_that_was_taken_away_is_refused(pool: Pool) -
     )  # fmt: skip
     await pool.execute("UPDATE sessions SET next_turn = 2, turn_epoch = 4 WHERE id = $1", row.session_id)
     shown = {"address_id": row.address_id, "remote_id": 90}
-    assert await deliveries.bubble_shown(row.session_id, 1, 0, epoch=4, **shown)
-    assert not await deliveries.bubble_shown(row.session_id, 1, 0, epoch=3, **shown)
-    assert await deliveries.ended_turn(row.session_id, 1) is None
-    assert await deliveries.unfinished([BOT]) == []
+    assert await deliveries.record_bubble(row.session_id, 1, 0, epoch=4, **shown)
+    assert not await deliveries.record_bubble(row.session_id, 1, 0, epoch=3, **shown)
+    assert await deliveries.load_ended_turn(row.session_id, 1) is None
+    assert await deliveries.list_unfinished([BOT]) == []
     await deliveries.plan(row.session_id, 1, address_id=row.address_id, count=3)
     assert await deliveries.drop_surplus(row.session_id, 1, count=1) == []
     assert await deliveries.drop_surplus(row.session_id, 1, count=0) == [90]

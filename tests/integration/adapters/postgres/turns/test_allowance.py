@@ -226,9 +226,9 @@ async def test_whatever_dies_is_stolen_or_returned_the_money_adds_up(
         await in_order(guest)
     for process in processes:
         await process.turns.return_allowance()
-        await process.turns._allowance.close_lapsed()
+        await process.turns._allowance.close_lapsed_slices()
     await guest.app.pool.execute("UPDATE workers SET stopped_at = now() WHERE role = 'web'")
-    await processes[0].turns._allowance.close_lapsed()
+    await processes[0].turns._allowance.close_lapsed_slices()
     assert await guest.one(OPEN) == 0
     assert (await day_of(guest, "total"))[1] == spent
     await in_order(guest)

@@ -10,8 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.telegram.markup import build_rich_blocks, render, split
-from shared.adapters.models.stream_parser import BrokenAnswer, Reading
+from bot.telegram.markup.entity_text import render, split
+from bot.telegram.markup.rich_blocks import build_rich_blocks
+from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer
 from shared.adapters.postgres.db.pool import open_pool
 from shared.core.values.messages import Block, Text, ToolUse, blocks_from_json, blocks_to_json, text_of
 
@@ -22,7 +23,7 @@ EXAMPLES = 150
 
 def streamed(pieces: list[str], arguments: Mapping[str, str]) -> tuple[str, tuple[Block, ...]]:
     """What is shown while it is written, and all that was said."""
-    reading = Reading()
+    reading = AnswerParser()
     told = json.dumps(arguments, ensure_ascii=False)
     halves = [told[:9], told[9:17], told[17:]]
     events: list[dict[str, Any]] = [
@@ -38,7 +39,7 @@ def streamed(pieces: list[str], arguments: Mapping[str, str]) -> tuple[str, tupl
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
         {"type": "message_stop"},
     ]
-    return "".join([reading.take(event) for event in events]), reading.blocks()
+    return "".join([reading.take(event) for event in events]), reading.build_blocks()
 
 
 def _delta(index: int, delta: dict[str, str]) -> dict[str, Any]:

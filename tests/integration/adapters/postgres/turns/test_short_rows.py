@@ -10,9 +10,9 @@ import pytest
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
+from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.adapters.postgres.turns.turns import PostgresTurns
-from shared.core.session.events import Inbound
+from shared.core.session.turns import Inbound
 from shared.core.values.messages import Image, Text
 from tests.integration.adapters.postgres.db.test_expanding_migrations import downgrade
 from tests.kit.app_driver import running_app, settings_for, visit
@@ -84,7 +84,7 @@ async def test_a_message_that_was_stored_before_is_known_when_it_comes_again(dat
 async def test_a_message_of_now_is_words_alone_and_known_to_the_version_before(database_url: str) -> None:
     pool = await open_pool(database_url, size=1)
     turns, visitors = PostgresTurns(pool), PostgresVisitors(pool)
-    visitor = await visitors.create(new_token(), site="default")
+    visitor = await visitors.create(generate_token(), site="default")
     assert visitor is not None
     await turns.accept(said("Hi"), channel="web", tokens=1)
     await turns.accept(said("Yes", key="tg:1:2", cid=None), channel="web", tokens=1)
@@ -106,7 +106,7 @@ async def test_a_message_of_now_is_words_alone_and_known_to_the_version_before(d
 
 async def test_what_is_more_than_words_stays_whole(database_url: str) -> None:
     pool = await open_pool(database_url, size=1)
-    visitor = await PostgresVisitors(pool).create(new_token(), site="default")
+    visitor = await PostgresVisitors(pool).create(generate_token(), site="default")
     assert visitor is not None
     shown = (Text(text="Look", attachment_id=3), Image(attachment_id=4, mime="image/png"))
     for number, blocks in enumerate((shown, shown[:1], (Text(text="a"), Text(text="b")))):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.context.selection import LeftOut, leaves_out
+from shared.core.context.build_context import LeftOut, left_out_counter
 from shared.core.session.presets import preset
 from shared.core.session.session_state import ChangeRefused, CompactionStored
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -114,7 +114,7 @@ async def test_a_short_result_is_never_counted_longer_than_it_is(guest: Visit) -
 async def test_what_a_window_leaves_out_is_taken_off_as_short_as_it_was_counted(guest: Visit) -> None:
     for seq in await grown(guest):
         await decide(guest, seq, "clear")
-    left_out = leaves_out(preset("chatbox"), channel="web", ratio=1.0)
+    left_out = left_out_counter(preset("chatbox"), channel="web", ratio=1.0)
     after = (await undone(guest, left_out)).tokens_after
     words = await guest.one(
         """SELECT sum(tokens) FROM turn_entries JOIN entries USING (session_id, seq)
@@ -127,5 +127,5 @@ async def test_what_a_window_leaves_out_is_taken_off_as_short_as_it_was_counted(
 async def test_a_window_that_does_not_hide_sends_what_another_policy_hid(guest: Visit) -> None:
     seqs = await grown(guest)
     await decide(guest, seqs[-1], "hide")
-    left_out = leaves_out(preset("chatbox"), channel="web", ratio=1.0)
+    left_out = left_out_counter(preset("chatbox"), channel="web", ratio=1.0)
     assert (await undone(guest, left_out)).tokens_after >= BIG

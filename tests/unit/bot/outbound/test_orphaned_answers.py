@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from bot.telegram.runtime import turn_dispatch
-from bot.telegram.runtime.turn_dispatch import TelegramTurnDispatcher
+from bot.telegram.outbound import delivery
+from bot.telegram.outbound.delivery import TelegramTurnDispatcher
 from shared.services.turns import turn_dispatcher as everywhere
 
 
@@ -41,11 +41,11 @@ async def comes(true: Callable[[], bool]) -> None:
 async def test_a_bot_that_is_held_from_now_on_is_looked_after_before_the_next_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turn_dispatch, "RECOVERY_SECONDS", 3_600.0)
+    monkeypatch.setattr(delivery, "RECOVERY_SECONDS", 3_600.0)
     monkeypatch.setattr(everywhere, "ORPHAN_POLL_SECONDS", 3_600.0)
     traces, held = Traces(), list[int]()
     nothing = cast("Any", traces)
-    answers = TelegramTurnDispatcher(nothing, nothing, nothing, held=lambda: held, afterwards=nothing)
+    answers = TelegramTurnDispatcher(nothing, nothing, nothing, list_held_bots=lambda: held, on_idle=nothing)
     answers.start()
     try:
         await asyncio.sleep(0.2)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
 
 
-class Heart:
+class HeartbeatThread:
     """`start` it when the process is known; `watch` runs in the loop that it vouches for.
 
     Its attributes are written by one thread and read by the other, each as a whole.
@@ -67,7 +67,7 @@ class Heart:
         self._silent = False
         self._stops = False
         self._since: datetime | None = None
-        self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._ended: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def start(self) -> None:

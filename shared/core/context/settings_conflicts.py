@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from shared.core.context.agents import Circumstances, layers_for
+from shared.core.context.agents import WINDOW_SHARE, Circumstances, layers_for
 from shared.core.context.prompts import system_text
-from shared.core.context.tools import WINDOW_SHARE
 from shared.core.session.budget import budget_for
 from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContradictoryPolicy
-from shared.core.values.tokens import by_script
+from shared.core.values.tokens import estimate_by_script
 
 WINDOW = "context_window"
 
@@ -55,7 +54,7 @@ def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
 
 def _least_fixed() -> int:
     """What the system prompt takes of an agent that nobody has changed."""
-    return by_script(system_text(layers_for({}, Circumstances())))
+    return estimate_by_script(system_text(layers_for({}, Circumstances())))
 
 
 def _fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,0 +1,462 @@
+"""Calls to Telegram: what can become of one, and when it may go out under the limits of its chat."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from bisect import insort
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from math import inf
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSent:
+    """A message is in the chat."""
+
+    message_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDone:
+    """Processed, or already as it was wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallNotSent:
+    """Surely never processed: it may be tried again, after `retry_after` seconds where that is known."""
+
+    reason: str
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallUnknown:
+    """Telegram may have processed it, or not."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatUnreachable:
+    """The chat cannot be reached: blocked, kicked, deactivated, never there."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMoved:
+    """The group is a supergroup now, with this id; nothing was processed."""
+
+    new_chat_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRejected:
+    """Telegram understood it and will never do it as it is; `status` is 400, 404 or 413."""
+
+    reason: str
+    status: int = 400
+
+
+CallOutcome: TypeAlias = (
+    MessageSent | CallDone | CallNotSent | CallUnknown | ChatUnreachable | ChatMoved | CallRejected
+)
+
+_UNREACHABLE = re.compile(
+    r"chat not found|user is deactivated|group chat was deactivated|PEER_ID_INVALID|USER_IS_BLOCKED"
+    r"|INPUT_USER_DEACTIVATED|CHAT_WRITE_FORBIDDEN|not enough rights to send|have no rights to send",
+    re.IGNORECASE,
+)
+_UNMODIFIED = "message is not modified"
+_ALREADY_DELETED = "message to delete not found"
+_ENTITIES = re.compile(r"can't parse (?:message )?entit|ENTIT(?:Y|IES)_|unsupported entity", re.IGNORECASE)
+_NO_THREAD = re.compile(r"message thread not found|TOPIC_DELETED|TOPIC_ID_INVALID", re.IGNORECASE)
+_NO_MESSAGE = re.compile(
+    r"message to edit not found|message can't be edited|MESSAGE_ID_INVALID|no text in the message to edit",
+    re.IGNORECASE,
+)
+_TOO_MANY = re.compile(r"too many requests(?:: retry after (\d+))?", re.IGNORECASE)
+_USUAL_WAIT_SECONDS = 5.0
+
+
+def is_entity_error(outcome: CallOutcome) -> bool:
+    """The same text without entities may pass."""
+    return isinstance(outcome, CallRejected) and _ENTITIES.search(outcome.reason) is not None
+
+
+def is_missing_thread(outcome: CallOutcome) -> bool:
+    """The topic is not there (any more); the chat is."""
+    return isinstance(outcome, CallRejected) and _NO_THREAD.search(outcome.reason) is not None
+
+
+def is_missing_message(outcome: CallOutcome) -> bool:
+    """What was to be edited cannot be edited ever again."""
+    return isinstance(outcome, CallRejected) and _NO_MESSAGE.search(outcome.reason) is not None
+
+
+def classify_error(error: Exception) -> CallOutcome:
+    """A reason holds only Telegram's description or the error's type: URLs contain the token."""
+    from aiogram import exceptions
+
+    if isinstance(error, exceptions.TelegramRetryAfter):
+        return CallNotSent(reason="too many requests", retry_after=float(error.retry_after))
+    if isinstance(error, exceptions.TelegramMigrateToChat):
+        return ChatMoved(new_chat_id=error.migrate_to_chat_id)
+    if isinstance(error, exceptions.TelegramEntityTooLarge):
+        return CallRejected(reason=error.message, status=413)
+    if isinstance(error, exceptions.TelegramNetworkError):
+        return _classify_connection_error(error.__cause__)
+    if isinstance(error, exceptions.TelegramForbiddenError):
+        return ChatUnreachable(reason=error.message)
+    if isinstance(error, exceptions.TelegramBadRequest):
+        return _classify_bad_request(error.message)
+    if isinstance(error, exceptions.TelegramNotFound):
+        return CallRejected(reason=error.message, status=404)
+    if isinstance(error, exceptions.TelegramUnauthorizedError | exceptions.TelegramConflictError):
+        return CallNotSent(reason=error.message)
+    if isinstance(error, exceptions.TelegramServerError):
+        return CallUnknown(reason=error.message)
+    if isinstance(error, exceptions.TelegramAPIError):
+        return _classify_other(error.message)
+    return CallUnknown(reason=f"an unreadable answer: {type(error).__name__}")
+
+
+def _classify_bad_request(message: str) -> CallOutcome:
+    if _UNMODIFIED in message or _ALREADY_DELETED in message:
+        return CallDone()
+    if _UNREACHABLE.search(message):
+        return ChatUnreachable(reason=message)
+    return CallRejected(reason=message)
+
+
+def _classify_connection_error(cause: BaseException | None) -> CallOutcome:
+    """Without a connection nothing can have arrived; with one, everything may have."""
+    from aiohttp import ClientConnectorError, ConnectionTimeoutError
+
+    name = type(cause).__name__ if cause is not None else "connection lost"
+    if isinstance(cause, ClientConnectorError | ConnectionTimeoutError):
+        return CallNotSent(reason=f"no connection: {name}")
+    return CallUnknown(reason=f"connection lost: {name}")
+
+
+def _classify_other(message: str) -> CallOutcome:
+    found = _TOO_MANY.search(message)
+    if found is None:
+        return CallUnknown(reason=message)
+    return CallNotSent(reason=message, retry_after=float(found[1] or _USUAL_WAIT_SECONDS))
+
+
+class ScaledClock:
+    """Monotonic seconds; tests let them pass faster."""
+
+    def __init__(self, *, speed: float = 1.0) -> None:
+        self._speed = speed
+
+    def now(self) -> float:
+        return time.monotonic() * self._speed
+
+    def to_real_seconds(self, seconds: float) -> float:
+        """For timers and sockets, which cannot run faster."""
+        return max(0.0, seconds) / self._speed
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(self.to_real_seconds(seconds))
+
+
+class Priority(IntEnum):
+    """Smaller goes first."""
+
+    CALLBACK = 0
+    FINAL = 1
+    NOTICE = 2
+    EDIT = 3
+    TYPING = 4
+    CLEANUP = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """At most `limit` calls in any `seconds`; `reserved` of them are not for edits of unfinished answers."""
+
+    limit: int
+    seconds: float
+    reserved: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimits:
+    """Telegram's own are 30 a second, 1 a second in a private chat, 20 a minute in a group.
+
+    The windows are a little longer than Telegram's: clocks differ.
+    """
+
+    overall: Rate = Rate(limit=25, seconds=1.0)
+    private: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2, reserved=1),)
+    group: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2), Rate(limit=20, seconds=61.0, reserved=2))
+    waiting: int = 1_000
+    """Calls in the queue; more are refused."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class QueuedCall:
+    """A call that waits. Only what is seen in a chat `counts` towards the chat's limits."""
+
+    chat_id: int | None
+    priority: Priority
+    deadline: float = inf
+    counts: bool = True
+    message: Hashable = None
+    """Of the calls for one message only one at a time is on its way."""
+    number: int = field(default=0, init=False)
+    taken_at: float = field(default=-inf, init=False)
+
+    def __lt__(self, other: QueuedCall) -> bool:
+        return (self.priority, self.number) < (other.priority, other.number)
+
+
+class _RateWindow:
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._moments: deque[float] = deque(maxlen=rate.limit)
+
+    def get_ready_time(self, priority: Priority) -> float:
+        limit = max(1, self._rate.limit - self._get_reserved(priority))
+        if len(self._moments) < limit:
+            return -inf
+        return self._moments[-limit] + self._rate.seconds
+
+    def _get_reserved(self, priority: Priority) -> int:
+        """A cleanup leaves one more, so that an edit that somebody waits for never stands behind it."""
+        if priority < Priority.EDIT:
+            return 0
+        return self._rate.reserved + (priority is Priority.CLEANUP)
+
+    def add(self, now: float) -> None:
+        self._moments.append(now)
+
+    def move(self, taken_at: float, now: float) -> None:
+        """Telegram counts a call when it gets there, at the latest when it answers."""
+        if taken_at in self._moments:
+            self._moments.remove(taken_at)
+        self._moments.append(now)
+
+    def is_idle(self, now: float) -> bool:
+        return not self._moments or self._moments[-1] + self._rate.seconds < now
+
+
+_SWEEP_ABOVE = 1_000
+
+
+class CallQueue:
+    """The queued calls of one bot; the caller passes the time."""
+
+    def __init__(self, limits: RateLimits) -> None:
+        self._limits = limits
+        self._overall = _RateWindow(limits.overall)
+        self._chats: dict[int, tuple[_RateWindow, ...]] = {}
+        self._held_until: dict[int | None, float] = {}
+        self._queued: list[QueuedCall] = []
+        self._busy: set[Hashable] = set()
+        self._next = 1
+
+    def __len__(self) -> int:
+        return len(self._queued)
+
+    def add(self, call: QueuedCall) -> bool:
+        """False when too many wait already."""
+        if len(self._queued) >= self._limits.waiting:
+            return False
+        call.number, self._next = self._next, self._next + 1
+        insort(self._queued, call)
+        return True
+
+    def remove(self, call: QueuedCall) -> None:
+        if call in self._queued:
+            self._queued.remove(call)
+
+    def hold(self, chat_id: int | None, until: float) -> None:
+        """Hold back the chat's calls until then; without a chat, the calls that belong to none."""
+        self._held_until[chat_id] = max(until, self.get_hold_until(chat_id))
+
+    def get_hold_until(self, chat_id: int | None) -> float:
+        return self._held_until.get(chat_id, -inf)
+
+    def take_due(self, now: float) -> list[QueuedCall]:
+        """Remove and return the calls that may go now; they count in their rate windows from now on."""
+        found = []
+        for call in tuple(self._queued):
+            if call.message in self._busy or self._get_ready_time(call) > now:
+                continue
+            self._queued.remove(call)
+            self._start_call(call, now)
+            found.append(call)
+        return found
+
+    def take_expired(self, now: float) -> list[QueuedCall]:
+        """Remove and return the calls that cannot go before their deadline."""
+        found = [
+            call for call in self._queued if max(now, self.get_hold_until(call.chat_id)) >= call.deadline
+        ]
+        for call in found:
+            self._queued.remove(call)
+        return found
+
+    def finish(self, call: QueuedCall, now: float) -> None:
+        """Telegram has answered: the next call for the same message may go."""
+        if call.message is not None:
+            self._busy.discard(call.message)
+        if call.counts and call.chat_id is not None:
+            for window in self._get_windows(call.chat_id):
+                window.move(call.taken_at, now)
+
+    def get_next_time(self) -> float | None:
+        """When to look again; None when nothing waits for time alone."""
+        moments = [
+            min(self._get_ready_time(t), t.deadline) for t in self._queued if t.message not in self._busy
+        ]
+        moments += [t.deadline for t in self._queued if t.message in self._busy and t.deadline < inf]
+        return min(moments, default=None)
+
+    def _get_ready_time(self, call: QueuedCall) -> float:
+        moments = [self.get_hold_until(call.chat_id)]
+        if call.priority != Priority.CALLBACK:
+            moments.append(self._overall.get_ready_time(call.priority))
+        if call.counts and call.chat_id is not None:
+            moments += [window.get_ready_time(call.priority) for window in self._get_windows(call.chat_id)]
+        return max(moments)
+
+    def _start_call(self, call: QueuedCall, now: float) -> None:
+        if call.message is not None:
+            self._busy.add(call.message)
+        call.taken_at = now
+        self._overall.add(now)
+        if call.counts and call.chat_id is not None:
+            for window in self._get_windows(call.chat_id):
+                window.add(now)
+        if len(self._chats) > _SWEEP_ABOVE:
+            self._sweep(now)
+
+    def _get_windows(self, chat_id: int) -> tuple[_RateWindow, ...]:
+        found = self._chats.get(chat_id)
+        if found is None:
+            rates = self._limits.private if chat_id > 0 else self._limits.group
+            found = self._chats[chat_id] = tuple(map(_RateWindow, rates))
+        return found
+
+    def _sweep(self, now: float) -> None:
+        """Chats at rest need no memory."""
+        self._chats = {c: ws for c, ws in self._chats.items() if not all(w.is_idle(now) for w in ws)}
+        self._held_until = {chat_id: until for chat_id, until in self._held_until.items() if until > now}
+
+
+@dataclass(slots=True, kw_only=True)
+class Backoff:
+    """Growing random delays up to `max_seconds`; call `reset` after a success."""
+
+    min_seconds: float = 1.0
+    max_seconds: float = 15.0
+    _tries: int = field(default=0, init=False)
+
+    def next(self) -> float:
+        """Between half and the whole of what this try may wait, at least `min_seconds`."""
+        whole = min(self.max_seconds, self.min_seconds * 2.0 ** min(self._tries, 32))
+        self._tries += 1
+        return max(min(self.min_seconds, self.max_seconds), random.uniform(whole / 2, whole))
+
+    def reset(self) -> None:
+        self._tries = 0
+
+
+class RateLimiter:
+    """The queue with real waiting: each acquired call has to be released."""
+
+    def __init__(self, clock: ScaledClock, limits: RateLimits) -> None:
+        self._clock = clock
+        self._queue = CallQueue(limits)
+        self._waiters: dict[QueuedCall, asyncio.Future[bool]] = {}
+        self._replaceable: dict[Hashable, QueuedCall] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def acquire(self, call: QueuedCall, *, replaceable: bool) -> CallOutcome | None:
+        """None when the call may go out now; a waiting call for the same message may be replaced."""
+        if replaceable:
+            self._replace(call)
+        waiter = self._waiters[call] = asyncio.get_running_loop().create_future()
+        try:
+            if not self._queue.add(call):
+                return CallNotSent(reason="too many calls wait")
+            self._pump()
+            if await waiter:
+                return None
+        except asyncio.CancelledError:
+            self._queue.remove(call)
+            if waiter.done() and not waiter.cancelled() and waiter.result():
+                self._queue.finish(call, self._clock.now())
+            self._pump()
+            raise
+        finally:
+            self._waiters.pop(call, None)
+            if self._replaceable.get(call.message) is call:
+                del self._replaceable[call.message]
+        if call.deadline == -inf:
+            return CallDone()
+        held = self.get_hold_seconds(call.chat_id)
+        return CallNotSent(reason="no turn in time", retry_after=held or None)
+
+    def release(self, call: QueuedCall) -> None:
+        self._queue.finish(call, self._clock.now())
+        self._pump()
+
+    def hold(self, chat_id: int | None, seconds: float) -> float:
+        """Hold back the chat's calls for so long; returns until when."""
+        until = self._clock.now() + seconds
+        self._queue.hold(chat_id, until)
+        self._pump()
+        return until
+
+    def get_hold_seconds(self, chat_id: int | None) -> float:
+        return max(0.0, self._queue.get_hold_until(chat_id) - self._clock.now())
+
+    def close(self) -> None:
+        """Waiting calls end with CallNotSent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiter in self._waiters.values():
+            if not waiter.done():
+                waiter.set_result(False)
+
+    def _replace(self, call: QueuedCall) -> None:
+        older = self._replaceable.get(call.message)
+        self._replaceable[call.message] = call
+        if older is not None and older in self._waiters and not self._waiters[older].done():
+            older.deadline = -inf
+            self._queue.remove(older)
+            self._waiters[older].set_result(False)
+
+    def _pump(self) -> None:
+        """Start every call that is due, and run again when the next one is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._clock.now()
+        for call in self._queue.take_due(now):
+            self._resolve(call, go=True)
+        for call in self._queue.take_expired(now):
+            self._resolve(call, go=False)
+        at = self._queue.get_next_time()
+        if at is not None:
+            delay = self._clock.to_real_seconds(at - now)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._pump)
+
+    def _resolve(self, call: QueuedCall, *, go: bool) -> None:
+        waiter = self._waiters.get(call)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(go)
+        elif go:
+            self._queue.finish(call, self._clock.now())

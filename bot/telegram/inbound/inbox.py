@@ -1,0 +1,375 @@
+"""A bot's inbox: the poller stores updates before it moves the offset, and the reader hands them on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from bot.telegram.client.bot_api import (
+    BotApi,
+    CallRefused,
+    InvalidBotToken,
+    TelegramUnavailable,
+    is_shallow,
+    is_update,
+)
+from bot.telegram.client.calls import Backoff
+from bot.telegram.inbound.message_batching import MessageBatcher
+from bot.telegram.inbound.update_parser import ALLOWED_UPDATES, parse_update
+from bot.telegram.inbound.updates import (
+    BotIdentity,
+    ChatMigration,
+    IgnoredUpdate,
+    IncomingMessage,
+    IncomingUpdate,
+    MembershipChange,
+)
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.core.values.errors import LeaseLost, StorageUnavailable
+from shared.ports import StorageLimiter
+
+log = structlog.get_logger(__name__)
+
+CONFLICTING_POLLER = (
+    "Another program polls this bot with the same token. Stop it, or give one of the two a bot of its own."
+)
+WEBHOOK_RETURNED = (
+    "A webhook was set for this bot again while it is polled. Stop what sets it, or use webhook mode."
+)
+RATE_LIMITED = "Telegram asks this bot to wait before it fetches messages again."
+BATCH_SIZE = 200
+INBOX_POLL_SECONDS = 5.0
+"""How often the inbox is looked into without a ring, for what another process has stored."""
+CLOSE_SECONDS = 10.0
+T = TypeVar("T")
+
+
+class UpdateStore(Protocol):
+    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int: ...
+
+    async def load_next_offset(self, bot_id: int) -> int: ...
+
+
+class ProblemReporter(Protocol):
+    async def record_problem(self, bot_id: int, problem: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollTimeouts:
+    """Seconds; tests choose shorter ones."""
+
+    poll: int = 30
+    answer: float = 15.0
+    """How much longer than a poll its answer may take."""
+    first_wait: float = 1.0
+    max_wait: float = 15.0
+    conflict_wait: float = 10.0
+    watchdog: float = 120.0
+    """Without a completed poll for so long the connections are thrown away."""
+    idle: float = 3_600.0
+    """After so long without an update the offset is loaded again: ids may restart after a quiet week."""
+    report_after: float = 60.0
+
+
+async def fetch_bot_identity(api: BotApi, *, backoff: Backoff | None = None) -> BotIdentity:
+    """Who the bot is; tries for ever while Telegram cannot be reached. Raises InvalidBotToken."""
+    backoff = backoff or Backoff()
+    while True:
+        try:
+            me = await api.call("getMe")
+            return BotIdentity(
+                bot_id=int(me["id"]),
+                username=str(me.get("username", "")),
+                reads_all_messages=bool(me.get("can_read_all_group_messages")),
+            )
+        except CallRefused as refused:
+            await asyncio.sleep(max(refused.retry_after_seconds, backoff.next()))
+        except (TelegramUnavailable, LookupError, TypeError, ValueError, AttributeError) as error:
+            log.warning("telegram_unreachable", bot=api.bot_id, reason=_describe_error(error))
+            await asyncio.sleep(backoff.next())
+
+
+class Poller:
+    """One bot's long polls. Only the holder of the bot's lease may run it."""
+
+    def __init__(
+        self,
+        api: BotApi,
+        *,
+        inbox: UpdateStore,
+        problems: ProblemReporter,
+        on_stored: Callable[[], None],
+        on_poll: Callable[[], None] = lambda: None,
+        allowed: Sequence[str] = ALLOWED_UPDATES,
+        times: PollTimeouts | None = None,
+    ) -> None:
+        self._api = api
+        self._inbox = inbox
+        self._problems = problems
+        self._on_stored = on_stored
+        self._on_poll = on_poll
+        self._allowed = tuple(allowed)
+        self._times = times or PollTimeouts()
+        self._backoff = Backoff(min_seconds=self._times.first_wait, max_seconds=self._times.max_wait)
+        self._problem: str | None = None
+        self._webhook_deleted = False
+        self.completed_at: float | None = None
+        """When a poll was last completed, on the loop's clock."""
+
+    async def run(self) -> None:
+        """Until cancelled. Raises InvalidBotToken."""
+        clock = asyncio.get_running_loop()
+        offset = await self._retry_while_unavailable(lambda: self._inbox.load_next_offset(self._api.bot_id))
+        last_update_at = connected_at = clock.time()
+        while True:
+            try:
+                updates = await self._poll(offset)
+            except InvalidBotToken as refused:
+                await self._report_problem(refused.advice)
+                raise
+            except CallRefused as refused:
+                await self._handle_refusal(refused)
+            except TelegramUnavailable as error:
+                log.warning("telegram_unreachable", bot=self._api.bot_id, reason=str(error))
+                await asyncio.sleep(self._backoff.next())
+            else:
+                self.completed_at = connected_at = clock.time()
+                await self._record_success()
+                if updates:
+                    last_update_at = clock.time()
+                    offset = await self._store_updates(updates, offset)
+                elif clock.time() - last_update_at > self._times.idle:
+                    last_update_at = clock.time()
+                    offset = await self._retry_while_unavailable(
+                        lambda: self._inbox.load_next_offset(self._api.bot_id)
+                    )
+            if clock.time() - connected_at > self._times.watchdog:
+                connected_at = clock.time()
+                log.warning("telegram_reconnect", bot=self._api.bot_id)
+                await self._api.reconnect()
+
+    async def _poll(self, offset: int) -> list[Any]:
+        params = {
+            "offset": offset,
+            "limit": 100,
+            "timeout": self._times.poll,
+            "allowed_updates": list(self._allowed),
+        }
+        self._on_poll()
+        found = await self._api.call("getUpdates", params, seconds=self._times.poll + self._times.answer)
+        if not isinstance(found, list):
+            raise TelegramUnavailable("getUpdates: not a list")
+        return found
+
+    async def _store_updates(self, updates: Sequence[Any], offset: int) -> int:
+        """Store the updates, and return the next offset; what is not an update is dropped."""
+        good = sorted((_make_storable(one) for one in updates if is_update(one)), key=_get_update_id)
+        if len(good) < len(updates):
+            log.error("invalid_updates_received", bot=self._api.bot_id, count=len(updates) - len(good))
+        if not good:
+            await asyncio.sleep(self._backoff.next())
+            return offset
+        stored = await self._retry_while_unavailable(lambda: self._inbox.store(self._api.bot_id, good))
+        if stored:
+            self._on_stored()
+        return max(offset, _get_update_id(good[-1]) + 1)
+
+    async def _handle_refusal(self, refused: CallRefused) -> None:
+        log.warning("polling_rejected", bot=self._api.bot_id, reason=str(refused))
+        if refused.status == 409:
+            await self._handle_conflict("webhook" in refused.description.lower())
+            return
+        wait = max(refused.retry_after_seconds, self._backoff.next())
+        if wait > self._times.report_after:
+            await self._report_problem(RATE_LIMITED)
+        await asyncio.sleep(wait)
+
+    async def _handle_conflict(self, webhook: bool) -> None:
+        """Delete an old webhook, once; after another conflict wait and report the problem."""
+        if webhook and not self._webhook_deleted:
+            self._webhook_deleted = await self._delete_webhook()
+            if self._webhook_deleted:
+                return
+        await self._report_problem(WEBHOOK_RETURNED if webhook else CONFLICTING_POLLER)
+        await asyncio.sleep(max(self._times.conflict_wait, self._backoff.next()))
+
+    async def _delete_webhook(self) -> bool:
+        try:
+            await self._api.call("deleteWebhook", {"drop_pending_updates": False})
+        except (CallRefused, TelegramUnavailable) as error:
+            log.warning("webhook_delete_failed", bot=self._api.bot_id, reason=str(error))
+            return False
+        log.info("webhook_deleted", bot=self._api.bot_id)
+        return True
+
+    async def _record_success(self) -> None:
+        self._backoff.reset()
+        if self._problem != "":
+            await self._report_problem("")
+
+    async def _report_problem(self, problem: str) -> None:
+        """Store the problem for operators; the next poll tries again if that fails."""
+        if problem == self._problem:
+            return
+        try:
+            await self._problems.record_problem(self._api.bot_id, problem)
+            self._problem = problem
+        except StorageUnavailable as error:
+            log.warning("problem_report_failed", bot=self._api.bot_id, reason=str(error))
+
+    async def _retry_while_unavailable(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Repeat while Postgres is unavailable; Telegram keeps the updates."""
+        backoff = Backoff(min_seconds=min(0.5, self._times.first_wait), max_seconds=5.0)
+        while True:
+            try:
+                return await ask()
+            except StorageUnavailable as error:
+                log.warning("inbox_unavailable", bot=self._api.bot_id, reason=str(error))
+                await asyncio.sleep(backoff.next())
+
+
+def _get_update_id(update: Mapping[str, Any]) -> int:
+    return int(update["update_id"])
+
+
+def _make_storable(update: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace an update that is nested too deeply to be stored, so that later ones go on."""
+    return update if is_shallow(update) else {"update_id": update["update_id"], "nested_too_deeply": True}
+
+
+def _describe_error(error: Exception) -> str:
+    return str(error) if isinstance(error, TelegramUnavailable) else type(error).__name__
+
+
+class InboxReader:
+    """For one bot; only the holder of its lease runs it.
+
+    `on_other` gets each update that is not a message, beside the batcher, so that a button never waits. Its
+    row is marked as handled when it returns; it is called again when it raises StorageUnavailable. The
+    batcher's callbacks mark the rows of messages.
+    """
+
+    def __init__(
+        self,
+        inbox: PostgresTelegramInbox,
+        batcher: MessageBatcher,
+        *,
+        bot: BotIdentity,
+        on_other: Callable[[IncomingUpdate], Awaitable[None]],
+        poll_seconds: float = INBOX_POLL_SECONDS,
+        storage_limiter: StorageLimiter = nullcontext,
+    ) -> None:
+        self._storage_limiter = storage_limiter
+        self._inbox = inbox
+        self._batcher = batcher
+        self._bot = bot
+        self._on_other = on_other
+        self._poll_seconds = poll_seconds
+        self._woken = asyncio.Event()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._memberships: dict[int, asyncio.Task[None]] = {}
+        """By chat, the newest."""
+
+    def wake(self) -> None:
+        """There is something in the inbox."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Until cancelled; updates under way are then dropped and come again."""
+        backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    more = await self.read()
+                    backoff.reset()
+                except StorageUnavailable as error:
+                    log.warning("inbox_unavailable", bot=self._bot.bot_id, reason=str(error))
+                    await asyncio.sleep(backoff.next())
+                    continue
+                if not more:
+                    await self._wait()
+        finally:
+            await self._close()
+
+    async def read(self) -> bool:
+        """One look into the inbox; True when there may be more. Raises StorageUnavailable."""
+        known = self._batcher.pending_updates | self._tasks.keys()
+        rows = await self._inbox.list_waiting(self._bot.bot_id, limit=BATCH_SIZE, known=known)
+        messages: list[IncomingMessage] = []
+        ignored: dict[str, list[int]] = {}
+        for row in rows:
+            match parse_update(row.body, bot=self._bot):
+                case IncomingMessage() as message:
+                    messages.append(message)
+                case IgnoredUpdate(update_id=number, reason=reason):
+                    ignored.setdefault(reason, []).append(number)
+                case ChatMigration() as moved:
+                    self._batcher.put(messages)
+                    messages = []
+                    await self._handle_other(moved)  # what follows belongs to the new chat already
+                case other:
+                    self._start(other)
+        self._batcher.put(messages)
+        for reason, numbers in ignored.items():
+            await self._inbox.mark_handled(self._bot.bot_id, numbers, error=reason)
+        return len(rows) == BATCH_SIZE
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), self._poll_seconds)
+        except TimeoutError:
+            return
+
+    def _start(self, other: IncomingUpdate) -> None:
+        before = self._find_previous(other)
+        task = asyncio.create_task(self._run_after(before, other))
+        self._tasks[other.update_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(other.update_id, None))
+        if isinstance(other, MembershipChange):
+            self._memberships[other.chat.chat_id] = task
+            task.add_done_callback(lambda ended: self._forget_membership(other.chat.chat_id, ended))
+
+    def _find_previous(self, other: IncomingUpdate) -> asyncio.Task[None] | None:
+        """Changes of membership are handled in order: the last one counts."""
+        return self._memberships.get(other.chat.chat_id) if isinstance(other, MembershipChange) else None
+
+    def _forget_membership(self, chat_id: int, ended: asyncio.Future[None]) -> None:
+        if self._memberships.get(chat_id) is ended:
+            del self._memberships[chat_id]
+
+    async def _run_after(self, before: asyncio.Task[None] | None, other: IncomingUpdate) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        await self._handle_other(other)
+
+    async def _handle_other(self, other: IncomingUpdate) -> None:
+        backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
+        error = ""
+        while True:
+            try:
+                if not error:
+                    async with self._storage_limiter():
+                        await self._on_other(other)
+                await self._inbox.mark_handled(self._bot.bot_id, [other.update_id], error=error)
+                return
+            except StorageUnavailable:
+                await asyncio.sleep(backoff.next())
+            except LeaseLost:
+                log.info("update_lease_lost", bot=self._bot.bot_id, update=other.update_id)
+                return
+            except Exception as failure:
+                log.exception("update_failed", bot=self._bot.bot_id, update=other.update_id)
+                error = type(failure).__name__
+
+    async def _close(self) -> None:
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)

@@ -1,0 +1,446 @@
+"""The next ledger: a model's answer applied with conservation, parts joined, its days and topics."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from functools import reduce
+from typing import Any, get_args
+
+from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
+from shared.core.session.policy import SummaryForm
+from shared.core.session.session import Entry, turns_of
+from shared.core.session.summary import (
+    ITEM_CHARS,
+    LETTERS,
+    convert_to_ledger,
+    fit_ledger,
+    form_of,
+    item_number,
+    render_summary,
+    shorten_line,
+    truncate_words,
+)
+from shared.core.values.identifiers import merge_identifiers
+from shared.core.values.messages import storable_json, text_of
+from shared.core.values.searching import normalise
+from shared.core.values.secrets_filter import REDACTED, redact
+from shared.core.values.tokens import Count
+
+NARRATIVE_WORDS = 120
+MAX_NEW_ITEMS = 40
+REASON_CHARS = 200
+_MAX_TRIES = 200
+
+KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_LINE = re.compile(
+    r"^[\s*•#-]*(?P<word>[a-z]+)(?:\s+(?P<id>[a-z]\d{1,6}))?\W{0,3}?:(?P<said>.+)$", re.IGNORECASE
+)
+_CITED = re.compile(r"\s*[\[(]((?:[\s,;]*#\d{1,15})+)\s*[\])]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewItem:
+    kind: ItemKind
+    text: str
+    sources: tuple[int, ...] = ()
+    author: str = "person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPatch:
+    """What a model wants to change; nothing in it is believed before the audit."""
+
+    narrative: str = ""
+    add: tuple[NewItem, ...] = ()
+    replace: tuple[tuple[str, str], ...] = ()
+    close: tuple[tuple[str, str], ...] = ()
+    notes: tuple[Any, ...] | None = None
+    """Where they were asked for: what is to be kept beyond the record, as the model wrote it."""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    reason: str
+
+
+def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
+    """The first JSON object of the right shape in a text, whatever stands around it, or else its lines."""
+    if not text.strip():
+        return Unreadable(reason="the answer is empty")
+    for raw in json_objects(text):
+        if raw.keys() & {"narrative", "add"}:
+            return _patch(raw)
+    if (patch := _from_lines(text)) is not None:
+        return patch
+    if "{" not in text:
+        return Unreadable(reason="there is no JSON object in it")
+    cut_off = text.count("{") > text.count("}")
+    return Unreadable(reason="the JSON is cut off" if cut_off else "the JSON cannot be read")
+
+
+def apply_patch(
+    former: Ledger,
+    patch: LedgerPatch,
+    *,
+    identifiers: Sequence[str] = (),
+    most_new: int = MAX_NEW_ITEMS,
+    keep_form: bool = False,
+) -> Ledger:
+    """The next ledger: an item of the former one is open, or closed with a reason, but never gone.
+
+    Items that were closed before are history of the former row and do not come along. A former text becomes
+    items, too, unless `keep_form` leaves it as it is.
+    """
+    if not keep_form:
+        former = convert_to_ledger(former)
+    closing = {id_: reason for id_, reason in patch.close if reason.strip()}
+    new_text = {id_: text for id_, text in patch.replace if text.strip()}
+    items = [
+        _carried(item, new_text.get(item.id), closing.get(item.id))
+        for item in former.items
+        if item.closed is None
+    ]
+    places = {
+        normalise(item.text): at for at, item in reversed(list(enumerate(items))) if item.closed is None
+    }
+    number = max(former.last_number, *(item_number(item.id) for item in former.items), 0)
+    for new in patch.add[:most_new]:
+        told = normalise(shorten_line(new.text, ITEM_CHARS))
+        place = places.get(told)
+        if place is not None:
+            known = items[place]
+            items[place] = replace(known, sources=_united(known.sources, new.sources))
+            continue
+        number += 1
+        places[told] = len(items)
+        items.append(_fresh(new, number))
+    return replace(
+        former,
+        narrative=truncate_words(patch.narrative, NARRATIVE_WORDS) or former.narrative,
+        items=tuple(items),
+        identifiers=merge_identifiers(former.identifiers, identifiers),
+        last_number=number,
+    )
+
+
+def json_objects(text: str) -> Iterable[Mapping[str, Any]]:
+    """Every whole object in a text; one that is cut off gives those inside it. Some may come twice."""
+    decoder = json.JSONDecoder(strict=False)
+    for candidate in (text, _TRAILING_COMMA.sub("", text)):
+        at = candidate.find("{")
+        tries = 0
+        while at != -1 and tries < _MAX_TRIES:
+            tries += 1
+            try:
+                raw, end = decoder.raw_decode(candidate, at)
+            except (ValueError, RecursionError):
+                at = candidate.find("{", at + 1)
+                continue
+            yield storable_json(raw)
+            at = candidate.find("{", end)
+
+
+def _patch(raw: Mapping[str, Any]) -> LedgerPatch:
+    narrative, title = raw.get("narrative"), raw.get("title")
+    items = (_new_item(item) for item in _list(raw.get("add")))
+    return LedgerPatch(
+        narrative=narrative if isinstance(narrative, str) else "",
+        add=tuple(item for item in items if item is not None),
+        replace=_pairs(raw.get("replace"), "text"),
+        close=_pairs(raw.get("close"), "reason"),
+        notes=tuple(raw["notes"]) if isinstance(raw.get("notes"), list) else None,
+        title=title if isinstance(title, str) else "",
+    )
+
+
+def _from_lines(text: str) -> LedgerPatch | None:
+    """`narrative: …`, `KIND: text [#12]`, `replace ID: text`, `close ID: reason`; None without the first."""
+    narrative, title, add = "", "", []
+    changed: dict[str, list[tuple[str, str]]] = {"replace": [], "close": []}
+    for found in map(_LINE.match, text.splitlines()):
+        if found is None:
+            continue
+        word, id_, said = found["word"].lower(), found["id"], found["said"].strip("* ")
+        if word == "narrative":
+            narrative = narrative or said
+        elif word == "title":
+            title = title or said
+        elif word in changed and id_ is not None:
+            changed[word].append((id_.lower(), said))
+        elif word.rstrip("s") in KINDS:
+            told = _CITED.sub("", said).strip()
+            sources = _seqs(" ".join(_CITED.findall(said)))
+            add.append(NewItem(kind=_kind(word), text=told, sources=sources))
+    if not narrative:
+        return None
+    return LedgerPatch(
+        narrative=narrative,
+        add=tuple(item for item in add if item.text),
+        replace=tuple(changed["replace"]),
+        close=tuple(changed["close"]),
+        title=title,
+    )
+
+
+def _new_item(raw: object) -> NewItem | None:
+    if isinstance(raw, str):
+        raw = {"text": raw}
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("text"), str) or not raw["text"].strip():
+        return None
+    author = str(raw.get("author", "person")).lower()
+    return NewItem(
+        kind=_kind(raw.get("kind")),
+        text=raw["text"],
+        sources=_seqs(raw.get("sources")),
+        author=author if author in ("person", "assistant", "tool", "operator", "program") else "person",
+    )
+
+
+def _kind(raw: object) -> ItemKind:
+    said = str(raw).lower().rstrip("s")
+    return next((kind for kind in KINDS if kind == said), "fact")
+
+
+def _seqs(raw: object) -> tuple[int, ...]:
+    found = re.findall(r"\d{1,15}", json.dumps(raw)) if isinstance(raw, list | int | str) else []
+    return tuple(sorted({int(number) for number in found}))
+
+
+def _pairs(raw: object, value_name: str) -> tuple[tuple[str, str], ...]:
+    """From `{"f3": "…"}`, or from a list of objects with an id."""
+    if isinstance(raw, Mapping):
+        return tuple((str(key), value) for key, value in raw.items() if isinstance(value, str))
+    rows = (row for row in _list(raw) if isinstance(row, Mapping))
+    found = ((str(row.get("id")), row.get(value_name)) for row in rows)
+    return tuple((id_, value) for id_, value in found if isinstance(value, str))
+
+
+def _list(raw: object) -> list[Any]:
+    return raw if isinstance(raw, list) else []
+
+
+def _carried(item: LedgerItem, text: str | None, reason: str | None) -> LedgerItem:
+    if reason is not None:
+        return replace(item, closed=shorten_line(redact(reason), REASON_CHARS))
+    return item if text is None else replace(item, text=shorten_line(text, ITEM_CHARS))
+
+
+def _fresh(new: NewItem, number: int) -> LedgerItem:
+    return LedgerItem(
+        id=f"{LETTERS[new.kind]}{number}",
+        kind=new.kind,
+        text=shorten_line(new.text, ITEM_CHARS),
+        sources=new.sources,
+        author=new.author,
+    )
+
+
+def _united(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({*old, *new}))
+
+
+def join_ledgers(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
+    """One record with everything that stands in the parts; ids of the first one stay what they were."""
+    if form_of(form).is_text:
+        return _join_texts(parts, form)
+    return reduce(_with_part, (convert_to_ledger(part) for part in parts))
+
+
+def shorten_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
+    """What was joined, without a model: the first words of each narrative, and what there is room for."""
+    narratives = ledger.narrative.splitlines()
+    each = NARRATIVE_WORDS // max(1, len(narratives))
+    narrative = " ".join(truncate_words(text, each) for text in narratives)
+    return fit_ledger(replace(ledger, narrative=narrative), limit, count)
+
+
+def group_parts(parts: Sequence[Ledger], room: int, count: Count) -> list[list[Ledger]]:
+    """Neighbours that one request can hold together; at least two, or merging would never end."""
+    groups: list[list[Ledger]] = []
+    left = 0
+    for part in parts:
+        size = count(render_summary(part))
+        if groups and (size <= left or len(groups[-1]) < 2):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+            left = room
+        left -= size
+    return groups
+
+
+def _with_part(ledger: Ledger, part: Ledger) -> Ledger:
+    standing = [item for item in part.items if item.closed is None]
+    closed = tuple(item for item in ledger.items if item.closed is not None)
+    new = tuple(
+        NewItem(kind=item.kind, text=item.text, sources=item.sources, author=item.author) for item in standing
+    )
+    added = apply_patch(ledger, LedgerPatch(add=new), identifiers=part.identifiers, most_new=len(new))
+    narrative = "\n".join(text for text in (ledger.narrative, part.narrative) if text)
+    return replace(added, items=(*closed, *added.items), narrative=narrative)
+
+
+def _join_texts(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
+    """Texts under their headings; items that code keeps stand beside them."""
+    bare = reduce(_with_part, (replace(part, form="ledger", sections=(), narrative="") for part in parts))
+    told = tuple(part if part.sections else _as_text(part) for part in parts)
+    return replace(bare, form=form, sections=join_sections(told))
+
+
+def join_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:
+    """The texts of neighbouring stretches under each heading one after the other."""
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        for section in part.sections:
+            found.setdefault(section.heading, []).append(section.text)
+    return tuple(Section(heading=heading, text="\n".join(texts)) for heading, texts in found.items())
+
+
+def _as_text(part: Ledger) -> Ledger:
+    """What a record of items says in running words; its items are carried beside the text anyway."""
+    return replace(part, sections=(Section(heading="", text=part.narrative),)) if part.narrative else part
+
+
+def with_days(ledger: Ledger, entries: Iterable[Entry], zone: tzinfo) -> Ledger:
+    """Each item with the day on which the newest of its sources was said, where that is among the entries."""
+    days = {entry.seq: entry.at.astimezone(zone).date().isoformat() for entry in entries}
+    items = (
+        replace(item, day=max((days[seq] for seq in item.sources if seq in days), default=item.day))
+        for item in ledger.items
+    )
+    return replace(ledger, items=tuple(items))
+
+
+TOPICS_AT_MOST = 8
+_TURNS_PER_TOPIC = 6
+_LABEL_WORDS = 3
+_CANDIDATES = 60
+_LEAST_MESSAGES, _LONG = 2, 8
+_COMMON = """
+able about absolutely according achieve actually added adding addition additional additionally after again
+allow allows already also always amazing anything approach approaches around aspects available awesome back
+based basic because become been before being below best better both break brief briefly called cannot case
+cases certain certainly check clear clearly come comes common completely consider consistent correct correctly
+could create creating current currently definitely depending describe described describing detail detailed
+details difference different directly does doing done down during each easier easily effective effectively
+either else enhance enough ensure ensures ensuring entire especially even ever every everything exactly
+example examples excited exciting existing expected experience explain extra fact feature features feel
+feeling find fine first fits focus following follows form free from full fully function functions further
+gave general generally getting give given gives glad going gonna good great guide handle handling happy have
+having hear help helpful helps here high highlight highlighting hope however idea ideas implement
+implementation implementing important improve improved improvement improvements improving include included
+includes including information initial inspiring instead into involves issue issues just keep kind know large
+last later latest learn least leave level like likely line lines list little long look looking looks love made
+main maintain maintaining make makes making manage managing many match maybe mean meaning means message might
+more most move much multiple need needed needs never next nice normal note number obviously often okay once
+only optional option options original other others otherwise over overall own part particular parts people
+perfect perhaps place plan please point points possible potential potentially practice practices pretty
+previous probably problem problems process project proper properly provide provided provides providing quick
+quickly quite rather ready real really reason recommend regarding related relevant required result results
+right said same scenario scenarios second section several share should show showing shows similar simple
+simply since single sign situation slightly small some someone something soon sounds specific specifically
+spot start started starting step steps still structure stuff style success successful successfully such
+suggest suggestions summary support sure take takes taking talk task tasks team tell than thank thanks that
+their them themselves then there therefore these they thing things think this those though three through
+throughout time times today together tomorrow took total toward towards track tried true trying type types
+typically under understand understanding unless until update updated updates updating used useful user users
+uses using usually value valuable various very want wanted wants ways week well went were what whatever when
+where whether which while whole will with within without word words work working works would write writing
+wrong years yeah yesterday your yourself aber alle
+auch dann dass denn dich diese doch eine einen etwas gerade gestern habe haben heute hier immer jetzt kann
+mehr mein meine morgen muss nach nicht noch nichts oder schon sehr sein sind über warum weil wenn werden
+wieder wird wirklich avec bien cela cette comme dans demain elle encore être faire hier mais même merci
+moins nous pour quand sont tout très vous ahora algo antes aquí bien bueno como cuando desde donde esta este
+gracias hacer hasta hola mañana mucho nada para pero porque puedo siempre sobre también tengo tiene todo
+вчера где для если есть завтра когда меня можно надо очень потом почему просто сегодня спасибо тебя тоже
+только хорошо чтобы этого
+"""
+_SAYS_LITTLE = frozenset(_COMMON.split())
+"""Words that fit any conversation; what of other languages is as common falls out by standing everywhere."""
+_LONG_WORD = re.compile(r"\b[^\W\d_]{4,20}\b")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+
+
+def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[Topic, ...]:
+    """Former topics and those of the entries, at most `TOPICS_AT_MOST`: old neighbours become one.
+
+    A stretch in which nothing is talked about for long has no label.
+    """
+    stretches = _stretches(turns_of(entries))
+    words = [_words(stretch) for stretch in stretches]
+    spread = Counter(word for counted in words for word in counted)
+    new = [_topic(*pair, spread, len(stretches)) for pair in zip(stretches, words, strict=True)]
+    topics = [*former, *new]
+    while len(topics) > TOPICS_AT_MOST:
+        topics = _with_oldest_joined(topics)
+    return tuple(topics)
+
+
+def _stretches(turns: Sequence[tuple[Entry, ...]]) -> list[list[Entry]]:
+    """Equal numbers of turns: a hint has to be near, not exact."""
+    count = max(1, min(TOPICS_AT_MOST, round(len(turns) / _TURNS_PER_TOPIC)))
+    size = math.ceil(len(turns) / count) if turns else 1
+    return [[entry for turn in turns[at : at + size] for entry in turn] for at in range(0, len(turns), size)]
+
+
+def _words(stretch: Sequence[Entry]) -> Counter[str]:
+    """In how many messages each word is that was said by the person and taken up by the assistant, or again.
+
+    A word that is said once, or by one side alone, is seldom what a stretch is about.
+    """
+    said: dict[str, Counter[str]] = {"person": Counter(), "assistant": Counter()}
+    for entry in stretch:
+        if entry.author in said:
+            text = _CODE.sub(" ", redact(text_of(entry.blocks))).replace(REDACTED, " ").casefold()
+            said[entry.author].update(set(_LONG_WORD.findall(text)) - _SAYS_LITTLE)
+    person, assistant = said["person"], said["assistant"]
+    return Counter(
+        {
+            word: times + assistant[word]
+            for word, times in person.items()
+            if (assistant[word] or times > 1) and times + assistant[word] >= _LEAST_MESSAGES
+        }
+    )
+
+
+def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], total: int) -> Topic:
+    often = [word for word, _ in words.most_common(_CANDIDATES)]
+    ranked = sorted(often, key=lambda word: (-_telling(word, words, spread, total), word))
+    return Topic(
+        label=", ".join(ranked[:_LABEL_WORDS]),
+        from_turn=stretch[0].turn,
+        through_turn=stretch[-1].turn,
+        from_seq=min(entry.seq for entry in stretch),
+        through_seq=max(entry.seq for entry in stretch),
+    )
+
+
+def _telling(word: str, words: Counter[str], spread: Counter[str], total: int) -> float:
+    """Said often here and nowhere else; long words say more than short ones."""
+    rare = math.log((total + 1) / spread[word]) + 0.1
+    return rare * math.sqrt(words[word]) * min(len(word), _LONG)
+
+
+def _with_oldest_joined(topics: Sequence[Topic]) -> list[Topic]:
+    first, second = topics[0], topics[1]
+    labels = [word for topic, most in ((first, 2), (second, 1)) for word in _parts(topic.label)[:most]]
+    joined = replace(
+        first,
+        label=", ".join(dict.fromkeys(labels)),
+        through_turn=max(first.through_turn, second.through_turn),
+        from_seq=min(first.from_seq, second.from_seq),
+        through_seq=max(first.through_seq, second.through_seq),
+    )
+    return [joined, *topics[2:]]
+
+
+def _parts(label: str) -> list[str]:
+    return label.split(", ") if label else []

@@ -1,0 +1,244 @@
+"""What every process needs while it runs: background tasks, spans, crash points, garbage collection.
+
+It stands below services and adapters, which both use it, and knows neither settings nor any subject of the
+program. Begin with `BackgroundTasks`: no task is forgotten, none dies unheard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal, Protocol
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+RESTART_SECONDS = 1.0
+
+
+class BackgroundTasks:
+    """Short ones may finish when the process ends; loops are cancelled."""
+
+    def __init__(self) -> None:
+        self._short: set[asyncio.Task[None]] = set()
+        self._loops: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._short.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def run_forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begun again whenever it fails."""
+        task = asyncio.get_running_loop().create_task(_run_and_restart(loop))
+        self._loops.add(task)
+        task.add_done_callback(self._loops.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for the short ones, then cancel what is left."""
+        if self._short:
+            await asyncio.wait(tuple(self._short), timeout=seconds)
+        await self.cancel()
+
+    async def cancel(self) -> None:
+        left = [*self._short, *self._loops]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=10)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._short.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task_failed", exc_info=error)
+
+
+@contextmanager
+def keep_cancellation() -> Iterator[None]:
+    """Around a call into a client of Redis, which loses a cancellation that comes together with its answer.
+
+    It waits by `asyncio.wait_for`, and before Python 3.12 that one returns what was ready in the same round.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
+
+
+async def _run_and_restart(loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    while True:
+        try:
+            await loop()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("loop_failed", loop=getattr(loop, "__qualname__", "loop"))
+        await asyncio.sleep(RESTART_SECONDS)
+
+
+# -- spans of what takes time: ids and numbers, never what was said -----------------------------------------
+
+SpanName = Literal["turn", "model call", "job", "delivery"]
+Attribute = str | int | float | bool
+
+
+class TraceSpan(Protocol):
+    def set_attributes(self, **attributes: Attribute) -> None: ...
+
+
+class Tracer(Protocol):
+    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
+        """Begins with the block and ends with it, as failed when it raises; within another it is a part."""
+        ...
+
+    def close(self) -> None:
+        """Sends what has not been sent; may take seconds."""
+        ...
+
+
+class _NoSpan:
+    __slots__ = ()
+
+    def set_attributes(self, **attributes: Attribute) -> None:
+        return None
+
+
+class NullTracer:
+    """What every process has that sends no traces: nothing is kept, nothing is made."""
+
+    __slots__ = ()
+    _block = nullcontext(_NoSpan())
+
+    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
+        return self._block
+
+    def close(self) -> None:
+        return None
+
+
+NULL_TRACER = NullTracer()
+
+
+# -- crash points: where the fault suite ends a process, as hard as a power cut -----------------------------
+
+CrashPoint = Callable[[str], None]
+
+CRASH_POINTS = (
+    "before_accept",
+    "after_accept",
+    "after_ack",
+    "after_edit",
+    "after_claim",
+    "mid_stream",
+    "after_model",
+    "after_tool_calls",
+    "after_note",
+    "after_tool_run",
+    "after_tool_results",
+    "after_answer",
+    "after_delivered",
+    "after_put_back",
+    "after_slice",
+    "before_reminder",
+    "after_reminder",
+    "after_sample",
+    "after_link",
+    "after_feedback",
+    "after_read",
+    "after_ask_human",
+    "after_handover",
+    "after_operator_reply",
+    "mid_login",
+    "mid_settings",
+    "after_job_claim",
+    "after_flush_model",
+    "after_flush",
+    "after_summary_model",
+    "after_compaction",
+    "after_tidy",
+    "before_hearing",
+    "after_hearing",
+    "after_speech",
+    "before_voice_note",
+    "after_voice_note",
+    "after_work_change",
+    "before_indexing",
+    "mid_listing",
+    "telegram_after_store",
+    "telegram_before_bubble",
+    "telegram_after_bubble",
+    "telegram_before_send",
+    "telegram_after_send",
+    "telegram_before_edit",
+    "telegram_after_edit",
+    "telegram_after_part",
+    "telegram_before_notice",
+    "telegram_after_notice",
+    "telegram_after_press",
+    "telegram_before_word",
+    "telegram_after_word",
+    "mid_erasure",
+    "before_alert_opens",
+    "after_alert_opens",
+    "before_alert_send",
+    "after_alert_send",
+    "before_push",
+    "after_push",
+    "backup_after_dump",
+    "backup_before_name",
+    "restore_before_swap",
+    "restore_mid_swap",
+)
+_EXIT_CODE = 9
+
+
+def ignore_crash_point(_name: str) -> None:
+    """What every process has that the fault suite does not aim at."""
+
+
+def build_crash_point(point: str | None) -> CrashPoint:
+    """`name` or `name:3` for its third passing. Raises ValueError for a name that no code passes."""
+    if not point:
+        return ignore_crash_point
+    name, _, nth = point.partition(":")
+    if name not in CRASH_POINTS:
+        raise ValueError(f"no crash point is called {name!r}; there are {', '.join(CRASH_POINTS)}")
+    left = [int(nth or 1)]
+
+    def passing(here: str) -> None:
+        if here == name:
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(_EXIT_CODE)
+
+    return passing
+
+
+# -- garbage collection: modules are loaded without a look for garbage between them -------------------------
+
+
+@contextmanager
+def pause_gc() -> Iterator[None]:
+    """Around imports, which takes a fifth off a start; also in a thread.
+
+    Within another such block the inner end is the end of both.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        freeze_loaded_objects()
+
+
+def freeze_loaded_objects() -> None:
+    """What was loaded stays: no later search for garbage has to walk through it."""
+    gc.freeze()
+    gc.enable()

@@ -1,0 +1,496 @@
+"""How silent jobs ask models: the chat's request or one apart, which model, and how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import structlog
+
+from shared.core.compaction.jobs import next_portion, unusable_seconds
+from shared.core.compaction.note_requests import (
+    APART,
+    NOTES_SCHEMA,
+    FlushWay,
+    answer_tokens,
+    flush_way,
+    note_rules,
+    note_task,
+    pieces_of,
+    room_for_words,
+)
+from shared.core.compaction.plan import render_source
+from shared.core.compaction.summary_prompts import models_for
+from shared.core.context.memory import core_block
+from shared.core.context.memory_tools import SAVE_MEMORY, UPDATE_MEMORY
+from shared.core.context.prompts import flush_instruction
+from shared.core.session.session import Compaction, View
+from shared.core.session.session_state import JobClaim, NewLink, Pace, SessionState
+from shared.core.session.turns import Caps
+from shared.core.values.errors import ModelUnavailable, PromptTooLong
+from shared.core.values.local_time import minute_text
+from shared.core.values.messages import text_message
+from shared.core.values.tokens import Count, estimate_messages, estimate_system, estimate_tools
+from shared.ports import (
+    ChatModel,
+    ModelCard,
+    ModelReply,
+    ModelRequest,
+    SystemPart,
+    TokenCounter,
+    ToolSpec,
+    Usage,
+)
+from shared.services.turns.pictures import PictureOwner, PictureService
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder, find_learned_ratio
+from shared.services.turns.spend_tracker import SpendStore, SpendTracker
+from shared.services.turns.toolbox import Toolbox
+
+log = structlog.get_logger(__name__)
+
+PORTION_SHARE = 0.8
+"""Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
+KNOWN_SHARE = 5
+"""What is known already takes at most one part in five of a small request."""
+PIECES_AT_MOST = 8
+"""Of one message that no request can hold; what is longer is read by its head and tail."""
+_BESIDE = 60
+"""Tags and last sentence around a transcript."""
+Ability = Literal["json", "tools"]
+UNABLE_TIMES = 2
+UNABLE_SECONDS = 86_400.0
+_CHARS_PER_TOKEN = 8
+_CHARS_TO_SPARE = 2_000
+"""An answer is stopped that has more letters than its tokens could make, and these."""
+
+
+class LastToolsStore(Protocol):
+    async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
+
+
+class UnableModels:
+    """What models could not do twice in a row: they are asked in another way, and again so after a day."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[tuple[str, Ability], tuple[int, float]] = {}
+        """How often, and when last."""
+
+    def lacks(self, model: str, ability: Ability) -> bool:
+        times, at = self._seen.get((model, ability), (0, 0.0))
+        return times >= UNABLE_TIMES and self._clock() - at < UNABLE_SECONDS
+
+    def list_missing_abilities(self, model: str) -> frozenset[Ability]:
+        abilities: tuple[Ability, ...] = ("json", "tools")
+        return frozenset(ability for ability in abilities if self.lacks(model, ability))
+
+    def learn(self, model: str, ability: Ability, *, able: bool) -> None:
+        times, _ = self._seen.pop((model, ability), (0, 0.0))
+        if not able:
+            self._seen[model, ability] = (times + 1, self._clock())
+
+    def learn_json(self, model: str, answer: str) -> None:
+        """From an answer to a request for JSON; an empty one says nothing."""
+        if answer.strip():
+            self.learn(model, "json", able="{" in answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentRequest:
+    """One request that nobody waits for, and its sizes in the model's unit."""
+
+    request: ModelRequest
+    card: ModelCard
+    ratio: float
+    estimate: int
+    out: int
+    hard: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushPortion:
+    """Turns that are read together, and how."""
+
+    way: FlushWay
+    view: View
+    last: int
+    """The last turn that has been read after it."""
+    prepared: PreparedRequest
+    """The chat's request; only a ghost turn sends it."""
+    room: int = 0
+    """Estimated tokens of the transcript in one request that is not the chat's."""
+
+    @property
+    def model(self) -> str:
+        return "" if self.way in ("code", "off") else self.prepared.card.name
+
+
+class SilentRequests:
+    def __init__(
+        self,
+        *,
+        owed: LastToolsStore,
+        spend: SpendStore,
+        model: ChatModel,
+        requests: RequestBuilder,
+        toolbox: Toolbox,
+        pictures: PictureService,
+        unable: UnableModels,
+        caps: Caps,
+    ) -> None:
+        self._owed = owed
+        self._spend = spend
+        self._model = model
+        self._requests = requests
+        self._toolbox = toolbox
+        self._pictures = pictures
+        self._unable = unable
+        self._caps = caps
+
+    # ---- of every job
+
+    def count_tokens(self, text: str) -> int:
+        return self._requests.counter.count_tokens(text)
+
+    def open_spend_tracker(self, job: JobClaim) -> SpendTracker:
+        return SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
+
+    async def build_next(
+        self, state: SessionState, tools: tuple[ToolSpec, ...] | None = None
+    ) -> PreparedRequest:
+        """What the chat would be sent now, with these tools or those that its agent has."""
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
+        tools = self._toolbox.for_agent(state.agent_config).specs if tools is None else tools
+        return self._requests.build_next(state, card=card, tools=tools)
+
+    async def foresee(self, state: SessionState, link: NewLink) -> SessionState:
+        """The state with what the next request will hold beside summary, pins and messages.
+
+        `state` was read after the flush: what that has saved is sent from now on.
+        """
+        view, through = state.view, link.through_turn
+        head = Compaction(
+            id=0,
+            kind=link.kind,
+            from_turn=link.from_turn,
+            through_turn=through,
+            through_seq=link.through_seq,
+            summary_text=link.summary_text,
+            ledger=link.ledger,
+            tokens=link.tokens,
+        )
+        hidden = tuple(entry for entry in view.entries if entry.turn <= through)
+        after = replace(
+            view,
+            base_turn=through,
+            head=head,
+            entries=view.entries[len(hidden) :],
+            pins=(*view.pins, *(entry for entry in hidden if entry.pinned)),
+        )
+        prepared = await self.build_next(replace(state, view=after))
+        shown = prepared.selection.view
+        counted = link.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
+        beside = prepared.built.estimate - counted + prepared.recall_room
+        return replace(state, fixed_tokens=round(prepared.ratio * beside))
+
+    def list_chat_models(self, state: SessionState) -> list[str]:
+        """The session's own, and who answers while it cannot."""
+        own = self._requests.resolve_model(state.agent_config)
+        return [own, *self._requests.fallbacks(own)]
+
+    async def load_tools(self, state: SessionState) -> tuple[ToolSpec, ...]:
+        """Those of the last turn: with another list the provider would have to read the whole prefix anew."""
+        stored = await self._owed.load_last_tools(state.session_id)
+        specs = self._toolbox.for_agent(state.agent_config).specs
+        return specs if stored in (None, specs) else stored or ()
+
+    async def with_descriptions(self, state: SessionState) -> SessionState:
+        """With what its pictures show: whoever reads these words later has no pictures."""
+        whose = PictureOwner(
+            session_id=state.session_id,
+            party_id=state.party_id,
+            chat_model=self._requests.resolve_model(state.agent_config),
+        )
+        entries = await self._pictures.with_descriptions(state.view.entries, whose=whose)
+        pins = await self._pictures.with_descriptions(state.view.pins, whose=whose)
+        return replace(state, view=replace(state.view, entries=entries, pins=pins))
+
+    async def with_pictures(self, prepared: PreparedRequest) -> ModelRequest:
+        """With the bytes that its prefix has in the provider's cache."""
+        pictures = await self._pictures.load_pictures(prepared.pictures)
+        return replace(prepared.request, pictures=pictures) if pictures else prepared.request
+
+    # ---- of a summary
+
+    def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
+        """Who may write it, in this order."""
+        policy = prepared.policy
+        first = models_for(
+            policy.summariser,
+            summary_model=self._requests.summary_model,
+            own_model=prepared.card.name,
+            falls_back=policy.summary_falls_back,
+        )
+        if not policy.summary_falls_back:
+            return first
+        others = (other for name in first for other in self._requests.fallbacks(name))
+        return tuple(dict.fromkeys((*first, *others)))
+
+    def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
+        """Those who are asked, without the ones whose summaries cannot be used; these rest."""
+        models = self.list_models(prepared)
+        able = tuple(name for name in models if not unusable_seconds(pace.written, name))
+        if able != models:
+            log.info("summary_models_backing_off", models=sorted({*models} - {*able}))
+        return able
+
+    def seconds_until_available(self, prepared: PreparedRequest, pace: Pace) -> float:
+        """Seconds until the first of them may be asked again."""
+        return min(unusable_seconds(pace.written, name) for name in self.list_models(prepared))
+
+    async def load_writer(self, prepared: PreparedRequest) -> ModelCard:
+        """Of the model that is asked first."""
+        return await self._model.load_card(self.list_models(prepared)[0])
+
+    # ---- of a flush
+
+    async def next_portion(
+        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int, model: str
+    ) -> FlushPortion:
+        """As `model` can read it; raises ContradictoryPolicy."""
+        whole = await self.prepare(state, view, tools, model=model)
+        way, room = self.find_way(whole, state.agent_config)
+        if way == "prefix":
+            portion, last = next_portion(view, through=through, room=_room(whole, view))
+            prepared = whole if portion is view else await self.prepare(state, portion, tools, model=model)
+            return FlushPortion(way=way, view=portion, last=last, prepared=prepared)
+        unread = tuple(entry for entry in view.entries if view.flushed_turn < entry.turn <= through)
+        if way == "off":
+            return FlushPortion(way=way, view=replace(view, entries=unread), last=through, prepared=whole)
+        # A view of these turns alone is never "the whole": only what is unread is shown.
+        total = sum(entry.tokens for entry in unread)
+        portion, last = next_portion(
+            replace(view, entries=unread), through=through, room=total if way == "code" else room
+        )
+        return FlushPortion(way=way, view=portion, last=last, prepared=whole, room=room)
+
+    def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
+        """How memory of this conversation is saved, and the room that a request of its own has."""
+        card = prepared.card
+        return find_flush_way(
+            replace(card, capabilities=card.capabilities - self._unable.list_missing_abilities(card.name)),
+            window=prepared.budget.window,
+            ratio=prepared.ratio,
+            offered=prepared.request.tools,
+            allowed=self._save_tool(agent_config) is not None,
+            count=self._requests.counter.count_tokens,
+        )
+
+    async def build(self, portion: FlushPortion, state: SessionState) -> tuple[SilentRequest, ...]:
+        """What is asked one after the other about one portion; raises ContextBudgetExceeded."""
+        if portion.way == "prefix":
+            return (await self._behind_the_chat(portion, state),)
+        if portion.way not in APART:
+            return ()
+        entries = portion.view.entries
+        source = render_source(
+            entries,
+            count=self._requests.counter.count_tokens,
+            message_tokens=PIECES_AT_MOST * portion.room,
+            zone=self._requests.zone_of(portion.prepared.circumstances),
+        )
+        pieces = pieces_of(source, portion.room, self._requests.counter.count_tokens)
+        return tuple(self._alone(portion, state.agent_config, piece) for piece in pieces)
+
+    async def prepare(
+        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, model: str = ""
+    ) -> PreparedRequest:
+        """The chat's own request with the flush's instruction behind it; `model` stands in for its own."""
+        card = await self._model.load_card(model or self._requests.resolve_model(state.agent_config))
+        circumstances = self._requests.load_circumstances(state)
+        zone = self._requests.zone_of(circumstances)
+        now = minute_text(view.entries[-1].at, zone) if view.entries else ""
+        return self._requests.build(
+            view,
+            card=card,
+            agent_config=state.agent_config,
+            tools=tools,
+            token_ratio=find_learned_ratio(state, card.name),
+            instruction=flush_instruction(
+                now=now, has_notes=any(tool.name == UPDATE_MEMORY.name for tool in tools)
+            ),
+            channel=state.channel,
+            circumstances=circumstances,
+        )
+
+    async def _behind_the_chat(self, portion: FlushPortion, state: SessionState) -> SilentRequest:
+        prepared = portion.prepared
+        if prepared.estimate > prepared.budget.hard:
+            prepared = self._requests.shrink(
+                prepared, portion.view, state.agent_config, hard=prepared.budget.hard
+            )
+        return SilentRequest(
+            request=await self.with_pictures(prepared),
+            card=prepared.card,
+            ratio=prepared.ratio,
+            estimate=prepared.estimate,
+            out=prepared.budget.out,
+            hard=prepared.budget.hard,
+        )
+
+    def _alone(self, portion: FlushPortion, agent_config: Mapping[str, Any], piece: str) -> SilentRequest:
+        """A small system, the transcript, and `save_memory` or a schema where the model can do that."""
+        prepared, way = portion.prepared, portion.way
+        card, window = prepared.card, prepared.budget.window
+        save = self._save_tool(agent_config)
+        words = note_task(piece, self._known(portion), way=way)
+        fixed = _fixed(self._requests.counter.count_tokens, way)
+        out = min(answer_tokens(window), card.max_output)
+        return SilentRequest(
+            request=ModelRequest(
+                model=card.name,
+                system=(SystemPart(text=note_rules(way)),),
+                messages=(text_message("user", words),),
+                tools=(save,) if way == "request" and save is not None else (),
+                max_output_tokens=out,
+                json_schema=NOTES_SCHEMA if way == "json" else None,
+                about=prepared.request.about,
+            ),
+            card=card,
+            ratio=prepared.ratio,
+            estimate=round(prepared.ratio * (fixed + self._requests.counter.count_tokens(words))),
+            out=out,
+            hard=window - out,
+        )
+
+    def _save_tool(self, agent_config: Mapping[str, Any]) -> ToolSpec | None:
+        specs = self._toolbox.for_agent(agent_config).specs
+        return next((spec for spec in specs if spec.name == SAVE_MEMORY.name), None)
+
+    def _known(self, portion: FlushPortion) -> str:
+        return core_block(
+            portion.view.notes,
+            self._requests.counter.count_tokens,
+            limit_tokens=portion.room // KNOWN_SHARE,
+            zone=self._requests.zone_of(portion.prepared.circumstances),
+        )
+
+
+def find_flush_way(
+    card: ModelCard,
+    *,
+    window: int,
+    ratio: float,
+    offered: Sequence[ToolSpec],
+    allowed: bool,
+    count: Count,
+) -> tuple[FlushWay, int]:
+    """How a model of this window saves memory, and the room for words in a request that is not the chat's.
+
+    `offered` are the tools of the chat's own request.
+    """
+
+    def room_by(way: FlushWay) -> int:
+        room = room_for_words(window, fixed=_fixed(count, way), ratio=ratio)
+        return room - room // KNOWN_SHARE
+
+    can = card.capabilities | {"tools"} if card.offline else card.capabilities
+    room = {way: room_by(way) for way in APART}
+    on_prefix = "tools" in can and any(tool.name == SAVE_MEMORY.name for tool in offered)
+    way = flush_way(allowed=allowed, on_prefix=on_prefix, can=can, room=room)
+    return way, room.get(way, 0)
+
+
+def _fixed(count: Count, way: FlushWay) -> int:
+    tools = estimate_tools((SAVE_MEMORY,), count) if way == "request" else 0
+    return count(note_rules(way)) + tools + _BESIDE
+
+
+def _room(prepared: PreparedRequest, view: View) -> int:
+    """What the conversation may take, in stored estimates, so that a portion and its answer fit."""
+    stored = sum(entry.tokens for entry in view.entries)
+    hard = prepared.budget.hard
+    if prepared.estimate <= hard:
+        return stored
+    return stored - int((prepared.estimate - PORTION_SHARE * hard) / prepared.ratio) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionTimeouts:
+    """How long one attempt may take. Until the first words the adapter's own patience counts, too."""
+
+    first_seconds: float = 180.0
+    """A model on this machine reads for minutes before it says a word."""
+    silence_seconds: float = 30.0
+    total_seconds: float = 600.0
+
+
+@dataclass(slots=True)
+class _StreamProgress:
+    chars: int = 0
+    attempt: int = 1
+    endless: bool = False
+
+
+class OneShotCompletion:
+    def __init__(self, model: ChatModel, counter: TokenCounter, *, bounds: CompletionTimeouts) -> None:
+        self._model = model
+        self._counter = counter
+        self._bounds = bounds
+
+    async def load_card(self, model: str) -> ModelCard:
+        return await self._model.load_card(model)
+
+    async def complete(
+        self, request: ModelRequest, *, tracker: SpendTracker, checked: bool = True
+    ) -> ModelReply:
+        """Raises ModelErrors and CapReached. `checked` refuses what cannot fit before anybody is asked."""
+        card = await self._model.load_card(request.model)
+        tokens = self._tokens(request, card)
+        if checked and tokens > card.window:
+            raise PromptTooLong(
+                f"about {tokens} tokens for a window of {card.window}", tokens=tokens, maximum=card.window
+            )
+        return await tracker.pay_for(
+            lambda: self._bounded(replace(request, about=tracker.trace_ids), tokens),
+            input_tokens=tokens,
+            output_tokens=min(request.max_output_tokens, card.max_output),
+            card=card,
+        )
+
+    async def _bounded(self, request: ModelRequest, tokens: int) -> ModelReply:
+        """An answer that stops coming, or never stops, is an answer that did not come."""
+        heard = _StreamProgress()
+        most_chars = request.max_output_tokens * _CHARS_PER_TOKEN + _CHARS_TO_SPARE
+        clock = asyncio.get_running_loop().time
+        ends = clock() + self._bounds.total_seconds
+        try:
+            async with asyncio.timeout(min(self._bounds.first_seconds, self._bounds.total_seconds)) as limit:
+
+                async def listen(attempt: int, piece: str) -> None:
+                    if attempt != heard.attempt:
+                        heard.attempt, heard.chars = attempt, 0
+                    heard.chars += len(piece)
+                    heard.endless = heard.chars > most_chars
+                    silence = 0.0 if heard.endless else self._bounds.silence_seconds
+                    limit.reschedule(min(clock() + silence, ends))
+
+                return await self._model.reply(request, on_text=listen)
+        except TimeoutError as error:
+            stopped = ModelUnavailable("the answer did not end" if heard.endless else "the model fell silent")
+            stopped.aborted = (
+                Usage(input_tokens=tokens, output_tokens=heard.chars // _CHARS_PER_TOKEN, known=False),
+            )
+            raise stopped from error
+
+    def _tokens(self, request: ModelRequest, card: ModelCard) -> int:
+        count = self._counter.count_tokens
+        estimate = (
+            estimate_system(request.system, count)
+            + estimate_tools(request.tools, count)
+            + estimate_messages(request.messages, count)
+        )
+        return round(card.token_factor * estimate)

@@ -1,0 +1,86 @@
+"""What the worker does for memory: tidies notes at night, and makes searchable what was hidden or noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.memory.consolidation import LiveNote, TidyPlan, plan_tidying
+from shared.core.session.session_state import JobClaim, JobDone
+from shared.core.values.errors import StorageUnavailable
+from shared.runtime import CrashPoint
+
+log = structlog.get_logger(__name__)
+
+PLAN_SECONDS = 60.0
+MAX_BATCHES = 50
+"""Of one session in a row; what is left over is done by the next sweep."""
+
+
+class ConsolidationStore(Protocol):
+    async def load_live_notes(self, session_id: int) -> Sequence[LiveNote]: ...
+    async def load_today(self, timezone: str) -> date: ...
+    async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]: ...
+
+
+class RecallIndexStore(Protocol):
+    async def list_unindexed(self, *, limit: int = 20) -> list[int]: ...
+    async def index_session(self, session_id: int) -> bool: ...
+    async def index_notes(self) -> int: ...
+
+
+class MemoryConsolidator:
+    """Without a model, reversibly, and in silence."""
+
+    def __init__(self, store: ConsolidationStore, *, timezone: str, crash_point: CrashPoint) -> None:
+        self._store = store
+        self._timezone = timezone
+        self._crash_point = crash_point
+
+    async def consolidate(self, job: JobClaim) -> JobDone:
+        """Doing it twice is doing it once: the second plan is made of what the first one left."""
+        notes = await self._store.load_live_notes(job.session_id)
+        today = await self._store.load_today(self._timezone)
+        async with asyncio.timeout(PLAN_SECONDS):
+            plan = await asyncio.to_thread(plan_tidying, notes, today=today)
+        done: dict[str, Any] = dict(await self._store.apply_plan(job, plan))
+        self._crash_point("after_tidy")
+        if plan.refused:
+            done["refused"] = (
+                f"{plan.refused} of {len(notes)} notes look like doubles: too many for one night"
+            )
+        return JobDone(outcome={"notes": len(notes), **done})
+
+
+class RecallIndexer:
+    """Late perhaps, never lost: it looks at what the rows say, not at what was announced."""
+
+    def __init__(self, store: RecallIndexStore, *, crash_point: CrashPoint) -> None:
+        self._store = store
+        self._crash_point = crash_point
+
+    async def index_session(self, session_id: int) -> None:
+        """All hidden turns of one session, and new notes; what Postgres is away for, the sweep does later."""
+        self._crash_point("before_indexing")
+        try:
+            await self._session(session_id)
+            await self._store.index_notes()
+        except StorageUnavailable as error:
+            log.warning("indexing_storage_unavailable", session_id=session_id, reason=str(error))
+
+    async def sweep(self) -> None:
+        """Whatever was hidden and not made searchable; raises StorageUnavailable."""
+        for session_id in await self._store.list_unindexed():
+            await self._session(session_id)
+        for _ in range(MAX_BATCHES):
+            if not await self._store.index_notes():
+                break
+
+    async def _session(self, session_id: int) -> None:
+        for _ in range(MAX_BATCHES):
+            if not await self._store.index_session(session_id):
+                break

@@ -1,0 +1,92 @@
+"""The stand-in for a push service takes what the RFCs allow, and says of everything else what is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from tests.kit.fakes.push.browser import CURVE, padded
+from tests.kit.fakes.push.harness import RunningPush
+
+SERVER = ec.generate_private_key(CURVE)
+POINT = SERVER.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+KEY = padded(POINT)
+HEADERS = {"Content-Encoding": "aes128gcm", "TTL": "60", "Urgency": "high", "Topic": "a-topic"}
+RANDOM = bytes(16) + (4_096).to_bytes(4) + bytes([len(POINT)]) + POINT + bytes(range(200))
+"""A salt, the size of a record, a sender's key, and words that nobody wrote."""
+
+
+@pytest.fixture(scope="module")
+async def service() -> AsyncIterator[RunningPush]:
+    async with RunningPush() as running:
+        await running.subscribe("anna", KEY)
+        yield running
+
+
+def signed(service: RunningPush, *, by: Any = SERVER, key: str = KEY, **claims: Any) -> dict[str, str]:
+    told = {"aud": service.origin, "exp": int(time.time()) + 3_600, "sub": "mailto:ops@example.com", **claims}
+    token = jwt.encode({name: of for name, of in told.items() if of is not None}, by, algorithm="ES256")
+    return {"Authorization": f"vapid t={token}, k={key}"}
+
+
+async def fault(service: RunningPush, headers: dict[str, str], body: bytes = RANDOM) -> str:
+    url = f"{service.url}/push/anna"
+    async with aiohttp.ClientSession() as http, http.post(url, data=body, headers=headers) as answer:
+        assert answer.status == 400
+    (asked,) = await service.requests()
+    return str(asked["fault"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"Content-Encoding": "aesgcm"}, "not in aes128gcm"),
+        ({"TTL": ""}, "no TTL"),
+        ({"TTL": "-1"}, "no TTL"),
+        ({"Urgency": "at once"}, "no urgency"),
+        ({"Topic": "t" * 33}, "no topic"),
+        ({"Topic": "a topic"}, "no topic"),
+        ({"Authorization": "WebPush abc"}, "not signed by the key"),
+    ],
+)
+async def test_headers_are_those_of_the_rfc(
+    service: RunningPush, changed: dict[str, str], wrong: str
+) -> None:
+    assert wrong in await fault(service, {**HEADERS, **signed(service), **changed})
+
+
+@pytest.mark.parametrize(
+    ("claims", "wrong"),
+    [
+        ({"aud": "https://elsewhere.example"}, "InvalidAudienceError"),
+        ({"aud": None}, "MissingRequiredClaimError"),
+        ({"exp": int(time.time()) - 60}, "ExpiredSignatureError"),
+        ({"exp": int(time.time()) + 90_000}, "signed for more than a day"),
+        ({"sub": None}, "MissingRequiredClaimError"),
+        ({"sub": "ops@example.com"}, "signed by nobody"),
+        ({"key": padded(b"\x04" + bytes(64))}, "not signed by the key"),
+        ({"by": ec.generate_private_key(CURVE)}, "InvalidSignatureError"),
+    ],
+)
+async def test_a_signature_is_for_this_service_by_this_server_and_short(
+    service: RunningPush, claims: dict[str, Any], wrong: str
+) -> None:
+    assert wrong in await fault(service, {**HEADERS, **signed(service, **claims)})
+
+
+async def test_a_body_opens_with_the_keys_of_its_browser_alone(service: RunningPush) -> None:
+    headers = {**HEADERS, **signed(service)}
+    assert "NotForMe" in await fault(service, headers)
+    assert "too long" in await fault(service, headers, bytes(4_097))
+
+
+async def test_a_browser_that_nobody_knows_is_gone(service: RunningPush) -> None:
+    async with aiohttp.ClientSession() as http, http.post(f"{service.url}/push/bela", data=b"") as answer:
+        assert answer.status == 404
