@@ -130,6 +130,26 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     ]  # fmt: skip
 
 
+async def test_a_button_of_the_page_that_is_left_is_not_pressed_for_nothing(house: House) -> None:
+    await one_who_waits(house)
+    desk = await house.operator("Anna", path="/dashboard/inbox")
+    await desk.locator(".inbox-list a").click()
+    await desk.get_by_role("button", name="Take").click()
+    await expect(reply_box(desk)).to_be_focused()
+    asked_for = asyncio.Event()
+
+    async def come_late(route: Route) -> None:
+        asked_for.set()
+        await asyncio.sleep(1)
+        await route.continue_()
+
+    await desk.route("**/session.js*", come_late)
+    await desk.get_by_role("link", name="Session", exact=True).click()
+    await asked_for.wait()
+    await desk.get_by_role("button", name="Give back to the assistant").click()
+    await expect(line(desk)).to_contain_text("Handled by the assistant.")
+
+
 async def test_one_visitor_has_one_name_everywhere(house: House) -> None:
     await one_who_waits(house)
     name = f"Visitor {str(await house.one('SELECT public_id FROM parties'))[:6]}"

@@ -327,3 +327,18 @@ async def test_a_desktop_notification_is_asked_for_and_comes(house: House) -> No
     await waits(house, 2)
     await expect(page).to_have_title(re.compile(r"^\(2\)"))
     assert await page.evaluate("() => window.shown.length") == 1
+
+
+async def test_a_press_counts_though_the_list_changes_under_it(house: House) -> None:
+    await waits(house, 1)
+    desk = await house.operator("Anna", path="/dashboard/inbox")
+    await expect(desk.locator(".inbox-list li")).to_have_count(1)
+    choice = desk.get_by_role("button", name="Unassigned")
+    await choice.hover()
+    await desk.mouse.down()
+    async with desk.expect_response("**/api/v1/handovers"):
+        await waits(house, 2)
+    await desk.wait_for_timeout(300)
+    await desk.mouse.up()
+    await expect(choice).to_have_attribute("aria-pressed", "true")
+    await expect(choice).to_have_text("Unassigned 2")

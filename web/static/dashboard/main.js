@@ -81,6 +81,8 @@ async function draw() {
   const { load, id, nav: at } = pageFor(location.pathname);
   for (const link of nav.querySelectorAll("a")) set(link, { "aria-current": link.getAttribute("href") === at ? "page" : null });
   unfold(false);
+  // The page that is left asks and sends nothing any more: until the next one is there, none of its buttons can be pressed for nothing.
+  for (const part of main.children) set(part, { inert: true });
   let page;
   try { page = await load(); } catch { return show(main, problem(new Error(t("This page cannot be loaded just now.")), draw)); }
   if (!signal.aborted) page({ root: main, id, me, say, go, entitle, signal, troubles, told: (/** @type {any[]} */ handovers) => watch?.told(handovers), look: () => watch?.look(), toldAlerts: (/** @type {number} */ count) => alertWatch?.told(count) });

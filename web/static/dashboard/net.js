@@ -14,6 +14,21 @@ export class Failure extends Error {
   }
 }
 
+const PRESS_MS = 10_000;
+/** While a button of the pointer is held. What is drawn anew under it would lose the click, or the words that are being marked. @type {Promise<void> | null} */
+let press = null;
+addEventListener("pointerdown", () => {
+  press ??= new Promise((done) => {
+    const over = new AbortController();
+    // The click comes after the pointer went up, in the same turn of the page.
+    const release = () => { clearTimeout(limit); over.abort(); setTimeout(() => { press = null; done(); }); };
+    const limit = setTimeout(release, PRESS_MS);
+    for (const name of ["pointerup", "pointercancel", "blur"]) addEventListener(name, release, { signal: over.signal });
+    // A list of choices and a scroll bar swallow the end of a press: a pointer that moves with nothing held tells it.
+    addEventListener("pointermove", (event) => { if (!event.buttons) release(); }, { signal: over.signal });
+  });
+});
+
 /**
  * @param {string} path below /api/v1 @param {{refresh?: boolean, method?: string, body?: any, match?: string, signal?: AbortSignal, seconds?: number}} [options]
  * @returns {Promise<any>}
@@ -40,6 +55,7 @@ export async function ask(path, { refresh = false, method = "GET", body, match, 
     return new Promise(() => {});
   }
   const answer = await response.json().catch(() => ({}));
+  if (refresh) await press;
   if (!response.ok) throw new Failure(ts(answer.message) || t("That did not work."), response.status, answer, Number(response.headers.get("Retry-After")) || 0);
   return answer;
 }
