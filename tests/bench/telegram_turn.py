@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,21 +49,23 @@ class Meter:
 
     def __init__(self, onlooker: asyncpg.Connection[asyncpg.Record]) -> None:
         self._onlooker = onlooker
-        self._sent: list[str] = []
+        self._sent: list[list[str]] = []
+        """The statements of each transaction that has ended."""
         self._at_rest: frozenset[str] = frozenset()
         self._began = 0
 
     async def listen(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         """Called for each connection of the pool when it is opened."""
         await _read_json(connection)
-        connection.add_query_logger(self._log)
+        connection.add_query_logger(partial(self._log, []))
 
     async def rest(self, seconds: float) -> float:
         """Learns what is asked without any turn; statements per second."""
         self._sent.clear()
         await asyncio.sleep(seconds)
-        self._at_rest = frozenset(self._sent)
-        return len(self._sent) / seconds
+        asked = list(chain.from_iterable(self._sent))
+        self._at_rest = frozenset(asked)
+        return len(asked) / seconds
 
     async def begin(self) -> None:
         self._sent.clear()
@@ -70,17 +74,29 @@ class Meter:
     async def end(self, turns: int) -> tuple[int, int]:
         """Statements and commits of so many turns since `begin`."""
         commits = await self._transactions() - self._began
-        asked = Counter(self._sent)
-        by_clock = {text for text, times in asked.items() if text in self._at_rest or 4 * times <= 3 * turns}
-        ticks = sum(asked[text] for text in by_clock if text.lstrip().startswith(_WRITES))
-        return sum(asked.values()) - sum(asked[text] for text in by_clock), commits - ticks
+        asked = Counter(chain.from_iterable(self._sent))
+        seldom = {text for text, times in asked.items() if 4 * times <= 3 * turns}
+        ticks = [one for one in self._sent if all(text in self._at_rest or text in seldom for text in one)]
+        writes = sum(any(self._may_write(text) for text in one) for one in ticks)
+        statements = sum(times for text, times in asked.items() if text not in self._at_rest | seldom)
+        return statements, commits - writes
+
+    def _may_write(self, text: str) -> bool:
+        """Whether it is given a transaction number: most of what looks for work at rest finds none."""
+        if text in self._at_rest:
+            return text.lstrip().startswith(_WRITES)
+        return any(word in text for word in _WRITES)
 
     async def _transactions(self) -> int:
         sql = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
         return int(await self._onlooker.fetchval(sql))
 
-    def _log(self, query: asyncpg.connection.LoggedQuery) -> None:
-        self._sent.append(query.query)
+    def _log(self, begun: list[str], query: asyncpg.connection.LoggedQuery) -> None:
+        """`begun` holds what this connection's transaction has sent so far."""
+        begun.append(query.query)
+        if begun[0] != "BEGIN;" or query.query in ("COMMIT;", "ROLLBACK;"):
+            self._sent.append([text for text in begun if text not in ("BEGIN;", "COMMIT;", "ROLLBACK;")])
+            begun.clear()
 
 
 async def measure(database_url: str, redis_url: str, folder: Path, *, turns: int) -> dict[str, Any]:
