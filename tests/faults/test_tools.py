@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 
 ROOT = Path(__file__).resolve().parents[2]
 UNKNOWN = "outcome unknown"
+PATIENCE_SECONDS = 60.0
+"""For an MCP server to start: a call waits for ten."""
 
 
 @pytest.mark.row("F12")
@@ -45,6 +48,9 @@ async def test_a_side_effect_is_never_repeated_unless_that_does_no_harm(
         {"match": {"kind": "chat"}, "times": -1, "action": {"text": "It is done."}},
     ])  # fmt: skip
     async with case.web(crash_point=point, **more) as web, Person(case.port, name="writer") as person:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while "mcp_server_ready" not in web.words():
+                await asyncio.sleep(0.02)
         await person.say("Write it down.")
         await web.crashed()
         await person.answered()
