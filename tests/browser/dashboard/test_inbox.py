@@ -342,3 +342,19 @@ async def test_a_press_counts_though_the_list_changes_under_it(house: House) -> 
     await desk.mouse.up()
     await expect(choice).to_have_attribute("aria-pressed", "true")
     await expect(choice).to_have_text("Unassigned 2")
+
+
+async def test_what_was_asked_for_during_a_press_does_not_draw_on_the_next_page(house: House) -> None:
+    session = await waits(house, 1)
+    desk = await house.operator("Anna", path=f"/dashboard/sessions/{session}")
+    await desk.get_by_role("button", name="Take").click()
+    await expect(desk.locator("main")).to_have_class("desk-open")
+    await desk.get_by_role("navigation").get_by_role("link", name="Jobs", exact=True).first.hover()
+    await desk.mouse.down()
+    async with desk.expect_response(f"**/api/v1/sessions/{session}"):
+        await waits(house, 2)
+    await desk.wait_for_timeout(300)
+    await desk.mouse.up()
+    await expect(desk.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    await desk.wait_for_timeout(300)
+    await expect(desk.locator("main")).not_to_have_class("desk-open")

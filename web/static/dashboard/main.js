@@ -81,7 +81,7 @@ async function draw() {
   const { load, id, nav: at } = pageFor(location.pathname);
   for (const link of nav.querySelectorAll("a")) set(link, { "aria-current": link.getAttribute("href") === at ? "page" : null });
   unfold(false);
-  // The page that is left asks and sends nothing any more: until the next one is there, none of its buttons can be pressed for nothing.
+  // The page that is left can no longer ask the server: nobody shall press its buttons in vain until the next page is there.
   for (const part of main.children) set(part, { inert: true });
   let page;
   try { page = await load(); } catch { return show(main, problem(new Error(t("This page cannot be loaded just now.")), draw)); }

@@ -15,16 +15,16 @@ export class Failure extends Error {
 }
 
 const PRESS_MS = 10_000;
-/** While a button of the pointer is held. What is drawn anew under it would lose the click, or the words that are being marked. @type {Promise<void> | null} */
+/** Pending while somebody holds a button of the pointer: a browser drops the click, or the selection, if the page replaces what is under it. @type {Promise<void> | null} */
 let press = null;
 addEventListener("pointerdown", () => {
   press ??= new Promise((done) => {
     const over = new AbortController();
-    // The click comes after the pointer went up, in the same turn of the page.
+    // The browser sends the click right after this event: only then may the page change.
     const release = () => { clearTimeout(limit); over.abort(); setTimeout(() => { press = null; done(); }); };
     const limit = setTimeout(release, PRESS_MS);
     for (const name of ["pointerup", "pointercancel", "blur"]) addEventListener(name, release, { signal: over.signal });
-    // A list of choices and a scroll bar swallow the end of a press: a pointer that moves with nothing held tells it.
+    // A select and a scroll bar swallow the release: the next move of a pointer that holds nothing stands for it.
     addEventListener("pointermove", (event) => { if (!event.buttons) release(); }, { signal: over.signal });
   });
 });
@@ -56,6 +56,8 @@ export async function ask(path, { refresh = false, method = "GET", body, match, 
   }
   const answer = await response.json().catch(() => ({}));
   if (refresh) await press;
+  // The press may have led to another page.
+  signal?.throwIfAborted();
   if (!response.ok) throw new Failure(ts(answer.message) || t("That did not work."), response.status, answer, Number(response.headers.get("Retry-After")) || 0);
   return answer;
 }

@@ -201,6 +201,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   }
 
   show(root, head, desk.bar, pages.node);
+  signal.addEventListener("abort", () => root.classList.remove("desk-open"));
   addEventListener("hashchange", () => { arrive().catch(failed); }, { signal });
   load(false).then(() => { if (location.hash === "#reply" && !desk.composer.node.hidden) toReply();
     const asked = new URLSearchParams(location.search);
