@@ -20,15 +20,8 @@ from shared.bootstrap.process import CONFIGURATION_ERRORS, report_refusal
 from shared.config.settings import load_settings
 from shared.core.values.errors import EvertalkError
 from shared.runtime import freeze_loaded_objects
-from worker.jobs import (
-    index_knowledge,
-    refresh_session_list,
-    run_arq,
-    run_erasures,
-    run_housekeeping,
-    sweep,
-    watch_heartbeat,
-)
+from worker.duties import run_duties
+from worker.jobs import index_knowledge, keep_erasure_log, run_arq, sweep, watch_heartbeat
 
 log = structlog.get_logger(__name__)
 
@@ -40,15 +33,7 @@ async def run() -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    work = (
-        run_arq,
-        sweep,
-        run_housekeeping,
-        refresh_session_list,
-        run_erasures,
-        watch_heartbeat,
-        index_knowledge,
-    )
+    work = (run_arq, sweep, run_duties, keep_erasure_log, watch_heartbeat, index_knowledge)
     tasks = [asyncio.ensure_future(task(app)) for task in work]
     stopping = asyncio.ensure_future(stop.wait())
     log.info("worker_ready", worker_id=app.worker_id)

@@ -12,7 +12,6 @@ import structlog
 from arq.connections import ArqRedis
 from arq.worker import Worker, func
 
-from shared.adapters.postgres.db.partitions import ensure_month_partitions
 from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, close_queue, open_queue, read_job, write_job
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import resolve_server_urls
@@ -30,21 +29,7 @@ STOP_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
 RING_INTERVAL_SECONDS = 2.0
 """A bell that Redis forgot is rung again, and a job that nobody hears of is done here."""
-HOUSEKEEPING_SECONDS = 300.0
-CONSOLIDATION_HOUR = 3
-"""Of the deployment's local day: from then on each person's notes are tidied once."""
-INDEX_SECONDS = 10.0
-"""How often hidden messages are looked for that cannot be found again yet."""
-SESSION_LIST_SECONDS = 2.0
-"""Turns that follow each other faster are one change of the list."""
-RESERVATION_SWEEP_SECONDS = 5.0
-"""How often money is freed that dead processes had set aside: until then it counts against the caps."""
 ERASURE_SECONDS = 3.0
-RETENTION_SECONDS = 3600.0
-COUNT_SECONDS = 15.0
-"""How far the dashboard's numbers by the hour are behind, and how often they catch up."""
-OWED_FLUSH_SECONDS = 30.0
-"""How often the log is searched for turns that were hidden unread."""
 
 
 async def run_job(ctx: dict[str, Any], job_id: int, *_: Any, **__: Any) -> None:
@@ -96,48 +81,6 @@ async def sweep(app: App) -> None:
             await asyncio.sleep(SWEEP_SECONDS)
     finally:
         await calls.close()
-
-
-async def run_housekeeping(app: App) -> None:
-    """Now and then: see to what nobody asked for."""
-    housekeeping = owed = indexed = untold = freed = counted = 0.0
-    while True:
-        now = time.monotonic()
-        try:
-            if now - indexed > INDEX_SECONDS:
-                indexed = now
-                await app.recall_indexer.sweep()
-            if now >= untold:
-                untold = now if await app.stores.jobs.backfill_contacts() else now + HOUSEKEEPING_SECONDS
-            if now >= counted:
-                counted = now if await app.stores.hourly_stats.catch_up() else now + COUNT_SECONDS
-            if now - owed > OWED_FLUSH_SECONDS:
-                owed = now
-                await app.stores.flushes.request_owed_flushes()
-            if now - freed > RESERVATION_SWEEP_SECONDS:
-                freed = now
-                await app.stores.jobs.sweep_reservations()
-            if now - housekeeping > HOUSEKEEPING_SECONDS:
-                housekeeping = now
-                await app.stores.jobs.settle_pages()
-                await app.stores.consolidation.request_due(
-                    timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR
-                )
-                await ensure_month_partitions(resolve_server_urls(app.settings)[0])
-        except (StorageUnavailable, OSError) as error:
-            log.warning("housekeeping_storage_unavailable", reason=str(error))
-        await asyncio.sleep(SWEEP_SECONDS)
-
-
-async def refresh_session_list(app: App) -> None:
-    """The order of the dashboard's list, some seconds behind what the conversations say."""
-    while True:
-        more = False
-        try:
-            more = await app.stores.session_list.catch_up()
-        except StorageUnavailable as error:
-            log.warning("session_list_storage_unavailable", reason=str(error))
-        await asyncio.sleep(0 if more else SESSION_LIST_SECONDS)
 
 
 async def index_knowledge(app: App) -> None:
@@ -197,22 +140,19 @@ class JobDoorbell:
             await asyncio.wait(running, timeout=5)
 
 
-async def run_erasures(app: App) -> None:
-    """Each few seconds: finish erasures that nobody goes on with; each hour: let go of what is too old."""
-    retained, number = 0.0, 0
+async def keep_erasure_log(app: App) -> None:
+    """Every few seconds, write finished erasures beside this machine's backups, and clear leftovers."""
+    number = 0
     while True:
         try:
-            await app.erasure.finish_pending()
             number = await _append_erasure_log(app, number)
+        except (StorageUnavailable, OSError) as error:
+            log.warning("erasure_log_write_failed", reason=f"{type(error).__name__}: {error}")
+        try:
             if await app.stores.leftovers.clear():
                 log.info("log_rotated_after_erasure")
-            if not retained or time.monotonic() - retained > RETENTION_SECONDS:
-                retained = time.monotonic()
-                await app.retention.sweep()
-        except StorageUnavailable as error:
-            log.warning("erasure_storage_unavailable", reason=str(error))
-        except OSError as error:
-            log.warning("erasure_log_write_failed", reason=str(error))
+        except (StorageUnavailable, OSError) as error:
+            log.warning("leftovers_not_cleared", reason=f"{type(error).__name__}: {error}")
         await asyncio.sleep(ERASURE_SECONDS)
 
 

@@ -18,7 +18,7 @@ from shared.diagnostics.local_checks import check_backups
 from shared.supervision.backup_schedule import BackupScheduler
 from tests.acceptance.operations.conftest import ROOT
 from tests.kit.app_driver import running_app, settings_for, visit
-from worker.jobs import run_erasures
+from worker.jobs import keep_erasure_log
 
 
 def daily(code: str, said: list[str]) -> BackupScheduler:
@@ -105,7 +105,7 @@ async def test_the_worker_writes_the_log_of_erasures_apart(
     async with running_app(settings) as app:
         guest = await visit(app)
         await guest.ask("Hello, I am Canary-66.")
-        working = asyncio.create_task(run_erasures(app))
+        working = asyncio.create_task(keep_erasure_log(app))
         await app.erasure.erase_messages(guest.session_id, [1, 2], "person")
         await app.erasure.erase_everything(guest.session_id, "person")
         assert await wait_until(lambda: len(file.read()) == 2, timeout_seconds=30)

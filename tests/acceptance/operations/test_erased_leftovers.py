@@ -17,7 +17,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.privacy.leftovers import LEAST_SECONDS, PostgresLeftovers
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.temp_folders import short_folder
-from worker.jobs import run_erasures
+from worker.jobs import keep_erasure_log
 
 CANARY = "zwitschernder-Kanarienvogel-5150"
 PATIENCE_SECONDS = 60
@@ -55,7 +55,7 @@ async def test_erased_words_are_in_no_log_of_the_data_folder(house: tuple[Path, 
         await goes.ask(f"My dog {CANARY} is number {number}. " + "We walked along the river. " * 20)
         await stays.ask(f"Number {number}. " + "They swam across the lake. " * 20)
     assert "pg_wal" in places_of(folder)
-    forgetting = asyncio.create_task(run_erasures(goes.app))
+    forgetting = asyncio.create_task(keep_erasure_log(goes.app))
     try:
         await goes.app.erasure.erase_everything(goes.session_id, "person")
         await until_nowhere_but_in_tables(folder)

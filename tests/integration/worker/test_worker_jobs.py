@@ -14,7 +14,8 @@ from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.app_driver import running_app, settings_for, visit
 from worker import jobs
-from worker.jobs import run_housekeeping, sweep
+from worker.duties import run_duties
+from worker.jobs import sweep
 
 
 class Yard:
@@ -50,7 +51,7 @@ class Yard:
 async def test_a_dead_workers_job_is_found_while_the_house_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "SWEEP_SECONDS", 0.0)
     yard = Yard()
-    tasks = [asyncio.create_task(loop(yard.app)) for loop in (run_housekeeping, sweep)]
+    tasks = [asyncio.create_task(loop(yard.app)) for loop in (run_duties, sweep)]
     try:
         async with asyncio.timeout(30):
             while yard.looks < 5:
