@@ -11,6 +11,7 @@ if __name__ == "__main__":
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 from aiohttp import web
@@ -54,7 +55,7 @@ async def serve(
     server: web.AppRunner | None = None
     try:
         if service.has_webhooks:
-            server = await _listen(service, settings)
+            server = await _listen(app, service, settings)
         service.start()
         log.info("bots_started")
         await stop.wait()
@@ -69,16 +70,28 @@ async def serve(
     return EXIT_CANNOT_START if loader.failed else 0
 
 
-async def _listen(service: TelegramService, settings: Settings) -> web.AppRunner:
-    """For Telegram's posts, behind the proxy that holds the certificate."""
+async def _listen(app: App, service: TelegramService, settings: Settings) -> web.AppRunner:
+    """For Telegram's posts and a balancer's checks, behind the proxy that holds the certificate."""
     server = web.Application()
     service.add_routes(server)
+    server.router.add_get("/readyz", partial(_readyz, app))
     runner = web.AppRunner(
         server, handle_signals=False, shutdown_timeout=3, access_log=None, auto_decompress=False
     )
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", settings.telegram_port).start()
+    await web.TCPSite(runner, settings.http_host, settings.telegram_port).start()
     return runner
+
+
+async def _readyz(app: App, request: web.Request) -> web.Response:
+    """Report whether this process can store an update: by its newest written beat."""
+    database = app.heartbeat.write_state
+    ready = database == "ok"
+    return web.json_response(
+        {"status": "ready" if ready else "not ready", "database": database},
+        status=200 if ready else 503,
+        headers={"Cache-Control": "no-store"},
+    )
 
 
 if __name__ == "__main__":

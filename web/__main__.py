@@ -56,6 +56,7 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
         parts.tasks.start(_warm_up(services.warm_up))
 
     parts.readiness.warm_up = warm_up
+    parts.readiness.write_state = lambda: services.heartbeat.write_state
     server = make_web_app(services, parts)
     services.health.count_screens(partial(count_screens, server))
     runner = web.AppRunner(server, handle_signals=False, shutdown_timeout=5)

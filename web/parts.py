@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
+from shared.adapters.postgres.db.write_probe import WriteState
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.core.commands.commands import Audience, Command, commands_for
@@ -102,6 +103,8 @@ class Readiness:
     draining: bool = False
     warm_up: Callable[[], None] = lambda: None
     """Loads, once, what answers need: called when somebody comes, who then reads and types for a while."""
+    write_state: Callable[[], WriteState] = lambda: "ok"
+    """State of the database by this process's newest written heartbeat; tests have no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

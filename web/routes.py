@@ -107,10 +107,10 @@ async def healthz(request: web.Request) -> web.StreamResponse:
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
-    """Ready for people: Postgres is there, its schema is ours, and we are not about to end."""
+    """Report whether this process can store what people write: by its newest written beat and the schema."""
     parts = request.app[PARTS]
-    database = "ok"
-    if not parts.readiness.draining:
+    database: str = parts.readiness.write_state()
+    if database == "ok" and not parts.readiness.draining:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 database = "ok" if await parts.stores.readiness.is_migrated() else "not migrated"

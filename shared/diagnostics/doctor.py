@@ -15,13 +15,16 @@ from shared.diagnostics import row_checks as rows
 from shared.diagnostics import server_checks as server
 from shared.diagnostics.checks import Check, Finding, run_checks
 from shared.diagnostics.server_checks import check_bots, check_bots_in_service
+from shared.diagnostics.write_checks import check_database_writes, check_redis_writes
 
 HERE = (
     local.check_python, local.check_folder, local.check_port, local.check_model, local.check_pruning_plug_ins,
     local.check_recall_order, local.check_mcp, check_bots, local.check_backups,
 )  # fmt: skip
 REDIS = Check(server.check_redis, "Redis", "REDIS_URL")
+REDIS_WRITES = Check(check_redis_writes, "Redis takes no writes", "REDIS_URL")
 POSTGRES = Check(server.check_postgres, "PostgreSQL")
+WRITES = Check(check_database_writes, "PostgreSQL takes no writes")
 POOLER, SCHEMA = Check(server.check_pooler, "the pooler"), Check(server.check_schema, "the schema")
 STORED = Check(server.check_stored, "the data")
 ROWS = (
@@ -50,11 +53,13 @@ async def _examine(settings: Settings, say: Callable[[Finding], None]) -> int:
             find_binaries()
             say(Finding("ok", "programs of the embedded servers are installed"))
         async with open_servers(settings) as (database_url, redis_url):
-            levels |= await run_checks((REDIS,), settings, redis_url, say=say)
+            levels |= (redis := await run_checks((REDIS,), settings, redis_url, say=say))
+            if "fail" not in redis:
+                levels |= await run_checks((REDIS_WRITES,), settings, redis_url, say=say)
             look = partial(run_checks, settings=settings, url=database_url, say=say)
             levels |= (there := await look((POSTGRES,)))
             if "fail" not in there:
-                levels |= await look((POOLER,))
+                levels |= await look((WRITES, POOLER))
                 levels |= (schema := await look((SCHEMA,)))
                 if "fail" not in schema:
                     levels |= await look((STORED,))

@@ -14,7 +14,7 @@ from shared.adapters.postgres.db.migrate import load_current_revision
 from shared.adapters.postgres.db.pooler import has_transaction_pooling, probe_pooler
 from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, is_newer, refuse_unknown
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.redis.arq_queue import probe_doorbell
+from shared.adapters.redis.arq_queue import load_server_facts
 from shared.adapters.telegram_probe import (
     BotProbe,
     TelegramUnreachable,
@@ -41,7 +41,8 @@ SELECT role, (health -> 'same')::text AS told FROM workers
 
 
 async def check_redis(settings: Settings, url: str) -> Sequence[Finding]:
-    facts = await probe_doorbell(url)
+    """Report the server's version and what it does when its memory is full."""
+    facts = await load_server_facts(url)
     version = str(facts.get("valkey_version") or facts["redis_version"])
     what = f"{'Valkey' if 'valkey_version' in facts else 'Redis'} {version} answers"
     if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_REDIS:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
 import structlog
 from arq.connections import ArqRedis
-from arq.constants import job_key_prefix
 
 from shared.adapters.redis.client import open_redis
 from shared.runtime import keep_cancellation
@@ -21,8 +19,7 @@ RUN_JOB = "run_job"
 QUEUE = "evertalk:jobs"
 _RING_SECONDS = 2.0
 _CONNECT_SECONDS = 2.0
-_TRIAL_QUEUE = "evertalk:trial"
-_TRIAL_SECONDS = 5.0
+_FACTS_SECONDS = 5.0
 
 
 def write_job(value: Any) -> bytes:
@@ -51,14 +48,11 @@ async def close_queue(queue: ArqRedis) -> None:
         log.debug("queue_close_failed", reason=f"{type(error).__name__}: {error}")
 
 
-async def probe_doorbell(redis_url: str) -> Mapping[str, Any]:
-    """What the server says of itself, after a ring that nobody hears; raises what Redis raises."""
-    client, name = open_queue(redis_url, _TRIAL_QUEUE), secrets.token_hex(8)
+async def load_server_facts(redis_url: str) -> Mapping[str, Any]:
+    """Return what the server says of itself; raises what the client raises."""
+    client = open_queue(redis_url)
     try:
-        async with asyncio.timeout(_TRIAL_SECONDS):
-            await client.enqueue_job(RUN_JOB, 0, _job_id=name, _expires=_TRIAL_SECONDS)
-            await client.zrem(_TRIAL_QUEUE, name)
-            await client.delete(f"{job_key_prefix}{name}")
+        async with asyncio.timeout(_FACTS_SECONDS):
             return dict(await client.info())
     finally:
         await client.aclose()

@@ -14,11 +14,14 @@ import structlog
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.postgres.db.write_probe import WriteState, classify_refusal
 from shared.core.values.errors import EvertalkError
 
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 1.0
+READY_SECONDS = 3.0
+"""Age at which a written beat no longer shows that the database takes writes: two beats were missed."""
 VOUCH_SECONDS = 30.0
 """A loop that has not come round for so long may never do so again: others are to have what it holds."""
 LOOK_SECONDS = 0.25
@@ -55,6 +58,8 @@ class HeartbeatThread:
         self._beaten = beaten
         self.last_beat = time.monotonic()
         """When the newest beat that reached the database set out."""
+        self.refusal: WriteState = "unreachable"
+        """Why the newest beat that was not written failed."""
         self.is_lost = False
         """This process was declared dead, or the database has never heard of it."""
         self.lost = asyncio.Event()
@@ -72,6 +77,16 @@ class HeartbeatThread:
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def silent_seconds(self) -> float:
+        """Age of the newest written beat."""
+        return time.monotonic() - self.last_beat
+
+    @property
+    def write_state(self) -> WriteState:
+        """Return `ok` while a beat was written lately, else why the newest one was refused."""
+        return "ok" if self.silent_seconds <= READY_SECONDS else self.refusal
 
     async def stop(self) -> None:
         """No beat follows."""
@@ -120,6 +135,7 @@ class HeartbeatThread:
                     workers = PostgresWorkers(pool, health=lambda: self._health, beaten=self._beaten)
                 await self._beat(workers)
             except (EvertalkError, TimeoutError) as error:
+                self.refusal = classify_refusal(error)
                 log.warning("beat_missed", reason=str(error))
             except Exception:
                 log.exception("beat_failed")

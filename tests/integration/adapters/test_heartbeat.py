@@ -16,6 +16,7 @@ from shared.adapters.postgres.db.pool import measure_longest_wait, open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.telemetry import heartbeat as module
 from shared.adapters.telemetry.heartbeat import HeartbeatThread
+from shared.core.values.errors import StorageUnavailable
 
 AGE = "SELECT extract(epoch FROM clock_timestamp() - beat)::float8 FROM workers WHERE id = $1"
 PATIENCE_SECONDS = 20.0
@@ -107,3 +108,29 @@ async def test_waiting_for_a_connection_counts(house: House) -> None:
         await asyncio.sleep(1.5)
     assert await waiting == 1
     await house.until(lambda: house.heartbeat.lag_seconds > 1.0)
+
+
+async def test_database_that_only_reads_is_known_by_the_written_beats(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READY_SECONDS", 1.5)
+    name = await house.pool.fetchval("SELECT current_database()")
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    assert house.heartbeat.write_state == "ok"
+    async with house.pool.acquire() as connection:
+        await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        await connection.fetch(f"{others} AND datname = current_database()")
+        await house.until(lambda: house.heartbeat.write_state == "read-only")
+        assert house.heartbeat.silent_seconds > 1.5
+        await connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+    await house.until(lambda: house.heartbeat.write_state == "ok")
+
+
+async def test_database_that_is_away_is_unreachable(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READY_SECONDS", 1.5)
+
+    async def beat(*_: object) -> None:
+        raise StorageUnavailable("away") from OSError("no route to host")
+
+    monkeypatch.setattr(PostgresWorkers, "beat", beat)
+    await house.until(lambda: house.heartbeat.write_state == "unreachable")

@@ -13,7 +13,12 @@ import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
-from shared.supervision.liveness import MAX_SILENCE_SECONDS, explain_unhealthy, touch_process_file
+from shared.supervision.liveness import (
+    MAX_SILENCE_SECONDS,
+    READY_SILENCE_SECONDS,
+    explain_unhealthy,
+    touch_process_file,
+)
 from shared.supervision.process_handoff import take_over_process
 
 
@@ -49,6 +54,8 @@ def test_a_late_heart_a_missing_file_and_none_at_all_are_told(tmp_path: Path) ->
     at = file.stat().st_mtime
     assert explain_unhealthy(str(file), now=at + MAX_SILENCE_SECONDS - 1) == ""
     assert "no heartbeat for 21 seconds" in explain_unhealthy(str(file), now=at + MAX_SILENCE_SECONDS + 1)
+    told = explain_unhealthy(str(file), now=at + 4, most_seconds=READY_SILENCE_SECONDS)
+    assert "no heartbeat for 4 seconds" in told
     touch_process_file(tmp_path / "of a folder" / "that is away")
     touch_process_file(None)
 
@@ -60,9 +67,15 @@ def test_the_command_of_the_container_says_it_by_its_exit_code(tmp_path: Path) -
     environment = {**os.environ, "EVERTALK_PROCESS_FILE": str(file)}
     root = Path(__file__).resolve().parents[3]
 
-    def asked() -> tuple[int, str, str]:
+    def asked(*more: str) -> tuple[int, str, str]:
         done = subprocess.run(
-            command, env=environment, cwd=root, capture_output=True, text=True, timeout=30, check=False
+            [*command, *more],
+            env=environment,
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -70,6 +83,9 @@ def test_the_command_of_the_container_says_it_by_its_exit_code(tmp_path: Path) -
     file.touch()
     code, said, imported = asked()
     assert (code, said) == (0, "")
+    ten_seconds_ago = file.stat().st_mtime - 10
+    os.utime(file, (ten_seconds_ago, ten_seconds_ago))
+    assert (asked()[0], asked("--ready")[0]) == (0, 1), "alive, and unable to store anything now"
     assert not [
         name for name in ("asyncpg", "pydantic", "asyncio", "shared.config.settings") if name in imported
     ]

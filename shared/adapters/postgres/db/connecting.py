@@ -103,6 +103,8 @@ def build_unavailable(database_url: str, error: BaseException) -> StorageUnavail
             "Its certificate must name the host of DATABASE_URL, and be signed by an authority in the "
             "file of sslrootcert (without one: that this system trusts)."
         )
+    elif isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        advice = "No host of DATABASE_URL is a primary that takes writes: promote one, or name it there."
     elif isinstance(error, FileNotFoundError):
         advice = "A socket or file that DATABASE_URL names is not there: look at host and sslrootcert."
     return StorageUnavailable(

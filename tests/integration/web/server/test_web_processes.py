@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from shared.adapters.redis.announcer import build_channel_prefix
 from tests.kit.web.fixtures import Screen, Starter
@@ -175,3 +178,14 @@ async def test_a_process_that_is_ending_is_not_ready(starter: Starter) -> None:
         assert answer.status == 200
     async with server.client.get(f"{server.url}/ws", headers={"Origin": server.url}) as answer:
         assert answer.status == 503
+
+
+@pytest.mark.parametrize("refusal", ["read-only", "disk full", "unreachable"])
+async def test_process_whose_beats_are_not_written_is_not_ready(starter: Starter, refusal: Any) -> None:
+    server = await starter.start()
+    server.parts.readiness.write_state = lambda: refusal
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert answer.status == 503
+        assert await answer.json() == {"status": "not ready", "database": refusal}
+    async with server.client.get(f"{server.url}/healthz") as answer:
+        assert answer.status == 200
