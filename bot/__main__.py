@@ -20,7 +20,7 @@ from bot.telegram.client.aiogram_loader import AiogramLoader
 from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import App
 from shared.bootstrap.logs import configure_logs
-from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
+from shared.bootstrap.process import EXIT_CANNOT_START, report_refusal, run_process
 from shared.config.bots import find_remarks, load_bots
 from shared.config.settings import BadSettings, Settings, load_settings
 
@@ -30,28 +30,28 @@ log = structlog.get_logger(__name__)
 def main() -> int:
     try:
         settings = load_settings()
-        bots = load_bots(settings)
     except BadSettings as error:
-        for problem in error.problems:
-            sys.stderr.write(f"evertalk bot: {problem}\n")
-        return EXIT_BAD_SETTINGS
-    if not bots:
-        sys.stderr.write(
-            "evertalk bot: no bot is configured: set TELEGRAM_BOT_TOKEN, or run ./evertalk setup\n"
-        )
-        return EXIT_BAD_SETTINGS
+        return report_refusal("bot", error)
+    return run_process(settings, role="bot", configure=configure, work=serve)
+
+
+def configure(settings: Settings) -> None:
+    """Set up the log, which shows no token. Raises BadSettings for bots that cannot be used."""
+    bots = load_bots(settings)
     configure_logs(settings, process="bot", secrets=[bot.token for bot in bots])
     for remark in find_remarks(bots, settings):
         log.warning("bot_configuration_warning", remark=remark)
-    return run_process(settings, role="bot", work=lambda app, stop: serve(app, settings, stop))
 
 
-async def serve(
-    app: App, settings: Settings, stop: asyncio.Event, *, load: Callable[[], None] | None = None
-) -> int:
+async def serve(app: App, stop: asyncio.Event, *, load: Callable[[], None] | None = None) -> int:
     """Until `stop`; returns the exit code. `load` imports aiogram."""
+    settings = app.settings
+    if not (bots := load_bots(settings)):
+        log.warning("bot_waits_for_token", advice="Store a token on the dashboard or set TELEGRAM_BOT_TOKEN.")
+        await stop.wait()
+        return 0
     loader = AiogramLoader(load, on_failed=stop.set)
-    service = TelegramService(app, load_bots(settings), settings=settings, loader=loader)
+    service = TelegramService(app, bots, settings=settings, loader=loader)
     server: web.AppRunner | None = None
     try:
         if service.has_webhooks:

@@ -8,7 +8,6 @@ if __name__ == "__main__":
     # Until all that follows is loaded: looking for garbage meanwhile takes a fifth of the start.
     gc.disable()
 
-import asyncio
 import sys
 from functools import partial
 
@@ -20,8 +19,9 @@ from shared.bootstrap.app import App
 from shared.bootstrap.foundation import WarmUp
 from shared.bootstrap.from_settings import resolve_server_urls
 from shared.bootstrap.logs import configure_logs
-from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
-from shared.config.settings import BadSettings, Settings, load_settings
+from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, Ending, run_process
+from shared.config.settings import BadSettings, load_settings
+from shared.supervision.listening_sockets import keep_listening_sockets, take_listening_sockets
 from web.app import (
     count_screens,
     list_present,
@@ -44,11 +44,11 @@ def main() -> int:
         for problem in error.problems:
             sys.stderr.write(f"evertalk web: {problem}\n")
         return EXIT_BAD_SETTINGS
-    configure_logs(settings, process="web")
-    return run_process(settings, role="web", work=lambda app, stop: _serve(app, settings, stop))
+    return run_process(settings, role="web", configure=partial(configure_logs, process="web"), work=_serve)
 
 
-async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
+async def _serve(services: App, ending: Ending) -> int:
+    settings = services.settings
     model = ModelInfo(name=services.models.chat, offline=services.models.offline)
     parts = make_parts(services, model=model)
 
@@ -63,7 +63,8 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
     await runner.setup()
     listener = Listener(runner, is_counted=parts.proxies.is_direct_and_unknown)
     try:
-        port = await listener.start(settings.http_host, settings.http_port)
+        inherited = take_listening_sockets()
+        port = await listener.start(settings.http_host, settings.http_port, sockets=inherited)
     except OSError as error:
         log.error("cannot_listen", host=settings.http_host, port=settings.http_port, reason=str(error))
         await runner.cleanup()
@@ -77,10 +78,12 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
     for remark in services.models.remarks:
         log.warning("model_choice", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)
-    await stop.wait()
+    await ending.wait()
     log.info("web_stopping", screens=parts.hub.screens)
     start_draining(parts)
     await stop_parts(parts)
+    if ending.renews:
+        keep_listening_sockets(listener.list_sockets())
     await listener.stop_listening()
     await runner.cleanup()
     await counts.close()

@@ -9,32 +9,28 @@ if __name__ == "__main__":
     gc.disable()
 
 import asyncio
-import signal
 import sys
+from functools import partial
 
 import structlog
 
-from shared.bootstrap.app import open_app
+from shared.bootstrap.app import App
 from shared.bootstrap.logs import configure_logs
-from shared.bootstrap.process import CONFIGURATION_ERRORS, report_refusal
-from shared.config.settings import load_settings
+from shared.bootstrap.process import report_refusal, run_process
+from shared.config.settings import BadSettings, load_settings
 from shared.core.values.errors import EvertalkError
-from shared.runtime import freeze_loaded_objects
 from worker.duties import run_duties
 from worker.jobs import index_knowledge, keep_erasure_log, run_arq, sweep, watch_heartbeat
 
 log = structlog.get_logger(__name__)
 
 
-async def run() -> None:
-    settings = load_settings()
-    configure_logs(settings, process="worker")
-    app = await open_app(settings, role="worker")
-    stop = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    work = (run_arq, sweep, run_duties, keep_erasure_log, watch_heartbeat, index_knowledge)
-    tasks = [asyncio.ensure_future(task(app)) for task in work]
+WORK = (run_arq, sweep, run_duties, keep_erasure_log, watch_heartbeat, index_knowledge)
+
+
+async def work(app: App, stop: asyncio.Event) -> int:
+    """Do silent jobs until `stop`; returns the exit code. Raises what ended one of the loops."""
+    tasks = [asyncio.ensure_future(task(app)) for task in WORK]
     stopping = asyncio.ensure_future(stop.wait())
     log.info("worker_ready", worker_id=app.worker_id)
     try:
@@ -45,19 +41,19 @@ async def run() -> None:
         for task in (*tasks, stopping):
             task.cancel()
         await asyncio.wait(tasks, timeout=8)
-        await app.close()
+    return 0
 
 
 def main() -> int:
-    freeze_loaded_objects()
     try:
-        asyncio.run(run())
-    except CONFIGURATION_ERRORS as error:
+        settings = load_settings()
+        configure = partial(configure_logs, process="worker")
+        return run_process(settings, role="worker", configure=configure, work=work)
+    except BadSettings as error:
         return report_refusal("worker", error)
     except (EvertalkError, ValueError) as error:
         sys.stderr.write(f"evertalk worker: {error}\n")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,18 +1,22 @@
-"""How a process that talks with people begins and ends: its loop, its signals, its services."""
+"""How a process begins, ends and renews itself: its loop, its signals, its services, its settings."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import structlog
 
+from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken
 from shared.adapters.postgres.db.readiness import SchemaUnknown
 from shared.bootstrap.app import App, open_app
+from shared.bootstrap.followed_settings import SettingsFollower, build_follower, load_followed_settings
 from shared.bootstrap.foundation import Role
 from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
@@ -24,20 +28,56 @@ log = structlog.get_logger(__name__)
 EXIT_BAD_SETTINGS = 2
 EXIT_CANNOT_START = 3
 EXIT_REPLACED = 4
-"""The database does not know this process any more: it begins anew, under another number."""
+"""The database has declared this process dead: it has to start again, under another number."""
 
-CONFIGURATION_ERRORS = (BadSettings, ContradictoryPolicy, ModelsFileBroken, SchemaUnknown)
-"""What an operator has configured cannot be used: starting again would not help, so nobody does."""
+EXIT_SETTINGS_CHANGED = 5
+"""The process could not replace itself after a change of settings; its supervisor starts it again."""
 
-ProcessMain = Callable[[App, asyncio.Event], Awaitable[int]]
-"""Goes on until the event is set; returns the exit code."""
+CONFIGURATION_ERRORS = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken, SchemaUnknown)
+"""Errors in what an operator has configured: another start would not help."""
 
 
-def run_process(settings: Settings, *, role: Role, work: ProcessMain) -> int:
-    """Until SIGTERM or SIGINT, both heard from before anything is connected; returns the exit code."""
+class Ending(asyncio.Event):
+    """Set when the process has to end; `renews` says whether the same process begins again after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renews = False
+
+    def end(self) -> None:
+        """End for good, also in the middle of a renewal."""
+        self.renews = False
+        self.set()
+
+    def renew(self) -> None:
+        """End and begin again, unless the process is ending already."""
+        if not self.is_set():
+            self.renews = True
+            self.set()
+
+
+ProcessMain = Callable[[App, Ending], Awaitable[int]]
+"""Runs until the event is set; returns the exit code."""
+Configure = Callable[[Settings], None]
+"""Sets up logs with the settings that are in force; raises BadSettings for what the process cannot use."""
+
+
+def run_process(settings: Settings, *, role: Role, configure: Configure, work: ProcessMain) -> int:
+    """Run until SIGTERM or SIGINT and return the exit code; begin again after a change of stored settings."""
     freeze_loaded_objects()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(settings, role, work))
+    with asyncio.Runner(loop_factory=None if role == "worker" else _loop_factory()) as runner:
+        code = runner.run(_serve(settings, role, configure, work))
+    if code == EXIT_SETTINGS_CHANGED:
+        _begin_again()
+    return code
+
+
+def _begin_again() -> None:
+    """Replace this process by a new one of the same number; return only if the system refuses."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with suppress(OSError):
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own program
 
 
 def _loop_factory() -> Any:
@@ -48,35 +88,49 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, role: Role, work: ProcessMain) -> int:
-    stop = asyncio.Event()
+async def _serve(settings: Settings, role: Role, configure: Configure, work: ProcessMain) -> int:
+    ending = Ending()
     for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+        asyncio.get_running_loop().add_signal_handler(name, ending.end)
     try:
-        app = await open_app(settings, role=role)
+        followed = await load_followed_settings(settings, role=role)
+        configure(followed.settings)
+        app = await open_app(followed.settings, role=role)
     except CONFIGURATION_ERRORS as error:
         return report_refusal(role, error)
     except (EvertalkError, OSError, ValueError) as error:
         log.error("cannot_start", reason=str(error))
         return EXIT_CANNOT_START
-    looking = asyncio.create_task(_stop_when_lost(app, stop))
+    watching = [
+        asyncio.create_task(_stop_when_lost(app, ending)),
+        asyncio.create_task(_renew_when_changed(build_follower(app.pool, followed, role=role), ending)),
+    ]
     try:
-        code = await work(app, stop)
-        return EXIT_REPLACED if app.heartbeat.is_lost else code
+        code = await work(app, ending)
+        if app.heartbeat.is_lost:
+            return EXIT_REPLACED
+        return EXIT_SETTINGS_CHANGED if ending.renews and not code else code
     finally:
-        looking.cancel()
-        await asyncio.wait([looking])
+        for task in watching:
+            task.cancel()
+        await asyncio.wait(watching)
         await app.close()
 
 
-async def _stop_when_lost(app: App, stop: asyncio.Event) -> None:
+async def _stop_when_lost(app: App, ending: Ending) -> None:
     await app.heartbeat.lost.wait()
     log.error("process_replaced", worker_id=app.worker_id)
-    stop.set()
+    ending.end()
+
+
+async def _renew_when_changed(follower: SettingsFollower | None, ending: Ending) -> None:
+    if follower is not None:
+        log.info("settings_changed", names=await follower.wait_for_change())
+        ending.renew()
 
 
 def report_refusal(role: Role, error: Exception) -> int:
-    """Said without a log's clothing: the supervisor shows it to whoever started it."""
+    """Write the reason as plain lines, which the supervisor shows to the operator; return the exit code."""
     advice = getattr(error, "advice", "")
     for line in f"{error}\n{advice}".strip().splitlines():
         sys.stderr.write(f"evertalk {role}: {line}\n")

@@ -23,7 +23,7 @@ from shared.config.stored import (
 from shared.core.values.errors import BadInput
 
 _BY = "cli"
-_TAKES = "Stored. An Evertalk that `up` runs follows within ten seconds."
+_TAKES = "Stored. A running Evertalk follows within ten seconds."
 _FORMAT = "evertalk-settings-1"
 
 

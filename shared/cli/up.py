@@ -163,11 +163,12 @@ class _Supervisor:
             with contextlib.suppress(StorageUnavailable):
                 if (seen := await store.load_version()) == version:
                     continue
-                version = seen
                 try:
                     found = await store.load()
                     self._take(found)
+                    version = seen
                 except (BadSettings, CannotUnseal) as error:
+                    version = seen
                     print_line(f"Stored settings cannot be used, the former ones stay in force: {error}")
                     continue
                 wanted = self._make_children(database_url, redis_url, found)

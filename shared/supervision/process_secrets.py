@@ -39,6 +39,11 @@ PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
 """By field of the settings, every one that is secret."""
 
 
+def works_with(process: ProcessName, field: str) -> bool:
+    """Return whether a process works with a setting; every process works with what is not secret."""
+    return process in PROCESSES_BY_SETTING.get(field, _ALL)
+
+
 def select_environment(
     process: ProcessName,
     everything: Mapping[str, str],

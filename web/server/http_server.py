@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -40,6 +40,8 @@ MAX_CONNECTIONS = 4_096
 MAX_OF_ONE_ADDRESS = 256
 """Of the connections above; this machine and trusted proxies speak for many and are not counted."""
 MAX_HEADER_BYTES = 8 * 1024
+BACKLOG = 256
+"""Connections that wait to be accepted, also while the process renews itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,19 +150,27 @@ class Listener:
         """`is_counted`: whether an address may have so many connections only, by default nobody's."""
         self._runner = runner
         self._connection_limit = ConnectionLimit(is_counted=is_counted or (lambda address: False))
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
-    async def start(self, host: str, port: int) -> int:
-        """The port that is really used; raises OSError when it is taken."""
+    async def start(self, host: str, port: int, *, sockets: Sequence[socket.socket] = ()) -> int:
+        """Listen on inherited `sockets`, else on the address; return the port. Raises OSError if taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, host or None, port, backlog=256)
-        bound: socket.socket = self._server.sockets[0]
+        for one in sockets:
+            self._servers.append(await loop.create_server(self._connection, sock=one, backlog=BACKLOG))
+        if not sockets:
+            server = await loop.create_server(self._connection, host or None, port, backlog=BACKLOG)
+            self._servers.append(server)
+        bound: socket.socket = self._servers[0].sockets[0]
         return int(bound.getsockname()[1])
+
+    def list_sockets(self) -> Sequence[int]:
+        """Numbers of the listening sockets."""
+        return [one.fileno() for server in self._servers for one in server.sockets]
 
     async def stop_listening(self) -> None:
         """Nobody new; who is connected stays."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server

@@ -44,7 +44,7 @@ def shell(database_url: str, tmp_path: Path) -> Shell:
 
 async def test_a_setting_is_stored_listed_and_taken_away(shell: Shell, pool: Pool) -> None:
     assert await shell.run("set", "evertalk_preset", "pantheon") == (
-        0, "Stored. An Evertalk that `up` runs follows within ten seconds.",
+        0, "Stored. A running Evertalk follows within ten seconds.",
     )  # fmt: skip
     assert "EVERTALK_PRESET=pantheon  [cli, " in (await shell.run("list"))[1]
     assert (await shell.run("unset", "EVERTALK_PRESET"))[0] == 0

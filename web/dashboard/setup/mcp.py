@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.adapters.mcp.tools import load_servers, probe_servers
-from shared.config.settings import ORIGINS_NAME, find_mcp_file
+from shared.config.settings import find_mcp_file
 from shared.config.stored import StoredSettings
 from shared.core.context.agents import AllowedTools
 from shared.core.tools.mcp import McpServer, servers_in
@@ -40,7 +39,7 @@ McpServerShown = TypedDict("McpServerShown", {
     "running": Annotated[bool, describe("whether this process works with it as it is stored")],
 })  # fmt: skip
 McpServers = TypedDict("McpServers", {
-    "servers": list[McpServerShown], "problems": list[str], "version": int, "followed": bool,
+    "servers": list[McpServerShown], "problems": list[str], "version": int,
 })  # fmt: skip
 McpTested = TypedDict("McpTested", {
     "ok": bool, "problem": str, "tools": list[str],
@@ -173,7 +172,7 @@ async def _whole(authed: AuthedRequest, found: StoredSettings) -> dict[str, Any]
             *(_shown(one, origin="file", running=True) for one in of_file),
             *(_shown(one, origin="stored", running=held.get(one.name) == one) for one in stored),
         ],
-        "problems": list(problems), "version": found.version, "followed": ORIGINS_NAME in os.environ,
+        "problems": list(problems), "version": found.version,
     }  # fmt: skip
 
 

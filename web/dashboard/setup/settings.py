@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -18,7 +17,6 @@ from typing_extensions import TypedDict
 from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken, list_stored_entries
 from shared.config.settings import (
-    ORIGINS_NAME,
     BadSettings,
     Settings,
     SettingsProblem,
@@ -67,7 +65,7 @@ Setting = TypedDict("Setting", {
 })  # fmt: skip
 SettingProblem = TypedDict("SettingProblem", {"name": str, "reason": str})
 AllSettings = TypedDict("AllSettings", {
-    "settings": list[Setting], "version": int, "followed": bool, "pending": list[str],
+    "settings": list[Setting], "version": int, "pending": list[str],
     "problems": list[SettingProblem],
 })  # fmt: skip
 
@@ -77,8 +75,7 @@ async def list_settings(authed: AuthedRequest) -> Reply:
     """Every setting, its value, and where that came from; never a secret.
 
     `kind` is there for settings that can be stored, and `editable` says whether the environment leaves them
-    to the database. `pending` are those that this process does not work with yet; without `followed` nobody
-    gives it what is stored.
+    to the database. `pending` are those that this process does not work with yet.
     """
     return await _load_all(authed)
 
@@ -90,7 +87,7 @@ async def list_settings(authed: AuthedRequest) -> Reply:
 async def change_settings(
     authed: AuthedRequest, *, changes: Annotated[Changes, Field(min_length=1)], if_match: Seen = ""
 ) -> Reply:
-    """Store settings; an Evertalk that `up` runs follows within ten seconds."""
+    """Store settings; each process works with them within ten seconds."""
     store, seen = authed.context.admin.stored_settings, parse_version(if_match)
     found = await load_stored(authed)
     if found.version == seen:
@@ -172,7 +169,7 @@ def _render_all(given: Settings, found: StoredSettings) -> dict[str, Any]:
     except BadSettings as error:
         pending, problems = [], _render_problems(error)
     return {
-        "settings": settings, "version": found.version, "followed": ORIGINS_NAME in os.environ,
+        "settings": settings, "version": found.version,
         "pending": pending, "problems": problems,
     }  # fmt: skip
 

@@ -52,7 +52,7 @@ export function mcpCard({ may, say, signal, changed }) {
   async function keep(method, server, body) {
     try {
       draw(await ask(`/mcp-servers/${encodeURIComponent(server)}`, { method, body, match: `"${now.version}"`, signal }));
-      show(reply, h("p", { class: "done" }, now.followed ? t("Saved. A running Evertalk follows within ten seconds.") : t("Saved.")));
+      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
       say(t("Saved."));
       changed([...new Set(now.servers.map((/** @type {any} */ one) => one.name))]);
       return true;

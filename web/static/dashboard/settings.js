@@ -52,7 +52,6 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
 
 /** What keeps stored settings from being in force. @param {any} now */
 const warnings = (now) => [
-  !now.followed && h("div", { class: "trouble" }, h("p", null, t("Settings stored here apply only where {command} runs Evertalk; these processes read the environment only.", { command: h("code", null, "./evertalk up") }))),
   now.problems.length > 0 && h("div", { class: "trouble" }, h("p", null, t("The stored settings cannot be used; the former ones stay in force:")),
     h("ul", { class: "findings" }, now.problems.map((/** @type {any} */ one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason)))))),
 ];

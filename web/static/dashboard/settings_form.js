@@ -74,7 +74,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
       const saved = await ask("/settings", { method: "PUT", body: { changes: wanted }, match: `"${now().version}"`, signal });
       for (const [name, text] of Object.entries(wanted)) if (typed.get(name) === text) typed.delete(name);
       take(saved);
-      show(reply, h("p", { class: "done" }, saved.followed ? t("Saved. A running Evertalk follows within ten seconds.") : t("Saved.")));
+      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
       say(t("Saved."));
       await follow();
     } catch (/** @type {any} */ error) {
@@ -89,7 +89,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   async function follow() {
     const until = Date.now() + FOLLOWS_MS;
     const waits = () => now().pending.some((/** @type {string} */ name) => names.has(name));
-    if (!waits() || !now().followed) return;
+    if (!waits()) return;
     while (waits() && Date.now() < until) {
       await pause(AGAIN_MS);
       if (signal.aborted) return;

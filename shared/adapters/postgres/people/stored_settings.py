@@ -1,4 +1,4 @@
-"""The rows of stored settings: read by `up`, changed by compare-and-set, each change in the audit."""
+"""Rows of the stored settings, changed by compare-and-set with an entry in the audit."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class PostgresStoredSettings(PoolStore):
         return int(await self._pool.fetchval(_VERSION))
 
     @store_method
-    async def load(self) -> StoredSettings:
-        """With secrets opened: for whoever gives them to a process, or checks a change."""
-        found = [self._build_setting(row) for row in await self._pool.fetch(_ROWS)]
-        return StoredSettings(version=max((row.version for row in found), default=0), rows=tuple(found))
+    async def load(self, names: frozenset[str] | None = None) -> StoredSettings:
+        """Return all settings, or those with these names, with secrets opened; the version is that of all."""
+        rows = await self._pool.fetch(_ROWS)
+        found = [self._build_setting(row) for row in rows if names is None or row["name"] in names]
+        return StoredSettings(version=max((row["version"] for row in rows), default=0), rows=tuple(found))
 
     @store_method
     async def change(self, changes: Mapping[str, str | None], *, seen: int, by: str) -> int | None:

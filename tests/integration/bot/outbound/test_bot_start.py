@@ -129,7 +129,7 @@ async def test_a_bot_that_cannot_load_its_library_ends_and_says_what_to_do(
     try:
         with capture_logs() as logs:
             async with asyncio.timeout(LONG_SECONDS):
-                code = await serve(app, settings, asyncio.Event(), load=broken)
+                code = await serve(app, asyncio.Event(), load=broken)
     finally:
         await app.close()
     assert code == EXIT_CANNOT_START

@@ -59,7 +59,7 @@ async def rows_of(house: Dashboard) -> tuple[dict[str, Any], dict[str, Any]]:
 async def test_a_form_is_told_how_to_ask_and_who_set_what(house: Dashboard) -> None:
     assert (await put(house, 0, **{CAP: " 2.50 "}))[0] == 200
     told, rows = await rows_of(house)
-    assert (told["version"], told["followed"], told["pending"], told["problems"]) == (1, True, [CAP], [])
+    assert (told["version"], told["pending"], told["problems"]) == (1, [CAP], [])
     cap = rows[CAP]
     assert (cap["stored"], cap["from"], cap["changed_by"], cap["kind"]) == (
         "2.50",
