@@ -18,6 +18,7 @@ from shared.adapters.postgres.db.readiness import SchemaUnknown
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.followed_settings import SettingsFollower, build_follower, load_followed_settings
 from shared.bootstrap.foundation import Role
+from shared.bootstrap.logs import configure_logs
 from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.errors import EvertalkError
@@ -89,6 +90,7 @@ def _loop_factory() -> Any:
 
 
 async def _serve(settings: Settings, role: Role, configure: Configure, work: ProcessMain) -> int:
+    configure_logs(settings, process=role)
     ending = Ending()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, ending.end)
