@@ -16,7 +16,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -27,8 +26,6 @@ from typing import Any
 from shared.config.settings import BadSettings, Settings, load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_TEST_WORKERS = 4
-"""Each has a PostgreSQL and a Valkey of its own."""
 NEEDS_CHECKOUT = ("demo", "replay", "test")
 """Verbs whose code is in `tests`, which only a checkout has."""
 EXTRAS = {
@@ -425,50 +422,9 @@ def _version(rest: Sequence[str]) -> int:
 
 
 def _test(rest: Sequence[str]) -> int:
-    """Style, types and tests; with arguments for pytest, only pytest; `faults` and `chaos` have tables."""
-    for name, module in (("faults", "tests.faults"), ("chaos", "tests.faults.chaos")):
-        if rest and rest[0] == name:
-            return subprocess.call([sys.executable, "-m", module, *rest[1:]], cwd=ROOT)
-    side_by_side = _side_by_side(rest)
-    if side_by_side:
-        _say_what_is_left_out(rest)
-    tests = [sys.executable, "-m", "pytest", *side_by_side, *rest]
-    if set(rest) - {"--night"}:
-        return subprocess.call(tests, cwd=ROOT)
-    codes = []
-    for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."]):
-        print(f"$ {' '.join(command)}", flush=True)
-        codes.append(subprocess.call([sys.executable, "-m", *command], cwd=ROOT))
-    rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]
-    with tempfile.TemporaryFile() as told:
-        # It uses one core for a minute: beside the tests, whose end it waits for.
-        mypy = [sys.executable, "-m", "mypy", *rooms]
-        with subprocess.Popen(mypy, cwd=ROOT, stdout=told, stderr=subprocess.STDOUT) as types:
-            codes.append(subprocess.call(tests, cwd=ROOT))
-        told.seek(0)
-        print(f"$ mypy {' '.join(rooms)}\n{told.read().decode(errors='replace')}", end="", flush=True)
-    return next((code for code in (types.returncode, *reversed(codes)) if code), 0)
+    from tests.kit.suite.command_line import run_tests
 
-
-def _say_what_is_left_out(rest: Sequence[str]) -> None:
-    from tests.kit.needed_programs import list_skipped
-
-    left_out = [*list_skipped()]
-    if "--night" not in rest:
-        left_out.append("tests of the night are left out: ./evertalk test --night runs them, too")
-    for line in left_out:
-        print(f"evertalk: {line}", file=sys.stderr, flush=True)
-
-
-def _side_by_side(rest: Sequence[str]) -> list[str]:
-    """The whole suite runs on every core, each file in one process with servers of its own.
-
-    Half of its time is waiting for other processes, so there are two processes more than there are cores.
-    tests/conftest.py says in which order.
-    """
-    alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
-    workers = min(MOST_TEST_WORKERS, (os.cpu_count() or 1) + 2)
-    return [] if alone else ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
+    return run_tests(rest, tell=_print_aside)
 
 
 _WITHOUT_SETTINGS = ("setup", "install", "doctor", "audit", "test", "version")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import Any, cast
 
@@ -184,16 +186,17 @@ async def test_nobody_presses_for_an_answer_that_is_there() -> None:
     assert phone.tapped == [13]
 
 
-def test_the_command_hands_its_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_passes_the_arguments_of_chaos_on(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
 
-    def call(words: list[str], **_: object) -> int:
-        called.append(words)
-        return 7
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, command: list[str], **_: object) -> None:
+            called.append(command[1:])
+            super().__init__([sys.executable, "-c", "raise SystemExit(7)"])
 
-    monkeypatch.setattr("subprocess.call", call)
+    monkeypatch.setattr(subprocess, "Popen", Started)
     assert evertalk.main(["test", "chaos", "--minutes", "30"]) == 7
-    assert [words[1:] for words in called] == [["-m", "tests.faults.chaos", "--minutes", "30"]]
+    assert called == [["-m", "tests.faults.chaos", "--minutes", "30"]]
 
 
 @pytest.mark.parametrize("words", [["--minutes", "0"], ["--minutes", "soon"], ["--people", "1"]])

@@ -9,7 +9,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,25 +22,26 @@ BARE = Needed(what="A tool", tests="its tests", get="Debian: apt-get install too
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[tuple[list[str], str]]:
-    """What was started, and what a reader had seen by then."""
+    """Programs that were started, and what a reader had seen by then."""
     started: list[tuple[list[str], str]] = []
 
-    def call(command: list[str], **_: object) -> int:
-        started.append((command[2:], capfd.readouterr().err))
-        return 0
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, command: list[str], **_: object) -> None:
+            started.append((command[2:], capfd.readouterr().err))
+            super().__init__([sys.executable, "-c", ""])
 
-    monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(subprocess, "Popen", Started)
     return started
 
 
-def test_a_machine_without_a_program_is_told_before_anything_runs(
+def test_missing_program_is_named_before_the_first_test(
     ran: list[tuple[list[str], str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.kit.needed_programs.shutil.which", lambda *_, **__: None)
     monkeypatch.delenv("CI", raising=False)
     assert command_line.main(["test", "-q"]) == 0
     [(command, said)] = ran
-    assert command[0] == "pytest"
+    assert command[0] == "tests.kit.suite"
     assert "Chromium is missing: the tests in a browser (tests/browser) are skipped" in said
     assert "apt-get install chromium" in said
     assert "apt-get install postgresql pgbouncer haproxy" in said
@@ -49,31 +49,38 @@ def test_a_machine_without_a_program_is_told_before_anything_runs(
     assert "./evertalk test --night" in said
 
 
-def test_whoever_names_a_file_hears_nothing_of_others(ran: list[tuple[list[str], str]]) -> None:
+def test_run_of_a_named_file_says_nothing_of_others(ran: list[tuple[list[str], str]]) -> None:
     command_line.main(["test", "tests/unit/cli"])
-    assert ran == [(["pytest", "tests/unit/cli"], "")]
+    assert ran == [(["tests.kit.suite", "--", "tests/unit/cli"], "")]
 
 
-def test_a_run_of_the_night_leaves_nothing_to_the_night(ran: list[tuple[list[str], str]]) -> None:
+def test_run_of_the_night_leaves_nothing_to_the_night(ran: list[tuple[list[str], str]]) -> None:
     command_line.main(["test", "--night", "-q"])
     [(command, said)] = ran
     assert "--night" in command
     assert "night" not in said
 
 
-def test_types_are_checked_beside_the_tests_and_told_after_them(
-    ran: list[tuple[list[str], str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "most_flaky"), [([], "3"), (["--strict"], "0"), (["--night"], "0"), (["-q"], "3")]
+)
+def test_whole_run_allows_flaky_tests_unless_it_is_strict(
+    ran: list[tuple[list[str], str]], words: list[str], most_flaky: str
 ) -> None:
-    popen, words = subprocess.Popen, "import sys; print('one error of types'); sys.exit(3)"
+    command_line.main(["test", *words])
+    [(command, _)] = ran
+    assert command[1:3] == ["--most-flaky", most_flaky]
+    assert "--strict" not in command
+    assert ("--checks" in command) == ("-q" not in words)
 
-    def started(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        ran.append((command[2:3], ""))
-        return popen([sys.executable, "-c", words], **more)
 
-    monkeypatch.setattr(subprocess, "Popen", started)
+def test_exit_code_of_the_tests_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *_: object, **__: object) -> None:
+            super().__init__([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
     assert command_line.main(["test"]) == 3
-    assert [command[0] for command, _ in ran] == ["ruff", "ruff", "mypy", "pytest"]
-    assert "one error of types" in capfd.readouterr().out
 
 
 def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
