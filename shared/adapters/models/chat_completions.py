@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from shared.adapters.models.dialects.abilities import Ability
+from shared.adapters.models.dialects.message_order import arrange, fill_content, simplify_schema
 from shared.adapters.models.stream_parser import Event, parse_count
 from shared.adapters.models.wire import Json
 from shared.core.values.messages import Block, Image, Message, Text, ToolResult, ToolUse
@@ -19,8 +21,7 @@ from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
 
 SHORT_OUTPUT, LONG_OUTPUT = "max_tokens", "max_completion_tokens"
 """Two names of one number: the first is understood everywhere but by OpenAI's newer models."""
-OPTIONAL = ("stream_options", "response_format")
-"""What a server may refuse and the request can do without."""
+NOTHING_MISSING: frozenset[Ability] = frozenset()
 _MOST_MARKS = 3
 """Of messages; one more ends the system prompt."""
 _NOTHING = "(nothing)"
@@ -39,14 +40,21 @@ _REASONS: Mapping[str, str] = {
 
 
 def build_completion_body(
-    request: ModelRequest, card: ModelCard, wire_name: str, *, schema: bool = True, output: str = SHORT_OUTPUT
+    request: ModelRequest,
+    card: ModelCard,
+    wire_name: str,
+    *,
+    missing: Collection[Ability] = NOTHING_MISSING,
 ) -> Json:
-    """The body of a streamed call; its beginning stays the same byte for byte as a conversation grows.
+    """Return the body of a streamed call; its beginning stays the same byte for byte as a conversation grows.
+
+    `missing` are abilities that the server has refused, beside those that the card lacks.
 
     Servers keep beginnings by themselves. With the ability `cache` the request marks their ends, as OpenAI's
     newer models let it: what stands behind the last mark is not paid for as kept.
     """
-    marks = sorted(request.cache_at)[-_MOST_MARKS:] if "cache" in card.capabilities else []
+    with_marks = "cache" in card.capabilities and "prompt_cache_options" not in missing
+    marks = sorted(request.cache_at)[-_MOST_MARKS:] if with_marks else []
     system = [_text("\n\n".join(part.text for part in request.system if part.text.strip()))]
     messages: list[Json] = [{"role": "system", "content": system}] if system[0]["text"] else []
     if marks:
@@ -58,17 +66,26 @@ def build_completion_body(
         messages += told
     # Where marks move, the words stay in parts: a beginning that was sent as one string would be another.
     told_as = _split_parts if "cache" in card.capabilities else _plain
-    body: Json = {"model": wire_name, "messages": [told_as(message) for message in messages]}
-    tools = [_tool(tool) for tool in request.tools if tool.provider is None]
+    arranged = [told_as(message) for message in arrange(messages, missing)]
+    body: Json = {"model": wire_name, "messages": [_filled(message, missing) for message in arranged]}
+    tools = [_tool(tool, missing) for tool in request.tools if tool.provider is None]
     if tools and "tools" in card.capabilities:
         body["tools"] = tools
+    output = LONG_OUTPUT if "max_tokens" in missing else SHORT_OUTPUT
     body[output] = max(1, min(request.max_output_tokens, card.max_output))
-    if schema and request.json_schema is not None and "json" in card.capabilities:
+    if request.json_schema is not None and "json" in card.capabilities:
         named = {"name": "answer", "schema": dict(request.json_schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     if marks:
         body["prompt_cache_options"] = {"mode": "explicit"}
-    return {**body, "stream": True, "stream_options": {"include_usage": True}}
+    body["stream"] = True
+    if "stream_options" not in missing:
+        body["stream_options"] = {"include_usage": True}
+    return body
+
+
+def _filled(message: Json, missing: Collection[Ability]) -> Json:
+    return {**message, "content": fill_content(message["content"], missing)} if missing else message
 
 
 def _mark(messages: Sequence[Json], *, but: int) -> None:
@@ -90,8 +107,10 @@ def _split_parts(message: Json) -> Json:
     return {**message, "content": message["content"] or None}
 
 
-def _tool(tool: ToolSpec) -> Json:
-    told = {"name": tool.name, "description": tool.description, "parameters": dict(tool.input_schema)}
+def _tool(tool: ToolSpec, missing: Collection[Ability]) -> Json:
+    schema = dict(tool.input_schema)
+    parameters = simplify_schema(schema) if "schema_keywords" in missing else schema
+    told = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": told}
 
 

@@ -8,8 +8,22 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from shared.adapters.models.dialects.abilities import LEAST_OUTPUT, MissingAbility, find_missing_ability
+from shared.adapters.models.dialects.error_bodies import ErrorBody, read_error_body
+from shared.adapters.models.dialects.refusal_wordings import (
+    ACCOUNT,
+    CONTENT,
+    FULL_WINDOW_WORDS,
+    LOADING,
+    PACE,
+    QUOTA,
+    SOMETHING_ELSE,
+    UNKNOWN_MODEL,
+    find_output_limit,
+    says_full_window,
+)
+from shared.adapters.models.dialects.refusal_wordings import OVERLOADED as OVERLOADED_WORDS
 from shared.core.values.errors import (
     ContentRefused,
     ModelBusy,
@@ -19,14 +33,11 @@ from shared.core.values.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
-from shared.core.values.messages import storable
 
 DEFAULT_RETRY_AFTER_SECONDS = 5.0
 OVERLOADED = 529
 _LONGEST_WAIT_SECONDS = 86_400.0
 _MAX_REASON_CHARS = 500
-_MOST_READ_CHARS = 20_000
-_MOST_DIGITS = 9
 
 STATUS_OF_TYPE: Mapping[str, int] = {
     "invalid_request_error": 400,
@@ -45,93 +56,38 @@ STATUS_OF_TYPE: Mapping[str, int] = {
     "rate_limit_exceeded": 429,
     "server_error": 500,
 }
-_N, _M = r"(?P<tokens>\d[\d,]*)", r"(?P<maximum>\d[\d,]*)"
-_TOO_LONG = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        # Anthropic, also behind Bedrock, Vertex and gateways
-        rf"prompt is too long: {_N} tokens? > {_M}",
-        rf"input length and `?max_tokens`? exceed context limit: {_N} \+ [\d,]+ > {_M}",
-        # llama.cpp, Ollama, SGLang, Together
-        rf"request \({_N} tokens\) exceeds the available context size \({_M} tokens\)",
-        (
-            rf"input(?: length)? \({_N} tokens\) (?:exceeds|is longer than) the model's (?:maximum )?"
-            rf"context length \({_M} tokens\)"
-        ),
-        rf"maximum context length of {_M} tokens.{{0,40}}requested a total of {_N} tokens",
-        # OpenAI and its likes, Azure, vLLM, DeepSeek, OpenRouter
-        (
-            rf"maximum context length is {_M} tokens.{{0,60}}"
-            rf"(?:resulted in|requested|your request has)(?: about)? {_N} (?:input )?tokens"
-        ),
-        rf"exceed the configured limit of {_M} tokens.{{0,40}}resulted in {_N} tokens",
-        rf"prompt \(length {_N}\) is longer than the maximum model length of {_M}",
-        rf"maximum context length (?:is|of) {_M}",
-        # GitHub's models, xAI, Moonshot, Fireworks, Mistral
-        rf"prompt token count of {_N} exceeds the limit of {_M}",
-        rf"maximum prompt length is {_M} but the request contains {_N} tokens",
-        rf"exceeded model token limit: {_M} \(requested: {_N}\)",
-        rf"prompt is too long: {_N}, model maximum context length: {_M}",
-        rf"prompt contains {_N} tokens.{{0,60}}too large for model with {_M} maximum context length",
-        # Hugging Face's servers, Cohere
-        rf"`inputs` must have less than {_M} tokens\. given: {_N}",
-        rf"`inputs` tokens \+ `max_new_tokens` must be <= {_M}\. given: {_N}",
-        rf"tokens in the prompt cannot exceed {_M} - received {_N}",
-        # Gemini behind a gateway
-        rf"input token count \({_N}\) exceeds the maximum number of tokens allowed \({_M}\)",
-        rf"input token count exceeds the maximum number of tokens allowed \(?{_M}",
-        # LM Studio
-        rf"keep the first {_N} tokens.{{0,80}}context length of only {_M}",
-    )
+_STATUS_OF_WORDS = (
+    (402, ACCOUNT),
+    (429, PACE),
+    (400, CONTENT),
+    (400, FULL_WINDOW_WORDS),
+    (404, UNKNOWN_MODEL),
 )
-_TOO_LONG_WORDS = re.compile(
-    r"prompt is too long|prompt too (?:long|large)|input is too long|too many input tokens|"
-    r"context_length_exceeded|exceed_context_size|model_context_window_exceeded|"
-    r"exceeds? the available context|exceeds? (?:the |model )?context (?:length|window|size)|"
-    r"context window exceeds|context ?window ?exceeded|"
-    r"exceeded max context length|exceeds the model'?s (?:maximum )?context|request_too_large|"
-    r"greater than the context length|reduce the length of the messages|too many total text bytes",
-    re.IGNORECASE,
-)
-_SOMETHING_ELSE_IS = re.compile(
-    r"\bimages?\b|\bpdf\b|\bupload|\battachment|\bfile\b|\btools?\.\d|\bpixels\b|\bpages\b|"
-    r"rate[ _]limit|per[ -](?:min|minute|hour|day)\b|\bTP[MD]\b|number of output tokens",
-    re.IGNORECASE,
-)
-"""A limit, but not the window: shortening the conversation would help nobody."""
-_PACE_WORDS = re.compile(r"rate[ _]limit|per[ -](?:min|minute|hour|day)\b|\bTP[MD]\b", re.IGNORECASE)
-_ACCOUNT_WORDS = re.compile(
-    r"credit balance|insufficient[_ ](?:quota|credits?|funds|balance)|exceeded your current quota|"
-    r"billing|usage limits?\b|spend(?:ing)? limit|payment|out of credits|"
-    r"account (?:is )?(?:disabled|suspended)",
-    re.IGNORECASE,
-)
-_CONTENT_WORDS = re.compile(
-    # Anthropic, Bedrock, Azure and OpenAI, Gemini
-    r"content[ _-]?(?:filter|moderation|management policy|polic(?:y|ies))|"
-    r"blocked by (?:our |the )?(?:content|safety)|"
-    r"(?:usage|acceptable use|safety) polic(?:y|ies)|safety system|responsible ai|guardrail\w* interven|"
-    r"prohibited_content|blocked (?:due to|for) safety|finish_?reason: safety|"
-    # OpenRouter, DeepSeek, Qwen, Moonshot, Zhipu
-    r"requires moderation|input was flagged|flagged (?:as|for|by)|content exists risk|data_inspection_failed|"
-    r"inappropriate content|considered high risk|sensitive content|unsafe content",
-    re.IGNORECASE,
-)
+"""For an error that came with a status of 200 and names none, as MiniMax sends it."""
 _CONTENT_STATUS = frozenset({400, 403, 422, 451})
+_WINDOW_STATUS = frozenset({400, 413, 422, 500})
+_ABILITY_STATUS = frozenset({400, 404, 405, 415, 422, 500, 501})
+_PASSING_STATUS = frozenset({408, 409, 424, 425, 499})
+_EMPTY_ACCOUNT = re.compile(
+    r"insufficient[_ ](?:quota|credits?|funds|(?:account )?balance)|credit balance|arrear|余额不足|欠费",
+    re.IGNORECASE,
+)
+_DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
+_WAIT_IN_WORDS = re.compile(
+    r"(?:retry|try again|wait|available) (?:in|after|for) (?:about )?(?:(?P<minutes>\d{1,4})m(?=\d))?"
+    r"(?P<number>\d{1,6}(?:\.\d{1,9})?) ?(?P<unit>ms|milliseconds?|seconds?|secs?|s\b|minutes?|mins?|m\b)?",
+    re.IGNORECASE,
+)
 _ABOUT_OUR_REQUEST = re.compile(r"\A\W*(?:messages|tools|system|tool_choice|output_config|thinking)\b[.\[:]")
 """A place in what was sent: the words behind it are ours, or a person's, and tell nothing of an account."""
-_QUOTA_WORD = re.compile(r"\bquota\b", re.IGNORECASE)
 _SIGNATURE_WORDS = re.compile(
     r"signature.{0,40}thinking|thinking.{0,80}(?:signature|bound to)", re.IGNORECASE
-)
-_SCHEMA_WORDS = re.compile(
-    r"output_config|output_format|text\.format|structured output|json_schema", re.IGNORECASE
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRefusal:
-    """A provider's error as it came: status (or what its type stands for), words, time to wait."""
+    """A provider's error: its HTTP status (or what its type stands for), text, codes and time to wait."""
 
     status: int
     kind: str = ""
@@ -149,97 +105,144 @@ class ModelUnknown(ModelRefusedAccount):
     """The provider does not know this model (any more), or does not serve it to this account."""
 
 
+class AbilityRefused(ModelRejectedRequest):
+    """The server cannot take one part of the request; a narrower request may pass."""
+
+    def __init__(self, reason: str, missing: MissingAbility) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
 def read_refusal(
     status: int, body: object, *, message: str = "", headers: Mapping[str, str] | None = None
 ) -> ProviderRefusal:
-    """From a response, or from an error event in a stream, whose status of 200 means nothing."""
-    outer = body if isinstance(body, Mapping) else {}
-    inner = outer.get("error")
-    error = inner if isinstance(inner, Mapping) else outer
-    kind = str(error.get("type") or error.get("code") or "")
-    words = str(error.get("message") or (inner if isinstance(inner, str) else "") or message)
-    words = words[:_MOST_READ_CHARS]
-    codes = " ".join(str(error[name]) for name in ("code", "type") if error.get(name))
+    """Read a response, or an error event in a stream, whose status of 200 means nothing."""
+    told = read_error_body(body, otherwise=message)
+    codes = " ".join(told.codes)
+    wait = _retry_after(headers or {})
+    if wait is None:
+        wait = _read_wait(told)
     return ProviderRefusal(
-        status=_status_told(error) if status < 400 else status,
-        kind=kind,
-        message=storable(f"{words} ({codes})" if codes else words),
-        retry_after_seconds=_retry_after(headers or {}),
-        tokens=_parse_tokens(error.get("n_prompt_tokens")),
-        maximum=_parse_tokens(error.get("n_ctx")),
+        status=_find_status(told) if status < 400 else status,
+        kind=told.kind,
+        message=f"{told.text} ({codes})" if codes else told.text,
+        retry_after_seconds=wait,
+        tokens=told.tokens,
+        maximum=told.maximum,
     )
 
 
-def _status_told(error: Mapping[str, Any]) -> int:
-    """OpenRouter's code is the status itself; a gateway's is often text."""
-    for name in ("code", "type"):
-        told = str(error.get(name) or "")
-        if told in STATUS_OF_TYPE:
-            return STATUS_OF_TYPE[told]
-        if told.isascii() and told.isdigit() and 400 <= int(told) < 600:
-            return int(told)
-    return 500
+def _find_status(told: ErrorBody) -> int:
+    """Return the status that a type stands for, or that the body names; else 500."""
+    for code in told.codes:
+        if code in STATUS_OF_TYPE:
+            return STATUS_OF_TYPE[code]
+    if told.status is not None:
+        return told.status
+    return next((status for status, row in _STATUS_OF_WORDS if row.pattern.search(told.text)), 500)
 
 
 def build_error(refused: ProviderRefusal) -> ModelError:
-    """What it means for us. The order matters: a 400 can be a full window, an empty account or our bug."""
-    status, words = refused.status, refused.message[:_MAX_REASON_CHARS]
+    """Return what a refusal means. The order matters: a 400 can be a full window or an empty account."""
+    status, text = refused.status, refused.message
+    words = text[:_MAX_REASON_CHARS]
     reason = f"{status}: {words}"
-    if status in (400, 413, 422, 500) and _says_too_long(refused):
-        tokens, maximum = _sizes(refused)
-        return PromptTooLong(reason, tokens=tokens, maximum=maximum)
-    if status in _CONTENT_STATUS and _CONTENT_WORDS.search(words):
+    if status in _WINDOW_STATUS and (sizes := _find_sizes(refused)) is not None:
+        return PromptTooLong(reason, tokens=sizes[0], maximum=sizes[1])
+    if status in _CONTENT_STATUS and CONTENT.pattern.search(words):
         return ContentRefused(reason)
+    if status in _ABILITY_STATUS and not is_about_signature(words):
+        missing = find_missing_ability(words)
+        if missing is not None:
+            return AbilityRefused(reason, missing)
+    return _build_other(refused, words, reason)
+
+
+def _build_other(refused: ProviderRefusal, words: str, reason: str) -> ModelError:
+    """Return the error of a refusal that is about no window, content or ability."""
+    status = refused.status
+    if _is_busy(refused, words):
+        wait = refused.retry_after_seconds
+        return ModelBusy(reason, retry_after_seconds=DEFAULT_RETRY_AFTER_SECONDS if wait is None else wait)
     if status in (401, 402, 403) or (status in (400, 429) and _speaks_of_account(refused)):
         return ModelRefusedAccount(reason)
-    if status == 429 or (status == 413 and _PACE_WORDS.search(words)):
+    if status == 429:
         wait = refused.retry_after_seconds
         return ModelBusy(reason, retry_after_seconds=DEFAULT_RETRY_AFTER_SECONDS if wait is None else wait)
     if status == OVERLOADED or refused.kind == "overloaded_error":
         return ModelOverloaded(reason)
-    if status == 404:
+    if status == 503 and OVERLOADED_WORDS.pattern.search(words):
+        return ModelOverloaded(reason)
+    if status == 404 or (status in (400, 422) and _names_unknown_model(words)):
         return ModelUnknown(reason)
-    if 400 <= status < 500 and status not in (408, 409, 425, 499):
+    if 400 <= status < 500 and status not in _PASSING_STATUS and not LOADING.pattern.search(words):
         return ModelRejectedRequest(reason)
     return ModelUnavailable(reason)
 
 
+def _is_busy(refused: ProviderRefusal, words: str) -> bool:
+    """Return whether a limit of pace was met: it passes, unless the account's money or plan is the reason."""
+    if refused.status not in (400, 403, 413, 429, 498) or not PACE.pattern.search(words):
+        return False
+    if refused.status == 400 and _ABOUT_OUR_REQUEST.search(refused.message):
+        return False
+    return refused.status == 413 or not _EMPTY_ACCOUNT.search(words)
+
+
+def _names_unknown_model(words: str) -> bool:
+    return bool(UNKNOWN_MODEL.pattern.search(words)) and not _ABOUT_OUR_REQUEST.search(words)
+
+
+def is_about_signature(words: str) -> bool:
+    """Return whether a thinking block was refused because something before it had changed."""
+    return bool(_SIGNATURE_WORDS.search(words))
+
+
 def is_about_thinking(error: ModelError) -> bool:
     """A thinking block came back after something before it had changed."""
-    return isinstance(error, ModelRejectedRequest) and bool(_SIGNATURE_WORDS.search(str(error)))
+    return isinstance(error, ModelRejectedRequest) and is_about_signature(str(error))
 
 
-def is_about_schema(error: ModelError) -> bool:
-    return isinstance(error, ModelRejectedRequest) and bool(_SCHEMA_WORDS.search(str(error)))
+def _find_sizes(refused: ProviderRefusal) -> tuple[int | None, int | None] | None:
+    """Return tokens and window of a full window; None for every other refusal.
 
-
-def _says_too_long(refused: ProviderRefusal) -> bool:
-    """Numbers beside the window's name are proof; words and a 413 are not if they name another limit."""
-    words = refused.message
-    if any(pattern.search(words) for pattern in _TOO_LONG):
-        return True
-    if _SOMETHING_ELSE_IS.search(words):
-        return False
-    return refused.status == 413 or bool(_TOO_LONG_WORDS.search(words))
-
-
-def _sizes(refused: ProviderRefusal) -> tuple[int | None, int | None]:
+    Numbers beside the window's name are proof; words and a 413 are not if they name another limit.
+    """
+    text = refused.message
     if refused.tokens is not None or refused.maximum is not None:
         return refused.tokens, refused.maximum
-    for pattern in _TOO_LONG:
-        found = pattern.search(refused.message)
-        if found:
-            numbers = found.groupdict()
-            return _parse_tokens(numbers.get("tokens")), _parse_tokens(numbers.get("maximum"))
-    return None, None
+    if find_output_limit(text, least=LEAST_OUTPUT) is not None:
+        return None
+    sizes = says_full_window(text)
+    if sizes is not None:
+        return sizes
+    if SOMETHING_ELSE.pattern.search(text):
+        return None
+    if refused.status == 413 or FULL_WINDOW_WORDS.pattern.search(text):
+        return None, None
+    return None
 
 
 def _speaks_of_account(refused: ProviderRefusal) -> bool:
     """A rate limit is often called a quota, so that this word counts only outside a 429."""
     if refused.status == 400 and _ABOUT_OUR_REQUEST.search(refused.message):
         return False
-    found = _ACCOUNT_WORDS.search(refused.message)
-    return bool(found) or (refused.status != 429 and bool(_QUOTA_WORD.search(refused.message)))
+    found = ACCOUNT.pattern.search(refused.message)
+    return bool(found) or (refused.status != 429 and bool(QUOTA.pattern.search(refused.message)))
+
+
+def _read_wait(told: ErrorBody) -> float | None:
+    """Return the seconds to wait that a text names, as in "Please retry in 3.2s"; None if it names none."""
+    if told.retry_delay:
+        found = _DELAY.fullmatch(told.retry_delay.strip())
+        return _bound(float(found[1])) if found else None
+    found = _WAIT_IN_WORDS.search(told.text)
+    if found is None:
+        return None
+    minutes = float(found["minutes"] or 0)
+    unit = (found["unit"] or "s").lower()
+    factor = 0.001 if unit.startswith(("ms", "milli")) else 60.0 if unit.startswith("m") else 1.0
+    return _bound(60.0 * minutes + factor * float(found["number"] or 0))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -261,9 +264,3 @@ def _seconds_until(date: str) -> float | None:
 
 def _bound(seconds: float) -> float | None:
     return max(0.0, min(_LONGEST_WAIT_SECONDS, seconds)) if math.isfinite(seconds) else None
-
-
-def _parse_tokens(value: object) -> int | None:
-    """None for what is no number of tokens that anything could have."""
-    digits = str(value).replace(",", "")
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS else None

@@ -8,9 +8,6 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from shared.adapters.models.chat_completions import (
-    LONG_OUTPUT,
-    OPTIONAL,
-    SHORT_OUTPUT,
     ChunkTranslator,
     build_completion_body,
     build_delta_event,
@@ -28,7 +25,7 @@ from shared.adapters.models.provider import (
 )
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json
-from shared.core.values.errors import ModelError, ModelRejectedRequest, ModelUnavailable
+from shared.core.values.errors import ModelUnavailable
 from shared.ports import ModelCard, ModelRequest
 
 if TYPE_CHECKING:
@@ -40,9 +37,7 @@ LEAST_OUTPUT = 16
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
-def build_response_body(
-    request: ModelRequest, card: ModelCard, wire_name: str, *, schema: bool = True
-) -> Json:
+def build_response_body(request: ModelRequest, card: ModelCard, wire_name: str) -> Json:
     """The body of a streamed call."""
     told = (one for message in request.messages for one in build_messages(message, request, card))
     body: Json = {"model": wire_name, "input": [item for one in told for item in _items(one)]}
@@ -57,7 +52,7 @@ def build_response_body(
             }
             for tool in tools
         ]  # fmt: skip
-    if schema and request.json_schema is not None and "json" in card.capabilities:
+    if request.json_schema is not None and "json" in card.capabilities:
         named = {"type": "json_schema", "name": "answer", "schema": dict(request.json_schema)}
         body["text"] = {"format": named}
     longest = max(LEAST_OUTPUT, min(request.max_output_tokens, card.max_output))
@@ -167,26 +162,10 @@ class OpenAIProvider(Provider):
 
     def __init__(self, *, base_url: str = OPENAI_URL, **account: Any) -> None:
         super().__init__(base_url=add_usual_path(base_url), **account)
-        self._refused: dict[str, set[str]] = {}
-        """By model: what the server has said that it does not take."""
 
-    def build_body(
-        self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
-    ) -> Json:
-        refused = self._refused.get(wire_name, set())
-        output = LONG_OUTPUT if SHORT_OUTPUT in refused else SHORT_OUTPUT
-        body = build_completion_body(request, card, wire_name, schema=schema, output=output)
-        return {name: value for name, value in body.items() if name not in refused}
-
-    def narrow_after(self, wire_name: str, error: ModelError) -> bool:
-        if not isinstance(error, ModelRejectedRequest):
-            return False
-        refused, words = self._refused.setdefault(wire_name, set()), str(error)
-        # OpenAI's newer models refuse the one name and ask for the other in the same sentence.
-        names = (*OPTIONAL, SHORT_OUTPUT) if LONG_OUTPUT in words else OPTIONAL
-        named = [name for name in names if name in words and name not in refused]
-        refused.update(named[:1])
-        return bool(named)
+    def build_body(self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool) -> Json:
+        missing = self.get_learned(wire_name).list_missing()
+        return build_completion_body(request, card, wire_name, missing=missing.keys())
 
     def make_reader(self, stream: Any) -> StreamReader:
         return ChunkReader(stream)
@@ -221,13 +200,8 @@ class ResponsesProvider(OpenAIProvider):
 
     path = "/responses"
 
-    def build_body(
-        self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
-    ) -> Json:
-        return build_response_body(request, card, wire_name, schema=schema)
-
-    def narrow_after(self, wire_name: str, error: ModelError) -> bool:
-        return False
+    def build_body(self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool) -> Json:
+        return build_response_body(request, card, wire_name)
 
     def make_reader(self, stream: Any) -> StreamReader:
         return ResponseReader(stream)

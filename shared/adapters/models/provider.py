@@ -19,7 +19,9 @@ import aiohttp
 from pydantic_core import to_json
 
 from shared.adapters.models.breaker import Breaker
-from shared.adapters.models.error_mapping import build_error, read_refusal
+from shared.adapters.models.dialects.error_bodies import is_error_object
+from shared.adapters.models.error_mapping import AbilityRefused, build_error, read_refusal
+from shared.adapters.models.learned_abilities import LearnedAbilities
 from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json, build_counted_body, build_request_body
@@ -99,24 +101,24 @@ class Provider:
         """Since it was asked last: a process that has just begun knows of no trouble."""
         self._windows: dict[str, tuple[float, ModelWindows]] = {}
         self._limits: dict[str, ModelLimits] = {}
+        self._learned: dict[str, LearnedAbilities] = {}
 
     @property
     def host(self) -> str:
         """Its name for operators; an address may hold a key."""
         return urlsplit(self.base_url).hostname or "provider"
 
-    def build_body(
-        self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
-    ) -> Json:
+    def build_body(self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool) -> Json:
         """What `open_stream` is given for it."""
-        return {
-            **build_request_body(request, card, wire_name, thinking=thinking, schema=schema),
-            "stream": True,
-        }
+        missing = self.get_learned(wire_name).list_missing().keys()
+        body = build_request_body(request, card, wire_name, thinking=thinking, missing=missing)
+        return {**body, "stream": True}
 
     def narrow_after(self, wire_name: str, error: ModelError) -> bool:
-        """Whether the next body leaves out what this error is about."""
-        return False
+        """Learn from a refusal; return whether the next body leaves out what it is about."""
+        if not isinstance(error, AbilityRefused):
+            return False
+        return self.get_learned(wire_name).learn(error.missing, str(error))
 
     async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
         """Sends the request; the caller bounds the wait. Raises ModelErrors.
@@ -160,6 +162,11 @@ class Provider:
         if wire_name not in self._limits:
             self._limits[wire_name] = ModelLimits(clock=self._clock)
         return self._limits[wire_name]
+
+    def get_learned(self, wire_name: str) -> LearnedAbilities:
+        if wire_name not in self._learned:
+            self._learned[wire_name] = LearnedAbilities(clock=self._clock)
+        return self._learned[wire_name]
 
     def forget_windows(self, wire_name: str) -> None:
         """The model list is asked again at the next occasion; until then what it said stands."""
@@ -367,7 +374,7 @@ def parse_event(sse: ServerSentEvent) -> Event:
         raise ModelUnavailable("the stream held an event that is not JSON") from error
     if not isinstance(event, Mapping):
         raise ModelUnavailable("the stream held an event that is no object")
-    if sse.event == "error" or event.get("type") == "error" or event.get("error"):
+    if sse.event == "error" or is_error_object(event):
         raise build_error(read_refusal(200, event, message=sse.data))
     return event
 

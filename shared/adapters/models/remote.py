@@ -12,7 +12,6 @@ from shared.adapters.models.catalog import ModelEntry, build_card
 from shared.adapters.models.error_mapping import (
     ModelOverloaded,
     ModelUnknown,
-    is_about_schema,
     is_about_thinking,
 )
 from shared.adapters.models.limits import ModelLimits, NarrowedWindow
@@ -53,7 +52,6 @@ class _Call:
     failures: int = 0
     waited: bool = False
     thinking: bool = True
-    schema: bool = True
     said: tuple[Block, ...] = ()
     """Before the provider paused; it goes on behind it."""
     pauses: int = 0
@@ -113,9 +111,9 @@ class RemoteModel:
             return None
 
     async def build_body(self, request: ModelRequest) -> Json:
-        """What the provider is sent for it at the first attempt, with thinking and a schema."""
+        """What the provider is sent for it at the first attempt, with thinking."""
         card = await self.load_card(request.model)
-        return self._provider.build_body(request, card, self._entry.wire_name, thinking=True, schema=True)
+        return self._provider.build_body(request, card, self._entry.wire_name, thinking=True)
 
     async def close(self) -> None:
         await self._provider.close()
@@ -128,6 +126,7 @@ class RemoteModel:
         )  # fmt: skip
         if not believed:
             return card
+        card = self._provider.get_learned(self._entry.wire_name).narrow(card)
         met = self._limits.get_believed_maximum()
         return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
 
@@ -212,9 +211,7 @@ class RemoteModel:
         if call.said:
             going_on = Message(role="assistant", blocks=call.said)
             request = replace(request, messages=(*request.messages, going_on))
-        return self._provider.build_body(
-            request, self._card(), self._entry.wire_name, thinking=call.thinking, schema=call.schema
-        )
+        return self._provider.build_body(request, self._card(), self._entry.wire_name, thinking=call.thinking)
 
     def _reply(self, call: _Call, parser: AnswerParser, line: StreamReader) -> ModelReply | None:
         try:
@@ -292,9 +289,6 @@ class RemoteModel:
                 return 0.0
             case _ if call.thinking and is_about_thinking(error):
                 call.thinking = False
-                return 0.0
-            case _ if call.schema and call.request.json_schema is not None and is_about_schema(error):
-                call.schema = False
                 return 0.0
         return None
 

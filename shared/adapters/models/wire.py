@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shared.adapters.models.dialects.abilities import Ability
+from shared.adapters.models.dialects.message_order import alternate, fold_system, simplify_schema
 from shared.core.values.messages import (
     Block,
     Image,
@@ -32,14 +34,47 @@ Json = dict[str, Any]
 
 
 def build_request_body(
-    request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool = True, schema: bool = True
+    request: ModelRequest,
+    card: ModelCard,
+    wire_name: str,
+    *,
+    thinking: bool = True,
+    missing: Collection[Ability] = (),
 ) -> Json:
-    """The body of a call, without `stream`; a second try may leave out thinking or schema."""
+    """Return the body of a call, without `stream`; a second try may leave out thinking.
+
+    `missing` are abilities that the server has refused, beside those that the card lacks.
+    """
     body = build_counted_body(request, card, wire_name, thinking=thinking)
+    if missing:
+        body = narrow_body(body, missing)
     body["max_tokens"] = max(1, min(request.max_output_tokens, card.max_output))
-    if schema and request.json_schema is not None and "json" in card.capabilities:
+    if request.json_schema is not None and "json" in card.capabilities:
         format_ = {"type": "json_schema", "schema": dict(request.json_schema)}
         body["output_config"] = {"format": format_}
+    return body
+
+
+def narrow_body(body: Json, missing: Collection[Ability]) -> Json:
+    """Return the body as a server without these abilities takes it."""
+    system = body.get("system", ())
+    instructions = "\n\n".join(part["text"] for part in system)
+    if instructions and "system" in missing:
+        folded = fold_system([{"role": "system", "content": list(system)}, *body["messages"]])
+        body = {**body, "messages": folded}
+        del body["system"]
+    elif instructions and "system_blocks" in missing:
+        body = {**body, "system": instructions}
+    if "alternation" in missing:
+        body = {**body, "messages": alternate(body["messages"])}
+    if "schema_keywords" in missing and "tools" in body:
+        tools = [
+            {**tool, "input_schema": simplify_schema(tool["input_schema"])}
+            if "input_schema" in tool
+            else tool
+            for tool in body["tools"]
+        ]
+        body = {**body, "tools": tools}
     return body
 
 

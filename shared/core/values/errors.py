@@ -326,3 +326,4 @@ class ModelRejectedRequest(ModelError):
 
     code = "model_rejected_request"
     transient = False
+    elsewhere = True

@@ -189,7 +189,7 @@ async def test_a_prompt_that_is_too_long_is_told_with_both_numbers(fake: Running
         ({"status": 400, "reason": "credit"}, ModelRefusedAccount),
         ({"status": 400, "reason": "too_long"}, PromptTooLong),
         ({"status": 413}, PromptTooLong),
-        ({"status": 400, "message": "messages: roles must alternate"}, ModelRejectedRequest),
+        ({"status": 400, "message": "messages.3: no such call"}, ModelRejectedRequest),
         ({"stream_error": 2, "error_type": "invalid_request_error"}, ModelRejectedRequest),
         ({"status": 429, "retry_after": 60}, ModelBusy),
     ],

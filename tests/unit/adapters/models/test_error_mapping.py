@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from shared.adapters.models.error_mapping import (
+    AbilityRefused,
     ModelOverloaded,
     ModelUnknown,
     build_error,
-    is_about_schema,
     is_about_thinking,
     read_refusal,
 )
@@ -406,4 +406,6 @@ def test_thinking_and_schema_refusals_are_recognised() -> None:
     assert is_about_thinking(meant(400, moved))
     assert is_about_thinking(meant(400, "messages.3: Invalid `signature` in `thinking` block"))
     assert not is_about_thinking(meant(400, "messages: roles must alternate"))
-    assert is_about_schema(meant(400, "output_config.format.schema: additionalProperties must be false"))
+    schema = meant(400, "output_config.format.schema: additionalProperties must be false")
+    assert isinstance(schema, AbilityRefused)
+    assert schema.missing.ability == "json"
