@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from pydantic import SecretStr
 
+from shared.config.secret_files import find_secret
 from shared.config.settings import (
     BadSettings,
     Settings,
@@ -162,10 +163,10 @@ def _token(name: str, environ: Mapping[str, str]) -> SecretStr:
         raise ValueError("token_env is missing: it names the variable that holds the bot's token")
     if ":" in name:
         raise ValueError("token_env must name a variable; the token itself does not belong into this file")
-    if name not in environ:
-        raise ValueError(f"token_env: {name} is set neither in the environment nor in .env")
     try:
-        return validate_bot_token(SecretStr(environ[name].strip()))
+        if (token := find_secret(environ, name)) is None:
+            raise ValueError("is set neither in the environment nor in .env")
+        return validate_bot_token(SecretStr(token.strip()))
     except ValueError as error:
         raise ValueError(f"{name} {error}") from None
 

@@ -22,6 +22,7 @@ from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.config.secret_files import SUFFIX, read_secret_file
 from shared.core.context.settings_conflicts import misfits
 from shared.core.identity.oidc import is_safe_address, parse_groups
 from shared.core.identity.operators import Role
@@ -534,10 +535,12 @@ class Settings(BaseSettings):
 def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
     """Read and check everything; raises `BadSettings` naming every problem at once.
 
-    Overrides are by field name and win over the environment, which wins over the file.
+    Overrides are by field name and win over the environment, which wins over the file. A secret may come
+    from the file that NAME_FILE names.
     """
+    from_files = _read_secret_files(_read_variables(env_file))
     try:
-        settings = Settings(_env_file=env_file or default_env_file(), **overrides)
+        settings = Settings(_env_file=env_file or default_env_file(), **{**from_files, **overrides})
     except ValidationError as error:
         raise BadSettings(tuple(_problem(detail) for detail in error.errors())) from None
     if contradictions := tuple(_contradictions(settings)):
@@ -662,7 +665,50 @@ def validate_bot_token(token: SecretStr) -> SecretStr:
 
 
 def load_environment(env_file: Path | None = None) -> Mapping[str, str]:
-    """Everything that is set, for names that an operator chooses: the environment wins over the file."""
+    """Return all variables that are set, with the secrets of files; raises BadSettings.
+
+    The environment wins over `.env`.
+    """
+    variables, names = _read_variables(env_file), list_setting_names()
+    files = {name.upper() for name in list_secret_file_names()}
+    kept = {name: value for name, value in variables.items() if name.upper() not in files}
+    return kept | {names[field]: value for field, value in _read_secret_files(variables).items()}
+
+
+def list_secret_file_names() -> dict[str, str]:
+    """Return the field of each variable that names the file of a secret."""
+    return {f"{name}{SUFFIX}": field for field, name in list_setting_names().items() if is_secret(field)}
+
+
+def find_secret_files(env_file: Path | None = None) -> dict[str, str]:
+    """Return the path of each secret, by field, that comes from a file."""
+    given = {name.upper(): value for name, value in _read_variables(env_file).items()}
+    return {field: given[name] for name, field in list_secret_file_names().items() if name in given}
+
+
+def _read_secret_files(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets of files, by field; raises BadSettings naming every problem at once."""
+    given, names = {name.upper(): value for name, value in variables.items()}, list_setting_names()
+    found: dict[str, str] = {}
+    problems: list[SettingsProblem] = []
+    for name, field in list_secret_file_names().items():
+        if name not in given:
+            continue
+        if names[field] in given:
+            reason = f"is set beside {names[field]}: leave one of them out"
+            problems.append(SettingsProblem(name=name, value="", reason=reason))
+            continue
+        try:
+            found[field] = read_secret_file(given[name])
+        except ValueError as error:
+            problems.append(SettingsProblem(name=name, value="", reason=str(error)))
+    if problems:
+        raise BadSettings(tuple(problems))
+    return found
+
+
+def _read_variables(env_file: Path | None) -> dict[str, str]:
+    """Return what is set in the environment or in `.env`; an empty variable counts as missing."""
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     return {name: value for name, value in (*written.items(), *os.environ.items()) if value}
@@ -676,12 +722,18 @@ def find_setting_sources(
         return {field: told.get(name, "default") for field, name in list_setting_names().items()}
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
-    in_file = {name.upper() for name, value in written.items() if value}
-    outside = {name.upper() for name, value in os.environ.items() if value}
+    in_file = _with_secret_files({name.upper() for name, value in written.items() if value})
+    outside = _with_secret_files({name.upper() for name, value in os.environ.items() if value})
     return {
         field: "environment" if name in outside else "file" if name in in_file else "default"
         for field, name in list_setting_names().items()
     }
+
+
+def _with_secret_files(given: set[str]) -> set[str]:
+    """Add the settings whose value is in a file that one of these variables names."""
+    names = list_setting_names()
+    return given | {names[field] for name, field in list_secret_file_names().items() if name in given}
 
 
 def _list_sources() -> dict[str, SettingSource]:
@@ -741,7 +793,7 @@ def list_setting_names() -> dict[str, str]:
 
 def find_unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """`EVERTALK_` variables that mean nothing here, each with the nearest name that does."""
-    known = {*list_setting_names().values(), ENV_FILE_NAME, ORIGINS_NAME}
+    known = {*list_setting_names().values(), *list_secret_file_names(), ENV_FILE_NAME, ORIGINS_NAME}
     given = os.environ if environ is None else environ
     ours = sorted(name for name in given if name.upper().startswith(PREFIX))
     strangers = [name for name in ours if name.upper() not in known]

@@ -28,7 +28,11 @@ from shared.config.settings import (
     Settings,
     default_env_file,
     find_mcp_file,
+    find_secret_files,
+    find_setting_sources,
     find_unknown_names,
+    is_secret,
+    list_setting_names,
     load_settings,
 )
 from shared.core.session.presets import preset
@@ -37,6 +41,7 @@ from shared.diagnostics.checks import Finding
 _LEAST_FREE_BYTES = 1024**3
 _LATE = timedelta(days=2)
 _TOOLS_NAMED = 8
+_SOURCES = {"environment": "the environment", "file": ".env"}
 
 
 def check_settings() -> Iterator[Finding]:
@@ -47,6 +52,7 @@ def check_settings() -> Iterator[Finding]:
             yield Finding("fail", str(problem), f"Correct {problem.name}, or leave it out.")
     else:
         yield Finding("ok", "settings can be read")
+        yield from _describe_secrets()
     path = default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     for name, nearest in find_unknown_names({**os.environ, **dict.fromkeys(written, "")}).items():
@@ -54,6 +60,18 @@ def check_settings() -> Iterator[Finding]:
         yield Finding("warn", f"{name} means nothing to Evertalk", advice)
     if path is not None and path.is_file() and path.stat().st_mode & 0o077:
         yield Finding("warn", f"others can read {path}", f"chmod 600 {path}")
+
+
+def _describe_secrets() -> Iterator[Finding]:
+    """Report where each secret comes from; says nothing without one."""
+    sources, files = find_setting_sources(), find_secret_files()
+    found = [
+        f"{name} from {files.get(field) or _SOURCES[sources[field]]}"
+        for field, name in list_setting_names().items()
+        if is_secret(field) and sources[field] in _SOURCES
+    ]
+    if found:
+        yield Finding("ok", f"secrets: {', '.join(found)}")
 
 
 async def check_python(settings: Settings, url: str = "") -> Sequence[Finding]:

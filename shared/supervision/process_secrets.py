@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+from shared.config.secret_files import SUFFIX
 from shared.config.settings import ENV_FILE_NAME, ORIGINS_NAME, find_setting_sources, list_setting_names
 
 ProcessName = Literal["web", "bot", "worker"]
@@ -58,7 +59,7 @@ def select_environment(
     """
     names = list_setting_names()
     others = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}
-    others |= set() if process == "bot" else set(tokens)
+    others |= set() if process == "bot" else {*tokens, *(f"{token}{SUFFIX}" for token in tokens)}
     given = {name: value for name, value in everything.items() if name.upper() not in others}
     return {**given, ENV_FILE_NAME: "", ORIGINS_NAME: _origins(stored)}
 

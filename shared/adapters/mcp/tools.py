@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from shared.adapters.mcp.connection import CALL_SECONDS, FIRST_WAIT_SECONDS, McpConnection
+from shared.config.secret_files import SecretEnvironment
 from shared.config.settings import Settings, find_mcp_file
 from shared.core.tools.mcp import (
     BorrowedTool,
@@ -43,7 +44,7 @@ def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, .
     text, problem = _file_text(path)
     if problem:
         return (), (problem,)
-    return servers_in(text, os.environ) if text else ((), ())
+    return servers_in(text, SecretEnvironment(os.environ)) if text else ((), ())
 
 
 def _file_text(path: Path | None) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from shared.adapters.models.catalog import (
     UNKNOWN_MAX_OUTPUT,
     UNKNOWN_WINDOW,
     ModelEntry,
+    ModelsFileBroken,
     Wire,
     find_known_card,
     list_entries,
@@ -32,6 +33,7 @@ from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import build_request_body
+from shared.config.secret_files import SecretEnvironment
 from shared.config.settings import Settings, read_secrets
 from shared.core.values.errors import ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
@@ -213,7 +215,7 @@ def open_models(
         base_url=(base_url or ANTHROPIC_URL).rstrip("/"),
         openai_key=openai_key,
         openai_url=(openai_url or OPENAI_URL).rstrip("/"),
-        environ=os.environ if environ is None else environ,
+        environ=SecretEnvironment(os.environ if environ is None else environ),
         counter=counter,
         patience=patience or Patience(),
         clock=clock,
@@ -365,7 +367,10 @@ class _ModelFactory:
 
     def _open_provider(self, url: str, which_key: str, kind: type[Provider]) -> Provider:
         usual = {KEY_NAME: self.api_key, OPENAI_KEY_NAME: self.openai_key}
-        key = usual[which_key] if which_key in usual else self.environ.get(which_key)
+        try:
+            key = usual[which_key] if which_key in usual else self.environ.get(which_key)
+        except ValueError as error:
+            raise ModelsFileBroken(f"{which_key}: {error}") from None
         # A server that somebody else runs, or they themselves, may want no key.
         needed = not key and not (which_key in usual and url not in (ANTHROPIC_URL, OPENAI_URL))
         missing = which_key if needed else ""

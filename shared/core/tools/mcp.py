@@ -150,9 +150,12 @@ def _fill(text: str, environment: Mapping[str, str]) -> str:
     """`${NAME}` stands for a variable of the environment, which must be there."""
 
     def value(found: re.Match[str]) -> str:
-        if found[1] not in environment:
-            raise _Unusable(f"the environment has no {found[1]}")
-        return environment[found[1]]
+        try:
+            return environment[found[1]]
+        except KeyError:
+            raise _Unusable(f"the environment has no {found[1]}") from None
+        except ValueError as error:
+            raise _Unusable(f"{found[1]}: {error}") from None
 
     return _VARIABLE.sub(value, text)
 

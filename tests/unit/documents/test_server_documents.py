@@ -26,7 +26,7 @@ from shared.cli.service import read_service_arguments
 from shared.cli.site import read_site_arguments
 from shared.cli.stored_settings import read_settings_arguments
 from shared.cli.upgrade import read_upgrade_arguments
-from shared.config.settings import ENV_FILE_NAME, list_setting_names
+from shared.config.settings import ENV_FILE_NAME, list_secret_file_names, list_setting_names
 from shared.core.ops.alerts import KINDS
 from shared.diagnostics.security_review import read_doctor_arguments
 
@@ -99,7 +99,7 @@ def test_every_alert_has_its_line_in_the_runbook() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_setting_of_the_pages_exists(page: str) -> None:
     named = set(re.findall(r"\bEVERTALK_[A-Z0-9_]+\b", (ROOT / page).read_text()))
-    assert named <= {*list_setting_names().values(), ENV_FILE_NAME}
+    assert named <= {*list_setting_names().values(), *list_secret_file_names(), ENV_FILE_NAME}
 
 
 def test_containers_have_time_to_end_and_logs_that_end() -> None:
