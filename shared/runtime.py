@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import tomllib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import structlog
@@ -18,6 +21,13 @@ import structlog
 log = structlog.get_logger(__name__)
 
 RESTART_SECONDS = 1.0
+_PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+
+
+@cache
+def read_version() -> str:
+    """Return the version of this program, such as `0.2.0`."""
+    return str(tomllib.loads(_PROJECT.read_text())["project"]["version"])
 
 
 class BackgroundTasks:

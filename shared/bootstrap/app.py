@@ -74,7 +74,7 @@ class App(Foundation):
 async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
     """Connect and build, with `tools` beside the built-in ones.
 
-    Raises StorageUnavailable, SchemaUnknown, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
+    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
     """
     base = await open_foundation(settings, role=role)
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point

@@ -161,7 +161,7 @@ class Foundation:
 
 
 async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
-    """Raises StorageUnavailable, SchemaUnknown, BadSettings, ContradictoryPolicy, ModelsFileBroken."""
+    """Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken."""
     database_url, redis_url = resolve_server_urls(settings)
     counter = VocabularyCounter()
     crash_point = build_crash_point(settings.crash_point)

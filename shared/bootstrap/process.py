@@ -14,7 +14,7 @@ import structlog
 
 from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken
-from shared.adapters.postgres.db.readiness import SchemaUnknown
+from shared.adapters.postgres.db.readiness import SchemaRefused
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.followed_settings import SettingsFollower, build_follower, load_followed_settings
 from shared.bootstrap.foundation import Role
@@ -34,7 +34,7 @@ EXIT_REPLACED = 4
 EXIT_SETTINGS_CHANGED = 5
 """The process could not replace itself after a change of settings; its supervisor starts it again."""
 
-CONFIGURATION_ERRORS = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken, SchemaUnknown)
+CONFIGURATION_ERRORS = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken, SchemaRefused)
 """Errors in what an operator has configured: another start would not help."""
 
 

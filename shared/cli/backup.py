@@ -8,7 +8,6 @@ import contextlib
 import errno
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,6 +29,7 @@ from shared.adapters.files.erasure_file import FILE as ERASURES
 from shared.adapters.files.erasure_file import ErasureFile
 from shared.adapters.mcp.tools import KNOWN_FILE
 from shared.adapters.postgres.db.connecting import open_connection
+from shared.adapters.postgres.db.readiness import FLOOR
 from shared.adapters.postgres.operations.dump import DumpFailed, dump, load_counts, load_facts, verify_dump
 from shared.bootstrap.foundation import FAILED_BACKUP_FILE
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER
@@ -52,13 +52,12 @@ from shared.core.ops.backups import (
     write_manifest,
 )
 from shared.core.values.errors import EvertalkError
-from shared.runtime import CrashPoint, build_crash_point
+from shared.runtime import CrashPoint, build_crash_point, read_version
 
 FOLDERS = (WORKSPACES_FOLDER, "drafts", "mcp.json", KNOWN_FILE)
 """What of the data folder belongs to a copy; servers are dumped, logs are not kept."""
 INTERVAL = timedelta(days=1)
 _SPARE_BYTES = 64 * 1024**2
-_ROOT = Path(__file__).resolve().parents[2]
 PrintLine = Callable[[str], None]
 
 
@@ -146,8 +145,8 @@ async def _make(
         parts[KEY] = bench / KEY
         write_private(parts[KEY], secret_key)
     manifest = Manifest(
-        made_at=datetime.now(UTC), evertalk=_version(), revision=revision, log_epoch=epoch, postgres=version,
-        key_id=key_id_of(secret_key), counts=counts,
+        made_at=datetime.now(UTC), evertalk=read_version(), revision=revision, floor=FLOOR,
+        log_epoch=epoch, postgres=version, key_id=key_id_of(secret_key), counts=counts,
         members={name: await asyncio.to_thread(compute_digest, path) for name, path in parts.items()},
     )  # fmt: skip
     target = _free_name(folder, manifest.made_at)
@@ -172,7 +171,7 @@ def describe_backup(made: BackupResult) -> list[str]:
     lines = [
         f"{made.path}",
         f"  {size / 2**20:.1f} MiB, read back and sound; {format_counts(manifest)}",
-        f"  schema {manifest.revision}, PostgreSQL {manifest.postgres}, Evertalk {manifest.evertalk}",
+        f"  PostgreSQL {manifest.postgres}, {manifest.describe_schema()}",
         "  It holds the secret key: keep it as you keep the data folder."
         if KEY in manifest.members
         else "  It does not hold the secret key: keep EVERTALK_SECRET_KEY somewhere else.",
@@ -196,7 +195,8 @@ def show_backups(settings: Settings, say: PrintLine) -> int:
         path = folder / name
         try:
             manifest = read_manifest(open_archive(path))
-            say(f"{path}  {path.stat().st_size / 2**20:.1f} MiB, {format_counts(manifest)}")
+            size = f"{path.stat().st_size / 2**20:.1f} MiB"
+            say(f"{path}  {size}, {format_counts(manifest)}, {manifest.describe_schema()}")
         except BadBackup as error:
             say(f"{path}  cannot be used: {error}")
     return 0
@@ -207,6 +207,7 @@ def verify_backup(path: Path, settings: Settings, say: PrintLine) -> int:
     path = path.expanduser().absolute()
     manifest = unpack(path, None)
     say(f"{path} is complete, from {manifest.made_at:%Y-%m-%d %H:%M} UTC: {format_counts(manifest)}.")
+    say(f"It has {manifest.describe_schema()}.")
     if check_seal(open_archive(path), resolve_secret_key(settings)):
         say("Its seal is of this installation.")
     else:
@@ -288,7 +289,3 @@ def _advice(error: BaseException) -> str:
     if full or "No space left" in str(error):
         return "The disk is full: make room, or set EVERTALK_BACKUP_DIR to a folder on another one."
     return error.advice if isinstance(error, DumpFailed) else BackupFailed.advice
-
-
-def _version() -> str:
-    return str(tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["version"])

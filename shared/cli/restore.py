@@ -19,7 +19,7 @@ from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.files.archive import open_archive, sync_folder, unpack, unpack_folder, write_private
 from shared.adapters.files.erasure_file import FILE as ERASURES
 from shared.adapters.files.erasure_file import ErasureFile
-from shared.adapters.postgres.db.migrate import list_revisions
+from shared.adapters.postgres.db.readiness import Standing, build_schema_state
 from shared.adapters.postgres.db.urls import format_location
 from shared.adapters.postgres.operations.dump import is_empty, load_facts
 from shared.adapters.postgres.operations.restore import RestoredDump, restore_dump
@@ -127,11 +127,14 @@ def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
             f"it was made by PostgreSQL {manifest.postgres}, and this is {POSTGRES_MAJOR}",
             advice="Update Evertalk first, then restore it.",
         )
-    if manifest.revision not in list_revisions():
+    state = build_schema_state(manifest.revision, made_by=manifest.evertalk)
+    if state.standing is Standing.NEWER:
         raise BadBackup(
-            f"its schema {manifest.revision} is unknown here: a newer Evertalk ({manifest.evertalk}) made it",
-            advice="Update Evertalk first, then restore it.",
+            f"its {state.describe()}",
+            advice=f"Update Evertalk to {manifest.evertalk} first, then restore it.",
         )
+    if (refusal := state.find_refusal()) is not None:
+        raise BadBackup(f"its {refusal}", advice=refusal.advice)
     key = _present_key(settings)
     if key is not None and not foreign and not check_seal(open_archive(path), key):
         raise CannotRestore(
@@ -145,7 +148,7 @@ def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
 def describe_restore(done: RestoreResult, path: Path) -> list[str]:
     lines = [
         f"Restored {path.name} ({done.manifest.made_at:%Y-%m-%d %H:%M} UTC): {format_counts(done.manifest)}.",
-        f"  schema {done.manifest.revision} → {done.filled.revision}",
+        f"  {build_schema_state(done.manifest.revision, made_by=done.manifest.evertalk).describe_change()}",
         f"  erasures done again: {done.filled.erased_again}",
         f"  log_epoch is {done.filled.log_epoch} now: every open page reloads",
         "  operators have to log in again; keys, operators and access are as they were then",

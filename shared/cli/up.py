@@ -382,18 +382,18 @@ async def migrate_with_backup(settings: Settings, database_url: str) -> None:
     import asyncpg
     from sqlalchemy.exc import SQLAlchemyError
 
-    from shared.adapters.postgres.db.migrate import load_current_revision, migrate
-    from shared.adapters.postgres.db.readiness import SchemaUnknown, is_newer, refuse_unknown
+    from shared.adapters.postgres.db.migrate import migrate, read_schema_state
+    from shared.adapters.postgres.db.readiness import SchemaRefused, Standing
 
     try:
-        before, head = await load_current_revision(database_url)
-        refuse_unknown(before)
-        if is_newer(before, head):
-            print_line(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
-        elif before not in (None, head) and settings.backup_keep:
-            await _back_up_first(settings, database_url, f"{before} → {head}")
+        state = await read_schema_state(database_url)
+        state.refuse()
+        if state.standing is Standing.NEWER:
+            print_line(state.describe_change())
+        elif state.standing is Standing.OLDER and settings.backup_keep:
+            await _back_up_first(settings, database_url, f"{state.found} → {state.newest}")
         await migrate(database_url)
-    except (StorageUnavailable, SchemaUnknown) as error:
+    except (StorageUnavailable, SchemaRefused) as error:
         raise CannotStart(str(error), advice=error.advice) from error
     except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
         where = urlsplit(database_url)

@@ -12,8 +12,8 @@ from pathlib import Path
 from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, find_binaries
 from shared.adapters.files.archive import unpack
-from shared.adapters.postgres.db.migrate import MigrationFailed, load_current_revision, migrate_or_explain
-from shared.adapters.postgres.db.readiness import is_newer, refuse_unknown
+from shared.adapters.postgres.db.migrate import MigrationFailed, migrate_or_explain, read_schema_state
+from shared.adapters.postgres.db.readiness import Standing
 from shared.adapters.postgres.operations.dump import restore
 from shared.adapters.postgres.operations.restore import find_violations, migrate_dump
 from shared.cli.backup import BackupResult, PrintLine, describe_backup, find_last_backup, make_backup
@@ -72,13 +72,14 @@ async def run_upgrade(
 
 
 async def _upgrade_in_place(settings: Settings, url: str, say: PrintLine, migrate: Migrate) -> int:
-    before, head = await load_current_revision(url)
-    if before is None:
+    state = await read_schema_state(url)
+    state.refuse()
+    before, head = state.found, state.newest
+    if state.standing is Standing.EMPTY:
         say("The database is empty: ./evertalk up begins with the newest schema.")
         return 0
-    refuse_unknown(before)
-    if is_newer(before, head):
-        say(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
+    if state.standing is Standing.NEWER:
+        say(state.describe_change())
         return 0
     made = await make_backup(settings, url, folder=settings.backups, rotate=False)
     for line in describe_backup(made):
@@ -86,11 +87,11 @@ async def _upgrade_in_place(settings: Settings, url: str, say: PrintLine, migrat
     try:
         await migrate(url)
     except MigrationFailed as error:
-        after, _ = await load_current_revision(url)
+        after = (await read_schema_state(url)).found
         if after != before:
             raise _UpgradeFailed(f"the schema stopped between {before} and {head}: {error}", made) from error
         raise CannotUpgrade(f"the schema stayed at {before}: {error}", advice=_REPORT) from error
-    return _report_end(f"Schema {before} → {head}.", await find_violations(url), say)
+    return _report_end(state.describe_change(), await find_violations(url), say)
 
 
 async def _upgrade_postgres(settings: Settings, major: int, given: Path | None, say: PrintLine) -> int:

@@ -10,9 +10,9 @@ from typing import Any
 
 from shared.adapters.postgres.dashboard.telegram import BotState
 from shared.adapters.postgres.db.connecting import open_connection
-from shared.adapters.postgres.db.migrate import load_current_revision
+from shared.adapters.postgres.db.migrate import read_schema_state
 from shared.adapters.postgres.db.pooler import has_transaction_pooling, probe_pooler
-from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, is_newer, refuse_unknown
+from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, Standing
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.redis.arq_queue import load_server_facts
 from shared.adapters.telegram_probe import (
@@ -94,18 +94,17 @@ async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_schema(settings: Settings, url: str) -> Sequence[Finding]:
-    found, newest = await load_current_revision(url)
-    if found == newest:
-        return [Finding("ok", f"schema is at revision {found}")]
-    try:
-        refuse_unknown(found)
-    except SchemaUnknown as error:
-        return [Finding("fail", str(error), error.advice)]
-    if is_newer(found, newest):
-        what = f"schema is at {found}, newer than this version ({newest}), which works on beside it"
-        return [Finding("warn", what, "Bring this machine to the same version.")]
-    what = f"schema is at {found or 'nothing'}, {newest} is newest"
-    return [Finding("warn", what, "./evertalk up brings it up to date.")]
+    state = await read_schema_state(url)
+    if (refusal := state.find_refusal()) is not None:
+        return [Finding("fail", str(refusal), refusal.advice)]
+    match state.standing:
+        case Standing.SAME:
+            return [Finding("ok", state.describe())]
+        case Standing.NEWER:
+            what = f"{state.describe()}; this version works on beside it"
+            by = f"Evertalk {state.made_by}" if state.made_by else "the same version"
+            return [Finding("warn", what, f"Bring this machine to {by}.")]
+    return [Finding("warn", state.describe(), "./evertalk up brings it up to date.")]
 
 
 async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:

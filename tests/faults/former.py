@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 from dataclasses import dataclass
 from io import BytesIO
@@ -11,12 +10,7 @@ from pathlib import Path
 from shared.adapters.postgres.db.readiness import VERSIONS, find_newest_revision
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.processes import ROOT, Process
-
-GIT_SECONDS = 60
-
-
-class NoHistory(Exception):
-    """This is no clone, or a shallow one."""
+from tests.kit.former_schemas import NoHistory, run_git
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +28,7 @@ class Former:
 def former(folder: Path, *, migrations: int, history: Path = ROOT) -> Former:
     """Unpacked into this folder. Raises NoHistory, also where no commit has just that schema."""
     wanted = sorted(VERSIONS.glob("[0-9]*.py"))[-migrations - 1]
-    packed = _git(history, "archive", _newest_with(wanted.name, history))
+    packed = run_git(history, "archive", _newest_with(wanted.name, history))
     with tarfile.open(fileobj=BytesIO(packed)) as files:
         files.extractall(folder, filter="data")
     return Former(folder=folder, revision=find_newest_revision(folder / VERSIONS.relative_to(ROOT)))
@@ -43,9 +37,9 @@ def former(folder: Path, *, migrations: int, history: Path = ROOT) -> Former:
 def _newest_with(newest: str, history: Path) -> str:
     """The last commit whose newest migration is this. What is not committed yet, none of them knows."""
     place = f"{VERSIONS.relative_to(ROOT)}/"
-    changed = _git(history, "log", "--format=%P %H", "--", place).decode().split()
+    changed = run_git(history, "log", "--format=%P %H", "--", place).decode().split()
     for commit in ("HEAD", *changed):
-        known = _git(history, "ls-tree", "--name-only", commit, place).decode().split()
+        known = run_git(history, "ls-tree", "--name-only", commit, place).decode().split()
         if known and _number(max(one for one in known if one.endswith(".py"))) == _number(newest):
             return commit
     raise NoHistory(f"no commit has {newest} as its newest migration")
@@ -54,13 +48,3 @@ def _newest_with(newest: str, history: Path) -> str:
 def _number(migration: str) -> str:
     """What stays when a file gets another name."""
     return Path(migration).name.partition("_")[0]
-
-
-def _git(history: Path, *words: str) -> bytes:
-    try:
-        done = subprocess.run(["git", *words], cwd=history, capture_output=True, timeout=GIT_SECONDS)
-    except FileNotFoundError as error:
-        raise NoHistory("there is no git here") from error
-    if done.returncode != 0:
-        raise NoHistory(done.stderr.decode(errors="replace").strip().partition("\n")[0])
-    return done.stdout

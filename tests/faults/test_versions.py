@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.postgres.db.migrate import load_current_revision, migrate
+from shared.adapters.postgres.db.migrate import migrate, read_schema_state
 from shared.adapters.postgres.db.readiness import VERSIONS
-from tests.faults.former import Former, NoHistory, former
+from tests.faults.former import Former, former
 from tests.faults.test_provider import LONG, provided_by
 from tests.faults.test_rolling import summarised, talks
 from tests.faults.test_telegram import SLOW_ANSWER
@@ -24,6 +24,7 @@ from tests.kit.deployment.processes import Process
 from tests.kit.deployment.telegram import SECONDS, Telegram
 from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.former_schemas import NoHistory
 from tests.kit.free_ports import free_port
 
 MIGRATIONS = 2
@@ -146,7 +147,7 @@ async def _database(plant: Plant, revision: str) -> AsyncIterator[Case]:
     case = await plant.case(EMPTY)
     try:
         await migrate(case.database_url, revision=revision)
-        assert (await load_current_revision(case.database_url))[0] == revision
+        assert (await read_schema_state(case.database_url)).found == revision
         yield case
     finally:
         await plant.drop(case.database)

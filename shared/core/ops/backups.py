@@ -41,7 +41,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`key_id` tells which secret key opens what is sealed in the database; it does not tell the key."""
+    """`key_id` tells which secret key opens what is sealed in the database; it does not tell the key.
+
+    `floor` is the oldest schema that the program which made the backup can upgrade; empty before 0.2.0.
+    """
 
     made_at: datetime
     evertalk: str
@@ -51,6 +54,12 @@ class Manifest:
     key_id: str
     members: Mapping[str, Member]
     counts: Mapping[str, int]
+    floor: str = ""
+
+    def describe_schema(self) -> str:
+        """Return the schema, the version that made the backup, and the oldest schema that it can upgrade."""
+        since = f", which upgrades data from schema {self.floor} on" if self.floor else ""
+        return f"schema {self.revision}, made by Evertalk {self.evertalk}{since}"
 
     @property
     def postgres_major(self) -> int:
@@ -94,6 +103,7 @@ def write_manifest(manifest: Manifest, secret_key: bytes) -> bytes:
         "made_at": manifest.made_at.astimezone(UTC).isoformat(),
         "evertalk": manifest.evertalk,
         "revision": manifest.revision,
+        "floor": manifest.floor,
         "log_epoch": manifest.log_epoch,
         "postgres": manifest.postgres,
         "key_id": manifest.key_id,
@@ -125,8 +135,11 @@ def read_manifest(data: bytes) -> Manifest:
             key_id=str(told["key_id"]),
             members=members,
             counts={str(name): _size(number) for name, number in told["counts"].items()},
+            floor=str(told.get("floor", "")),
         )
-        sound = manifest.postgres_major > 0 and _REVISION.fullmatch(manifest.revision) is not None
+        sound = manifest.postgres_major > 0 and all(
+            _REVISION.fullmatch(one) for one in (manifest.revision, manifest.floor or manifest.revision)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadBackup("its manifest cannot be read") from error
     if not sound or not {DATABASE, FILES} <= set(members) <= set(MEMBERS):

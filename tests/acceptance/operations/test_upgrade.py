@@ -16,18 +16,20 @@ from pydantic import SecretStr
 from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.embedded.binaries import Binaries, find_binaries
 from shared.adapters.embedded.process_user import find_account
-from shared.adapters.postgres.db.migrate import MigrationFailed, load_current_revision, migrate
-from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, find_newest_revision
+from shared.adapters.postgres.db.migrate import MigrationFailed, migrate, read_schema_state
+from shared.adapters.postgres.db.readiness import FLOOR, LEAST_POSTGRES, SchemaUnknown, find_newest_revision
 from shared.bootstrap.process import EXIT_BAD_SETTINGS
 from shared.cli.up import CannotStart, migrate_with_backup
 from shared.cli.upgrade import CannotUpgrade, read_upgrade_arguments, run_upgrade
 from shared.diagnostics.server_checks import check_schema
+from shared.runtime import read_version
 from tests.acceptance.operations.conftest import KEPT, LATER, ROOT, Installation, words_of
 from tests.acceptance.operations.test_restore import MESSAGES, silent
 from tests.kit.app_driver import running_app, settings_for, visit
 
 OLD = Path(f"/usr/lib/postgresql/{LEAST_POSTGRES}/bin")
 """Debian's, where it is installed: the real thing, and four majors are far enough."""
+NO_REDIS = "redis://127.0.0.1:1/0"
 FIRST = "0044"
 """The schema that the history of migrations begins with."""
 
@@ -41,7 +43,7 @@ async def test_an_upgrade_backs_up_first_and_says_what_it_did(installation: Inst
     wish = read_upgrade_arguments([])
     assert await run_upgrade(wish, settings=installation.settings, say=said.append) == 0, said
     assert backups_of(installation) == 2
-    assert any(line.startswith("Schema ") for line in said), said
+    assert any(line.endswith("nothing had to change.") for line in said), said
     assert LATER in await words_of(installation)
 
 
@@ -83,7 +85,7 @@ async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wis
     async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         await older(servers.database_url)
         await migrate_with_backup(settings, servers.database_url)
-        newest = (await load_current_revision(servers.database_url))[1]
+        newest = (await read_schema_state(servers.database_url)).newest
         assert backups_of(installation) - before == (1 if keep else 0)
         said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Schema ")]
         assert len(said) == (1 if keep else 0)
@@ -103,25 +105,30 @@ async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
         url = servers.database_url
         settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
         await is_of_a_newer_version(url)
+        newer = f"9999 of Evertalk 7.1.0, newer than this version ({read_version()})"
         await migrate_with_backup(settings, url)
-        assert "9999, newer than this version" in capsys.readouterr().out
+        assert newer in capsys.readouterr().out
         assert await run_upgrade(wish, settings=settings, say=said.append) == 0
-        assert any("9999, newer than this version" in line for line in said)
+        assert any(newer in line for line in said)
+        done = await asyncio.to_thread(_started, installation, url, NO_REDIS, "shared", "migrate")
+        assert (done.returncode, newer in done.stdout) == (0, True)
         await migrate(url)
-        assert (await load_current_revision(url))[0] == "9999"
+        assert (await read_schema_state(url)).found == "9999"
         assert backups_of(installation) == before, "nothing changes"
         (finding,) = await check_schema(settings, url)
-        assert (finding.level, "9999, newer" in finding.what) == ("warn", True)
+        assert (finding.level, newer in finding.what) == ("warn", True)
+        assert finding.advice == "Bring this machine to Evertalk 7.1.0."
 
 
 async def is_of_a_newer_version(url: str, revision: str = "9999") -> None:
     connection = await asyncpg.connect(url)
     await connection.execute("UPDATE alembic_version SET version_num = $1", revision)
+    await connection.execute("UPDATE deployment SET migrated_by = '7.1.0'")
     await connection.close()
 
 
-FOREIGN = "the data have the schema 0044_of_others, which this version"
-INSTEAD = "Start the version that made them, or put back a backup of ours: ./evertalk restore FILE"
+FOREIGN = "schema is at 0044_of_others, which this version"
+INSTEAD = "Start the program that made the data, or restore a backup of Evertalk: ./evertalk restore FILE"
 
 
 async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_alone(
@@ -141,11 +148,12 @@ async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_
             await run_upgrade(wish, settings=settings, say=said.append)
         (finding,) = await check_schema(settings, url)
         assert (finding.level, finding.advice) == ("fail", INSTEAD)
+        known = f"it knows {FLOOR} to {find_newest_revision()}"
         for words in (["shared", "migrate"], ["shared", "login-link"], ["shared", "operator", "list"]):
             done = await asyncio.to_thread(_started, installation, url, servers.redis_url, *words)
             assert done.returncode == 1
             assert done.stderr.splitlines() == [
-                f"evertalk: {FOREIGN} ({find_newest_revision()}) does not know",
+                f"evertalk: {FOREIGN} ({read_version()}) does not know; {known}",
                 f"  {INSTEAD}",
             ]
         for name in ("web", "worker"):
@@ -154,7 +162,7 @@ async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_
             assert f"evertalk {name}: {FOREIGN}" in done.stderr
             assert f"evertalk {name}: {INSTEAD}" in done.stderr
             assert "Traceback" not in done.stdout + done.stderr
-        assert (await load_current_revision(url))[0] == "0044_of_others"
+        assert (await read_schema_state(url)).found == "0044_of_others"
     assert backups_of(installation) == before
 
 
@@ -186,7 +194,7 @@ async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(
         with pytest.raises(CannotStart, match="no backup was made") as refused:
             await migrate_with_backup(settings, servers.database_url)
         assert "EVERTALK_BACKUP_KEEP=0" in refused.value.advice
-        assert (await load_current_revision(servers.database_url))[0] == FIRST
+        assert (await read_schema_state(servers.database_url)).found == FIRST
 
 
 async def test_data_of_an_unknown_postgres_are_left_alone_with_advice(installation: Installation) -> None:

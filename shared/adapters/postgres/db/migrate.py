@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.bridge import build_config, cross_bridge
+from shared.adapters.postgres.db.connecting import connect, open_connection
 from shared.adapters.postgres.db.partitions import ensure_month_partitions
-from shared.adapters.postgres.db.readiness import find_newest_revision, is_newer, refuse_unknown
+from shared.adapters.postgres.db.readiness import (
+    VERSIONS,
+    SchemaState,
+    Standing,
+    build_schema_state,
+    load_schema_state,
+)
 from shared.core.values.errors import EvertalkError, StorageUnavailable
+from shared.runtime import read_version
 
-MIGRATIONS = Path(__file__).resolve().parents[4] / "migrations"
 MIGRATION_LOCK = 0x45564552  # "EVER": any number will do, as long as all starts use the same
 _PATIENCE_SECONDS = 300.0
 _FAILED = (
@@ -38,9 +43,7 @@ class MigrationFailed(EvertalkError):
 
 
 def build_alembic_config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    return config
+    return build_config(VERSIONS)
 
 
 def create_engine(database_url: str) -> AsyncEngine:
@@ -63,7 +66,7 @@ def create_engine(database_url: str) -> AsyncEngine:
 async def migrate(database_url: str, *, revision: str = "head") -> None:
     """Upgrade under an advisory lock, then make the month partitions that will be needed soon.
 
-    The schema of a newer version stays as it is. Raises SchemaUnknown.
+    The schema of a newer version stays as it is. Raises SchemaRefused.
     """
     engine = create_engine(database_url)
     try:
@@ -76,29 +79,17 @@ async def migrate(database_url: str, *, revision: str = "head") -> None:
 
 
 async def migrate_or_explain(database_url: str) -> None:
-    """To the newest schema; raises SchemaUnknown, and MigrationFailed for whatever else kept it from that."""
+    """Upgrade to the newest schema; raises SchemaRefused, and MigrationFailed for any other error."""
     try:
         await migrate(database_url)
     except _FAILED as error:
         raise MigrationFailed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
-async def load_current_revision(database_url: str) -> tuple[str | None, str]:
-    """What the database is at, and what this program would bring it to."""
-    engine = create_engine(database_url)
-    try:
-        async with asyncio.timeout(_PATIENCE_SECONDS), engine.connect() as connection:
-            found = await connection.run_sync(lambda c: MigrationContext.configure(c).get_current_revision())
-    finally:
-        await engine.dispose()
-    return found, find_newest_revision()
-
-
-def list_revisions() -> frozenset[str]:
-    """Every schema that this program can bring up to date."""
-    return frozenset(
-        one.revision for one in ScriptDirectory.from_config(build_alembic_config()).walk_revisions()
-    )
+async def read_schema_state(database_url: str) -> SchemaState:
+    """Connect and return which schema the database has; raises StorageUnavailable."""
+    async with asyncio.timeout(_PATIENCE_SECONDS), open_connection(database_url) as connection:
+        return await load_schema_state(connection)
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
@@ -106,9 +97,18 @@ def _upgrade(connection: Connection, revision: str) -> None:
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
     found = MigrationContext.configure(connection).get_current_revision()
-    refuse_unknown(found)
-    if revision == "head" and is_newer(found, find_newest_revision()):
+    state = build_schema_state(found)
+    state.refuse()
+    if revision == "head" and state.standing in (Standing.NEWER, Standing.SAME):
         return
+    if found is not None:
+        cross_bridge(connection, found)
     config = build_alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
+    if revision == "head":
+        connection.execute(text(_MIGRATED), {"version": read_version()})
+
+
+_MIGRATED = "UPDATE deployment SET migrated_by = :version, migrated_at = clock_timestamp()"
+"""Statement that lets a former program name the version that made a newer schema."""

@@ -1,49 +1,214 @@
-"""Whether the database has the schema that this program was written for, without importing Alembic."""
+"""Schema of a database against the one that this program was written for, read without importing Alembic."""
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.core.values.errors import EvertalkError
+from shared.runtime import read_version
 
 LEAST_POSTGRES = 15
 """Of the server's major versions: what our statements need, and what the tests of an upgrade begin with."""
 VERSIONS = Path(__file__).resolve().parents[4] / "migrations" / "versions"
+FORMER = VERSIONS.with_name("former")
+"""Migrations of the schemas before 0044. Only data that have such a schema ever meet them."""
+BRIDGE_END = "0044"
+"""Last former revision. `versions/0044_first.py` makes the same schema in an empty database."""
+FLOOR = "0001"
+"""Oldest schema that this version upgrades. Raise it only for a new numbered version, see CONTRIBUTING.md."""
+RELEASED = VERSIONS.with_name("released.json")
 _REVISION = re.compile(r"""^(revision|down_revision)(?:\s*:[^=]+)?\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
-class SchemaUnknown(EvertalkError):
-    """Neither a schema of this program, of one before it, nor of a later one."""
+class SchemaRefused(EvertalkError):
+    """This program can neither upgrade the schema of the data nor work with it. Nothing was changed."""
+
+
+class SchemaUnknown(SchemaRefused):
+    """Neither this program, nor a former one, nor a later one made this schema."""
 
     code = "schema_unknown"
 
-    def __init__(self, found: str) -> None:
-        super().__init__(
-            f"the data have the schema {found}, which this version ({find_newest_revision()}) does not know",
-            advice="Start the version that made them, or put back a backup of ours: ./evertalk restore FILE",
+
+class SchemaTooOld(SchemaRefused):
+    """An earlier version has to upgrade the data first."""
+
+    code = "schema_too_old"
+
+
+class Standing(StrEnum):
+    """Relation of a database's schema to that of this program."""
+
+    EMPTY = "empty"
+    SAME = "same"
+    OLDER = "older"
+    BELOW_FLOOR = "below_floor"
+    NEWER = "newer"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Schemas that a numbered version upgrades: `floor` is the oldest, `newest` is the one that it makes."""
+
+    version: str
+    floor: str
+    newest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaState:
+    """Schema of a database or backup. `made_by` is the version that made it, if that is known."""
+
+    found: str | None
+    newest: str
+    floor: str
+    made_by: str | None
+    known: frozenset[str]
+    """Revisions that this program can upgrade, the newest one included."""
+
+    @property
+    def standing(self) -> Standing:
+        if self.found is None:
+            return Standing.EMPTY
+        if self.found == self.newest:
+            return Standing.SAME
+        if is_newer(self.found, self.newest):
+            return Standing.NEWER
+        if self.found.isdigit() and self.found < self.floor:
+            return Standing.BELOW_FLOOR
+        return Standing.OLDER if self.found in self.known else Standing.UNKNOWN
+
+    def describe(self) -> str:
+        """Return one line that says which schema the data have, and what this version can do with it."""
+        ours = f"this version ({read_version()})"
+        by = f" of Evertalk {self.made_by}" if self.made_by else ""
+        match self.standing:
+            case Standing.EMPTY:
+                return f"there is no schema yet, {self.newest} is the newest"
+            case Standing.SAME:
+                return f"schema is at revision {self.found}, the newest of {ours}"
+            case Standing.OLDER:
+                return f"schema is at {self.found}{by}; {ours} upgrades it to {self.newest}"
+            case Standing.NEWER:
+                return f"schema is at {self.found}{by}, newer than {ours}, whose schema is {self.newest}"
+            case Standing.BELOW_FLOOR:
+                return f"schema is at {self.found}{by}; {ours} upgrades from {self.floor} on"
+            case Standing.UNKNOWN:
+                known = f"it knows {self.floor} to {self.newest}"
+                return f"schema is at {self.found}, which {ours} does not know; {known}"
+
+    def describe_change(self) -> str:
+        """Return the line to print after this schema was upgraded, or left as it was."""
+        ours = f"{self.newest} of Evertalk {read_version()}"
+        match self.standing:
+            case Standing.EMPTY:
+                return f"Schema {ours} is there."
+            case Standing.SAME:
+                return f"The {self.describe()}: nothing had to change."
+            case Standing.NEWER:
+                return f"The {self.describe()}: it stays as it is."
+        by = f" of Evertalk {self.made_by}" if self.made_by else ""
+        return f"Schema {self.found}{by} → {ours}."
+
+    def find_refusal(self) -> SchemaRefused | None:
+        """Return why this program must not touch the data. None: it may."""
+        if self.standing is Standing.BELOW_FLOOR:
+            return SchemaTooOld(self.describe(), advice=self.describe_stop())
+        if self.standing is Standing.UNKNOWN:
+            return SchemaUnknown(
+                self.describe(),
+                advice="Start the program that made the data, or restore a backup of Evertalk: "
+                "./evertalk restore FILE",
+            )
+        return None
+
+    def refuse(self) -> None:
+        """Raise SchemaUnknown or SchemaTooOld for a schema that this program must not touch."""
+        if (refusal := self.find_refusal()) is not None:
+            raise refusal
+
+    def describe_stop(self) -> str:
+        """Return the advice that names the version to stop at on the way to this one."""
+        assert self.found is not None
+        stop = find_stop(self.found, floor=self.floor)
+        if stop is None:
+            return "No version on the way is known. Start the version that made the data."
+        return (
+            f"Stop at Evertalk {stop} first: install it, run ./evertalk upgrade, then install this version."
         )
 
 
+def find_stop(found: str, *, floor: str, releases: tuple[Release, ...] | None = None) -> str | None:
+    """Return the newest version that upgrades from `found` to a schema that `floor` allows."""
+    for release in reversed(load_releases() if releases is None else releases):
+        if release.floor <= found <= release.newest and release.newest >= floor:
+            return release.version
+    return None
+
+
+def find_version(revision: str) -> str | None:
+    """Return the numbered version that a revision belongs to. None: it was not released."""
+    if revision not in list_revisions():
+        return None
+    return next((release.version for release in load_releases() if revision <= release.newest), None)
+
+
+@cache
+def load_releases() -> tuple[Release, ...]:
+    """Return the numbered versions, oldest first."""
+    released = json.loads(RELEASED.read_text())
+    return tuple(
+        Release(version=version, floor=one["floor"], newest=one["newest"])
+        for version, one in released.items()
+    )
+
+
 def find_newest_revision(versions: Path = VERSIONS) -> str:
-    """The revision that no other one builds on."""
+    """Return the revision that no other one builds on."""
     named = _parse_migrations(versions)
     (newest,) = named["revision"] - named["down_revision"]
     return newest
 
 
-def refuse_unknown(found: str | None) -> None:
-    """Raises SchemaUnknown; no schema at all is a beginning."""
-    if (
-        found is None
-        or found in _parse_migrations(VERSIONS)["revision"]
-        or is_newer(found, find_newest_revision())
-    ):
-        return
-    raise SchemaUnknown(found)
+@cache
+def list_revisions() -> frozenset[str]:
+    """Return every schema that this program can bring up to date."""
+    return frozenset(_parse_migrations(FORMER)["revision"] | _parse_migrations(VERSIONS)["revision"])
+
+
+def build_schema_state(found: str | None, *, made_by: str | None = None) -> SchemaState:
+    """Compare a revision with this program; `made_by` is the version that the data name, if any."""
+    named = (find_version(found) or made_by) if found is not None else None
+    return SchemaState(
+        found=found, newest=find_newest_revision(), floor=FLOOR, made_by=named, known=list_revisions()
+    )
+
+
+async def load_schema_state(connection: asyncpg.Connection[asyncpg.Record]) -> SchemaState:
+    """Read which schema a database has, and which version made it."""
+    if not await connection.fetchval("SELECT to_regclass('alembic_version') IS NOT NULL", timeout=10):
+        return build_schema_state(None)
+    found: str | None = await connection.fetchval("SELECT version_num FROM alembic_version", timeout=10)
+    return build_schema_state(found, made_by=await _load_made_by(connection))
+
+
+async def _load_made_by(connection: asyncpg.Connection[asyncpg.Record]) -> str | None:
+    """Return the version that migrated last; schemas before 0062 do not store it."""
+    if not await connection.fetchval("SELECT to_regclass('deployment') IS NOT NULL", timeout=10):
+        return None
+    stored: str | None = await connection.fetchval(
+        "SELECT to_jsonb(d) ->> 'migrated_by' FROM deployment d", timeout=10
+    )
+    return (stored or "")[:40] or None
 
 
 def _parse_migrations(versions: Path) -> dict[str, set[str]]:
@@ -55,7 +220,7 @@ def _parse_migrations(versions: Path) -> dict[str, set[str]]:
 
 
 def is_newer(found: str | None, than: str) -> bool:
-    """Made by a later version of the program, which only adds: revisions are numbered."""
+    """Return whether a later version made this schema. Revisions are numbered, and each only adds."""
     return found is not None and found.isdigit() and int(found) > int(than)
 
 
@@ -75,8 +240,8 @@ class PostgresReadiness:
 
     @store_method
     async def refuse_unknown(self) -> None:
-        """Raises SchemaUnknown before anything is asked of tables that may not be there."""
-        refuse_unknown(await self._load_revision())
+        """Raise SchemaRefused before anything is asked of tables that may not be there."""
+        build_schema_state(await self._load_revision()).refuse()
 
     async def _load_revision(self) -> str | None:
         try:

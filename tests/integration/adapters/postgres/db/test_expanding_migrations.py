@@ -16,13 +16,14 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
+from shared.adapters.postgres.db.bridge import run_former
 from shared.adapters.postgres.db.migrate import (
     build_alembic_config,
     create_engine,
-    load_current_revision,
     migrate,
+    read_schema_state,
 )
-from shared.adapters.postgres.db.readiness import is_newer
+from shared.adapters.postgres.db.readiness import BRIDGE_END, is_newer, load_releases
 from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.kit.app_driver import running_app, settings_for, visit
 
@@ -147,6 +148,27 @@ async def test_statements_of_the_versions_before_go_on_working(empty_database_ur
 
 
 @pytest.mark.row("F52")
+@pytest.mark.parametrize("former", ["0036", *(one.newest for one in load_releases())])
+async def test_statements_of_a_numbered_version_still_work(empty_database_url: str, former: str) -> None:
+    """Processes of that version may still run while its data are upgraded."""
+    cause = [CONTRACTS[one] for one in CONTRACTS if one > former]
+    if cause:
+        pytest.skip("; ".join(cause))
+    if former < BRIDGE_END:
+        engine = create_engine(empty_database_url)
+        async with engine.begin() as running:
+            await running.run_sync(run_former, former)
+        await engine.dispose()
+    else:
+        await migrate(empty_database_url, revision=former)
+    connection = await asyncpg.connect(empty_database_url)
+    old = await Schema.of(connection)
+    await migrate(empty_database_url)
+    assert narrowed(old, await Schema.of(connection)) == []
+    await connection.close()
+
+
+@pytest.mark.row("F52")
 async def test_a_life_before_the_change_goes_on_after_it(database_url: str, redis_url: str) -> None:
     settings = settings_for(database_url, redis_url)
     async with running_app(settings) as app:
@@ -156,7 +178,7 @@ async def test_a_life_before_the_change_goes_on_after_it(database_url: str, redi
     connection = await asyncpg.connect(database_url)
     for steps in (1, 2):
         await downgrade(database_url, before(steps))
-        assert (await load_current_revision(database_url))[0] == before(steps)
+        assert (await read_schema_state(database_url)).found == before(steps)
     # What a process of that version does meanwhile.
     await connection.execute("INSERT INTO parties (display_name) VALUES ('Ada')")
     rows = await connection.fetch("SELECT session_id, seq, blocks FROM entries ORDER BY 1, 2")

@@ -18,8 +18,8 @@ from shared.adapters.postgres.db.migrate import (
     MIGRATION_LOCK,
     build_alembic_config,
     create_engine,
-    load_current_revision,
     migrate,
+    read_schema_state,
 )
 from shared.adapters.postgres.people.admin_store import AgentTable
 
@@ -102,7 +102,7 @@ async def test_a_limit_for_statements_is_none_for_a_migration(empty_database_url
     finally:
         await rival.close()
     await waiting
-    assert (await load_current_revision(empty_database_url))[0] is not None
+    assert (await read_schema_state(empty_database_url)).found is not None
 
 
 async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
@@ -121,8 +121,8 @@ async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
 
 async def test_four_first_starts_at_once_all_succeed(empty_database_url: str) -> None:
     await asyncio.gather(*(migrate(empty_database_url) for _ in range(4)))
-    found, head = await load_current_revision(empty_database_url)
-    assert found == head
+    state = await read_schema_state(empty_database_url)
+    assert state.found == state.newest
 
 
 @pytest.fixture
