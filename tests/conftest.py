@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.kit.markers import marked
 from tests.kit.needed_programs import chromium
 from tests.kit.night import NIGHT
 from tests.kit.run_order import in_order_of_weight
@@ -44,6 +45,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 HERE = Path(__file__).parent
+NEED_PROGRAMS = frozenset({"servers", "running_provider", "browser", "whole_browser"})
+"""Fixtures that start PostgreSQL, Valkey, a fake provider or Chromium, for tests that `--unit` leaves out."""
 _TEMPLATE = "evertalk_template"
 _REDIS_DATABASES = 16
 _KEPT_REDIS_DATABASES = 4
@@ -82,10 +85,16 @@ def _compile_a_share(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--control", metavar="S09", help="only tests that prove this row of docs/controls.md")
+    parser.addoption("--unit", action="store_true", help="only tests that need no server and no browser")
+    parser.addoption("--by-day", action="store_true", help="no tests of the night, though a file is named")
     parser.addoption("--night", action="store_true", help="also tests of the night, and others at length")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (wanted := config.getoption("--control")) and wanted not in (known := sorted(marked("control"))):
+        raise pytest.UsageError(
+            f"no control is called {wanted!r}: they are {known[0]} to {known[-1]}, see docs/controls.md"
+        )
     if config.getoption("--night"):
         os.environ[NIGHT] = "1"
     # A busy machine is no failure: no example has a time.
@@ -94,13 +103,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--unit"):
+        needy = {item for item in items if NEED_PROGRAMS.intersection(getattr(item, "fixturenames", ()))}
+        config.hook.pytest_deselected(items=list(needy))
+        items[:] = [item for item in items if item not in needy]
     wanted = config.getoption("--control")
     if wanted:
         items[:] = [
             item for item in items if any(wanted in mark.args for mark in item.iter_markers("control"))
         ]
     elif not config.getoption("--night"):
-        asked_for = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+        named = () if config.getoption("--by-day") else config.args
+        asked_for = {Path(argument.partition("::")[0]).resolve() for argument in named}
         late = {one for one in items if one.get_closest_marker("night") and one.path not in asked_for}
         config.hook.pytest_deselected(items=list(late))
         items[:] = [item for item in items if item not in late]

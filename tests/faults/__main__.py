@@ -16,6 +16,7 @@ from tests.faults.lengths import AT_LENGTH
 from tests.faults.rows import NUMBERS, ROWS
 from tests.faults.verdicts import Verdict, Verdicts, seeds_of
 from tests.kit.markers import marked
+from tests.kit.suite.one_line import OneLineParser
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULT_CHARS = 75
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _read(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="evertalk test faults", description="Try the faults of docs/faults.md; a line for each row."
     )
     parser.add_argument(

@@ -29,6 +29,7 @@ from tests.kit.deployment.processes import Process
 from tests.kit.deployment.telegram import Telegram
 from tests.kit.fakes.bot_api import BotApi, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
+from tests.kit.suite.one_line import OneLineParser
 from tests.kit.temp_folders import short_folder
 
 TEMPLATE = "chaos_template"
@@ -430,7 +431,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="evertalk test chaos", description=__doc__)
+    parser = OneLineParser(prog="evertalk test chaos", description=__doc__)
     parser.add_argument("--minutes", type=_minutes, default=30.0, help="of talk, 30 unless said otherwise")
     parser.add_argument("--people", type=_people, help="half of them on each channel; 40 by default")
     parser.add_argument("--seed", type=int, default=1, help="who is killed when, and who writes when")

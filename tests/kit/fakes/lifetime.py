@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,12 @@ def live(parser: argparse.ArgumentParser, start: Callable[[argparse.Namespace], 
     arguments = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    asyncio.run(_live(arguments, start))
+    try:
+        asyncio.run(_live(arguments, start))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        parser.exit(1, f"{parser.prog}: the port is in use; --port 0 takes a free one\n")
 
 
 async def _live(

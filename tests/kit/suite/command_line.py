@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.kit.needed_programs import list_skipped
+from tests.kit.suite.changed import NoChange, find_changed_files, find_touched_tests
+from tests.kit.suite.one_line import find_full_disk
 from tests.kit.suite.second_run import MOST_FLAKY
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -16,42 +17,62 @@ MOST_WORKERS = 4
 """Processes of tests; each has a PostgreSQL and a Valkey of its own."""
 OTHER_PROGRAMS = {"faults": "tests.faults", "chaos": "tests.faults.chaos", "--hunt": "tests.kit.suite.hunt"}
 """First words that are programs of their own, with arguments of their own."""
+UNIT = ("tests/unit", "tests/seeds", "tests/test_architecture.py")
+"""Folders of `./evertalk test unit`, which leaves out those of their tests that need a server."""
+ALONE_FILES = 4
+"""Most test files that one process runs sooner than several, each of which reads all of them first."""
 Tell = Callable[[str], None]
 
 
-def run_tests(arguments: Sequence[str], *, tell: Tell) -> int:
+def run_tests(arguments: Sequence[str], *, tell: Tell, root: Path = ROOT) -> int:
     """Check style and types and run all tests; with arguments for pytest, run only pytest."""
     if arguments and arguments[0] in OTHER_PROGRAMS:
         return _call([OTHER_PROGRAMS[arguments[0]], *arguments[1:]])
     is_strict = bool({"--strict", "--night"}.intersection(arguments))
+    most_flaky = ["--most-flaky", str(0 if is_strict else MOST_FLAKY)]
     rest = [word for word in arguments if word != "--strict"]
-    side_by_side = run_side_by_side(rest)
-    if not side_by_side:
+    if rest[:1] == ["unit"]:
+        return _call(["tests.kit.suite", *most_flaky, "--", *side_by_side(), "--unit", *UNIT, *rest[1:]])
+    if rest and rest[0].partition("=")[0] == "--changed":
+        return _run_changed(rest[0].partition("=")[2], [*most_flaky, "--"], rest[1:], tell=tell, root=root)
+    if chooses_tests(rest):
         return _call(["tests.kit.suite", "--", *rest])
-    for line in list_left_out(rest):
-        tell(f"evertalk: {line}")
-    options = ["--most-flaky", str(0 if is_strict else MOST_FLAKY)]
+    if problem := find_full_disk():
+        tell(f"evertalk: {problem}.")
+        return 2
+    options = ["--left-out", *most_flaky]
     if not set(rest) - {"--night"}:
         options.append("--checks")
-    return _call(["tests.kit.suite", *options, "--", *side_by_side, *rest])
+    return _call(["tests.kit.suite", *options, "--", *side_by_side(), *rest])
 
 
-def list_left_out(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each group of tests that this run leaves out."""
-    yield from list_skipped()
-    if "--night" not in arguments:
-        yield "tests of the night are left out: ./evertalk test --night runs them, too"
+def _run_changed(base: str, options: Sequence[str], rest: Sequence[str], *, tell: Tell, root: Path) -> int:
+    try:
+        files = find_changed_files(root, base or None)
+    except NoChange as error:
+        tell(f"evertalk: {error}, so there is nothing to test")
+        return 0 if error.is_good else 2
+    tests = find_touched_tests(files, root)
+    tell(f"evertalk: {len(files)} changed files touch {len(tests)} test files")
+    if not tests:
+        return 0
+    workers = side_by_side() if len(tests) > ALONE_FILES else []
+    return _call(["tests.kit.suite", *options, *workers, "--by-day", *rest, *map(str, tests)])
 
 
-def run_side_by_side(arguments: Sequence[str]) -> list[str]:
-    """Return the options of xdist for a whole run, or none if the arguments choose tests.
+def chooses_tests(arguments: Sequence[str]) -> bool:
+    """Return whether the arguments choose tests, or need the terminal for one process alone."""
+    return any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in arguments)
+
+
+def side_by_side() -> list[str]:
+    """Return the options of xdist for a whole run.
 
     Each file stays in one process with servers of its own. Half of the time is waiting for other processes,
     so there are two processes more than cores. tests/conftest.py says in which order the files come.
     """
-    chooses = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in arguments)
     workers = min(MOST_WORKERS, (os.cpu_count() or 1) + 2)
-    return [] if chooses else ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
+    return ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def _call(program: Sequence[str]) -> int:

@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from tests.kit.suite.alone import run_alone
+from tests.kit.suite.one_line import OneLineParser
 
 ROOT = Path(__file__).resolve().parents[3]
 MOST_RUNS = 100
@@ -32,13 +32,8 @@ class UnknownTest(Exception):
     """No test, or more than one, has the name that was asked for."""
 
 
-class _OneLineParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"evertalk: {message} (./evertalk test --hunt NAME [--runs N] [--minutes M])\n")
-
-
 def main(arguments: Sequence[str], *, folder: Path = ROOT) -> int:
-    parser = _OneLineParser(
+    parser = OneLineParser(
         prog="evertalk test --hunt", description="Run one test many times on a busy machine, until it fails."
     )
     parser.add_argument("name", metavar="NAME", help="name of a test function, or FILE::NAME")

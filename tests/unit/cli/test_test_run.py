@@ -9,25 +9,28 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from shared import __main__ as command_line
 from tests.kit.needed_programs import NEEDED, Needed, list_skipped
 from tests.kit.run_order import in_order_of_weight
+from tests.kit.suite.__main__ import LeftOut
 
 TESTS = Path(__file__).resolve().parents[2]
 BARE = Needed(what="A tool", tests="its tests", get="Debian: apt-get install tool", is_here=lambda: False)
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[tuple[list[str], str]]:
-    """Programs that were started, and what a reader had seen by then."""
-    started: list[tuple[list[str], str]] = []
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Programs that were started."""
+    started: list[list[str]] = []
 
     class Started(subprocess.Popen[bytes]):
         def __init__(self, command: list[str], **_: object) -> None:
-            started.append((command[2:], capfd.readouterr().err))
+            started.append(command[2:])
             super().__init__([sys.executable, "-c", ""])
 
     monkeypatch.setattr(subprocess, "Popen", Started)
@@ -35,13 +38,11 @@ def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> l
 
 
 def test_missing_program_is_named_before_the_first_test(
-    ran: list[tuple[list[str], str]], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tests.kit.needed_programs.shutil.which", lambda *_, **__: None)
     monkeypatch.delenv("CI", raising=False)
-    assert command_line.main(["test", "-q"]) == 0
-    [(command, said)] = ran
-    assert command[0] == "tests.kit.suite"
+    said = _say_what_is_left_out(capfd, night=False)
     assert "Chromium is missing: the tests in a browser (tests/browser) are skipped" in said
     assert "apt-get install chromium" in said
     assert "apt-get install postgresql pgbouncer haproxy" in said
@@ -49,27 +50,31 @@ def test_missing_program_is_named_before_the_first_test(
     assert "./evertalk test --night" in said
 
 
-def test_run_of_a_named_file_says_nothing_of_others(ran: list[tuple[list[str], str]]) -> None:
+def test_run_of_the_night_leaves_nothing_to_the_night(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "night" not in _say_what_is_left_out(capfd, night=True)
+
+
+def _say_what_is_left_out(capfd: pytest.CaptureFixture[str], *, night: bool) -> str:
+    config = SimpleNamespace(getoption={"--night": night}.get)
+    LeftOut().pytest_sessionstart(cast("pytest.Session", SimpleNamespace(config=config)))
+    return capfd.readouterr().err
+
+
+def test_run_of_a_named_file_says_nothing_of_others(ran: list[list[str]]) -> None:
     command_line.main(["test", "tests/unit/cli"])
-    assert ran == [(["tests.kit.suite", "--", "tests/unit/cli"], "")]
-
-
-def test_run_of_the_night_leaves_nothing_to_the_night(ran: list[tuple[list[str], str]]) -> None:
-    command_line.main(["test", "--night", "-q"])
-    [(command, said)] = ran
-    assert "--night" in command
-    assert "night" not in said
+    assert ran == [["tests.kit.suite", "--", "tests/unit/cli"]]
 
 
 @pytest.mark.parametrize(
     ("words", "most_flaky"), [([], "3"), (["--strict"], "0"), (["--night"], "0"), (["-q"], "3")]
 )
 def test_whole_run_allows_flaky_tests_unless_it_is_strict(
-    ran: list[tuple[list[str], str]], words: list[str], most_flaky: str
+    ran: list[list[str]], words: list[str], most_flaky: str
 ) -> None:
     command_line.main(["test", *words])
-    [(command, _)] = ran
-    assert command[1:3] == ["--most-flaky", most_flaky]
+    [command] = ran
+    assert command[1:4] == ["--left-out", "--most-flaky", most_flaky]
+    assert ("--night" in command) == ("--night" in words)
     assert "--strict" not in command
     assert ("--checks" in command) == ("-q" not in words)
 
@@ -155,3 +160,37 @@ def _rows(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     for one in function.decorator_list:
         if isinstance(one, ast.Call) and ast.unparse(one.func) in ("pytest.mark.row", "pytest.mark.control"):
             yield from (str(ast.literal_eval(argument)) for argument in one.args)
+
+
+def test_unit_run_leaves_out_tests_that_need_a_server(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(
+        "def test_bare(): pass\ndef test_stored(database_url): pass\ndef test_page(whole_browser): pass\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = night\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "pytest_asyncio"]
+    done = subprocess.run(
+        [*command, "-c", "pytest.ini", "--unit"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(TESTS.parent)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "1 passed, 2 deselected" in done.stdout
+    assert done.returncode == 0
+
+
+def test_unit_run_is_one_of_many_processes(ran: list[list[str]]) -> None:
+    command_line.main(["test", "unit", "-q"])
+    [command] = ran
+    assert command[:3] == ["tests.kit.suite", "--most-flaky", "3"]
+    assert {"-n", "--unit", "tests/unit", "-q"} <= set(command)
+
+
+def test_no_unit_test_needs_a_server() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--co", "-q", "--unit", "tests/unit"],
+        cwd=TESTS.parent, capture_output=True, text=True, timeout=100, check=True,
+    )  # fmt: skip
+    assert "deselected" not in done.stdout.splitlines()[-1]

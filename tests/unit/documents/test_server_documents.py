@@ -48,7 +48,18 @@ READERS: dict[str, Callable[[Sequence[str]], Any]] = {
 OTHERS = {
     "install": {*EXTRAS},
     "demo": {"telegram"},
-    "test": {"", "faults", "chaos", "local-model", "--control", "--hunt", "--night", "--strict"},
+    "test": {
+        "",
+        "faults",
+        "chaos",
+        "local-model",
+        "unit",
+        "--changed",
+        "--control",
+        "--hunt",
+        "--night",
+        "--strict",
+    },
 }
 """What may stand behind verbs that read their arguments later; of `test` a path may, too."""
 LIST = "docs/commands.md"

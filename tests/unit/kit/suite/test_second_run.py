@@ -199,10 +199,3 @@ def test_record_of_a_green_run_names_no_test_of_the_run_before(suite: SmallSuite
     outcome = suite.run()
     assert outcome.closing == {"passed": 2}
     assert outcome.flaky == []
-
-
-def test_unknown_option_gets_one_line(suite: SmallSuite) -> None:
-    outcome = suite.run("--frobnicate")
-    assert outcome.code == 4
-    [line] = outcome.output.strip().splitlines()
-    assert line == ("ERROR: unrecognized arguments: --frobnicate (./evertalk test --help lists the options)")
