@@ -81,13 +81,14 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
     """For deployments whose processes are started one by one; `up` does it by itself."""
 
     async def upgrade() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_explain, read_schema_state
+        from shared.adapters.postgres.db.migrate import read_schema_state
+        from shared.adapters.postgres.operations.roles import migrate_and_grant
         from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
             url = settings.direct_url(database_url)
             before = await read_schema_state(url)
-            await migrate_or_explain(url)
+            await migrate_and_grant(url)
             print(before.describe_change())
         return 0
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, find_binaries
 from shared.adapters.files.archive import unpack
-from shared.adapters.postgres.db.migrate import MigrationFailed, migrate_or_explain, read_schema_state
+from shared.adapters.postgres.db.migrate import MigrationFailed, read_schema_state
 from shared.adapters.postgres.db.readiness import Standing
 from shared.adapters.postgres.operations.dump import restore
 from shared.adapters.postgres.operations.restore import find_violations, migrate_dump
+from shared.adapters.postgres.operations.roles import migrate_and_grant
 from shared.cli.backup import BackupResult, PrintLine, describe_backup, find_last_backup, make_backup
 from shared.cli.restore import build_servers, hold_data_folder, open_stage, swap_in
 from shared.cli.servers import open_database
@@ -48,7 +49,7 @@ def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_upgrade(
-    wish: argparse.Namespace, *, settings: Settings, say: PrintLine, migrate: Migrate = migrate_or_explain
+    wish: argparse.Namespace, *, settings: Settings, say: PrintLine, migrate: Migrate = migrate_and_grant
 ) -> int:
     """The exit code; raises CannotUpgrade, BackupFailed, CannotRestore, EmbeddedServerFailed."""
     if settings.database_url is not None:

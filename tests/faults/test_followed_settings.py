@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -37,13 +35,6 @@ async def store(case: Case, changes: Mapping[str, str | None], *, secret: str | 
         assert await stored.change(changes, seen=await stored.load_version(), by="ada") is not None
 
 
-async def until_event(process: Process, event: str, *, times: int = 1) -> None:
-    end = time.monotonic() + START_SECONDS
-    while process.events[event] < times:
-        assert time.monotonic() < end, process.words()
-        await asyncio.sleep(0.05)
-
-
 @asynccontextmanager
 async def running(case: Case, *modules: str, **more: str) -> AsyncIterator[list[Process]]:
     """Real processes with an environment of their own, as a container starts them."""
@@ -57,8 +48,8 @@ async def test_stored_key_answers_the_next_turn_without_restart(case: Case, fake
         assert (await anna.ask("Who are you?"))["text"] != REAL
         pid = web.pid
         await store(case, {"ANTHROPIC_API_KEY": "a-key-for-the-fake", "ANTHROPIC_BASE_URL": fake.base_url})
-        await until_event(web, "web_ready", times=2)
-        await until_event(worker, "worker_ready", times=2)
+        await web.until_event("web_ready", times=2)
+        await worker.until_event("worker_ready", times=2)
         assert (await anna.ask("And now?"))["text"] == REAL
         assert (web.pid, web.exits, worker.exits) == (pid, [], []), "the process renews itself"
         await case.promises_hold(anna)
@@ -97,9 +88,9 @@ async def test_bot_without_token_starts_polling_when_one_is_stored(case: Case) -
     async with running_bot_api() as api:
         more = {"EVERTALK_TELEGRAM_API_URL": api.base_url, "EVERTALK_TELEGRAM_ACCESS": "open"}
         process = Process("bot", case.settings(**more))
-        starting = asyncio.create_task(process.__aenter__())
+        process.begin()
         try:
-            await until_event(process, "bot_waits_for_token")
+            await process.until_event("bot_waits_for_token")
             await store(case, {"TELEGRAM_BOT_TOKEN": TOKEN})
             person = await api.person(5_001)
             await person.say("Good day.")
@@ -108,8 +99,6 @@ async def test_bot_without_token_starts_polling_when_one_is_stored(case: Case) -
             assert process.exits == []
             assert TOKEN not in process.words()
         finally:
-            starting.cancel()
-            await asyncio.wait([starting])
             await process.stop()
 
 
@@ -117,20 +106,20 @@ async def test_setting_of_another_process_does_not_disturb_this_one(case: Case) 
     async with running(case, "web", "worker") as (web, worker):
         await store(case, {"TELEGRAM_BOT_TOKEN": TOKEN})
         await store(case, MAIL)
-        await until_event(web, "web_ready", times=2)
+        await web.until_event("web_ready", times=2)
         assert web.events["web_ready"] == 2, "once, for the mail server"
-        await until_event(worker, "worker_ready", times=2)
+        await worker.until_event("worker_ready", times=2)
 
 
 async def test_unusable_stored_settings_leave_the_former_ones_in_force(case: Case) -> None:
     async with running(case, "web") as (web,), Person(case.port) as anna:
         await store(case, {"EVERTALK_PRESET": "nonsense"})
-        await until_event(web, "stored_settings_unusable")
+        await web.until_event("stored_settings_unusable")
         assert (await anna.ask("Are you there?"))["text"]
         await store(
             case, {"EVERTALK_PRESET": None, "OPENAI_API_KEY": "sealed-by-another-key"}, secret=OTHER_KEY
         )
-        await until_event(web, "stored_settings_unusable", times=2)
+        await web.until_event("stored_settings_unusable", times=2)
         assert (await anna.ask("And now?"))["text"]
         assert (web.events["web_ready"], web.exits) == (1, [])
 
@@ -164,7 +153,7 @@ async def test_process_refuses_stored_secrets_of_another_key(case: Case, module:
 async def test_stop_during_a_renewal_ends_the_process(case: Case) -> None:
     async with running(case, "web") as (web,):
         await store(case, {"EVERTALK_QUIET_HOURS": "22-7"})
-        await until_event(web, "web_stopping")
+        await web.until_event("web_stopping")
         web.send(signal.SIGTERM)
-        await until_event(web, "web_ready", times=2)
+        await web.until_event("web_ready", times=2)
         assert len(web.exits) == 1, "only the keeper started it again"

@@ -21,11 +21,15 @@ from tests.kit.temp_folders import short_folder
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 WHOLE: dict[str, Any] = yaml.safe_load(TEXT)
+RECIPE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 SERVICES: dict[str, dict[str, Any]] = WHOLE["services"]
 DATA = ("postgres", "valkey")
 PROXY = "caddy"
 """Its image's folder of certificates belongs to root, who may do nothing here but take the two ports."""
-OURS = sorted(set(SERVICES) - {*DATA, PROXY})
+ROLES = "roles"
+"""Asks PostgreSQL as its superuser, by psql, and ends."""
+OURS = sorted(set(SERVICES) - {*DATA, PROXY, ROLES})
+SECRETS: dict[str, dict[str, str]] = WHOLE["secrets"]
 
 
 @pytest.mark.control("S44")
@@ -68,15 +72,16 @@ def test_one_door_is_open_and_to_this_machine_only() -> None:
 
 @pytest.mark.control("S38", "S44")
 def test_no_password_has_a_default() -> None:
-    used = set(re.findall(r"\$\{([A-Z_]+)(:\?[^}]+)?", TEXT))
-    assert {name for name, _ in used} >= {"POSTGRES_PASSWORD", "VALKEY_PASSWORD", "EVERTALK_SECRET_KEY"}
-    assert all(refusal for name, refusal in used if name.endswith(("PASSWORD", "KEY"))), (
-        "without it nothing starts"
+    used = set(re.findall(r"\$\{([A-Z_]+)", TEXT))
+    assert not {name for name in used if name.endswith(("PASSWORD", "KEY", "URL"))}, "they come from files"
+    assert all(set(secret) == {"file"} for secret in SECRETS.values()), (
+        "Compose can put nothing else into a container that is read only"
     )
+    assert "configs" not in WHOLE, "as above"
     assert "POSTGRES_HOST_AUTH_METHOD" not in TEXT
     for service in SERVICES.values():
         words = " ".join(map(str, service.get("command", ())))
-        assert "PASSWORD" not in words, "a list of processes would show it"
+        assert not re.search(r"\$\{?\w*(PASSWORD|KEY)", words), "a list of processes would show it"
 
 
 FIXED = {"data_dir", "http_host", "http_port", "process_file"}
@@ -93,9 +98,20 @@ USES: dict[str, set[str]] = {
     "migrate": {"database_url"},
     "backup": {"database_url", "secret_key"},
     **{
-        name: {field for field, users in PROCESSES_BY_SETTING.items() if name in users}
+        # Alone, each opens the stored settings that it works with.
+        name: {field for field, users in PROCESSES_BY_SETTING.items() if name in users} | {"secret_key"}
         for name in ("web", "bot", "worker")
     },
+}
+FROM_FILES = {"database_url", "redis_url", "secret_key"}
+"""Secrets that nothing works without: each is a file, which the container mounts."""
+HOLDERS = {
+    "postgres_password": {"postgres", "roles"},
+    "owner_url": {"roles", "migrate"},
+    "database_url": {"roles", "web", "worker", "bot", "backup"},
+    "valkey_password": {"valkey"},
+    "redis_url": {"web", "worker", "bot"},
+    "secret_key": {"web", "worker", "bot", "backup"},
 }
 
 
@@ -110,31 +126,42 @@ def test_a_process_is_given_what_it_works_with_and_nothing_else(name: str) -> No
     """The same secrets as under `up`, every plain setting, and no whole file."""
     assert "env_file" not in SERVICES[name]
     names = list_setting_names()
-    secrets = {names[field] for field in USES[name] - set(NOT_HERE)}
+    secrets = {
+        f"{names[field]}_FILE" if field in FROM_FILES else names[field]
+        for field in USES[name] - set(NOT_HERE)
+    }
     plain = {names[field] for field in names if not is_secret(field) and field not in {*FIXED, *NOT_HERE}}
     fixed = {"EVERTALK_DATA_DIR", "EVERTALK_PROCESS_FILE"}
     fixed |= {"EVERTALK_HTTP_HOST", "EVERTALK_HTTP_PORT"} if name == "web" else set()
     assert set(given(name)) == secrets | plain | fixed
     filled = {setting for setting, value in given(name).items() if value is None}
-    required = {"DATABASE_URL", "REDIS_URL", "EVERTALK_SECRET_KEY"}
+    required = {f"{names[field]}_FILE" for field in FROM_FILES}
     assert filled == (secrets | plain) - required - {"EVERTALK_LOG_FORMAT"}
 
 
 @pytest.mark.control("S37", "S44")
-@pytest.mark.parametrize(
-    ("password", "holders"),
-    [
-        ("POSTGRES_PASSWORD", {"postgres", "migrate", "web", "worker", "bot", "backup"}),
-        ("VALKEY_PASSWORD", {"valkey", "web", "worker", "bot"}),
-        ("EVERTALK_SECRET_KEY", {"web", "backup"}),
-    ],
-)
-def test_a_servers_password_is_given_to_who_asks_that_server(password: str, holders: set[str]) -> None:
-    told = {
-        name: " ".join(map(str, service.get("environment", {}).values()))
-        for name, service in SERVICES.items()
+@pytest.mark.parametrize("secret", sorted(SECRETS))
+def test_secret_is_mounted_only_where_it_is_used(secret: str) -> None:
+    mounting = {name for name, service in SERVICES.items() if secret in service.get("secrets", ())}
+    naming = {name for name, service in SERVICES.items() if f"/run/secrets/{secret}" in str(service)}
+    assert mounting == HOLDERS[secret]
+    assert naming == mounting or secret in ("owner_url", "database_url"), "roles asks by a function"
+
+
+@pytest.mark.control("S38", "S44")
+def test_no_process_of_ours_connects_as_the_superuser() -> None:
+    superuser = SERVICES["postgres"]["environment"]["POSTGRES_USER"]
+    assert f"--username={superuser}" in str(SERVICES[ROLES]["command"])
+    holders = {
+        name for name, service in SERVICES.items() if "postgres_password" in service.get("secrets", ())
     }
-    assert {name for name, words in told.items() if f"${{{password}:?" in words} == holders
+    assert holders == {"postgres", ROLES}
+    for name in OURS:
+        assert "DATABASE_URL" not in given(name)
+        expected = "owner_url" if name == "migrate" else "database_url"
+        assert given(name)["DATABASE_URL_FILE"] == f"/run/secrets/{expected}"
+    assert "evertalk_migrate:" in TEXT.split("> owner_url")[0].splitlines()[-1]
+    assert "evertalk_app:" in TEXT.split("> database_url")[0].splitlines()[-1]
 
 
 def as_compose_would(value: str) -> str:
@@ -142,8 +169,11 @@ def as_compose_would(value: str) -> str:
     return re.sub(r"\$\{\w+(?::-([^}]*)|:\?[^}]*)\}", lambda found: found[1] or "k" * 40, value)
 
 
-def test_what_a_process_is_given_can_be_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_process_is_given_can_be_started_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nobody is refused for a secret that only another one has."""
+    for secret in SECRETS:
+        (tmp_path / secret).write_text("postgresql://a:b@c/d" if secret.endswith("_url") else "k" * 40)
+    (tmp_path / "redis_url").write_text("redis://:b@c/0")
     filled = {
         "TELEGRAM_BOT_TOKEN": "123456789:" + "x" * 35,
         "EVERTALK_PUBLIC_URL": "https://chat.example.org",
@@ -155,7 +185,7 @@ def test_what_a_process_is_given_can_be_started_with(monkeypatch: pytest.MonkeyP
         with monkeypatch.context() as patch:
             for key, value in given(name).items():
                 if (said := filled.get(key) if value is None else value) is not None:
-                    patch.setenv(key, as_compose_would(str(said)))
+                    patch.setenv(key, as_compose_would(str(said)).replace("/run/secrets", str(tmp_path)))
             settings = load_settings()
         assert settings.data_dir == Path("/var/lib/evertalk")
         assert (settings.telegram_bot_token is not None) == (name == "bot")
@@ -169,7 +199,7 @@ def test_what_must_outlive_a_container_lies_in_a_volume() -> None:
         assert SERVICES[name]["volumes"] == [f"data:{folder}"]
         assert given(name)["EVERTALK_DATA_DIR"] == folder
     assert {"data", "postgres", "valkey"} <= set(WHOLE["volumes"])
-    recipe = WHOLE["x-evertalk"]["build"]["dockerfile_inline"]
+    recipe = RECIPE
     # A new volume has the owner that its place has in the image.
     assert f"install -d -m 700 -o 10001 -g 10001 {folder}" in recipe
     assert SERVICES["backup"]["command"] == ["python", "-m", "shared.supervision.backup_schedule"]
@@ -180,7 +210,8 @@ def test_nobody_comes_before_the_database_listens_where_they_come() -> None:
     check = SERVICES["postgres"]["healthcheck"]["test"]
     assert check[:2] == ["CMD", "pg_isready"]
     assert "--host=127.0.0.1" in check
-    assert SERVICES["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert SERVICES[ROLES]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert SERVICES["migrate"]["depends_on"] == {ROLES: {"condition": "service_completed_successfully"}}
     for name in ("web", "worker", "bot", "backup"):
         assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
@@ -188,10 +219,14 @@ def test_nobody_comes_before_the_database_listens_where_they_come() -> None:
 @pytest.mark.control("S43")
 def test_images_are_named_by_exact_versions_those_of_the_servers_that_up_brings() -> None:
     """An operator may hold each by its digest, which only a registry can tell."""
-    recipe = WHOLE["x-evertalk"]["build"]["dockerfile_inline"]
-    named = [SERVICES[name]["image"] for name in (*DATA, PROXY)] + [recipe.split()[1]]
-    exact = re.compile(r"\$\{[A-Z]+_IMAGE:-([a-z/]+):(\d+\.\d+(?:\.\d+)?)(?:-slim)?\}")
-    assert all(map(exact.fullmatch, named)), named
+    python = WHOLE["x-evertalk"]["build"]["args"]["PYTHON_IMAGE"]
+    named = [SERVICES[name]["image"] for name in (*DATA, PROXY, ROLES)]
+    digest = r"@sha256:[0-9a-f]{64}"
+    exact = re.compile(rf"\$\{{[A-Z]+_IMAGE:-([a-z/]+):(\d+\.\d+(?:\.\d+)?)(?:-slim)?((?:{digest})?)\}}")
+    assert all((found := exact.fullmatch(one)) and found[3] for one in named), named
+    assert SERVICES[ROLES]["image"] == SERVICES["postgres"]["image"]
+    assert f"ARG PYTHON_IMAGE={python.removeprefix('${PYTHON_IMAGE:-').removesuffix('}')}\n" in RECIPE
+    named.append(python)
     versions = {found[1]: found[2] for one in named if (found := exact.fullmatch(one))}
     binaries = find_binaries()
     for program, image in ((binaries.postgres, "postgres"), (binaries.valkey_server, "valkey/valkey")):
@@ -219,7 +254,7 @@ def test_who_is_asked_says_whether_it_is_well_and_others_wait_for_that() -> None
 
 @pytest.mark.control("S43", "S44")
 def test_an_image_is_built_from_the_lock_and_holds_nothing_of_the_machine_around() -> None:
-    recipe = WHOLE["x-evertalk"]["build"]["dockerfile_inline"]
+    recipe = RECIPE
     assert "--require-hashes -r requirements.lock" in recipe
     assert "USER 10001:10001" in recipe
     kept_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -233,10 +268,10 @@ async def test_the_way_the_password_is_given_works() -> None:
     folder = short_folder("evc-")
     command = str(SERVICES["valkey"]["command"][-1]).replace("$$", "$")
     command = command.replace("valkey-server", str(find_binaries().valkey_server))
+    (folder / "valkey_password").write_text("right\n")
+    command = command.replace("/run/secrets", str(folder))
     line = command.replace("--maxmemory ", f"--port 0 --unixsocket {folder}/s --dir {folder} --maxmemory ")
-    process = await asyncio.create_subprocess_exec(
-        "sh", "-c", line, env={"REDISCLI_AUTH": "right"}, stdout=asyncio.subprocess.DEVNULL
-    )
+    process = await asyncio.create_subprocess_exec("sh", "-c", line, stdout=asyncio.subprocess.DEVNULL)
     try:
         assert await _says(folder, "PING") == b"-NOAUTH Authentication required.\r\n"
         assert await _says(folder, "AUTH right") == b"+OK\r\n"

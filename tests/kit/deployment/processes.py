@@ -58,8 +58,12 @@ class Process:
         self._ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Process:
+    def begin(self) -> None:
+        """Start without waiting until it is ready; `stop` belongs to it."""
         self._keeping = asyncio.create_task(self._keep())
+
+    async def __aenter__(self) -> Process:
+        self.begin()
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._ready.wait()
@@ -108,6 +112,13 @@ class Process:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             raise AssertionError(f"{self.module} never crashed:\n{self.words()}") from None
+
+    async def until_event(self, event: str, *, times: int = 1) -> None:
+        """Wait until it has written this event so often."""
+        end = time.monotonic() + START_SECONDS
+        while self.events[event] < times:
+            assert time.monotonic() < end, self.words()
+            await asyncio.sleep(0.05)
 
     def words(self) -> str:
         return "\n".join(self.lines)

@@ -130,7 +130,7 @@ def test_containers_have_time_to_end_and_logs_that_end() -> None:
 
 
 def test_https_is_a_profile_that_nobody_has_to_take() -> None:
-    caddy = (ROOT / "docker-compose.yml").read_text().split("\n  caddy:\n")[1].split("\nconfigs:\n")[0]
+    caddy = (ROOT / "docker-compose.yml").read_text().split("\n  caddy:\n")[1].split("\nnetworks:\n")[0]
     assert "profiles: [tls]" in caddy
     assert "cap_drop: [ALL]" in caddy
     assert "read_only: true" in caddy

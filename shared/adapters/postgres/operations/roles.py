@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from shared.adapters.postgres.db.connecting import open_connection
+from shared.adapters.postgres.db.migrate import migrate_or_explain
 from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
 from shared.adapters.postgres.privacy.retention import RULES
 from shared.core.values.errors import BadInput
@@ -57,13 +59,38 @@ def render_roles_sql(prefix: str = PREFIX) -> str:
         raise BadInput(
             prefix, advice="A prefix begins with a letter and has small letters, digits and _ only."
         )
-    names: Mapping[Role, str] = {
-        "app": f"{prefix}_app", "erase": f"{prefix}_erase",
-        "migrate": f"{prefix}_migrate", "readonly": f"{prefix}_readonly",
-    }  # fmt: skip
+    names = _build_names(prefix)
     return "\n".join(
         ("BEGIN;", *_render_roles(names), *_render_owners(names), *_grants(names), "COMMIT;", "")
     )
+
+
+async def migrate_and_grant(database_url: str) -> None:
+    """Bring the schema to the newest version, and renew the grants; raises SchemaUnknown, MigrationFailed."""
+    await migrate_or_explain(database_url)
+    await renew_grants(database_url)
+
+
+async def renew_grants(database_url: str) -> bool:
+    """Grant the roles what they may do with new tables; return False where this role cannot know them.
+
+    After a migration as `PREFIX_migrate`, which owns the tables: its administrator need not come again.
+    """
+    async with open_connection(database_url) as connection:
+        prefix = (await connection.fetchval("SELECT current_user")).removesuffix("_migrate")
+        names = _build_names(prefix)
+        found = await connection.fetchval(_COUNT_ROLES, [*names.values()])
+        if found != len(names):
+            return False
+        await connection.execute("\n".join(("BEGIN;", *_grants(names), "COMMIT;")))
+    return True
+
+
+def _build_names(prefix: str) -> Mapping[Role, str]:
+    return {
+        "app": f"{prefix}_app", "erase": f"{prefix}_erase",
+        "migrate": f"{prefix}_migrate", "readonly": f"{prefix}_readonly",
+    }  # fmt: skip
 
 
 def _render_roles(names: Mapping[Role, str]) -> Iterator[str]:
@@ -121,6 +148,10 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
         yield f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT USAGE, SELECT ON SEQUENCES TO {who};"
 
 
+_COUNT_ROLES = """
+SELECT count(*) FROM pg_roles
+ WHERE rolname = ANY ($1::text[]) AND current_user::text = ANY ($1::text[])
+"""
 _OURS = "NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = {oid} AND d.deptype = 'e')"
 _OWNED = f"""DO $$
 DECLARE statement text;
