@@ -23,6 +23,7 @@ from tests.kit.markers import marked
 from tests.kit.needed_programs import chromium
 from tests.kit.night import NIGHT
 from tests.kit.run_order import in_order_of_weight
+from tests.kit.suite.time_limit import set_timer
 from tests.kit.temp_folders import short_folder
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # A busy machine is no failure: no example has a time.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> bool | None:
+    return set_timer(item, settings)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
