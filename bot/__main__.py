@@ -17,9 +17,11 @@ import structlog
 from aiohttp import web
 
 from bot.telegram.client.aiogram_loader import AiogramLoader
+from bot.telegram.outbound.alerts import build_outage_channels
 from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import App
 from shared.bootstrap.logs import configure_logs
+from shared.bootstrap.outages import Waiting
 from shared.bootstrap.process import EXIT_CANNOT_START, report_refusal, run_process
 from shared.config.bots import find_remarks, load_bots
 from shared.config.settings import BadSettings, Settings, load_settings
@@ -32,7 +34,9 @@ def main() -> int:
         settings = load_settings()
     except BadSettings as error:
         return report_refusal("bot", error)
-    return run_process(settings, role="bot", configure=configure, work=serve)
+    return run_process(
+        settings, role="bot", configure=configure, work=serve, waiting=Waiting(channels=build_outage_channels)
+    )
 
 
 def configure(settings: Settings) -> None:

@@ -17,8 +17,9 @@ from aiohttp import web
 from shared.adapters.redis.counts import RedisCounts
 from shared.bootstrap.app import App
 from shared.bootstrap.foundation import WarmUp
-from shared.bootstrap.from_settings import resolve_server_urls
+from shared.bootstrap.from_settings import build_alert_channels, resolve_server_urls
 from shared.bootstrap.logs import configure_logs
+from shared.bootstrap.outages import Waiting, run_outage_alerts
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, Ending, run_process
 from shared.config.settings import BadSettings, load_settings
 from shared.supervision.listening_sockets import keep_listening_sockets, take_listening_sockets
@@ -33,6 +34,7 @@ from web.app import (
 )
 from web.parts import ModelInfo
 from web.server.http_server import Listener
+from web.server.waiting_room import open_waiting_room
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +46,11 @@ def main() -> int:
         for problem in error.problems:
             sys.stderr.write(f"evertalk web: {problem}\n")
         return EXIT_BAD_SETTINGS
-    return run_process(settings, role="web", configure=partial(configure_logs, process="web"), work=_serve)
+    configure = partial(configure_logs, process="web")
+    return run_process(settings, role="web", configure=configure, work=_serve, waiting=_WAITING)
+
+
+_WAITING = Waiting(channels=build_alert_channels, room=open_waiting_room)
 
 
 async def _serve(services: App, ending: Ending) -> int:
@@ -74,6 +80,8 @@ async def _serve(services: App, ending: Ending) -> int:
     start_parts(parts, counts=counts)
     parts.tasks.run_forever(services.alert_monitor.run_sweeps)
     parts.tasks.run_forever(services.alert_monitor.run_sends)
+    carriers = services.alert_monitor.carriers
+    parts.tasks.run_forever(partial(run_outage_alerts, services, lambda: carriers))
     parts.tasks.run_forever(partial(services.push.run, partial(list_present, server)))
     for remark in services.models.remarks:
         log.warning("model_choice", remark=remark)

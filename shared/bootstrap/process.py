@@ -19,9 +19,10 @@ from shared.bootstrap.app import App, open_app
 from shared.bootstrap.followed_settings import SettingsFollower, build_follower, load_followed_settings
 from shared.bootstrap.foundation import Role
 from shared.bootstrap.logs import configure_logs
+from shared.bootstrap.outages import Waiting, wait_for_writes
 from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
-from shared.core.values.errors import EvertalkError
+from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.runtime import freeze_loaded_objects
 
 log = structlog.get_logger(__name__)
@@ -63,11 +64,13 @@ Configure = Callable[[Settings], None]
 """Sets up logs with the settings that are in force; raises BadSettings for what the process cannot use."""
 
 
-def run_process(settings: Settings, *, role: Role, configure: Configure, work: ProcessMain) -> int:
+def run_process(
+    settings: Settings, *, role: Role, configure: Configure, work: ProcessMain, waiting: Waiting | None = None
+) -> int:
     """Run until SIGTERM or SIGINT and return the exit code; begin again after a change of stored settings."""
     freeze_loaded_objects()
     with asyncio.Runner(loop_factory=None if role == "worker" else _loop_factory()) as runner:
-        code = runner.run(_serve(settings, role, configure, work))
+        code = runner.run(_serve(settings, role, configure, work, waiting or Waiting()))
     if code == EXIT_SETTINGS_CHANGED:
         _begin_again()
     return code
@@ -89,19 +92,24 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, role: Role, configure: Configure, work: ProcessMain) -> int:
+async def _serve(
+    settings: Settings, role: Role, configure: Configure, work: ProcessMain, waiting: Waiting
+) -> int:
     configure_logs(settings, process=role)
     ending = Ending()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, ending.end)
     try:
         followed = await load_followed_settings(settings, role=role)
-        configure(followed.settings)
-        app = await open_app(followed.settings, role=role)
+        settings = followed.settings
+        configure(settings)
+        app = await open_app(settings, role=role)
     except CONFIGURATION_ERRORS as error:
         return report_refusal(role, error)
     except (EvertalkError, OSError, ValueError) as error:
         log.error("cannot_start", reason=str(error))
+        if isinstance(error, StorageUnavailable):
+            await wait_for_writes(settings, ending, waiting)
         return EXIT_CANNOT_START
     watching = [
         asyncio.create_task(_stop_when_lost(app, ending)),

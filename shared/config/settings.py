@@ -231,6 +231,7 @@ class Settings(BaseSettings):
     alert_smtp_url: SecretStr | None = None
     alert_email_from: str = ""
     alert_email_to: Words = ()
+    alert_outage_seconds: int = Field(default=60, ge=5, le=3_600)
 
     # Push services of one's own, where notifications of browsers may go although they are not public.
     push_services: Words = ()

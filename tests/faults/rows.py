@@ -1,4 +1,4 @@
-"""The 55 faults that Evertalk is tried with: the one truth of `./evertalk test faults` and docs/faults.md."""
+"""The faults that Evertalk is tried with: the one truth of `./evertalk test faults` and docs/faults.md."""
 
 from __future__ import annotations
 
@@ -177,8 +177,10 @@ _SERVERS = (
     ),
     _row(
         29, "PostgreSQL is read-only",
-        "as after a failover to a standby",
-        "as if it were unavailable; connections are opened again",
+        "as after a failover to a standby, or as a managed server does when its disk is full",
+        "nothing is acknowledged, and people are told; `/readyz` is 503 within 3 s, because no heartbeat is"
+        " written; doctor repeats the server's reason; after 60 s operators are alerted once per target from"
+        " memory, and told when it is over; connections are opened again",
     ),
     _row(
         30, "the disk is full",
@@ -336,6 +338,13 @@ _HOSTS = (
         "no turn is taken from a slow process, and none is paid for twice; new turns go to the other"
         " process, so that nearly everybody waits no more than twice as long as with people on both hosts",
     ),
+    _row(
+        56, "the database's address leads to a standby from the start",
+        "a hot standby made by pg_basebackup, processes that are started with its address, pg_promote later",
+        "processes wait and say why; their port answers 503 in the reader's language, `/readyz` says"
+        " `read-only`, doctor says that the address leads to a standby; operators are alerted once; after the"
+        " promotion all start by themselves, and operators are told that it is over",
+    ),
 )  # fmt: skip
 
 ROWS: Final = (*_PROCESSES, *_SERVERS, *_PROVIDER, *_CHANNELS, *_HOSTS)
@@ -356,10 +365,10 @@ def _line(row: Row) -> str:
 _ANSWERS = "This page lists the faults that Evertalk is tested with, and what holds after each of them."
 _PROMISE = """Evertalk answers every message that it has acknowledged exactly once and in order, or it
 tells the person why not."""
-_HOW = """55 faults test this promise: with real processes and signals, a real PostgreSQL and Valkey, a
-proxy that breaks connections, strict imitations of Telegram and of the model's provider, and a browser
-where a row needs one. Each case ends with the same check of everything stored (`check_invariants()`;
-`./evertalk doctor` runs it, too)."""
+_HOW = f"""{len(ROWS)} faults test this promise: with real processes and signals, a real PostgreSQL and
+Valkey, a proxy that breaks connections, strict imitations of Telegram and of the model's provider, and a
+browser where a row needs one. Each case ends with the same check of everything stored
+(`check_invariants()`; `./evertalk doctor` runs it, too)."""
 _COMMANDS = """```sh
 ./evertalk test faults                 # every row once; a line for each: ok, or the reason
 ./evertalk test faults --row F09 F10   # only these rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from bot.telegram.client.calls import (
     CallDone,
@@ -15,8 +16,10 @@ from bot.telegram.client.calls import (
 )
 from bot.telegram.client.calls import CallOutcome as TelegramOutcome
 from bot.telegram.client.calls import MessageSent as Arrived
-from bot.telegram.client.sender import ChatTarget, Sender
+from bot.telegram.client.sender import ChatTarget, Sender, create_bot
 from bot.telegram.markup.entity_text import render, split
+from shared.config.bots import load_bots
+from shared.config.settings import Settings
 from shared.core.ops import alerts
 from shared.core.ops.alerts import Outcome, Sending
 from shared.services.admin.alert_sender import AlertChannel, AlertSender
@@ -79,14 +82,32 @@ class TelegramAlertSender:
 
     async def send_due(self) -> int:
         """Raises StorageUnavailable."""
+        channels = self.open_channels()
+        return await self._alert_sender.send_due(channels) if channels else 0
+
+    def open_channels(self) -> Mapping[str, AlertChannel]:
+        """Return a channel per chat; none while another process holds the bot."""
         sender = (
             self._senders.get(self._bot_id)
             if self._bot_id in self._list_held_bots() and self._bot_id
             else None
         )
-        if sender is None or not self._chats:
-            return 0
+        if sender is None:
+            return {}
         for chat in self._chats:
             channel = TelegramAlertChannel(sender, chat, dashboard_url=self._dashboard_url)
             self._channels.setdefault(f"telegram:{chat}", channel)
-        return await self._alert_sender.send_due(self._channels)
+        return self._channels
+
+
+def build_outage_channels(settings: Settings) -> Mapping[str, AlertChannel]:
+    """Build the channels of a bot process that has no database yet, from its settings alone."""
+    bots = load_bots(settings)
+    if not bots or not settings.alert_telegram_chats:
+        return {}
+    open_bot = partial(create_bot, bots[0].token.get_secret_value(), api_url=settings.telegram_api_url)
+    sender, dashboard_url = Sender(bots[0].bot_id, open_bot), f"{settings.base_url}/dashboard"
+    return {
+        f"telegram:{chat}": TelegramAlertChannel(sender, chat, dashboard_url=dashboard_url)
+        for chat in settings.alert_telegram_chats
+    }

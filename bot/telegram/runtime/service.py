@@ -38,6 +38,7 @@ from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.voice_notes import VOICE_NOTE_SECONDS, VoiceNotes
 from bot.telegram.runtime.bot_runner import BotRunner, LeaseGuard, make_steady_clock
 from shared.bootstrap.app import App
+from shared.bootstrap.outages import run_outage_alerts
 from shared.config.bots import BotConfig
 from shared.config.settings import Settings
 from shared.core.values.errors import StorageUnavailable
@@ -115,6 +116,8 @@ class TelegramService:
         self._app.promotion.on_promotion(self._stores.telegram_inbox.store_again)
         if self._settings.alert_telegram_chats:
             self._tasks.run_forever(self._send_alerts)
+            channels = self._alerts.open_channels
+            self._tasks.run_forever(partial(run_outage_alerts, self._app, channels, is_alone=True))
         if self._app.speaking is not None:
             notes = VoiceNotes(
                 self._app.speaking, self._stores.speech, self._stores.telegram_chats,

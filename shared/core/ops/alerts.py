@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 Kind: TypeAlias = Literal[
     "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
     "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
-    "window_narrowed", "stuck_turn", "no_summaries", "spend_source", "test",
+    "window_narrowed", "stuck_turn", "no_summaries", "spend_source", "database_lost", "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
@@ -88,6 +88,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
         "A message waits for a process that has forgotten it",
         "Restart that process: another one takes the turn. Report what ./evertalk doctor says.",
     ),
+    "database_lost": (
+        "The database takes no writes",
+        "Nothing can be stored, and no message is answered. ./evertalk doctor repeats what PostgreSQL says.",
+    ),
     "test": ("A test of the alerts", "Nothing is wrong: somebody pressed Send a test."),
 }
 """Of each kind its headline, and what to do."""
@@ -109,6 +113,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "no_worker": frozenset({"seconds"}),
     "no_backup": frozenset(),
     "stuck_turn": frozenset({"count"}),
+    "database_lost": frozenset({"state", "seconds"}),
     "test": frozenset(),
 }
 """The facts that each kind may hold; the database holds nothing else."""
@@ -151,6 +156,31 @@ class Alert:
     detail: Detail
     opened_at: datetime
     ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Time without a database that takes writes: alerts of it are sent from memory."""
+
+    public_id: str
+    opened_at: datetime
+    detail: Detail
+
+    def build_sending(self, target: str, *, attempt: int) -> Sending:
+        """Build the message to one target; key and text are the same at every attempt."""
+        alert = Alert(
+            public_id=self.public_id, kind="database_lost", key="", detail=self.detail,
+            opened_at=self.opened_at,
+        )  # fmt: skip
+        return Sending(
+            send_id=0, send_key=self.build_key(target), target=target, phase="opened",
+            attempt=attempt, alert=alert,
+        )  # fmt: skip
+
+    def build_key(self, target: str) -> str:
+        """Build the key of the message to one target, in the form of a UUID."""
+        digits = hashlib.sha256(f"{self.public_id} {target}".encode()).hexdigest()
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +344,7 @@ _FACTS: Mapping[Kind, _Facts] = {
     "handover_waiting": lambda whole, _: f"for more than {whole('minutes')} minutes",
     "no_worker": lambda whole, _: f"for more than {whole('seconds')} seconds",
     "stuck_turn": lambda whole, _: f"{whole('count')} in all",
+    "database_lost": lambda whole, word: f"{word('state')}, for more than {whole('seconds')} seconds",
     "no_summaries": lambda *_: "",
     "no_backup": lambda *_: "",
     "test": lambda *_: "",

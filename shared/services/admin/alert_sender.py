@@ -95,7 +95,8 @@ class AlertMonitor:
         self._store = store
         self._rules = rules
         self._targets = tuple(targets)
-        self._carriers = dict(carriers)
+        self.carriers: Mapping[str, AlertChannel] = dict(carriers)
+        """Channels of this process by target, also for alerts that no table can hold."""
         self._worker_id = worker_id
         self._crash_point = crash_point
         self._bringing = AlertSender(store, worker_id=worker_id, crash_point=crash_point)
@@ -111,7 +112,7 @@ class AlertMonitor:
         return swept
 
     async def send_due(self) -> int:
-        return await self._bringing.send_due(self._carriers)
+        return await self._bringing.send_due(self.carriers)
 
     async def run_sweeps(self) -> None:
         while True:
@@ -124,7 +125,7 @@ class AlertMonitor:
 
     async def run_sends(self) -> None:
         while True:
-            if self._carriers:
+            if self.carriers:
                 try:
                     await self.send_due()
                 except StorageUnavailable as error:

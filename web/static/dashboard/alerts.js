@@ -109,6 +109,7 @@ const FACTS = {
   disk_low: ({ free_bytes: free, total_bytes: all }) => t("{free} GiB of {all} GiB are free", { free: gib(free), all: gib(all) }),
   handover_waiting: ({ minutes }) => tn("for more than {count} minute", "for more than {count} minutes", minutes),
   no_worker: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
+  database_lost: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   stuck_turn: ({ count }) => t("{number} in all", { number: count }),
 };
 /** @param {any} alert */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from shared.core.ops.alerts import (
     AlertOutcomeUnknown,
     AlertRefused,
     NotSent,
+    Outage,
     Outcome,
     Sending,
     Sent,
@@ -87,6 +88,26 @@ class PostgresAlerts(PoolStore):
         return made
 
     @store_method
+    async def count_older_processes(self, worker_id: int) -> int:
+        """Return how many living processes of the same role are older than this one."""
+        return int(await self._pool.fetchval(sql.OLDER_PROCESSES, worker_id))
+
+    @store_method
+    async def record_outage(self, outage: Outage, results: Mapping[str, Outcome | None]) -> None:
+        """Store an outage that is over, with the result per target; None: whether it arrived is unknown.
+
+        The end of the outage is then due to each target that may know of its beginning.
+        """
+        described = [_describe_result(result) for result in results.values()]
+        await self._pool.execute(
+            *sql.OUTAGE(
+                public_id=outage.public_id, detail=dict(outage.detail), opened_at=outage.opened_at,
+                targets=list(results), keys=[outage.build_key(target) for target in results],
+                states=[state for state, _ in described], errors=[code for _, code in described],
+            )
+        )  # fmt: skip
+
+    @store_method
     async def has_sender(self) -> bool:
         """Whether a process is alive that brings messages to operators."""
         return bool(await self._pool.fetchval(sql.SOMEBODY))
@@ -113,6 +134,10 @@ class PostgresAlerts(PoolStore):
             public_id,
         )
         return [(row["target"], row["state"], row["error"]) for row in rows]
+
+
+def _describe_result(result: Outcome | None) -> tuple[str, str]:
+    return ("uncertain", "cut_off") if result is None else _describe_outcome(result)
 
 
 def _describe_outcome(outcome: Outcome) -> tuple[str, str]:

@@ -191,6 +191,29 @@ UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
 
 SOMEBODY = f"SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND {WORKER_IS_ALIVE})"
 
+OLDER_PROCESSES = f"""
+SELECT count(*) FROM workers w JOIN workers mine ON mine.id = $1 AND w.role = mine.role AND w.id < mine.id
+ WHERE {WORKER_IS_ALIVE}
+"""
+
+OUTAGE = Named("""
+WITH made AS (
+  INSERT INTO alerts (public_id, kind, detail, opened_at, ended_at)
+  VALUES (:public_id::uuid, 'database_lost', :detail, least(:opened_at::timestamptz, now()), now())
+  ON CONFLICT (public_id) DO NOTHING RETURNING id
+), outage AS (
+  SELECT id FROM made UNION ALL SELECT id FROM alerts WHERE public_id = :public_id::uuid
+), told AS (
+  SELECT * FROM unnest(:targets::text[], :keys::uuid[], :states::text[], :errors::text[]) AS t(target, key, state, error)
+)
+INSERT INTO alert_sends (alert_id, target, phase, send_key, state, error, attempt, ended_at)
+SELECT o.id, t.target, 'opened', t.key, t.state, t.error, 1, now() FROM outage o, told t
+ UNION ALL
+SELECT o.id, t.target, 'ended', gen_random_uuid(), 'due', '', 0, NULL FROM outage o, told t WHERE t.state <> 'failed'
+ON CONFLICT (alert_id, target, phase) DO NOTHING
+""")
+"""An outage that is over, with what was sent from memory: its end is due to each target that knows of it."""
+
 TEST = Named("""
 WITH a AS (
   INSERT INTO alerts (kind, key, ended_at, seen_at, seen_by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -14,7 +15,7 @@ from shared.adapters.postgres.dashboard.alerts import PostgresAlerts, Rules
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.ops.alerts import AlertOutcomeUnknown, AlertRefused, NotSent, Sending, Sent, message
+from shared.core.ops.alerts import AlertOutcomeUnknown, AlertRefused, NotSent, Outage, Sending, Sent, message
 from tests.kit.dashboard.seed import a_session
 from tests.kit.midday import MIDDAY, TODAY
 
@@ -495,3 +496,30 @@ async def test_no_word_of_people_is_in_any_alert(desk: Desk) -> None:
     await test_an_uncertain_delivery_is_told(desk)
     text = await desk.pool.fetchval("SELECT string_agg(a::text, ' ') FROM alerts a")
     assert CANARY not in text
+
+
+async def test_outage_that_is_over_is_stored_once_and_its_end_is_due(desk: Desk) -> None:
+    outage = Outage(
+        public_id="0f0c4b9e-7d7e-4a5a-9a53-1d0e6f0f7a11", opened_at=datetime.now(UTC) + timedelta(hours=1),
+        detail={"state": "read-only", "seconds": 60},
+    )  # fmt: skip
+    await desk.store.record_outage(outage, {"webhook": Sent(), "email": NotSent(code="timeout")})
+    await desk.store.record_outage(outage, {"webhook": Sent(), "telegram:-100": None})
+    assert await desk.open() == []
+    assert await desk.states() == {
+        ("webhook", "opened"): "sent", ("webhook", "ended"): "due", ("email", "opened"): "failed",
+        ("telegram:-100", "opened"): "uncertain", ("telegram:-100", "ended"): "due",
+    }  # fmt: skip
+    sending = await desk.claimed("webhook")
+    assert (sending.alert.kind, sending.phase) == ("database_lost", "ended")
+    assert "Over: the database takes no writes" in message(sending.alert, "ended", dashboard_url="http://x")
+
+
+async def test_older_processes_of_the_same_role_are_counted(desk: Desk) -> None:
+    assert await desk.store.count_older_processes(desk.worker_id) == 0
+    workers = PostgresWorkers(desk.pool)
+    second, other = await workers.register("web"), await workers.register("bot")
+    assert await desk.store.count_older_processes(second) == 1
+    assert await desk.store.count_older_processes(other) == 0
+    await workers.stop(desk.worker_id)
+    assert await desk.store.count_older_processes(second) == 0

@@ -1,0 +1,61 @@
+"""Answers at the port of a web process whose database takes no writes at the start: try again later."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import structlog
+from aiohttp import web
+
+from shared.config.settings import Settings
+from shared.core.values.errors import StorageUnavailable
+from shared.locales import catalogue, list_languages
+from web.server.pages import choose_language
+
+log = structlog.get_logger(__name__)
+
+RETRY_SECONDS = 5
+
+
+@asynccontextmanager
+async def open_waiting_room(settings: Settings, state: Callable[[], str]) -> AsyncIterator[None]:
+    """Serve until the block ends; a port that cannot be used is left to the start that follows."""
+    app = web.Application()
+    app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/readyz", lambda request: _readyz(state()))
+    app.router.add_route("*", "/{path:.*}", _refuse)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.http_host, settings.http_port, reuse_address=True).start()
+    except OSError as error:
+        log.warning("cannot_listen", port=settings.http_port, reason=str(error))
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _healthz(request: web.Request) -> web.Response:
+    return web.json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
+
+
+async def _readyz(state: str) -> web.Response:
+    answer = {"status": "not ready", "database": state}
+    return web.json_response(answer, status=503, headers={"Cache-Control": "no-store"})
+
+
+async def _refuse(request: web.Request) -> web.Response:
+    """Ask people, in their language, to come back later; programs get the code of an unavailable storage."""
+    language = choose_language(request.headers.get("Accept-Language", ""), list_languages())
+    text = catalogue("commands", language).say("public_notice_no_room")
+    headers = {
+        "Cache-Control": "no-store",
+        "Retry-After": str(RETRY_SECONDS),
+        "X-Content-Type-Options": "nosniff",
+    }
+    if "text/html" in request.headers.get("Accept", ""):
+        return web.Response(text=text, status=503, headers=headers)
+    body = {"code": StorageUnavailable.code, "message": text}
+    return web.json_response(body, status=503, headers=headers)
