@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Duration
 from shared.adapters.postgres.turns.counters import RunningSums, Sums
 from shared.bootstrap.dashboard_stores import DashboardStores
 from shared.core.ops.alerts import KINDS
+from shared.runtime import read_version
 from web.dashboard.access import AuthedRequest, DashboardContext
 from web.rest.operation import OperationRouter, Reply
 
@@ -30,15 +32,28 @@ _REDIS_ERRORS = ("publish", "enqueue")
 _ALERTS = tuple(kind for kind in KINDS if kind != "test")
 
 
-METRICS: Mapping[str, tuple[str, str]] = {
-    "context_summary_count": ("counter", "Summaries that replaced older turns."),
-    "context_prune_count": (
+DEPRECATED: Mapping[str, str] = {
+    "context_summary_count": "evertalk_summaries_total",
+    "context_prune_count": "evertalk_prunes_total",
+    "context_overflow_reject_count": "evertalk_overflow_rejects_total",
+    "avg_prompt_tokens_per_turn": "evertalk_prompt_tokens_per_call",
+}
+"""Names of 0.1, which do not follow Prometheus' conventions, and the names that replace them."""
+REMOVED_IN = "0.3.0"
+"""Version without the deprecated names."""
+
+_SERIES: Mapping[str, tuple[str, str]] = {
+    "evertalk_build_info": ("gauge", "Always 1; the labels name the version of Evertalk and of Python."),
+    "evertalk_summaries_total": ("counter", "Summaries that replaced older turns."),
+    "evertalk_prunes_total": (
         "counter", "Turns that shortened a batch of old tool results.",
     ),
-    "context_overflow_reject_count": (
+    "evertalk_overflow_rejects_total": (
         "counter", "Model calls refused because the parts that cannot be dropped did not fit.",
     ),
-    "avg_prompt_tokens_per_turn": ("gauge", "Mean prompt tokens of a model call, reported or estimated."),
+    "evertalk_prompt_tokens_per_call": (
+        "gauge", "Mean prompt tokens of a model call, reported or estimated.",
+    ),
     "evertalk_sessions": ("gauge", "Sessions."),
     "evertalk_sessions_unanswered": ("gauge", "Sessions with a message that waits for an answer."),
     "evertalk_turns": ("gauge", "Turns by state."),
@@ -69,7 +84,14 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "evertalk_flushes": ("gauge", "Memory flushes by outcome."),
     "evertalk_summaries_undone": ("gauge", "Summaries that were undone."),
 }  # fmt: skip
-"""Every series: its kind and its words. Nothing else is told, and no id is a label."""
+METRICS: Mapping[str, tuple[str, str]] = {
+    **_SERIES,
+    **{
+        old: (_SERIES[new][0], f"Deprecated, removed in {REMOVED_IN}: use {new}.")
+        for old, new in DEPRECATED.items()
+    },
+}
+"""Kind and description of every series; no id is a label."""
 
 
 @dataclass(slots=True)
@@ -114,12 +136,18 @@ async def serve_metrics(authed: AuthedRequest) -> Reply:
 async def _collect_samples(context: DashboardContext, scrape: Scrape) -> dict[str, list[Sample]]:
     await scrape.durations.catch_up()
     counted, now = await scrape.count(), await scrape.gauges.load_gauges()
-    return {
+    return add_deprecated_names({
         **counter_samples(counted), **gauge_samples(now),
+        "evertalk_build_info": [({"version": read_version(), "python": platform.python_version()}, 1)],
         "evertalk_jobs": _by("state", _jobs(counted, now)),
         "evertalk_cap_dollars": _one(float(context.settings.cap_total_per_day_usd)),
         "evertalk_stage_seconds": histogram_samples(scrape.durations.stages),
-    }  # fmt: skip
+    })  # fmt: skip
+
+
+def add_deprecated_names(samples: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
+    """Add each series that was renamed under its former name."""
+    return {**samples, **{old: samples[new] for old, new in DEPRECATED.items() if new in samples}}
 
 
 def _jobs(counted: Mapping[str, Sums], now: Mapping[str, Any]) -> dict[str, float]:
@@ -131,10 +159,10 @@ def _jobs(counted: Mapping[str, Sums], now: Mapping[str, Any]) -> dict[str, floa
 def counter_samples(counted: Mapping[str, Sums]) -> dict[str, list[Sample]]:
     calls, spend = counted["calls"], counted["spend"]
     return {
-        "context_summary_count": _one(counted["links"]["summaries"]),
-        "context_prune_count": _one(calls["prunes"]),
-        "context_overflow_reject_count": _one(calls["overflows"]),
-        "avg_prompt_tokens_per_turn": _one(_average(calls)),
+        "evertalk_summaries_total": _one(counted["links"]["summaries"]),
+        "evertalk_prunes_total": _one(calls["prunes"]),
+        "evertalk_overflow_rejects_total": _one(calls["overflows"]),
+        "evertalk_prompt_tokens_per_call": _one(_average(calls)),
         "evertalk_sessions": _one(counted["sessions"]["all"]),
         "evertalk_turns": _by("state", _some(counted["turns"])),
         "evertalk_tokens_total": _by("kind", {kind: spend[f"{kind}_tokens"] for kind in _TOKENS}),

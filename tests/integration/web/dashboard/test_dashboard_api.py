@@ -139,11 +139,11 @@ async def test_metrics_tell_the_four_counters_of_the_seed(dashboard: Dashboard) 
     average = await dashboard.pool.fetchval(
         "SELECT avg(reported_input_tokens)::float8 FROM turn_context_audit"
     )
-    assert values["context_summary_count"] == str(len(links))
-    assert values["context_prune_count"] == "0"
-    assert "# HELP context_prune_count Turns that shortened a batch of old tool results." in text
-    assert values["context_overflow_reject_count"] == "0"
-    assert float(values["avg_prompt_tokens_per_turn"]) == pytest.approx(average)
+    assert values["evertalk_summaries_total"] == str(len(links))
+    assert values["evertalk_prunes_total"] == "0"
+    assert "# HELP evertalk_prunes_total Turns that shortened a batch of old tool results." in text
+    assert values["evertalk_overflow_rejects_total"] == "0"
+    assert float(values["evertalk_prompt_tokens_per_call"]) == pytest.approx(average)
     assert values['evertalk_jobs{state="dead"}'] == "1"
     assert values['evertalk_tokens_total{kind="cache_read"}'] == "8700000"
     assert float(values["evertalk_cost_dollars_total"]) == pytest.approx(14.62)
@@ -157,12 +157,12 @@ async def test_metrics_are_read_by_prometheus(dashboard: Dashboard) -> None:
     assert len(families) >= 8
     assert all(family.documentation for family in families)
     labels = {label for family in families for sample in family.samples for label in sample.labels}
-    assert labels <= {"state", "kind", "role", "outcome", "stage", "le"}
+    assert labels <= {"state", "kind", "role", "outcome", "stage", "le", "version", "python"}
 
 
 async def test_what_is_unknown_has_no_series(dashboard: Dashboard) -> None:
     async with dashboard.http.get(f"{dashboard.url}/metrics") as response:
-        assert "avg_prompt_tokens_per_turn" not in await response.text()
+        assert "evertalk_prompt_tokens_per_call" not in await response.text()
 
 
 async def test_a_database_that_is_away_is_told_in_words(dashboard: Dashboard) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,17 @@ from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
 from shared.config.settings import load_settings
+from shared.runtime import read_version
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import Dashboard, Pool
 from web.dashboard import add_dashboard
-from web.dashboard.metrics import METRICS, Scrape, _collect_samples, render_exposition
+from web.dashboard.metrics import DEPRECATED, METRICS, REMOVED_IN, Scrape, _collect_samples, render_exposition
 
 ROOT = Path(__file__).resolve().parents[4]
 FILES = ROOT / "web" / "dashboard" / "observability"
 WORDS = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _LANGUAGE = """max sum by le and or rate increase histogram_quantile absent offset m h s state stage kind role
-outcome"""
+outcome version python"""
 _VALUES = """dead due running waiting worker uncertain queued sending sent turn wait model job refused failed
 stopped"""
 
@@ -70,7 +72,7 @@ def test_every_series_has_a_panel_or_a_rule() -> None:
     unseen = {
         name for name, (kind, _) in METRICS.items() if name not in read and f"{name}_bucket" not in read
     }
-    assert unseen == set()
+    assert unseen == set(DEPRECATED)
 
 
 def test_panels_stand_beside_each_other() -> None:
@@ -87,6 +89,42 @@ def test_the_document_lists_every_series() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
     told = re.findall(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.+) \|$", page, flags=re.MULTILINE)
     assert {name: (kind, words) for name, kind, words in told} == dict(METRICS)
+
+
+_TYPES = ("counter", "gauge", "histogram", "summary")
+_ENDS = ("_count", "_sum", "_bucket", "_info")
+_UNITS = ("ms", "milliseconds", "minutes", "hours", "kb", "kilobytes", "megabytes", "percent", "cents")
+"""Prometheus wants base units: seconds, bytes, ratios."""
+
+
+def find_naming_faults(name: str, kind: str, words: str) -> list[str]:
+    """What `promtool check metrics` and the naming conventions find wrong with a series."""
+    parts = name.split("_")
+    rules = {
+        "has no prefix": not name.startswith("evertalk_"),
+        "has other characters than small letters and _": not re.fullmatch(r"[a-z][a-z_]*[a-z]", name),
+        "is a counter without _total": kind == "counter" and parts[-1] != "total",
+        "ends with _total and is no counter": kind != "counter" and parts[-1] == "total",
+        "has an end that belongs to another kind": name.endswith(_ENDS) and name != "evertalk_build_info",
+        "names its kind": bool(set(parts) & set(_TYPES)),
+        "has no base unit": bool(set(parts) & set(_UNITS)),
+        "is not described": not words.endswith("."),
+    }
+    return [fault for fault, holds in rules.items() if holds]
+
+
+def test_series_are_named_by_the_conventions() -> None:
+    faults = {name: find_naming_faults(name, kind, words) for name, (kind, words) in METRICS.items()}
+    assert {name for name, found in faults.items() if found} == set(DEPRECATED), faults
+
+
+def test_former_names_are_served_for_one_version() -> None:
+    assert set(DEPRECATED.values()) <= set(METRICS)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    current, removed = ([int(part) for part in text.split(".")] for text in (version, REMOVED_IN))
+    assert current < removed, "remove the deprecated names"
+    for old, new in DEPRECATED.items():
+        assert METRICS[old] == (METRICS[new][0], f"Deprecated, removed in {REMOVED_IN}: use {new}.")
 
 
 async def scraped(dashboard: Dashboard) -> dict[str, float]:
@@ -261,6 +299,11 @@ async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Poo
     desk = add_dashboard(web.Application(), pool=pool, settings=load_settings(), commands=None)
     text = render_exposition(await _collect_samples(desk, Scrape.from_stores(desk.admin)))
     families = {family.name: family for family in text_string_to_metric_families(text)}
+    (build,) = families["evertalk_build_info"].samples
+    assert (build.value, build.labels["version"]) == (1, read_version())
+    for old, new in DEPRECATED.items():
+        former, renamed = (families[name.removesuffix("_total")].samples for name in (old, new))
+        assert [one.value for one in former] == [one.value for one in renamed]
     stages = families["evertalk_stage_seconds"]
     assert stages.type == "histogram"
     assert len(stages.samples) == 5 * (len(BUCKETS) + 3)
@@ -268,6 +311,6 @@ async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Poo
     for family in families.values():
         for sample in family.samples:
             labels |= dict.fromkeys(sample.labels)
-    assert labels.keys() <= {"state", "kind", "role", "outcome", "stage", "le"}
+    assert labels.keys() <= {"state", "kind", "role", "outcome", "stage", "le", "version", "python"}
     told = {name if kind != "counter" else name.removesuffix("_total") for name, (kind, _) in METRICS.items()}
     assert families.keys() <= told
