@@ -164,11 +164,11 @@ def _token(name: str, environ: Mapping[str, str]) -> SecretStr:
     if ":" in name:
         raise ValueError("token_env must name a variable; the token itself does not belong into this file")
     try:
-        if (token := find_secret(environ, name)) is None:
-            raise ValueError("is set neither in the environment nor in .env")
-        return validate_bot_token(SecretStr(token.strip()))
+        if (token := find_secret(environ, name)) is not None:
+            return validate_bot_token(SecretStr(token.strip()))
     except ValueError as error:
         raise ValueError(f"{name} {error}") from None
+    raise ValueError(f"token_env: {name} is set neither in the environment nor in .env")
 
 
 def _unknown_key(key: str) -> str:
