@@ -25,6 +25,8 @@ class Result:
     has_passed: bool
     """False for a skipped test, too: it shows nothing."""
     output: str
+    is_late: bool = False
+    """True if the test was ended because its time was over."""
 
 
 def run_alone(name: str, *, folder: Path, seconds: float, options: Sequence[str] = ()) -> Result:
@@ -41,7 +43,8 @@ def run_alone(name: str, *, folder: Path, seconds: float, options: Sequence[str]
         output.seek(0)
         text = output.read().decode(errors="replace")[-MOST_CHARS:]
         if is_late:
-            return Result(has_passed=False, output=f"{text}\nThe test did not end within {seconds:.0f} s.")
+            late = f"The test did not end within {seconds:.0f} s."
+            return Result(has_passed=False, is_late=True, output=f"{text}\n{late}")
         return Result(has_passed=running.returncode == 0 and _has_passed(results), output=text)
 
 

@@ -49,14 +49,17 @@ def main(arguments: Sequence[str], *, folder: Path = ROOT) -> int:
 
 
 def hunt(name: str, *, folder: Path, runs: int, seconds: float) -> int:
-    """Run the test until it fails or until runs or seconds are used up; return 1 if it failed."""
+    """Run the test until it fails or until runs or seconds are used up; return 1 if it failed.
+
+    A first run that does not end in all that time has failed, too.
+    """
     began = time.monotonic()
     for number in range(1, runs + 1):
         left = began + seconds - time.monotonic()
-        if left <= 0:
+        result = run_alone(name, folder=folder, seconds=max(0.0, left))
+        if result.is_late and number > 1:
             print(f"evertalk: {number - 1} of {runs} runs of {name} passed; the time is over", flush=True)
             return 0
-        result = run_alone(name, folder=folder, seconds=left)
         took, load = time.monotonic() - began, os.getloadavg()[0]
         if not result.has_passed:
             print(result.output)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.suite.alone import Result
 from tests.kit.suite.hunt import _BUSY, busy_loops, find_test, hunt, main
 
 from .conftest import FAILS_FIRST, SmallSuite
@@ -48,6 +49,15 @@ def test_hunt_ends_a_test_that_never_ends(suite: SmallSuite, capfd: pytest.Captu
     suite.write("test_a.py", "def test_stuck(): import time; time.sleep(600)")
     assert hunt("test_a.py::test_stuck", folder=suite.folder, runs=2, seconds=3) == 1
     assert "did not end within 3 s" in capfd.readouterr().out
+
+
+def test_end_of_the_time_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    results = iter([Result(has_passed=True, output=""), Result(has_passed=False, output="", is_late=True)])
+    monkeypatch.setattr("tests.kit.suite.hunt.run_alone", lambda *_, **__: next(results))
+    assert hunt("test_a.py::test_well", folder=tmp_path, runs=3, seconds=10) == 0
+    assert "1 of 3 runs of test_a.py::test_well passed; the time is over" in capfd.readouterr().out
 
 
 def test_busy_loops_end_with_the_hunt() -> None:
