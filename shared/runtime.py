@@ -182,6 +182,7 @@ CRASH_POINTS = (
     "after_work_change",
     "before_indexing",
     "mid_listing",
+    "mid_counting",
     "telegram_after_store",
     "telegram_before_bubble",
     "telegram_after_bubble",

@@ -42,7 +42,7 @@ async def index_recall(app: App) -> None:
 
 
 async def count_hours(app: App) -> bool:
-    return await app.stores.hourly_stats.catch_up()
+    return await app.stores.hour_counts.catch_up()
 
 
 async def request_owed_flushes(app: App) -> None:

@@ -86,6 +86,7 @@ WORKER = (
 )
 NIGHT = ("after_tidy",)
 LISTING = ("mid_listing",)
+COUNTING = ("mid_counting",)
 LINKED = "after_link"
 ERASURE = ("mid_erasure", "mid_erasure:4", "mid_erasure:12")
 AT_MOST_MORE = 20
@@ -96,8 +97,8 @@ BY_SIGNAL = {"after_ack"}
 
 def test_every_crash_point_is_tried() -> None:
     tries = (
-        *WEB, *WORKER, *NIGHT, *LISTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES,
-        *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD,
+        *WEB, *WORKER, *NIGHT, *LISTING, *COUNTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS,
+        *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(CRASH_POINTS)
@@ -134,6 +135,7 @@ async def played(request: pytest.FixtureRequest, plant: Plant, recovery: Recover
         **dict.fromkeys(WORKER, _a_worker_falls),
         **dict.fromkeys(NIGHT, _a_worker_falls_at_night),
         **dict.fromkeys(LISTING, _a_worker_falls_while_it_tells_the_list),
+        **dict.fromkeys(COUNTING, _a_worker_falls_while_it_counts),
     }
 
     async def played(fall: Fall, point: str) -> None:
@@ -313,6 +315,24 @@ async def _a_worker_falls_while_it_tells_the_list(case: Case, recovery: Recovery
             recovery.note(f"worker died at {point}", worker.fell_at)
             assert worker.exits == [CRASHED], worker.words()
             assert await case.value(LISTED)
+            await case.promises_hold(person)
+
+
+@pytest.mark.parametrize("point", COUNTING)
+async def test_hours_count_a_turn_once_when_the_worker_dies_counting(played: Played, point: str) -> None:
+    played.went_well(point)
+
+
+async def _a_worker_falls_while_it_counts(case: Case, recovery: Recovery, point: str, _: int) -> None:
+    async with case.web(), Person(case.port) as person:
+        await person.ask(REMEMBER)
+        assert await case.value("SELECT count(*) FROM hour_turns") > 0
+        async with case.worker(crash_point=point) as worker:
+            await worker.crashed()
+            await case.until("SELECT count(*) = 0 FROM hour_turns")
+            recovery.note(f"worker died at {point}", worker.fell_at)
+            assert worker.exits == [CRASHED], worker.words()
+            assert await case.value("SELECT (sum(messages), sum(answers)) = (1, 1) FROM hourly_stats")
             await case.promises_hold(person)
 
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from playwright.async_api import BrowserContext, Page, expect
 
-from shared.adapters.postgres.dashboard.hourly_stats import PostgresHourlyStats
+from shared.adapters.postgres.db.hour_counts import PostgresHourCounts
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
@@ -33,7 +33,7 @@ async def place(module_database_url: str) -> AsyncIterator[Place]:
     async with pool.acquire() as connection:
         seeded, links = await seed.a_long_session(connection, turns=300)
         await money_seed.a_month(connection, seeded)
-    store = PostgresHourlyStats(pool, timezone=MIDDAY)
+    store = PostgresHourCounts(pool, timezone=MIDDAY)
     while await store.catch_up():
         pass
     settings, commands = load_settings(timezone=MIDDAY), RunCommands()

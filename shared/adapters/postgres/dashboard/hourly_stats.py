@@ -1,11 +1,4 @@
-"""Numbers by the hour: counted by a worker from the tables that they are about, read by the dashboard.
-
-A row is counted as a whole, so that counting twice is counting once: the hour that runs and the one before
-it in every look, each hour once more three and 49 hours after it ended, for answers that came late. What
-happened to an hour after that is not in its row, nor does a row lose what an erasure or the retention takes
-away. Messages, people, answers, errors and first tokens are of the hour in which the person wrote; the rest
-is of when it happened.
-"""
+"""Numbers by the hour and by the day, from the rows that `db/hour_counts.py` keeps."""
 
 from __future__ import annotations
 
@@ -17,11 +10,9 @@ from zoneinfo import ZoneInfo
 
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import Pool, store_method
-from shared.core.ops.latency import BUCKETS, LEAST_MS, MOST_MS, quantile
+from shared.adapters.postgres.db.pool import Pool
+from shared.core.ops.latency import quantile
 
-AT_ONCE = 24
-"""Hours of one look: a year is counted in some minutes, and nobody waits for it."""
 MOST_DAYS = 366
 MOST_HOURS = 31 * 24
 Step = Literal["hour", "day"]
@@ -86,18 +77,6 @@ class PostgresHourlyStats:
         self._pool = pool
         self._timezone = timezone
 
-    @store_method
-    async def catch_up(self) -> bool:
-        """Counts what is not counted yet, the newest first; whether there may be more."""
-        async with self._pool.acquire() as connection, connection.transaction():
-            if not await connection.fetchval(_ALONE):
-                return False
-            await connection.execute("DELETE FROM hourly_stats WHERE zone <> $1", self._timezone)
-            hours = [row["hour"] for row in await connection.fetch(_TO_COUNT, self._timezone)]
-            for hour in hours:
-                await connection.execute(_COUNT, self._timezone, hour)
-        return len(hours) >= AT_ONCE
-
     async def load_series(self, period: Period, step: Step) -> dict[str, Any]:
         """`{steps: […], total, before, counted_at, since}`; `before` is the total of the period before, null
         where that was not counted from its beginning. Raises BadQuery.
@@ -141,73 +120,6 @@ def _build_totals(sums: Mapping[str, Any], people: float) -> dict[str, Any]:
     return {**told, "people": people, **quantiles}
 
 
-_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.hourly_stats'))"
-_KEPT = "interval '24 months'"
-"""How long the ledger is kept: what is older cannot be counted."""
-_TO_COUNT = f"""
-WITH hours AS (
-  SELECT DISTINCT date_trunc('hour', x, $1) AS hour FROM generate_series(greatest(now() - {_KEPT}, least(
-           now(), (SELECT created_at FROM sessions ORDER BY id LIMIT 1),
-           (SELECT at FROM usage ORDER BY id LIMIT 1),
-           (SELECT opened_at FROM turns ORDER BY session_id, turn_no LIMIT 1))),
-         now() + interval '1 hour', interval '1 hour') x
-   WHERE date_trunc('hour', x, $1) <= now()
-)
-SELECT hour FROM hours h WHERE hour > now() - interval '2 hours'
-    OR NOT EXISTS (SELECT FROM hourly_stats n WHERE n.hour = h.hour)
-    OR EXISTS (SELECT FROM hourly_stats n JOIN (VALUES (interval '4 h'), (interval '50 h')) again(age)
-                     ON n.counted_at < n.hour + again.age AND now() >= n.hour + again.age
-                WHERE n.hour = h.hour)
- ORDER BY hour DESC LIMIT {AT_ONCE}
-"""
-_BUCKET = f"width_bucket(ln(greatest(first_token_ms, 1)), ln({LEAST_MS}), ln({MOST_MS}), {BUCKETS})"
-_LEDGER = "cost_micro", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"
-_COUNTED = (
-    "counted_at", "messages", "people", "new_today", "answers", "errors", "first_tokens", "calls",
-    "unknown_calls", *_LEDGER, "summaries", "handovers", "jobs",
-)  # fmt: skip
-_SAID = """JOIN sessions s ON s.id = t.session_id
-  JOIN turn_entries te ON te.session_id = t.session_id AND te.turn_no = t.turn_no
-  JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq AND e.author = 'person'"""
-_OF_HOUR = "{0} >= $2 AND {0} < $2 + interval '1 hour'"
-_COUNT = f"""
-WITH t AS MATERIALIZED (
-  SELECT session_id, turn_no, state, error_code, first_token_ms FROM turns
-   WHERE {_OF_HOUR.format("opened_at")}
-), said AS MATERIALIZED (
-  SELECT s.party_id, count(*) AS messages FROM t {_SAID} GROUP BY 1
-), earlier AS (
-  SELECT DISTINCT s.party_id FROM turns t {_SAID}
-   WHERE t.opened_at >= date_trunc('day', $2::timestamptz, $1) AND t.opened_at < $2
-     AND s.party_id IN (SELECT party_id FROM said)
-), u AS (
-  SELECT count(*), count(*) FILTER (WHERE cost_micro IS NULL),
-         {", ".join(f"coalesce(sum({name}), 0)::bigint" for name in _LEDGER)}
-    FROM usage WHERE {_OF_HOUR.format("at")}
-), b AS (SELECT {_BUCKET} AS bucket, count(*)::int AS n FROM t WHERE first_token_ms IS NOT NULL GROUP BY 1
-), j AS (
-  SELECT kind, count(*) FILTER (WHERE state = 'done') AS done,
-         count(*) FILTER (WHERE state = 'dead') AS failed
-    FROM (SELECT kind, state FROM jobs WHERE state = 'done' AND {_OF_HOUR.format("ended_at")}
-          UNION ALL SELECT kind, state FROM jobs WHERE state = 'dead' AND NOT outcome ? 'cancelled'
-             AND last_error <> '' AND {_OF_HOUR.format("ended_at")}) x GROUP BY 1
-)
-INSERT INTO hourly_stats (zone, hour, {", ".join(_COUNTED)})
-SELECT $1, $2, now(), (SELECT coalesce(sum(messages), 0) FROM said), (SELECT count(*) FROM said),
-       (SELECT count(*) FROM said WHERE party_id NOT IN (SELECT party_id FROM earlier)),
-       (SELECT count(*) FROM t WHERE state = 'answered' AND error_code IS NULL),
-       (SELECT count(*) FROM t WHERE state = 'failed' AND error_code IS DISTINCT FROM 'erased'),
-       coalesce((SELECT array_agg(coalesce(n, 0) ORDER BY x.bucket)
-          FROM generate_series(0, {BUCKETS + 1}) x(bucket) LEFT JOIN b ON b.bucket = x.bucket
-         WHERE EXISTS (SELECT FROM b)), '{{}}'),
-       u.*, (SELECT count(*) FROM links
-              WHERE kind IN ('summary', 'digest') AND {_OF_HOUR.format("created_at")}),
-       (SELECT count(*) FROM handovers WHERE {_OF_HOUR.format("asked_at")}),
-       coalesce((SELECT jsonb_object_agg(kind, jsonb_build_array(done, failed)) FROM j), '{{}}')
-  FROM u
-ON CONFLICT (hour) DO UPDATE SET ({", ".join(_COUNTED)})
-   = ROW({", ".join(f"excluded.{name}" for name in _COUNTED)})
-"""
 _DAYS = """generate_series(date_trunc('day', $2::timestamptz AT TIME ZONE $1),
     ($3::timestamptz AT TIME ZONE $1) - interval '1 us', interval '1 day') AS d(day),
   LATERAL (SELECT d.day AT TIME ZONE $1) AS s(at)"""

@@ -141,6 +141,11 @@ RULES: Mapping[str, Rule] = {
     "leases": KeptRows(period="one row per bot"),
     "job_kinds": KeptRows(period="configuration"),
     "hourly_stats": KeptRows(period="permanently; numbers only"),
+    "hour_turns": KeptRows(period="seconds; numbers of turns only"),
+    "hour_jobs": KeptRows(period="seconds; kinds of jobs only"),
+    "hour_open": KeptRows(period="until the turn ends; numbers only"),
+    "hour_people": KeptRows(period="3 days; numbers only"),
+    "hour_marks": KeptRows(period="four rows"),
     "audit": KeptRows(period="permanently; a chain of hashes without content"),
     "attachments": Sweep(
         whose="session",

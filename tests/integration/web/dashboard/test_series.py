@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.adapters.postgres.dashboard.hourly_stats import PostgresHourlyStats
+from shared.adapters.postgres.db.hour_counts import PostgresHourCounts
 from tests.kit.dashboard import money_seed, seed
 from tests.kit.dashboard.fixtures import Dashboard
 from tests.kit.midday import MIDDAY
@@ -56,7 +56,7 @@ async def test_a_month_of_the_ledger_is_what_the_costs_say(dashboard: Dashboard)
     async with dashboard.pool.acquire() as connection:
         first, _ = await seed.a_long_session(connection, turns=60)
         await money_seed.a_month(connection, first)
-    store = PostgresHourlyStats(dashboard.pool, timezone=MIDDAY)
+    store = PostgresHourCounts(dashboard.pool, timezone=MIDDAY)
     while await store.catch_up():
         pass
     page = await dashboard.get("/series?range=30d")

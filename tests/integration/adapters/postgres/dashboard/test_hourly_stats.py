@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from shared.adapters.postgres.dashboard.hourly_stats import Period, PostgresHourlyStats
+from shared.adapters.postgres.db.hour_counts import PostgresHourCounts
 from shared.adapters.postgres.db.pool import open_pool
+from shared.bootstrap.app import App
 from tests.kit.app_driver import Visit, visit
 from tests.kit.midday import MIDDAY
 
@@ -33,10 +35,10 @@ async def week_of(store: PostgresHourlyStats, zone: str = MIDDAY) -> dict[str, A
     )
 
 
-async def counted(store: PostgresHourlyStats) -> PostgresHourlyStats:
-    while await store.catch_up():
+async def counted(app: App) -> PostgresHourlyStats:
+    while await app.stores.hour_counts.catch_up():
         pass
-    return store
+    return app.stores.hourly_stats
 
 
 async def test_a_played_history_with_undo_and_erasure_is_counted_as_the_tables_say(
@@ -50,7 +52,7 @@ async def test_a_played_history_with_undo_and_erasure_is_counted_as_the_tables_s
     await app.job_runner.run(await asked_for(first, "compact"))
     await app.stores.jobs.undo_compaction(first.session_id, limit_tokens=100_000, fixed_tokens=0)
     plain = dict(await app.pool.fetchrow(PLAIN) or {})
-    store = await counted(app.stores.hourly_stats)
+    store = await counted(app)
     week = await week_of(store)
     assert {name: week["total"][name] for name in plain} == plain
     assert (plain["messages"], plain["answers"], plain["summaries"]) == (11, 10, 1)
@@ -59,7 +61,7 @@ async def test_a_played_history_with_undo_and_erasure_is_counted_as_the_tables_s
     assert week["total"]["jobs"]["compact"] == [1, 0]
     assert week["before"] is None
     assert (await app.erasure.erase_everything(second.session_id, "person")).finished
-    again = await week_of(await counted(store))
+    again = await week_of(await counted(app))
     assert {name: again["total"][name] for name in plain} == plain
 
 
@@ -79,22 +81,25 @@ async def test_an_answer_that_comes_hours_late_is_counted_and_so_are_hours_witho
     await guest.ask("Hello")
     await guest.app.pool.execute("UPDATE turns SET opened_at = now() - interval '5 hours'")
     await guest.app.pool.execute("UPDATE sessions SET created_at = now() - interval '9 hours'")
-    store = await counted(guest.app.stores.hourly_stats)
+    store = await counted(guest.app)
     assert await guest.one("SELECT count(*) FROM hourly_stats") >= 9
     assert (await week_of(store))["total"]["answers"] == 1
     await guest.app.pool.execute(
         """UPDATE hourly_stats SET answers = 0, counted_at = hour + interval '1 hour'
             WHERE hour < now() - interval '4 hours'"""
     )
-    assert (await week_of(await counted(store)))["total"]["answers"] == 1
+    assert (await week_of(await counted(guest.app)))["total"]["answers"] == 1
     await guest.app.pool.execute("DELETE FROM hourly_stats WHERE hour < now() - interval '4 hours'")
-    assert (await week_of(await counted(store)))["total"]["answers"] == 1
+    assert (await week_of(await counted(guest.app)))["total"]["answers"] == 1
 
 
 async def test_another_zone_counts_all_hours_once_more(guest: Visit) -> None:
     await guest.ask("Hello")
-    await counted(guest.app.stores.hourly_stats)
-    elsewhere = await counted(PostgresHourlyStats(guest.app.pool, timezone="Asia/Kolkata"))
+    await counted(guest.app)
+    counts = PostgresHourCounts(guest.app.pool, timezone="Asia/Kolkata")
+    while await counts.catch_up():
+        pass
+    elsewhere = PostgresHourlyStats(guest.app.pool, timezone="Asia/Kolkata")
     assert await guest.one("SELECT array_agg(DISTINCT zone) FROM hourly_stats") == ["Asia/Kolkata"]
     assert await guest.one("SELECT bool_and(extract(minute FROM hour) = 30) FROM hourly_stats")
     assert (await week_of(elsewhere, "Asia/Kolkata"))["total"]["messages"] == 1
@@ -125,9 +130,9 @@ async def test_a_day_on_which_the_clocks_change_has_all_of_its_hours(
 
 async def test_what_two_workers_count_at_once_is_counted_once(guest: Visit) -> None:
     await guest.ask("Hello")
-    store = guest.app.stores.hourly_stats
+    store = guest.app.stores.hour_counts
     async with guest.app.pool.acquire() as rival, rival.transaction():
         await rival.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.hourly_stats'))")
         assert not await store.catch_up()
         assert await rival.fetchval("SELECT count(*) FROM hourly_stats") == 0
-    assert (await week_of(await counted(store)))["total"]["messages"] == 1
+    assert (await week_of(await counted(guest.app)))["total"]["messages"] == 1

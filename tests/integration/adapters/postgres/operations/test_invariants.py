@@ -386,8 +386,15 @@ BROKEN = [
     ("I9", "negative", "UPDATE spend_days SET spent_micro = -1"),
     (
         "I9",
-        "those that were counted",
-        "INSERT INTO hourly_stats (hour, zone, calls) VALUES (now() - interval '3 days', 'UTC', 1)",
+        "not those of its tables",
+        """INSERT INTO hourly_stats (hour, zone, calls, added_at)
+           VALUES (date_trunc('hour', now() - interval '5 hours'), 'UTC', 1, now())""",
+    ),
+    (
+        "I9",
+        "not those who wrote",
+        """INSERT INTO hourly_stats (hour, zone, people, messages, added_at)
+           VALUES (date_trunc('hour', now() - interval '5 hours'), 'UTC', 1, 1, now())""",
     ),
     (
         "I10",

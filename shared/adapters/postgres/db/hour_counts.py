@@ -1,0 +1,492 @@
+"""Keeps `hourly_stats` by increments: each look counts what has come or ended since the last one, once.
+
+Triggers note each turn that ends in `hour_turns`, and each job in `hour_jobs`, in the same transaction;
+counting deletes these rows. Rows of the ledger, summaries and handovers are only added: `hour_marks` has how
+far they are counted, and which of the newest. So nothing depends on clocks, nor on the order of
+commits. A look is one transaction with one snapshot: a worker that dies has counted nothing.
+
+An hour without a row is counted from its tables, in the snapshot in which all that was waiting is counted.
+Messages, people, answers, errors and first tokens belong to the hour in which the person wrote; the rest to
+the hour in which it happened. What an erasure or the retention deletes stays counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+from shared.adapters.postgres.db.pool import Connection, Named, Pool, Record, store_method
+from shared.core.ops.latency import BUCKETS, LEAST_MS, MOST_MS
+
+ROWS_AT_ONCE = 2_000
+"""Rows of one table that one transaction counts; the next transaction counts the rest at once."""
+WHOLE_HOURS_SECONDS = 2.0
+"""Seconds after which a transaction begins with no further hour that has no row; the next one does."""
+WHOLE_HOUR_SECONDS = 40.0
+"""Longest time for counting one hour from its tables; only an hour without a row needs that."""
+PEOPLE_DAYS = 3
+"""Days for which the people of an hour are remembered: longer than a worker of a former version counts it."""
+LEDGER = "cost_micro", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"
+CALLS = ("calls", "unknown_calls", *LEDGER)
+ADDED = ("messages", "people", "new_today", "answers", "errors", *CALLS, "summaries", "handovers")
+
+
+@dataclass(slots=True)
+class HourDelta:
+    """Numbers to add to one hour's row."""
+
+    sums: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    first_tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    jobs: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add_job(self, kind: str, done: int, failed: int) -> None:
+        before = self.jobs.get(kind, (0, 0))
+        self.jobs[kind] = (before[0] + done, before[1] + failed)
+
+
+Deltas = dict[datetime, HourDelta]
+
+
+class PostgresHourCounts:
+    """Raises StorageUnavailable."""
+
+    def __init__(
+        self, pool: Pool, *, timezone: str = "UTC", crash_point: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._pool = pool
+        self._timezone = timezone
+        self._crash_point = crash_point
+
+    @store_method
+    async def catch_up(self) -> bool:
+        """Count one portion; return whether there may be more. Returns False while another worker counts."""
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            if not await connection.fetchval(_ALONE):
+                return False
+            look = _Look(connection, self._timezone)
+            await look.drop_foreign_rows()
+            more = await look.count_new()
+            self._crash_point("mid_counting")
+            if not more:
+                more = await look.count_uncounted_hours()
+            await connection.execute(*_TOUCH(zone=self._timezone))
+        return more
+
+
+class _Look:
+    """One transaction: all its statements see the same snapshot."""
+
+    def __init__(self, connection: Connection, zone: str) -> None:
+        self._connection = connection
+        self._zone = zone
+        self._deltas: Deltas = defaultdict(HourDelta)
+        self._people: list[tuple[datetime, int]] = []
+
+    async def drop_foreign_rows(self) -> None:
+        """Delete the rows of another time zone, and those that a former version has written since."""
+        if await self._connection.fetchval(*_HAS_OTHER_ZONE(zone=self._zone)):
+            await self._connection.execute(_FORGET_HOURS)
+        await self._connection.execute(_DROP_FOREIGN)
+
+    async def count_new(self) -> bool:
+        """Count what is waiting; return whether a portion was full, so that more may wait."""
+        full = [
+            await self._count_ended(),
+            await self._count_open(),
+            await self._count_jobs(),
+            await self._count_calls(),
+            await self._count_rows("links", "summaries"),
+            await self._count_rows("handovers", "handovers"),
+        ]
+        await self._count_people()
+        await self._add()
+        await self._connection.execute(*_PRUNE_PEOPLE(limit=ROWS_AT_ONCE))
+        return any(full)
+
+    async def _count_ended(self) -> bool:
+        fed = await self._connection.fetch(*_TAKE_ENDED(limit=ROWS_AT_ONCE))
+        if fed:
+            given = {
+                name: [row[name] for row in fed] for name in ("session_id", "after_turn", "through_turn")
+            }
+            self._add_turns(await self._connection.fetch(*_ENDED_TURNS(zone=self._zone, **given)))
+            await self._connection.execute(*_CLOSE_OPEN(**given))
+        return len(fed) == ROWS_AT_ONCE
+
+    async def _count_open(self) -> bool:
+        """Count the messages of turns that wait, whose number may still change."""
+        rows = await self._connection.fetch(*_OPEN_TURNS(zone=self._zone, limit=ROWS_AT_ONCE))
+        changed = [row for row in rows if row["messages"] != row["counted"] and row["is_kept"]]
+        self._add_turns(changed)
+        if changed:
+            await self._connection.execute(*_KEEP_OPEN(**_columns(changed)))
+        place = (rows[-1]["session_id"], rows[-1]["turn_no"]) if len(rows) == ROWS_AT_ONCE else (0, 0)
+        await self._connection.execute(*_NEXT_OPEN(session_id=place[0], turn_no=place[1]))
+        return False
+
+    def _add_turns(self, rows: Iterable[Record]) -> None:
+        for row in rows:
+            delta = self._deltas[row["hour"]]
+            delta.sums["messages"] += row["messages"] - (row["counted"] or 0)
+            delta.sums["answers"] += row["is_answered"]
+            delta.sums["errors"] += row["is_failed"]
+            if row["bucket"] is not None:
+                delta.first_tokens[row["bucket"]] += 1
+            if row["messages"] and not row["counted"]:
+                self._people.append((row["hour"], row["party_id"]))
+
+    async def _count_jobs(self) -> bool:
+        rows = await self._connection.fetch(*_TAKE_JOBS(zone=self._zone, limit=ROWS_AT_ONCE))
+        for row in rows:
+            self._deltas[row["hour"]].add_job(row["kind"], row["done"], row["failed"])
+        return len(rows) == ROWS_AT_ONCE
+
+    async def _count_calls(self) -> bool:
+        rows = await self._connection.fetch(*_NEW_CALLS(zone=self._zone, limit=ROWS_AT_ONCE))
+        for row in rows:
+            sums = self._deltas[row["hour"]].sums
+            for name in CALLS:
+                sums[name] += row[name]
+        return await self._move_mark("usage", rows)
+
+    async def _count_rows(self, source: str, name: str) -> bool:
+        rows = await self._connection.fetch(*_NEW_ROWS[source](zone=self._zone, limit=ROWS_AT_ONCE))
+        for row in rows:
+            self._deltas[row["hour"]].sums[name] += row["counts"]
+        return await self._move_mark(source, rows)
+
+    async def _move_mark(self, source: str, rows: Sequence[Record]) -> bool:
+        full = len(rows) == ROWS_AT_ONCE
+        ids = [row["id"] for row in rows]
+        await self._connection.execute(*_MOVE_MARK(source=source, ids=ids, full=full))
+        return full
+
+    async def _count_people(self) -> None:
+        """Count a person once per hour, and as new in the first of the day's hours in which they wrote."""
+        hours = [hour for hour, _ in self._people]
+        parties = [party for _, party in self._people]
+        for row in await self._connection.fetch(*_ADD_PEOPLE(zone=self._zone, hours=hours, parties=parties)):
+            self._deltas[row["hour"]].sums["people"] += row["people"]
+            self._deltas[row["hour"]].sums["new_today"] += row["new_today"]
+        self._people.clear()
+
+    async def _add(self) -> None:
+        """Add up; an hour without a row is left to `count_uncounted_hours`."""
+        rows = await self._connection.fetch(*_LOCK_HOURS(hours=sorted(self._deltas)))
+        for row in rows:
+            delta = self._deltas[row["hour"]]
+            await self._connection.execute(
+                _ADD,
+                row["hour"],
+                _merge_counts(row["first_tokens"], delta.first_tokens),
+                _merge_jobs(row["jobs"], delta.jobs),
+                *(delta.sums[name] for name in ADDED),
+            )
+        self._deltas.clear()
+
+    async def count_uncounted_hours(self) -> bool:
+        """Count hours without a row, for some seconds; return whether there may be more."""
+        until = monotonic() + WHOLE_HOURS_SECONDS
+        while (hour := await self._find_uncounted_hour()) is not None:
+            await self._count_whole_hour(hour)
+            if monotonic() > until:
+                return True
+        return False
+
+    async def _find_uncounted_hour(self) -> datetime | None:
+        """The oldest hour without a row since the newest one with a row, else the next before all of them."""
+        hour: datetime | None = await self._connection.fetchval(*_UNCOUNTED(zone=self._zone))
+        if hour is not None:
+            return hour
+        since = await self._connection.fetchval(_SINCE)
+        if since is None:
+            since = await self._connection.fetchval(*_FIRST_HOUR(zone=self._zone))
+            await self._connection.execute(*_SET_SINCE(since=since))
+        before: datetime | None = await self._connection.fetchval(*_BEFORE_ALL(zone=self._zone, since=since))
+        return before
+
+    async def _count_whole_hour(self, hour: datetime) -> None:
+        await self._connection.execute(f"SET LOCAL statement_timeout = {int(WHOLE_HOUR_SECONDS * 1000)}")
+        values = {"zone": self._zone, "hour": hour}
+        await self._connection.execute(*COUNT_HOUR(**values), timeout=WHOLE_HOUR_SECONDS)
+        await self._connection.execute(*_FORGET_OPEN_OF_HOUR(hour=hour))
+        await self._connection.execute(*_KEEP_OPEN_OF_HOUR(hour=hour), timeout=WHOLE_HOUR_SECONDS)
+        people = await self._connection.fetch(*_PEOPLE_OF_HOUR(hour=hour), timeout=WHOLE_HOUR_SECONDS)
+        self._people = [(hour, row["party_id"]) for row in people]
+        await self._count_people()
+        self._deltas.pop(hour, None)
+        await self._add()
+        await self._connection.execute(*_SET_PEOPLE(**values), timeout=WHOLE_HOUR_SECONDS)
+
+
+def _columns(rows: Sequence[Record]) -> Mapping[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in ("session_id", "turn_no", "hour", "messages")}
+
+
+def _merge_counts(counts: Sequence[int], added: Mapping[int, int]) -> list[int]:
+    merged = list(counts) or [0] * (BUCKETS + 2) if added else list(counts)
+    for bucket, number in added.items():
+        merged[bucket] += number
+    return merged
+
+
+def _merge_jobs(jobs: Mapping[str, Sequence[int]], added: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    merged = {kind: [*counts] for kind, counts in jobs.items()}
+    for kind, (done, failed) in added.items():
+        before = merged.get(kind, [0, 0])
+        merged[kind] = [before[0] + done, before[1] + failed]
+    return {kind: counts for kind, counts in merged.items() if any(counts)}
+
+
+_ALONE = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.hourly_stats'))"
+_KEPT = "interval '24 months'"
+"""How long the ledger is kept: what is older cannot be counted."""
+_RECENT = "interval '50 hours'"
+"""A worker of a former version counts hours of the last two days."""
+_HAS_OTHER_ZONE = Named("SELECT zone <> :zone FROM hourly_stats ORDER BY hour DESC LIMIT 1")
+_FORGET_HOURS = """
+WITH h AS (DELETE FROM hourly_stats), p AS (DELETE FROM hour_people), o AS (DELETE FROM hour_open)
+UPDATE hour_marks SET since = NULL WHERE source = 'turns'
+"""
+_DROP_FOREIGN = f"""
+DELETE FROM hourly_stats WHERE hour > now() - {_RECENT} AND added_at IS DISTINCT FROM counted_at
+"""
+
+_TURN = f"""
+       (t.state = 'answered' AND t.error_code IS NULL)::int AS is_answered,
+       (t.state = 'failed' AND t.error_code IS DISTINCT FROM 'erased')::int AS is_failed,
+       CASE WHEN t.first_token_ms IS NOT NULL AND t.ended_at IS NOT NULL THEN
+         width_bucket(ln(greatest(t.first_token_ms, 1)), ln({LEAST_MS}), ln({MOST_MS}), {BUCKETS})
+       END AS bucket,
+       (SELECT count(*) FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
+         WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'person')::int
+       AS messages
+"""
+"""Columns that say what a turn `t` counts as."""
+# The rows are written by the transactions that end the turns: a row that can be seen has its turns with it.
+_TAKE_ENDED = Named("""
+DELETE FROM hour_turns WHERE ctid = ANY (ARRAY(SELECT ctid FROM hour_turns LIMIT :limit))
+RETURNING session_id, after_turn, through_turn
+""")
+_FED = """unnest(:session_id::bigint[], :after_turn::bigint[], :through_turn::bigint[])
+       AS f(session_id, after_turn, through_turn)"""
+_ENDED_TURNS = Named(f"""
+SELECT t.session_id, t.turn_no, date_trunc('hour', t.opened_at, :zone) AS hour, s.party_id,
+       o.messages AS counted,{_TURN}
+  FROM {_FED}
+  JOIN turns t ON t.session_id = f.session_id AND t.turn_no > f.after_turn AND t.turn_no <= f.through_turn
+  JOIN sessions s ON s.id = t.session_id
+  LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
+ WHERE t.ended_at IS NOT NULL
+""")
+_CLOSE_OPEN = Named(f"""
+DELETE FROM hour_open o USING {_FED}
+ WHERE o.session_id = f.session_id AND o.turn_no > f.after_turn AND o.turn_no <= f.through_turn
+""")
+# A turn that was just counted as ended is no longer open in the same snapshot.
+_OPEN_TURNS = Named(f"""
+SELECT t.session_id, t.turn_no, t.hour, s.party_id, o.messages AS counted,
+       EXISTS (SELECT FROM hourly_stats n WHERE n.hour = t.hour) AS is_kept,{_TURN}
+  FROM (SELECT x.*, date_trunc('hour', x.opened_at, :zone) AS hour FROM turns x
+         WHERE x.ended_at IS NULL AND (x.session_id, x.turn_no) > (
+               (SELECT open_session FROM hour_marks WHERE source = 'turns'),
+               (SELECT open_turn FROM hour_marks WHERE source = 'turns'))
+         ORDER BY x.session_id, x.turn_no LIMIT :limit) t
+  JOIN sessions s ON s.id = t.session_id
+  LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
+ ORDER BY t.session_id, t.turn_no
+""")
+_KEEP_OPEN = Named("""
+INSERT INTO hour_open (session_id, turn_no, hour, messages)
+SELECT * FROM unnest(:session_id::bigint[], :turn_no::bigint[], :hour::timestamptz[], :messages::int[])
+ON CONFLICT (session_id, turn_no) DO UPDATE SET messages = excluded.messages
+""")
+# The place in the list of open turns from which the next look goes through them.
+_NEXT_OPEN = Named("""
+UPDATE hour_marks SET open_session = :session_id, open_turn = :turn_no
+ WHERE source = 'turns' AND (open_session, open_turn) <> (:session_id::bigint, :turn_no::bigint)
+""")
+_TAKE_JOBS = Named("""
+DELETE FROM hour_jobs WHERE ctid = ANY (ARRAY(SELECT ctid FROM hour_jobs LIMIT :limit))
+RETURNING kind, date_trunc('hour', ended_at, :zone) AS hour, done, failed
+""")
+
+
+def _render_new(source: str, at: str, told: str) -> Named:
+    """Rows that are not counted: those after the edge but for the ones above it that were seen already."""
+    return Named(f"""
+SELECT x.id, date_trunc('hour', x.{at}, :zone) AS hour, {told}
+  FROM {source} x
+ WHERE x.id > (SELECT edge FROM hour_marks WHERE source = '{source}')
+   AND x.id NOT IN (SELECT unnest(above) FROM hour_marks WHERE source = '{source}')
+ ORDER BY x.id LIMIT :limit
+""")
+
+
+_NEW_CALLS = _render_new(
+    "usage",
+    "at",
+    "1 AS calls, (x.cost_micro IS NULL)::int AS unknown_calls, "
+    + ", ".join(f"coalesce(x.{name}, 0) AS {name}" for name in LEDGER),
+)
+_NEW_ROWS = {
+    "links": _render_new("links", "created_at", "(x.kind IN ('summary', 'digest'))::int AS counts"),
+    "handovers": _render_new("handovers", "asked_at", "1 AS counts"),
+}
+_GUARD_SECONDS = 10
+"""A number is taken just before its writer is known as one, by a statement that has nine seconds."""
+# All numbers through the former `next_edge` are settled once each transaction that ran then has ended: one
+# that is not counted by now will never be seen. After a restore the transactions are another server's.
+_MOVE_MARK = Named(f"""
+WITH m AS (
+  SELECT *, m.above || :ids::bigint[] AS seen,
+         NOT :full::boolean AND abs(extract(epoch FROM clock_timestamp() - m.next_at)) > {_GUARD_SECONDS}
+           AND (m.next_writer <= pg_snapshot_xmin(pg_current_snapshot())
+                OR m.next_writer > pg_snapshot_xmax(pg_current_snapshot())) AS is_settled
+    FROM hour_marks m WHERE m.source = :source
+)
+UPDATE hour_marks h
+   SET edge = CASE WHEN m.is_settled THEN m.next_edge ELSE m.edge END,
+       above = CASE WHEN m.is_settled THEN ARRAY(SELECT x FROM unnest(m.seen) x WHERE x > m.next_edge)
+                    ELSE m.seen END,
+       next_edge = CASE WHEN m.is_settled THEN (SELECT greatest(m.next_edge, max(x)) FROM unnest(m.seen) x)
+                        ELSE m.next_edge END,
+       next_writer = CASE WHEN m.is_settled THEN pg_snapshot_xmax(pg_current_snapshot())
+                          ELSE m.next_writer END,
+       next_at = CASE WHEN m.is_settled THEN clock_timestamp() ELSE m.next_at END
+  FROM m WHERE h.source = m.source AND m.seen <> '{{}}'
+""")
+
+_ADD_PEOPLE = Named("""
+WITH given AS (
+  SELECT DISTINCT hour, party_id FROM unnest(:hours::timestamptz[], :parties::bigint[]) AS g(hour, party_id)
+), added AS (
+  INSERT INTO hour_people (party_id, hour) SELECT party_id, hour FROM given ORDER BY 1, 2
+  ON CONFLICT DO NOTHING RETURNING party_id, hour
+), days AS (
+  SELECT a.party_id, date_trunc('day', a.hour, :zone) AS day, min(a.hour) AS first FROM added a GROUP BY 1, 2
+), firsts AS (
+  SELECT d.first, (SELECT min(p.hour) FROM hour_people p WHERE p.party_id = d.party_id AND p.hour >= d.day
+                      AND date_trunc('day', p.hour, :zone) = d.day) AS before FROM days d
+)
+SELECT hour, sum(people)::int AS people, sum(new_today)::int AS new_today FROM (
+  SELECT hour, 1 AS people, 0 AS new_today FROM added
+  UNION ALL SELECT first, 0, 1 FROM firsts WHERE before IS NULL OR first < before
+  UNION ALL SELECT before, 0, -1 FROM firsts WHERE first < before) x GROUP BY hour
+""")
+# A day that is being counted backwards keeps its people until its first hour is reached.
+_PRUNE_PEOPLE = Named(f"""
+DELETE FROM hour_people WHERE ctid = ANY (ARRAY(
+  SELECT p.ctid FROM hour_people p
+   WHERE p.hour < now() - interval '{PEOPLE_DAYS} days'
+     AND (p.hour > (SELECT min(hour) FROM hourly_stats) + interval '26 hours'
+          OR (SELECT min(hour) FROM hourly_stats) <= (SELECT since FROM hour_marks WHERE source = 'turns'))
+   ORDER BY p.hour LIMIT :limit))
+""")
+_LOCK_HOURS = Named("""
+SELECT hour, first_tokens, jobs FROM hourly_stats
+ WHERE hour = ANY (:hours::timestamptz[]) ORDER BY hour FOR UPDATE
+""")
+_ADD = f"""
+UPDATE hourly_stats SET first_tokens = $2, jobs = $3, counted_at = now(), added_at = now(),
+       {", ".join(f"{name} = {name} + ${at}" for at, name in enumerate(ADDED, 4))}
+ WHERE hour = $1
+"""
+_TOUCH = Named("""
+UPDATE hourly_stats SET counted_at = now(), added_at = now() WHERE hour = date_trunc('hour', now(), :zone)
+""")
+
+# Rows have no gap: the newest one says where to begin, and the oldest one how far the past is counted.
+_UNCOUNTED = Named(f"""
+SELECT min(h) FROM (
+  SELECT DISTINCT date_trunc('hour', x, :zone) AS h
+    FROM (SELECT max(hour) AS newest FROM hourly_stats) n,
+         generate_series(least(coalesce(n.newest, now()), now() - {_RECENT}), now() + interval '1 hour',
+                         interval '1 hour') x) hours
+ WHERE h <= now() AND NOT EXISTS (SELECT FROM hourly_stats s WHERE s.hour = h)
+   AND h >= coalesce((SELECT min(hour) FROM hourly_stats), date_trunc('hour', now(), :zone))
+""")
+_SINCE = "SELECT since FROM hour_marks WHERE source = 'turns'"
+_SET_SINCE = Named("UPDATE hour_marks SET since = :since WHERE source = 'turns'")
+_FIRST_HOUR = Named(f"""
+SELECT date_trunc('hour', greatest(now() - {_KEPT}, least(
+         now(), (SELECT created_at FROM sessions ORDER BY id LIMIT 1),
+         (SELECT at FROM usage ORDER BY id LIMIT 1),
+         (SELECT opened_at FROM turns ORDER BY session_id, turn_no LIMIT 1))), :zone)
+""")
+_BEFORE_ALL = Named("""
+SELECT date_trunc('hour', min(hour) - interval '1 minute', :zone) FROM hourly_stats
+HAVING min(hour) > :since::timestamptz
+""")
+
+
+def render_within(column: str, hour: str) -> str:
+    return f"{column} >= {hour} AND {column} < {hour}::timestamptz + interval '1 hour'"
+
+
+def render_recount(hour: str) -> str:
+    """Build common tables, the last one called `counted`: one hour from its tables, but for its people."""
+    return f"""
+t AS MATERIALIZED (
+  SELECT t.*, {_TURN} FROM turns t WHERE {render_within("t.opened_at", hour)}
+), u AS (
+  SELECT count(*) AS calls, count(*) FILTER (WHERE cost_micro IS NULL) AS unknown_calls,
+         {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}" for name in LEDGER)}
+    FROM usage WHERE {render_within("at", hour)}
+), b AS (SELECT bucket, count(*)::int AS n FROM t WHERE bucket IS NOT NULL GROUP BY 1
+), j AS (
+  SELECT kind, count(*) FILTER (WHERE state = 'done') AS done,
+         count(*) FILTER (WHERE state = 'dead') AS failed
+    FROM (SELECT kind, state FROM jobs WHERE state = 'done' AND {render_within("ended_at", hour)}
+          UNION ALL SELECT kind, state FROM jobs WHERE state = 'dead' AND NOT outcome ? 'cancelled'
+             AND last_error <> '' AND {render_within("ended_at", hour)}) x GROUP BY 1
+), counted AS (
+  SELECT (SELECT coalesce(sum(messages), 0) FROM t)::bigint AS messages,
+         (SELECT coalesce(sum(is_answered), 0) FROM t)::bigint AS answers,
+         (SELECT coalesce(sum(is_failed), 0) FROM t)::bigint AS errors,
+         coalesce((SELECT array_agg(coalesce(n, 0) ORDER BY x.bucket)
+            FROM generate_series(0, {BUCKETS + 1}) x(bucket) LEFT JOIN b ON b.bucket = x.bucket
+           WHERE EXISTS (SELECT FROM b)), '{{}}')::int[] AS first_tokens,
+         u.*, (SELECT count(*) FROM links
+                WHERE kind IN ('summary', 'digest') AND {render_within("created_at", hour)}) AS summaries,
+         (SELECT count(*) FROM handovers WHERE {render_within("asked_at", hour)}) AS handovers,
+         coalesce((SELECT jsonb_object_agg(kind, jsonb_build_array(done, failed)) FROM j), '{{}}') AS jobs
+    FROM u
+)"""
+
+
+RECOUNTED_COLUMNS = (
+    "messages", "answers", "errors", "first_tokens", *CALLS, "summaries", "handovers", "jobs",
+)  # fmt: skip
+COUNT_HOUR = Named(f"""
+WITH {render_recount(":hour")}
+INSERT INTO hourly_stats (zone, hour, counted_at, added_at, {", ".join(RECOUNTED_COLUMNS)})
+SELECT :zone, :hour, now(), now(), {", ".join(RECOUNTED_COLUMNS)} FROM counted
+""")
+_FORGET_OPEN_OF_HOUR = Named("DELETE FROM hour_open WHERE hour = :hour")
+_KEEP_OPEN_OF_HOUR = Named(f"""
+INSERT INTO hour_open (session_id, turn_no, hour, messages)
+SELECT t.session_id, t.turn_no, :hour, t.messages
+  FROM (SELECT t.*, {_TURN} FROM turns t
+         WHERE t.ended_at IS NULL AND {render_within("t.opened_at", ":hour")}) t
+ON CONFLICT (session_id, turn_no) DO UPDATE SET messages = excluded.messages
+""")
+_PEOPLE_OF_HOUR = Named(f"""
+SELECT DISTINCT s.party_id FROM turns t JOIN sessions s ON s.id = t.session_id
+  JOIN turn_entries te ON te.session_id = t.session_id AND te.turn_no = t.turn_no
+  JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq AND e.author = 'person'
+ WHERE {render_within("t.opened_at", ":hour")}
+""")
+_SET_PEOPLE = Named("""
+UPDATE hourly_stats n SET people = p.people, new_today = p.new_today
+  FROM (SELECT count(*) AS people,
+               count(*) FILTER (WHERE NOT EXISTS (
+                 SELECT FROM hour_people o WHERE o.party_id = p.party_id AND o.hour < :hour
+                    AND o.hour >= date_trunc('day', :hour::timestamptz, :zone))) AS new_today
+          FROM hour_people p WHERE p.hour = :hour) p
+ WHERE n.hour = :hour
+""")
