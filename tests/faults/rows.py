@@ -260,7 +260,7 @@ _PROVIDER = (
     _row(
         43, "a stream stalls or trickles",
         "no event for minutes; a byte a second",
-        "the call is given up after 30 s of silence, or at the deadline",
+        "the call is given up after 60 s of silence, or at the deadline",
         long="ten minutes",
     ),
     _row(

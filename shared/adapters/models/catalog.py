@@ -43,6 +43,9 @@ _USUAL_TOKENS = 1.10
 1.3 times as many tokens as the bundled vocabulary's generation."""
 _SNAPSHOT = re.compile(r"-20\d{6}$")
 _ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
+Wait = Annotated[float, Field(ge=1, le=600, strict=False)]
+"""Seconds; an answer may take ten minutes in all."""
+ThoughtTag = Annotated[str, Field(min_length=2, max_length=40)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -73,6 +76,12 @@ class ModelEntry:
     able: Mapping[str, bool] = field(default_factory=dict)
     """Of single abilities whether it has them, whatever is usual for its API."""
     token_factor: float | None = None
+    first_token_seconds: float | None = None
+    """Longest wait for the first event of an answer; None for the usual one, see `Patience`."""
+    silence_seconds: float | None = None
+    """Longest time between two events of an answer; None for the usual one."""
+    thought_tags: Mapping[str, str] = field(default_factory=dict)
+    """Opening and closing tags between which this model writes its thoughts, beside the known ones."""
     fallbacks: tuple[str, ...] = ()
     """Names of the models that answer, in this order, while this one cannot."""
 
@@ -247,6 +256,9 @@ class ModelForm(ConfigSection):
     tools: bool | None = None
     writes_json: bool | None = Field(default=None, alias="json")
     token_factor: Amount | None = None
+    first_token_seconds: Wait | None = None
+    silence_seconds: Wait | None = None
+    thoughts: Annotated[list[ThoughtTag], Field(min_length=2, max_length=2)] | None = None
     fallback: Annotated[list[str], BeforeValidator(_as_list), Field(max_length=MOST_FALLBACKS)] | None = None
 
 
@@ -268,6 +280,8 @@ def _entry(raw: Any, at: str) -> ModelEntry:
         prices=prices[0] if prices else None, later_prices=tuple(prices or ())[1:],
         max_output=form.max_output, capabilities=form.capabilities,
         able={one: can for one, can in able.items() if can is not None},
+        first_token_seconds=form.first_token_seconds, silence_seconds=form.silence_seconds,
+        thought_tags={} if form.thoughts is None else {form.thoughts[0]: form.thoughts[1]},
         token_factor=form.token_factor, fallbacks=tuple(filter(None, form.fallback or ())),
     )  # fmt: skip
 

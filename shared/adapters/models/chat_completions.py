@@ -9,13 +9,16 @@ import base64
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from shared.adapters.models.dialects.abilities import Ability
+from shared.adapters.models.dialects.ends import FAULT, read_end
 from shared.adapters.models.dialects.message_order import arrange, fill_content, simplify_schema
 from shared.adapters.models.stream_parser import Event, parse_count
 from shared.adapters.models.wire import Json
+from shared.core.values.errors import ModelAnswerUnusable
 from shared.core.values.messages import Block, Image, Message, Text, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
 
@@ -28,15 +31,6 @@ _NOTHING = "(nothing)"
 _ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 9
 """Mistral takes ids of nine letters and digits and no others; everybody else takes these, too."""
-_OPEN, _CLOSE = "<think>", "</think>"
-"""Between them small servers hand out what a model thinks, at the beginning of what it says."""
-_REASONS: Mapping[str, str] = {
-    "stop": "end_turn",
-    "length": "max_tokens",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "content_filter": "refusal",
-}
 
 
 def build_completion_body(
@@ -170,6 +164,16 @@ def shorten_id(id_: str) -> str:
     return "".join(letters)
 
 
+@dataclass(slots=True)
+class _StreamedCall:
+    """One call while it is put together; its block begins with the first argument, when the name is whole."""
+
+    block: int
+    id: object = None
+    name: str = ""
+    begun: bool = False
+
+
 class ChunkTranslator:
     """The chunks of one answer, as the events from which `AnswerParser` makes it."""
 
@@ -177,92 +181,132 @@ class ChunkTranslator:
         self._begun = False
         self._reason = ""
         self._refused = False
-        self._held: str | None = ""
-        """The beginning of what is said, while it may be a thought; None once it is known."""
-        self._thinks = False
-        self._calls: dict[Any, int] = {}
-        """Blocks of calls, by their index or, where a server has none, their place."""
-        self._newest: Any = None
-        self._newest_id: object = None
+        self._said = False
+        self._calls: list[_StreamedCall] = []
+        self._by_index: dict[object, _StreamedCall] = {}
+        self._by_id: dict[object, _StreamedCall] = {}
         self._usage: Json = {}
+        self._counted_at_end = False
 
     def take(self, chunk: Mapping[str, Any]) -> list[Event]:
+        """Return the events of a chunk; one without text, such as a thought, is a sign of life."""
         events: list[Event] = [] if self._begun else [{"type": "message_start"}]
         self._begun = True
-        if isinstance(usage := chunk.get("usage"), Mapping):
-            self._usage = convert_usage(usage)
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else {}
+        if isinstance(usage := chunk.get("usage"), Mapping):
+            self._usage = convert_usage(usage)
+            self._counted_at_end = not choice
         if isinstance(choice, Mapping):
             delta = choice.get("delta") or choice.get("message")
             if isinstance(delta, Mapping):
-                events += self._translate_text(delta)
-            self._reason = str(choice.get("finish_reason") or self._reason)
-        return events
+                events += self._translate_delta(delta)
+            elif isinstance(text := choice.get("text"), str):
+                events += self._translate_delta({"content": text})
+            self._reason = str(choice.get("finish_reason") or choice.get("finishReason") or self._reason)
+        return events or [{"type": "ping"}]
 
-    def end(self) -> list[Event]:
-        """When the server says so, or hangs up: an answer without a reason to end was cut."""
-        if not self._reason:
+    def take_whole(self, answer: Mapping[str, Any]) -> list[Event]:
+        """Return the events of an answer that came as one object in place of a stream."""
+        return self.take(answer)
+
+    def end(self, *, announced: bool = False) -> list[Event]:
+        """Return the last events; an answer whose end was neither told nor `announced` was cut.
+
+        Raises:
+            ModelAnswerUnusable: the server broke the answer off and says so, or announced an end without one.
+        """
+        has_answer = self._said or bool(self._calls)
+        if announced and not self._reason and not has_answer:
+            raise ModelAnswerUnusable("the server ended the answer before it began")
+        if not self._reason and not (has_answer and (announced or self._counted_at_end)):
             return []
-        held, self._held = self._held, None
-        events: list[Event] = (
-            [build_delta_event("text_delta", 0, text=held)] if held and not self._thinks else []
-        )
-        reason = "refusal" if self._refused else _REASONS.get(self._reason, "end_turn")
+        reason = "refusal" if self._refused else read_end(self._reason)
+        if reason == FAULT:
+            raise ModelAnswerUnusable(f"the server ended the answer by {self._reason!r}")
         if self._calls and reason == "end_turn":
             reason = "tool_use"
+        events = [event for call in self._calls if not call.begun for event in self._begin(call)]
         ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": self._usage}
         return [*events, ended, {"type": "message_stop"}]
 
-    def _translate_text(self, delta: Mapping[str, Any]) -> Iterator[Event]:
+    def _translate_delta(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
-            self._refused = True
+            self._refused = self._said = True
             yield build_delta_event("text_delta", 0, text=refusal)
-        if text := self._visible(_join_text(delta.get("content"))):
+        if text := _join_text(delta.get("content")):
+            self._said = True
             yield build_delta_event("text_delta", 0, text=text)
         calls = delta.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, Mapping):
                 yield from self._translate_call(call)
+        if isinstance(legacy := delta.get("function_call"), Mapping):
+            yield from self._translate_call({"index": 0, "function": legacy})
 
-    def _visible(self, piece: str) -> str:
-        """Without a thought at the beginning."""
-        if self._held is None:
-            return piece
-        self._held += piece
-        begun = self._held.lstrip()
-        if self._thinks or begun.startswith(_OPEN):
-            self._thinks = True
-            _, closed, after = begun.partition(_CLOSE)
-            if not closed or not after.strip():
-                return ""
-            self._held, self._thinks = None, False
-            return after.lstrip()
-        if _OPEN.startswith(begun):
-            return ""
-        said, self._held = self._held, None
-        return said
-
-    def _translate_call(self, call: Mapping[str, Any]) -> Iterator[Event]:
-        told = call.get("function")
+    def _translate_call(self, part: Mapping[str, Any]) -> Iterator[Event]:
+        told = part.get("function")
         function: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
-        key = call.get("index")
-        if key is None:
-            # Some servers number nothing: a name begins a call, unless the same call repeats its own.
-            begins = bool(function.get("name")) and call.get("id") != self._newest_id
-            key = (len(self._calls),) if begins or self._newest is None else self._newest
-        self._newest, self._newest_id = key, call.get("id") or None
-        if key not in self._calls:
-            self._calls[key] = len(self._calls) + 1
-            # Servers leave ids out or begin to count with each answer; ours tell every call of a talk apart.
-            id_ = f"call_{uuid4().hex}"
-            block = {"type": "tool_use", "id": id_, "name": str(function.get("name") or ""), "input": {}}
-            yield {"type": "content_block_start", "index": self._calls[key], "content_block": block}
+        name = function.get("name")
+        call = self._find_call(part, name if isinstance(name, str) else "")
         given = function.get("arguments")
         if given is not None and not isinstance(given, str):
             given = json.dumps(given)
         if given:
-            yield build_delta_event("input_json_delta", self._calls[key], partial_json=given)
+            if not call.begun:
+                yield from self._begin(call)
+            yield build_delta_event("input_json_delta", call.block, partial_json=given)
+
+    def _find_call(self, part: Mapping[str, Any], name: str) -> _StreamedCall:
+        """Return the call that a part belongs to: by its id, else by its index, else the newest one.
+
+        An index that comes with another id and a name begins another call: some servers count each call as 0.
+        Some servers number nothing; there a name begins a call, unless the newest one has the same id.
+        """
+        index, id_ = _key(part.get("index")), _key(part.get("id")) or None
+        known = self._by_id.get(id_) if id_ is not None else None
+        if index is not None:
+            call = self._by_index.get(index)
+            if known is not None and (not name or (call is not None and _is_another(call, id_, name))):
+                call = known
+            elif call is not None and _is_another(call, id_, name):
+                call = None
+        else:
+            newest = self._calls[-1] if self._calls else None
+            begins = bool(name) and (newest is None or id_ is None or newest.id != id_)
+            call = None if begins else known or newest
+        if call is None:
+            call = _StreamedCall(block=len(self._calls) + 1)
+            self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        if id_ is not None:
+            call.id = call.id or id_
+            self._by_id.setdefault(id_, call)
+        if name and not call.begun and name != call.name:
+            call.name += name
+        return call
+
+    @staticmethod
+    def _begin(call: _StreamedCall) -> Iterator[Event]:
+        # Servers leave ids out or begin to count with each answer; ours tell every call of a talk apart.
+        call.begun = True
+        block = {"type": "tool_use", "id": f"call_{uuid4().hex}", "name": call.name, "input": {}}
+        yield {"type": "content_block_start", "index": call.block, "content_block": block}
+
+
+def _is_another(call: _StreamedCall, id_: object, name: str) -> bool:
+    """Return whether a named part with the index of a call begins another one."""
+    if not name or not call.name:
+        return False
+    if id_ is not None and call.id is not None:
+        return id_ != call.id
+    return call.begun and name != call.name
+
+
+def _key(value: object) -> object:
+    """Return a value that can be a key; ids and indexes of another kind count as none."""
+    return value if isinstance(value, str | int) else None
 
 
 def build_delta_event(kind: str, index: int, **fields: str) -> Event:

@@ -40,6 +40,7 @@ class LearnedAbilities:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lessons: dict[Ability, _Lesson] = {}
+        self._thought_at: float | None = None
 
     def learn(self, missing: MissingAbility, wording: str) -> bool:
         """Keep the lesson; return False if it was known already, so that another request changes nothing."""
@@ -57,6 +58,14 @@ class LearnedAbilities:
         oldest = self._clock() - KEPT_SECONDS
         self._lessons = {name: lesson for name, lesson in self._lessons.items() if lesson.at > oldest}
         return {name: lesson.number for name, lesson in self._lessons.items()}
+
+    def note_thought_in_prompt(self) -> None:
+        """Keep for a day that answers begin in the middle of a thought, so that none of it is shown."""
+        self._thought_at = self._clock()
+
+    @property
+    def begins_in_thought(self) -> bool:
+        return self._thought_at is not None and self._clock() - self._thought_at < KEPT_SECONDS
 
     def narrow(self, card: ModelCard) -> ModelCard:
         """Return the card without what is missing, and with the longest answer that the server allows."""

@@ -20,7 +20,6 @@ from shared.adapters.models.provider import (
     Provider,
     StreamReader,
     load_trusted_certificates,
-    parse_event,
     parse_windows,
 )
 from shared.adapters.models.stream_parser import Event
@@ -94,13 +93,29 @@ class ResponseTranslator:
         """Raises ModelErrors."""
         return list(self._translate_done(event))
 
-    def end(self) -> list[Event]:
-        """When the server hangs up: an answer whose end was not told was cut."""
+    def take_whole(self, response: Mapping[str, Any]) -> list[Event]:
+        """Return the events of a response that came as one object; raise ModelErrors."""
+        events: list[Event] = [{"type": "message_start"}]
+        output = response.get("output")
+        for place, item in enumerate(output if isinstance(output, list) else ()):
+            if not isinstance(item, Mapping):
+                continue
+            for kind in ("response.output_item.added", "response.output_item.done"):
+                events += self.take({"type": kind, "item": item, "output_index": place})
+            events += [build_delta_event("text_delta", 0, text=text) for text in _texts_of(item)]
+        failed = response.get("status") == "failed"
+        return [
+            *events,
+            *self.take({"type": f"response.{'failed' if failed else 'completed'}", "response": response}),
+        ]
+
+    def end(self, *, announced: bool = False) -> list[Event]:
+        """Return nothing: an answer whose end was not told was cut."""
         return []
 
     def _translate_done(self, event: Mapping[str, Any]) -> Iterator[Event]:
-        item: Any = event.get("item") or {}
-        place = event.get("output_index")
+        item = _mapping(event.get("item"))
+        place = _place(event.get("output_index"))
         match event.get("type"):
             case "response.created":
                 yield {"type": "message_start"}
@@ -111,7 +126,12 @@ class ResponseTranslator:
                 yield build_delta_event("text_delta", 0, text=str(event.get("delta") or ""))
             case "response.output_item.added" if _is_call(item):
                 self._calls[place] = len(self._calls) + 1
-                block = {"type": "tool_use", "id": f"call_{uuid4().hex}", "name": item["name"], "input": {}}
+                block = {
+                    "type": "tool_use",
+                    "id": f"call_{uuid4().hex}",
+                    "name": str(item["name"]),
+                    "input": {},
+                }
                 yield {"type": "content_block_start", "index": self._calls[place], "content_block": block}
             case "response.function_call_arguments.delta" if place in self._calls:
                 self._heard.add(place)
@@ -121,16 +141,16 @@ class ResponseTranslator:
                 given = str(item.get("arguments") or "")
                 yield build_delta_event("input_json_delta", self._calls[place], partial_json=given)
             case "response.completed" | "response.incomplete":
-                yield from self._translate_end(event.get("response") or {})
+                yield from self._translate_end(_mapping(event.get("response")))
             case "response.failed":
-                raise build_error(read_refusal(200, event.get("response") or {}))
+                raise build_error(read_refusal(200, _mapping(event.get("response"))))
             case _:
                 yield {"type": "ping"}
 
     def _translate_end(self, response: Mapping[str, Any]) -> Iterator[Event]:
-        why = (response.get("incomplete_details") or {}).get("reason")
+        why = _mapping(response.get("incomplete_details")).get("reason")
         reason = "tool_use" if self._calls else "refusal" if self._refused else "end_turn"
-        usage = response.get("usage") or {}
+        usage = _mapping(response.get("usage"))
         told = {
             "prompt_tokens": usage.get("input_tokens"),
             "prompt_tokens_details": usage.get("input_tokens_details"),
@@ -139,6 +159,23 @@ class ResponseTranslator:
         ended = {"stop_reason": _INCOMPLETE.get(str(why), reason)}
         yield {"type": "message_delta", "delta": ended, "usage": convert_usage(told) if usage else {}}
         yield {"type": "message_stop"}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _place(value: object) -> object:
+    """Return a place that can be a key; one of another kind counts as none."""
+    return value if isinstance(value, int | str) else None
+
+
+def _texts_of(item: Mapping[str, Any]) -> Iterator[str]:
+    content = item.get("content")
+    for part in content if item.get("type") == "message" and isinstance(content, list) else ():
+        text = _mapping(part).get("text")
+        if isinstance(text, str):
+            yield text
 
 
 def _is_call(item: object) -> bool:
@@ -229,17 +266,19 @@ class ChunkReader(StreamReader):
 
     def _events(self, sse: ServerSentEvent) -> Iterable[Event]:
         if sse.data.startswith(_DONE):
-            return self._end()
-        chunk = parse_event(sse)
-        return self._translator.take(chunk)
+            return self._end(announced=True)
+        return super()._events(sse)
 
-    def _read(self, chunk: bytes | None) -> list[Event]:
-        events = super()._read(chunk)
-        alive = not events and chunk is not None and chunk.lstrip().startswith(b":")
-        return [{"type": "ping"}] if alive else events
+    def _translate(self, event: Event) -> Iterable[Event]:
+        return self._translator.take(event)
 
-    def _end(self) -> list[Event]:
-        events = [] if self._is_done else self._translator.end()
+    def _translate_whole(self, answers: Iterable[Event]) -> Iterable[Event]:
+        for answer in answers:
+            yield from self._translator.take_whole(answer)
+        yield from self._end(announced=True)
+
+    def _end(self, *, announced: bool = False) -> list[Event]:
+        events = [] if self._is_done else self._translator.end(announced=announced)
         self._is_done = True
         return events
 

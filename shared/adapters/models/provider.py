@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
@@ -19,13 +21,13 @@ import aiohttp
 from pydantic_core import to_json
 
 from shared.adapters.models.breaker import Breaker
-from shared.adapters.models.dialects.error_bodies import is_error_object
+from shared.adapters.models.dialects.error_bodies import is_error_object, plain_text
 from shared.adapters.models.error_mapping import AbilityRefused, build_error, read_refusal
 from shared.adapters.models.learned_abilities import LearnedAbilities
 from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json, build_counted_body, build_request_body
-from shared.core.values.errors import ModelError, ModelRefusedAccount, ModelUnavailable
+from shared.core.values.errors import ModelAnswerUnusable, ModelError, ModelRefusedAccount, ModelUnavailable
 from shared.ports import ModelCard, ModelRequest
 from shared.runtime import pause_gc
 
@@ -45,6 +47,9 @@ _ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 """Of an event in a stream."""
 _LONGEST_END = max(map(len, _ENDS))
 _LONGEST_EVENT_BYTES = 16 * 1024 * 1024
+_FIELDS = (b"data", b"event", b"id", b"retry", b":")
+"""First characters of a stream of events; any other body is JSON, a page or a text."""
+_BLANKS = BOM_UTF8 + b" \t\r\n"
 _KEPT_SECONDS = 24 * 3_600.0
 _WINDOW_NAMES = (
     "max_input_tokens", "max_model_len", "context_length", "context_window", "loaded_context_length",
@@ -250,6 +255,9 @@ class StreamReader:
         self._decoder = self._make_decoder()
         self._begun = bytearray()
         """Of an event whose end has not come yet."""
+        self._whole: bytearray | None = None
+        """What came so far of a body that is no stream of events."""
+        self._is_stream = False
         self._broken: ModelError | None = None
         self._loop = asyncio.get_running_loop()
         self._look_at = 0.0
@@ -286,11 +294,25 @@ class StreamReader:
 
         return SSEDecoder()
 
+    def _translate(self, event: Event) -> Iterable[Event]:
+        """Return what one of the server's events is in the words of the Messages API; raise ModelErrors."""
+        return (event,)
+
+    def _translate_whole(self, answers: Iterable[Event]) -> Iterable[Event]:
+        """Return the events of an answer that came as JSON in place of a stream."""
+        return (event for answer in answers for event in split_message(answer))
+
     def _events(self, sse: ServerSentEvent) -> Iterable[Event]:
-        """What one of the server's events is in the words of the Messages API. Raises ModelErrors."""
-        return (parse_event(sse),)
+        return (out for event in parse_events(sse.data, sse.event) for out in self._translate(event))
 
     def _read(self, chunk: bytes | None) -> list[Event]:
+        if self._whole is None and not self._is_stream and chunk:
+            self._look_at_beginning(chunk)
+            chunk = chunk.removeprefix(BOM_UTF8)
+        if self._whole is not None:
+            return self._read_whole(chunk)
+        # A comment is a sign of life; a part of an event is none, for it may never end.
+        is_comment = not self._begun and chunk is not None and chunk.lstrip().startswith(b":")
         events: list[Event] = []
         try:
             with translate_errors():
@@ -300,7 +322,28 @@ class StreamReader:
             if not events:
                 raise
             self._broken = error
-        return events
+        return events or ([{"type": "ping"}] if is_comment else [])
+
+    def _look_at_beginning(self, chunk: bytes | None) -> None:
+        """Tell a stream of events from JSON, a page or a text by the first characters."""
+        begun = (chunk or b"").lstrip(_BLANKS)
+        if not begun:
+            return
+        self._is_stream = any(begun.startswith(name) or name.startswith(begun) for name in _FIELDS)
+        self._whole = None if self._is_stream else bytearray()
+
+    def _read_whole(self, chunk: bytes | None) -> list[Event]:
+        """Collect a body that is no stream; at its end, return its events."""
+        assert self._whole is not None
+        if chunk:
+            self._whole += chunk
+            if len(self._whole) > _LONGEST_EVENT_BYTES:
+                raise ModelAnswerUnusable("the answer is one body that is too long", may_repeat=False)
+            return [{"type": "ping"}]
+        body, self._whole = bytes(self._whole), bytearray()
+        if not body:
+            return []
+        return list(self._translate_whole(parse_body(body)))
 
     def _take_whole_events(self, chunk: bytes | None) -> bytes:
         """Up to the end of the last event that is whole; at the end, all."""
@@ -308,7 +351,7 @@ class StreamReader:
         start = max(0, len(begun) - _LONGEST_END)
         begun += chunk or b""
         if len(begun) > _LONGEST_EVENT_BYTES:
-            raise ModelUnavailable("the stream held an event without an end")
+            raise ModelAnswerUnusable("the stream held an event without an end", may_repeat=False)
         ends = [at + len(end) for end in _ENDS if (at := begun.rfind(end, start)) >= 0]
         end = len(begun) if chunk is None else max(ends, default=0)
         whole = bytes(begun[:end])
@@ -366,17 +409,74 @@ class translate_errors:  # noqa: N801  is used like a function: `with translate_
             raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
 
 
-def parse_event(sse: ServerSentEvent) -> Event:
-    """The event's JSON; an `error` event is raised as what its type stands for, whatever the HTTP status."""
+def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:
+    """Return the JSON objects of one server-sent event; an error is raised as what its type stands for.
+
+    Servers that leave out the empty line between events have one object a line.
+
+    Raises:
+        ModelAnswerUnusable: the data is no JSON object.
+        ModelError: the data is an error, whatever the HTTP status.
+    """
     try:
-        event = sse.json() if sse.data else {}
-    except ValueError as error:
-        raise ModelUnavailable("the stream held an event that is not JSON") from error
-    if not isinstance(event, Mapping):
-        raise ModelUnavailable("the stream held an event that is no object")
-    if sse.event == "error" or is_error_object(event):
-        raise build_error(read_refusal(200, event, message=sse.data))
-    return event
+        found = [json.loads(data)] if data.strip() else [{}]
+    except (ValueError, RecursionError) as error:
+        if kind == "error":
+            raise build_error(read_refusal(200, data)) from error
+        found = _parse_lines(data)
+    for event in found:
+        if not isinstance(event, Mapping):
+            raise ModelAnswerUnusable("the stream held an event that is no object")
+        if kind == "error" or is_error_object(event):
+            raise build_error(read_refusal(200, event, message=data))
+        yield event
+
+
+def _parse_lines(data: str) -> list[object]:
+    """Return the JSON value of each line; `[DONE]` and empty lines are left out."""
+    lines = [line.removeprefix("data:").strip() for line in data.splitlines()]
+    if len(lines) < 2:
+        raise ModelAnswerUnusable("the stream held an event that is not JSON")
+    try:
+        return [json.loads(line) for line in lines if line and line != "[DONE]"]
+    except (ValueError, RecursionError) as error:
+        raise ModelAnswerUnusable("the stream held an event that is not JSON") from error
+
+
+def parse_body(body: bytes) -> Iterator[Event]:
+    """Return the answers of a body that came in place of a stream: one object, a list, or one a line.
+
+    Raises:
+        ModelAnswerUnusable: the body is a page or no JSON.
+        ModelError: the body is an error.
+    """
+    text = body.decode("utf-8-sig", "replace").strip()
+    if text.startswith("<"):
+        raise ModelAnswerUnusable(f"a page came in place of an answer: {plain_text(text)[:300]}")
+    if text.startswith("["):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(text)
+            if isinstance(found, list) and all(isinstance(one, Mapping) for one in found):
+                for one in found:
+                    yield from parse_events(json.dumps(one))
+                return
+    if not text.startswith("{"):
+        raise ModelAnswerUnusable(f"the answer is neither a stream nor JSON: {text[:300]}")
+    yield from parse_events(text)
+
+
+def split_message(message: Event) -> Iterator[Event]:
+    """Return a whole message of the Messages API as the events of its stream."""
+    content = message.get("content")
+    yield {"type": "message_start", "message": message}
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(block, Mapping):
+            yield {"type": "content_block_start", "index": index, "content_block": block}
+            yield {"type": "content_block_stop", "index": index}
+    usage = message.get("usage")
+    told = usage if isinstance(usage, Mapping) else {}
+    yield {"type": "message_delta", "delta": {"stop_reason": message.get("stop_reason")}, "usage": told}
+    yield {"type": "message_stop"}
 
 
 def parse_windows(told: object) -> ModelWindows:

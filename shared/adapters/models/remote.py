@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from shared.adapters.models.catalog import ModelEntry, build_card
+from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, build_card
+from shared.adapters.models.dialects.hidden_text import HiddenText
 from shared.adapters.models.error_mapping import (
     ModelOverloaded,
     ModelUnknown,
     is_about_thinking,
 )
+from shared.adapters.models.learned_abilities import LearnedAbilities
 from shared.adapters.models.limits import ModelLimits, NarrowedWindow
 from shared.adapters.models.provider import Provider, StreamReader
-from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, drop_unpaired
+from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, Event, drop_unpaired
 from shared.adapters.models.timeouts import Patience, Watch
 from shared.adapters.models.token_counter import is_possible, size_of
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import (
+    ModelAnswerUnusable,
     ModelBusy,
     ModelError,
     ModelRefusedAccount,
     ModelUnavailable,
     PromptTooLong,
 )
-from shared.core.values.messages import Block, Message
+from shared.core.values.messages import Block, Message, text_message
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
 
 COUNT_SECONDS = 10.0
 MOST_CHARS = 8_000_000
 """Of one answer; the longest that any model gives is a tenth of it."""
+MOST_UNUSABLE = 3
+"""Calls for one answer that cannot be used: the same server will answer so again, and each call is paid."""
 PAUSES_AT_MOST = 4
 """How often a provider whose own tools take long is asked to go on with the same answer."""
 
@@ -55,6 +60,10 @@ class _Call:
     said: tuple[Block, ...] = ()
     """Before the provider paused; it goes on behind it."""
     pauses: int = 0
+    unusable: int = 0
+    """Answers so far that could not be used."""
+    hint: str = ""
+    """What the model is told of its last answer."""
     aborted: list[Usage] = field(default_factory=list)
 
 
@@ -70,7 +79,7 @@ class RemoteModel:
         self._entry = entry
         self._provider = provider
         self._counter = counter
-        self._patience = patience or Patience()
+        self._patience = _adapt_patience(patience or Patience(), entry)
 
     async def load(self) -> None:
         """For who knows that there will be a call soon."""
@@ -126,9 +135,19 @@ class RemoteModel:
         )  # fmt: skip
         if not believed:
             return card
-        card = self._provider.get_learned(self._entry.wire_name).narrow(card)
+        card = self._learned.narrow(card)
         met = self._limits.get_believed_maximum()
         return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
+
+    @property
+    def _learned(self) -> LearnedAbilities:
+        return self._provider.get_learned(self._entry.wire_name)
+
+    def _hidden_text(self) -> HiddenText | None:
+        """Return the filter of an answer; the maker of a model leaves nothing to hide in its own answers."""
+        if self._provider.host in (MAKER, OPENAI_HOST):
+            return None
+        return HiddenText(tags=self._entry.thought_tags, begins_in_thought=self._learned.begins_in_thought)
 
     @property
     def _limits(self) -> ModelLimits:
@@ -162,7 +181,7 @@ class RemoteModel:
     async def _attempt(self, call: _Call) -> ModelReply | None:
         """One request; what it cost is kept in the call when it fails. None: the provider has paused."""
         self._provider.breaker.admit()
-        parser = AnswerParser()
+        parser = AnswerParser(self._hidden_text())
         try:
             reply = await self._stream(call, parser)
         except ModelError as error:
@@ -189,11 +208,7 @@ class RemoteModel:
         try:
             events = await watch.wait(first_by, "no first event", line.read_next())
             while events:
-                piece = parser.take_all(events)
-                if parser.chars > MOST_CHARS:
-                    raise ModelUnavailable("the answer has no end")
-                if piece and call.on_text is not None:
-                    await call.on_text(call.attempt, piece)
+                piece = await self._show(call, parser, events)
                 if parser.ended:
                     await line.drain()
                     return self._reply(call, parser, line)
@@ -201,13 +216,31 @@ class RemoteModel:
                     await line.rest()
                 silent_at = min(call.until, loop.time() + self._patience.silence_seconds)
                 events = await watch.wait(silent_at, "the stream stalled", line.read_next())
+            if parser.is_whole:
+                await self._show(call, parser, [{"type": "message_stop"}])
+                return self._reply(call, parser, line)
             raise ModelUnavailable("the stream ended before its end was announced")
         finally:
             watch.close()
             await line.close()
 
+    async def _show(self, call: _Call, parser: AnswerParser, events: Sequence[Event]) -> str:
+        """Take events and hand out their text; text that was a thought is taken back by a higher attempt."""
+        piece = parser.take_all(events)
+        if parser.chars > MOST_CHARS:
+            raise ModelAnswerUnusable("the answer has no end", may_repeat=False)
+        if parser.withdrawn:
+            self._learned.note_thought_in_prompt()
+            call.attempt += 1
+        if (piece or parser.withdrawn) and call.on_text is not None:
+            await call.on_text(call.attempt, piece)
+        return piece
+
     def _body(self, call: _Call) -> Json:
         request = call.request
+        if call.hint:
+            told = text_message("user", call.hint)
+            request = replace(request, messages=(*request.messages, told))
         if call.said:
             going_on = Message(role="assistant", blocks=call.said)
             request = replace(request, messages=(*request.messages, going_on))
@@ -217,7 +250,7 @@ class RemoteModel:
         try:
             said = (*call.said, *parser.build_unpaired_blocks())
         except BrokenAnswer as error:
-            raise ModelUnavailable(f"unusable answer: {error}") from error
+            raise ModelAnswerUnusable(f"unusable answer: {error}", hint=error.hint) from error
         if parser.paused and parser.build_unpaired_blocks() and call.pauses < PAUSES_AT_MOST:
             call.said, call.pauses = said, call.pauses + 1
             self._book(call, parser)
@@ -285,6 +318,9 @@ class RemoteModel:
                 return seconds if seconds <= self._patience.longest_wait_seconds else None
             case ModelUnavailable():
                 return self._backoff(call, overloaded=isinstance(error, ModelOverloaded))
+            case ModelAnswerUnusable(hint=hint, may_repeat=True):
+                call.unusable, call.hint = call.unusable + 1, hint
+                return self._patience.backoff_seconds if call.unusable < MOST_UNUSABLE else None
             case _ if self._provider.narrow_after(self._entry.wire_name, error):
                 return 0.0
             case _ if call.thinking and is_about_thinking(error):
@@ -298,6 +334,16 @@ class RemoteModel:
             return None
         usual = self._patience.overload_backoff_seconds if overloaded else self._patience.backoff_seconds
         return self._patience.jitter(usual * 2 ** (call.failures - 1))
+
+
+def _adapt_patience(patience: Patience, entry: ModelEntry) -> Patience:
+    """Return the waits with those that an operator has set for this model."""
+    first, silence = entry.first_token_seconds, entry.silence_seconds
+    return replace(
+        patience,
+        first_byte_seconds=patience.first_byte_seconds if first is None else first,
+        silence_seconds=patience.silence_seconds if silence is None else silence,
+    )
 
 
 async def _wait_until(deadline: float, otherwise: str, wait: Awaitable[_T]) -> _T:

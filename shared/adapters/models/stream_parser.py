@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import uuid4
 
+from shared.adapters.models.dialects.hidden_text import HiddenText
+from shared.adapters.models.dialects.tool_arguments import UnreadableArguments, read_arguments
 from shared.core.values.messages import (
     REPLACEMENT,
     Block,
@@ -38,7 +41,24 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class BrokenAnswer(Exception):
-    """The stream ended, but what it said cannot be used."""
+    """The stream ended, but what it said cannot be used.
+
+    `hint` is what the model is told before it is asked again; empty if there is nothing to tell.
+    """
+
+    def __init__(self, reason: str, *, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+FAULTY_CALL = (
+    "Your last answer could not be used: {fault}. Call tools with a JSON object as arguments, or answer."
+)
+CALL_IN_TEXT = (
+    "Your last answer could not be used: it had a call of a tool as text. Call tools by the interface for "
+    "tools, or answer without them."
+)
+"""Sentences that the model reads after an answer that could not be used."""
 
 
 @dataclass(slots=True)
@@ -70,7 +90,11 @@ class _Part:
 class AnswerParser:
     """One attempt; events of kinds that are not known are passed over, as the API asks of its readers."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: HiddenText | None = None) -> None:
+        """`hidden` takes thoughts and calls out of the text; None where the server surely leaves none."""
+        self._hidden = hidden
+        self.withdrawn = False
+        """Whether text that was handed out before has turned out to be a thought since `take_all`."""
         self._parts: dict[int, _Part] = {}
         self._usage = Usage()
         self._reason: str | None = None
@@ -81,13 +105,29 @@ class AnswerParser:
         """Of all that was said, thought and given to tools so far."""
 
     def take_all(self, events: Iterable[Event]) -> str:
-        """Up to the last one of the answer; returns the visible text in them."""
-        pieces = []
+        """Take events up to the last one of the answer; return the visible text in them.
+
+        Where `withdrawn` is true afterwards, that text takes the place of all that was returned before.
+        """
+        pieces: list[str] = []
+        self.withdrawn = False
         for event in events:
-            pieces.append(self.take(event))
+            pieces.append(self._add(event, pieces))
             if self.ended:
                 break
         return "".join(pieces)
+
+    def _add(self, event: Event, pieces: list[str]) -> str:
+        piece = self.take(event)
+        if self._hidden is not None and self._hidden.take_withdrawn():
+            self.withdrawn = True
+            pieces.clear()
+        return piece
+
+    @property
+    def is_whole(self) -> bool:
+        """True when the end of the answer was told, be it without the last event."""
+        return self.ended or self._reason is not None
 
     def take(self, event: Event) -> str:
         """Adds one event; returns the piece of visible text in it, if any."""
@@ -109,18 +149,22 @@ class AnswerParser:
                 self._count(usage)
             case "message_stop":
                 self.ended = True
+                return self._release_held()
             case _:
                 pass
         return ""
 
     def build_blocks(self) -> tuple[Block, ...]:
-        """All that was said; raises BrokenAnswer for a tool call whose input is no JSON object."""
+        """Return all that was said; raise BrokenAnswer for a call whose arguments are no JSON object."""
         return drop_unpaired(self.build_unpaired_blocks())
 
     def build_unpaired_blocks(self) -> tuple[Block, ...]:
         """The same with calls of the provider's own tools that it has not answered yet."""
         found = (self._block(part) for _, part in sorted(self._parts.items()))
-        return tuple(block for block in found if block is not None)
+        blocks = tuple(block for block in found if block is not None)
+        if self._hidden is not None and self._hidden.has_calls and not _says_anything(blocks):
+            raise BrokenAnswer("the answer is a call of a tool as text", hint=CALL_IN_TEXT)
+        return blocks
 
     @property
     def paused(self) -> bool:
@@ -128,10 +172,15 @@ class AnswerParser:
         return self._reason == "pause_turn"
 
     def find_stop_reason(self) -> StopReason:
-        if self._reason is not None and self._reason in _REASONS:
-            return _REASONS[self._reason]
-        has_tools = any(part.kind == "tool_use" for part in self._parts.values())
-        return "tool_use" if has_tools else "end_turn"
+        told = _REASONS.get(self._reason or "")
+        if told == "end_turn" and self._has_calls():
+            return "tool_use"
+        if told is not None:
+            return told
+        return "tool_use" if self._has_calls() else "end_turn"
+
+    def _has_calls(self) -> bool:
+        return any(part.kind == "tool_use" for part in self._parts.values())
 
     def build_usage(self) -> Usage:
         """As the provider counted; servers that say nothing, or 0 for all, are not believed."""
@@ -179,8 +228,11 @@ class AnswerParser:
         part.given = _mapping(block.get("input"))
         if part.kind not in _OURS:
             part.raw = dict(block)
-        first = part.add(first) if first else ""
-        return first if part.kind == "text" else ""
+        if part.kind == "text":
+            return self._add_text(part, first) if first else ""
+        if first:
+            part.add(first)
+        return ""
 
     def _extend(self, index: int, delta: Mapping[str, Any]) -> str:
         kind = delta.get("type")
@@ -190,8 +242,7 @@ class AnswerParser:
             part = self._parts[index] = _Part(kind="thinking" if kind == "thinking_delta" else "text")
         match kind:
             case "text_delta":
-                piece = part.add(str(delta.get("text") or ""))
-                return piece if part.kind == "text" else ""
+                return self._add_text(part, str(delta.get("text") or ""))
             case "input_json_delta":
                 part.add(str(delta.get("partial_json") or ""))
             case "thinking_delta":
@@ -201,6 +252,29 @@ class AnswerParser:
             case _:
                 pass
         return ""
+
+    def _add_text(self, part: _Part, text: str) -> str:
+        if part.kind != "text":
+            part.add(text)
+            return ""
+        if self._hidden is None:
+            return part.add(text)
+        visible = self._hidden.add(text)
+        if self._hidden.withdrawn:
+            for one in self._parts.values():
+                if one.kind == "text":
+                    one.text.clear()
+                    one.half = ""
+        return part.add(visible) if visible else ""
+
+    def _release_held(self) -> str:
+        """Hand out text that was held because it could have been the beginning of a tag."""
+        if self._hidden is None or not (held := self._hidden.end()):
+            return ""
+        texts = [part for part in self._parts.values() if part.kind == "text"]
+        if not texts:
+            texts = [self._parts.setdefault(max(self._parts, default=-1) + 1, _Part(kind="text"))]
+        return texts[-1].add(held)
 
     def _block(self, part: _Part) -> Block | None:
         text = part.get_text()
@@ -217,14 +291,16 @@ class AnswerParser:
 
     def _tool_use(self, part: _Part, raw: str) -> Block | None:
         try:
-            given = storable_json(json.loads(raw)) if raw.strip() else part.given
-        except ValueError as error:
+            given = storable_json(read_arguments(raw)) if raw.strip() else part.given
+        except UnreadableArguments as error:
             if self.find_stop_reason() in ("max_tokens", "window_exceeded"):
                 return None  # the answer was cut in the middle of this call
-            raise BrokenAnswer(f"the input of {part.name!r} is not JSON") from error
-        if not isinstance(given, Mapping) or not part.id or not part.name:
-            raise BrokenAnswer(f"the call of {part.name!r} is incomplete")
-        return ToolUse(id=part.id, name=part.name, input=given)
+            fault = f"{part.name}: {error}"
+            raise BrokenAnswer(fault, hint=FAULTY_CALL.format(fault=fault)) from error
+        if not part.name:
+            fault = "a call of a tool has no name"
+            raise BrokenAnswer(fault, hint=FAULTY_CALL.format(fault=fault))
+        return ToolUse(id=part.id or f"call_{uuid4().hex}", name=part.name, input=given)
 
 
 def _parse_provider_block(part: _Part, text: str) -> Block | None:
@@ -257,6 +333,13 @@ def drop_unpaired(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         return "tool_use_id" not in block.raw or str(block.raw["tool_use_id"]) in both
 
     return tuple(block for block in blocks if stays(block))
+
+
+def _says_anything(blocks: Iterable[Block]) -> bool:
+    return any(
+        not isinstance(block, Text | Thinking) or (isinstance(block, Text) and block.text.strip())
+        for block in blocks
+    )
 
 
 def _index(event: Event) -> int:

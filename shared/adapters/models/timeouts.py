@@ -21,9 +21,10 @@ def _full_jitter(seconds: float) -> float:
 class Patience:
     """All waits of one call; tests shorten them."""
 
-    first_byte_seconds: float = 90.0
-    silence_seconds: float = 30.0
-    """Longest time between two events of a stream; pings count as events."""
+    first_byte_seconds: float = 120.0
+    """Seconds to the first event: a local server reads a long prompt before it says anything."""
+    silence_seconds: float = 60.0
+    """Longest time between two events of a stream; thoughts, pings and comments are signs of life."""
     total_seconds: float = 600.0
     attempts: int = 2
     backoff_seconds: float = 1.0

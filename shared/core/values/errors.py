@@ -28,6 +28,7 @@ EvertalkError                     has a code and advice; the advice is the only 
     ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
     ├── PromptTooLong             the window is smaller than the request; may carry both numbers
     ├── ContentRefused            its rules on content forbid this request, or the answer
+    ├── ModelAnswerUnusable       it answers what cannot be used, and will again: no weather
     └── ModelRejectedRequest      any other 400: our bug
 
 Processes, adapters and channels add what only they can meet (a frame that is too large, a port in use).
@@ -254,6 +255,8 @@ class ModelError(EvertalkError):
     transient = True
     elsewhere = False
     """Whether a model of another provider may answer instead."""
+    ends_turn = False
+    """Whether the same request would meet the same end, so that the turn is not tried again."""
     aborted: tuple[Usage, ...] = ()
     """What the attempts that failed have cost, so that the ledger can hold it."""
     provider: str = ""
@@ -321,9 +324,34 @@ class ContentRefused(ModelError):
     )
 
 
+class ModelAnswerUnusable(ModelError):
+    """The model answered several times what cannot be used."""
+
+    code = "model_answer_unusable"
+    transient = False
+    elsewhere = True
+    ends_turn = True
+    advice = (
+        "The model answered, but its answer could not be used. Your message is kept; /retry asks again. "
+        "The operator was notified."
+    )
+
+    def __init__(self, reason: str = "", *, hint: str = "", may_repeat: bool = True) -> None:
+        super().__init__(reason)
+        self.may_repeat = may_repeat
+        """Whether asking again may help; an answer without an end is too dear for that."""
+        self.hint = hint
+        """What the model is told before it is asked again; empty if there is nothing to tell."""
+
+
 class ModelRejectedRequest(ModelError):
     """The provider found our request invalid."""
 
     code = "model_rejected_request"
     transient = False
     elsewhere = True
+    ends_turn = True
+    advice = (
+        "The model's server refuses this request. Your message is kept; /retry asks again. "
+        "The operator was notified."
+    )

@@ -610,6 +610,8 @@ class SessionService:
     async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
         """Our own fault: try again, and after the third time say so and go on with the next turn."""
         most = MAX_CONTENT_ATTEMPTS if isinstance(error, ContentRefused) else MAX_FAULTS
+        if isinstance(error, ModelError) and error.ends_turn:
+            most = 1
         if claim.faults + 1 < most:
             await self._postpone(claim, emit, seconds=0.5, fault=True, error=None)
             return False

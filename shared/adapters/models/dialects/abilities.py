@@ -80,7 +80,7 @@ _ROWS: Sequence[_Row] = (
     _row("max_tokens", r"max_tokens.{0,120}max_completion_tokens.{0,20}instead|use .{0,3}max_completion_tokens", "OpenAI"),
     _row(
         "images",
-        r"(?:image|vision|multi-?modal|picture)s?(?:_url)?.{0,60}(?:not supported|unsupported|isn't supported|is only supported by|cannot be)|"
+        r"(?:image|vision|multi-?modal|picture)s?(?:_url)?.{0,60}(?:not supported|unsupported|isn't supported|is only supported by)|"
         r"(?:not|n't) support.{0,30}(?:image|vision|multi-?modal|picture)|no endpoints found that support image|"
         r"unknown variant `?image_url|at most 0 image|missing data required for image|image_url.{0,40}expected.{0,20}text",
         "OpenAI, DeepSeek, vLLM, llama.cpp, Ollama, OpenRouter, Mistral",

@@ -17,6 +17,7 @@ from shared.adapters.models.chat_completions import (
     convert_usage,
     shorten_id,
 )
+from shared.adapters.models.dialects.hidden_text import HiddenText
 from shared.adapters.models.stream_parser import AnswerParser
 from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, PictureContent, SystemPart
@@ -50,7 +51,7 @@ def body_of(request: ModelRequest, *more: str) -> dict[str, Any]:
 
 
 def read(*chunks: Mapping[str, Any]) -> AnswerParser:
-    reading, translator = AnswerParser(), ChunkTranslator()
+    reading, translator = AnswerParser(HiddenText()), ChunkTranslator()
     for chunk in chunks:
         reading.take_all(translator.take(chunk))
     reading.take_all(translator.end())

@@ -1,0 +1,256 @@
+"""Hides what servers leave in the text of an answer: thoughts between tags, and calls of tools written as text.
+
+Servers whose parser does not know a model's template hand these through. Tags count where a template writes them: a
+thought at the beginning of an answer, a call at the beginning of a line; not in prose, and not in a block of code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+THOUGHTS: Mapping[str, str] = {
+    "<think>": "</think>",  # DeepSeek, Qwen, GLM, MiniMax and most others
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",  # Gemma, Gemini by gateways
+    "<thoughts>": "</thoughts>",
+    "<reasoning>": "</reasoning>",
+    "<seed:think>": "</seed:think>",  # ByteDance Seed
+    "[THINK]": "[/THINK]",  # Mistral Magistral
+    "◁think▷": "◁/think▷",  # Kimi
+    "<|begin_of_thought|>": "<|end_of_thought|>",  # Sky-T1
+    "<|START_THINKING|>": "<|END_THINKING|>",  # Cohere
+    "<unused94>thought": "<unused95>",  # MedGemma
+    "<|channel|>analysis<|message|>": "<|end|>",  # gpt-oss, Harmony
+    "<|channel|>commentary<|message|>": "<|end|>",
+}
+"""Opening and closing tags of thoughts, with the models that write them."""
+
+CALLS: Mapping[str, str] = {
+    "<tool_call>": "</tool_call>",  # Hermes, Qwen, GLM
+    "<function_call>": "</function_call>",
+    "<tool_calls>": "</tool_calls>",
+    "<|tool_call|>": "<|/tool_call|>",  # Granite, Phi
+    "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",  # Kimi
+    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",  # DeepSeek
+    "<minimax:tool_call>": "</minimax:tool_call>",
+    "<|python_tag|>": "<|eom_id|>",  # Llama
+    "<function=": "</function>",  # Llama
+    "[TOOL_CALLS]": "",  # Mistral: up to the end
+    "<|channel|>commentary to=": "<|call|>",  # gpt-oss
+}
+"""Opening and closing tags of calls; an empty closing tag means the end of the answer."""
+
+MARKS: Sequence[str] = (
+    "<|start|>assistant", "<|channel|>final<|message|>", "<|end|>", "<|return|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>",
+    "<|begin_of_solution|>", "<|end_of_solution|>",
+)  # fmt: skip
+"""Marks between the parts of an answer; they count only where a thought came first, or at the beginning."""
+
+_FIRST_CHARS = "<[◁"
+_FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+_LONGEST = max(map(len, (*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *MARKS)))
+_TAIL_CHARS = 200
+"""Characters of the visible text that are kept to tell the beginning of a line and an open fence."""
+
+
+class HiddenText:
+    """Filter of one answer: `add` takes pieces and returns what people may see."""
+
+    def __init__(self, *, tags: Mapping[str, str] | None = None, begins_in_thought: bool = False) -> None:
+        """`tags` are further opening and closing tags of thoughts, as an operator named them.
+
+        `begins_in_thought` is true for a model whose template opens the thought in the prompt: its text is
+        held until the thought is closed.
+        """
+        self._thoughts = {**THOUGHTS, **(tags or {})}
+        self._closings = tuple(dict.fromkeys(self._thoughts.values()))
+        self._openings = (*self._thoughts, *CALLS, *MARKS)
+        self._longest = max(_LONGEST, *map(len, (*self._openings, *self._closings)))
+        self._first_chars = frozenset(tag[0] for tag in (*self._openings, *self._closings) if tag)
+        self._pending = ""
+        """Text that may be the beginning of a tag."""
+        self._until: str | None = None
+        """Closing tag of what is hidden just now; empty for the end of the answer."""
+        self._held: list[str] | None = [] if begins_in_thought else None
+        """Text of an answer that may have begun in the middle of a thought."""
+        self._at_start = True
+        self._blanks = ""
+        self._marked = False
+        """Whether this answer uses marks between its parts."""
+        self._line = ""
+        """End of the visible text, for the beginning of a line."""
+        self._in_fence = False
+        self.has_thoughts = False
+        self.has_calls = False
+        self.withdrawn = False
+        """Whether text that was returned before turned out to be a thought; its owner takes it back."""
+
+    def add(self, piece: str) -> str:
+        """Return the visible part of the answer so far that was not returned before."""
+        if self._is_plain(piece):
+            self._note(piece)
+            return piece
+        self._pending += piece
+        return self._hold(self._consume(last=False))
+
+    def end(self) -> str:
+        """Return what was held at the end of the answer: it was no tag, or no thought."""
+        visible = self._consume(last=True)
+        held, self._held = self._held, None
+        if held is None:
+            return visible
+        return "".join([*held, visible])
+
+    def take_withdrawn(self) -> bool:
+        """Return whether text has to be taken back since the last call."""
+        withdrawn, self.withdrawn = self.withdrawn, False
+        return withdrawn
+
+    def _is_plain(self, piece: str) -> bool:
+        if self._pending or self._at_start or self._until is not None or self._held is not None:
+            return False
+        return self._first_chars.isdisjoint(piece)
+
+    def _hold(self, visible: str) -> str:
+        if self._held is None:
+            return visible
+        self._held.append(visible)
+        return ""
+
+    def _consume(self, *, last: bool) -> str:
+        shown: list[str] = []
+        while self._pending:
+            before = len(self._pending)
+            if self._until is None:
+                done = self._read_visible(shown, last=last)
+            else:
+                done = self._skip_hidden(last=last)
+            if done or len(self._pending) == before:
+                break
+        return "".join(shown)
+
+    def _skip_hidden(self, *, last: bool) -> bool:
+        """Drop text up to the closing tag; return True if more text is needed."""
+        closing = self._until or ""
+        at = self._pending.find(closing) if closing else -1
+        if at < 0:
+            keep = 0 if last or not closing else _tail_of(self._pending, (closing,))
+            self._pending = self._pending[len(self._pending) - keep :]
+            return True
+        self._pending = self._pending[at + len(closing) :]
+        self._until, self._at_start = None, True
+        return False
+
+    def _read_visible(self, shown: list[str], *, last: bool) -> bool:
+        """Move text to `shown` up to the next tag; return True if more text is needed."""
+        if self._at_start and not self._set_blanks_aside(last=last):
+            return True
+        at = self._find_candidate()
+        if at is None:
+            self._show(shown, self._pending)
+            self._pending = ""
+            return True
+        self._show(shown, self._pending[:at])
+        self._pending = self._pending[at:]
+        if not last and self._may_grow():
+            return True
+        self._read_tag(shown)
+        return False
+
+    def _set_blanks_aside(self, *, last: bool) -> bool:
+        """Keep blanks before the first text, which go with a thought; return False if nothing else is there."""
+        text = self._pending.lstrip()
+        blanks = self._pending[: len(self._pending) - len(text)]
+        if not text and not last:
+            return False
+        self._blanks = "" if self.has_thoughts else self._blanks + blanks
+        self._pending = text
+        if not text:
+            self._pending, self._blanks = self._blanks, ""
+            self._at_start = False
+        return True
+
+    def _find_candidate(self) -> int | None:
+        return next((at for at, char in enumerate(self._pending) if char in self._first_chars), None)
+
+    def _may_grow(self) -> bool:
+        """Return whether the pending text may become a tag, or is a closing tag whose next character decides."""
+        text = self._pending[: self._longest]
+        for tag in (*self._openings, *self._closings):
+            if len(self._pending) < len(tag) and tag.startswith(text):
+                return True
+        return any(self._pending == tag for tag in self._closings)
+
+    def _read_tag(self, shown: list[str]) -> None:
+        """Act on the tag at the beginning of the pending text; pass one character on if there is none."""
+        text = self._pending
+        opening = _longest_match(text, self._thoughts)
+        call = _longest_match(text, CALLS)
+        if call and (self._at_line_start() or self._marked) and not self._in_fence:
+            self.has_calls = True
+            self._until = CALLS[call]
+            self._pending = text[len(call) :] or ""
+            if not self._until:
+                self._pending = ""
+            return
+        if opening and self._at_start:
+            self.has_thoughts, self._blanks = True, ""
+            self._marked = self._marked or opening.startswith("<|")
+            self._until = self._thoughts[opening]
+            self._pending = text[len(opening) :]
+            return
+        mark = _longest_match(text, MARKS)
+        if mark and (self._marked or self._at_start):
+            self._marked, self._at_start = True, True
+            self._pending = text[len(mark) :]
+            return
+        if (closing := _longest_match(text, self._closings)) and self._closes_unseen(text[len(closing) :]):
+            self._withdraw(shown)
+            self._pending = text[len(closing) :]
+            return
+        self._show(shown, text[0])
+        self._pending = text[1:]
+
+    def _closes_unseen(self, after: str) -> bool:
+        """Return whether a closing tag ends a thought whose beginning stands in the prompt."""
+        if self.has_thoughts or self._in_fence or self._line.endswith(("`", "'", '"')):
+            return False
+        return self._held is not None or not after or after[0] in "\r\n"
+
+    def _withdraw(self, shown: list[str]) -> None:
+        shown.clear()
+        self.withdrawn = self._held is None
+        self._held = None
+        self.has_thoughts, self._at_start, self._line, self._in_fence = True, True, "", False
+
+    def _at_line_start(self) -> bool:
+        return self._at_start or not self._line.rpartition("\n")[2].strip()
+
+    def _show(self, shown: list[str], text: str) -> None:
+        if text:
+            text, self._blanks = self._blanks + text, ""
+            shown.append(text)
+            self._note(text)
+
+    def _note(self, text: str) -> None:
+        if text.strip():
+            self._at_start = False
+        line = self._line + text
+        if "```" in line or "~~~" in line:
+            fences = len(_FENCE.findall(line)) - len(_FENCE.findall(self._line))
+            self._in_fence ^= bool(fences % 2)
+        self._line = line[-_TAIL_CHARS:]
+
+
+def _longest_match(text: str, tags: Mapping[str, str] | Sequence[str]) -> str:
+    return max((tag for tag in tags if tag and text.startswith(tag)), key=len, default="")
+
+
+def _tail_of(text: str, tags: Sequence[str]) -> int:
+    """Return how many characters at the end of a text may be the beginning of a tag."""
+    longest = max(map(len, tags))
+    for length in range(min(longest - 1, len(text)), 0, -1):
+        if any(tag.startswith(text[-length:]) for tag in tags):
+            return length
+    return 0

@@ -1,0 +1,86 @@
+"""Reads the arguments of a tool call in the forms that models and servers write them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_FENCED = re.compile(r"\s*+```[a-zA-Z]*+\s*+(.*?)\s*+```\s*+", re.DOTALL)
+_MOST_LITERAL_CHARS = 20_000
+"""Characters of a Python literal that are read: its parser needs far more memory than the one of JSON."""
+_MOST_NESTING = 50
+_MOST_LAYERS = 3
+"""JSON within a string within a string; more was never seen."""
+
+
+class UnreadableArguments(ValueError):
+    """The arguments are no JSON object; the text says what they are, for the model."""
+
+
+def read_arguments(raw: str) -> Mapping[str, Any]:
+    """Return the arguments as an object; nothing at all is an empty one.
+
+    Raises:
+        UnreadableArguments: they are null, a list, a number, cut off, or no JSON.
+    """
+    if not raw.strip():
+        return {}
+    value: object = raw
+    for _ in range(_MOST_LAYERS):
+        if not isinstance(value, str):
+            break
+        value = _parse(value)
+    if isinstance(value, Mapping):
+        return value
+    kinds = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+    raise UnreadableArguments(f"its arguments are {kinds.get(type(value), 'null')} and not a JSON object")
+
+
+def _parse(text: str) -> object:
+    text = text.strip()
+    if fenced := _FENCED.fullmatch(text):
+        text = fenced[1]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    if (found := _parse_repeated(text)) is not None:
+        return found
+    if (found := _parse_literal(text)) is not None:
+        return found
+    raise UnreadableArguments("its arguments are not valid JSON")
+
+
+def _parse_repeated(text: str) -> Mapping[str, Any] | None:
+    """Return the object of a text that has it twice, or after an empty one, as some servers stream it."""
+    try:
+        first, end = json.JSONDecoder().raw_decode(text)
+        second = json.loads(text[end:])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+        return None
+    return second if first in ({}, second) else None
+
+
+def _parse_literal(text: str) -> Mapping[str, Any] | None:
+    """Return a dict as Python writes it: single quotes, True, None."""
+    if not text.startswith("{") or len(text) > _MOST_LITERAL_CHARS or _nesting(text) > _MOST_NESTING:
+        return None
+    try:
+        found = ast.literal_eval(text)
+        # What JSON cannot say, such as a set or bytes, is no argument.
+        return dict(json.loads(json.dumps(found))) if isinstance(found, dict) else None
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _nesting(text: str) -> int:
+    deepest = depth = 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        deepest = max(deepest, depth)
+    return deepest

@@ -1,0 +1,154 @@
+"""Answers whose bytes were changed at random: each is read, or ends as an error with a name."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shared.adapters.models.dialects.hidden_text import HiddenText
+from shared.adapters.models.openai_provider import ChunkReader, ResponseReader
+from shared.adapters.models.provider import StreamReader
+from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer
+from shared.core.values.errors import ModelError
+from tests.kit.dialects.server import completion, events, messages_answer
+from tests.kit.night import by_night
+
+CALL = {"id": "c1", "function": {"name": "calculate", "arguments": '{"expression": "6*7"}'}}
+RESPONSES = (
+    {"type": "response.created"},
+    {"type": "response.output_text.delta", "delta": "The shop opens at nine."},
+    {
+        "type": "response.output_item.added",
+        "output_index": 1,
+        "item": {"type": "function_call", "name": "look"},
+    },
+    {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{}"},
+    {"type": "response.completed", "response": {"usage": {"input_tokens": 9, "output_tokens": 5}}},
+)
+RECORDED: dict[str, tuple[Callable[[Any], StreamReader], list[str]]] = {
+    "openai": (
+        ChunkReader,
+        [
+            str(completion("<think>hm</think> The shop opens at nine.").body),
+            events(
+                {"choices": [{"delta": {"tool_calls": [{"index": 0, **CALL}]}}]},
+                {"choices": [{"delta": {}, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 9}},
+            ),
+            json.dumps({"choices": [{"message": {"content": "Nine."}, "finish_reason": "stop"}]}),
+            events({"error": {"message": "overloaded", "code": 503}}),
+        ],
+    ),
+    "messages": (StreamReader, [str(messages_answer().body)]),
+    "responses": (ResponseReader, [events(*RESPONSES, done=False)]),
+}
+VALUES = ["null", "[]", "{}", "-1", "1e999", '"x"', "true", "[[1]]", '{"a": null}', '"\\ud800"', "9" * 400]
+SNIPPETS = [
+    "data: ",
+    "\n\n",
+    "event: error\n",
+    "[DONE]",
+    "<think>",
+    "</think>\n",
+    "{",
+    "}",
+    '"',
+    "\\",
+    "\x00",
+    "é",
+    "<html>",
+]
+
+
+def mutate(text: str, draw: random.Random) -> bytes:
+    """Return the text with one to four changes: cuts, repeats, snippets, other JSON values, flipped bytes."""
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(text) + 1)
+        match draw.randrange(6):
+            case 0:
+                text = text[:at]
+            case 1:
+                text = text[:at] + text[at + draw.randint(1, 40) :]
+            case 2:
+                text = text[:at] + text[max(0, at - 60) : at] + text[at:]
+            case 3:
+                text = text[:at] + draw.choice(SNIPPETS) + text[at:]
+            case 4:
+                colon = text.find(": ", at)
+                end = min((found for char in ",}" if (found := text.find(char, colon)) >= 0), default=-1)
+                if 0 <= colon < end:
+                    text = text[: colon + 2] + draw.choice(VALUES) + text[end:]
+            case _:
+                text = text[:at] + chr(draw.randrange(256)) + text[at + 1 :]
+    return text.encode("utf-8" if draw.random() < 0.9 else "latin-1", "replace")
+
+
+def reader_of(kind: Callable[[Any], StreamReader], sent: bytes, draw: random.Random) -> StreamReader:
+    async def arriving() -> AsyncIterator[bytes]:
+        at = 0
+        while at < len(sent):
+            size = draw.choice((1, 7, 64, 10_000))
+            yield sent[at : at + size]
+            at += size
+
+    stream = SimpleNamespace(response=SimpleNamespace(aiter_bytes=arriving, headers={}))
+    return kind(stream)
+
+
+async def read(reader: StreamReader) -> AnswerParser:
+    parser = AnswerParser(HiddenText())
+    while found := await reader.read_next():
+        parser.take_all(found)
+    parser.build_blocks()
+    parser.build_usage()
+    return parser
+
+
+@pytest.mark.parametrize("wire", RECORDED)
+async def test_mutated_answer_is_read_or_ends_as_a_named_error(wire: str, seed: int) -> None:
+    kind, recorded = RECORDED[wire]
+    ends = 0
+    for number in range(by_night(20_000, else_=1_500)):
+        draw = random.Random(f"{seed}-{wire}-{number}")
+        sent = mutate(draw.choice(recorded), draw)
+        try:
+            await read(reader_of(kind, sent, draw))
+        except (ModelError, BrokenAnswer):
+            ends += 1
+        except Exception as error:
+            raise AssertionError(f"{wire} {number}: {sent!r}") from error
+    assert ends
+
+
+HOSTILE = {
+    "tags": "<think>" * 3_000,
+    "beginnings of tags": "<" * 20_000,
+    "closing tags": "</think>\n" * 3_000,
+    "brackets": "[" * 20_000,
+    "fences": "```\n" * 5_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_time_grows_with_the_length_of_a_hostile_answer(name: str) -> None:
+    """Four times the text takes at most five times as long; the best of several tries counts."""
+
+    async def seconds(times: int) -> float:
+        best = float("inf")
+        for _ in range(3):
+            sent = events(
+                {"choices": [{"delta": {"content": HOSTILE[name] * times}, "finish_reason": "stop"}]}
+            )
+            reader = reader_of(ChunkReader, sent.encode(), random.Random(1))
+            began = time.process_time()
+            await read(reader)
+            best = min(best, time.process_time() - began)
+        return best
+
+    small, large = await seconds(2), await seconds(8)
+    assert large <= 5 * small + 0.02
