@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
 
 HITS_PER_LIST = 8
-_ASKED = re.compile(r"/\w+(?:@\w+)?\s+(.+)", re.DOTALL)
+_ASKED = re.compile(r"/\w+(?:@\w+)?\s++(.+)", re.DOTALL)
 _SUPERGROUPS = -1_000_000_000_000
 """Ids of chats whose messages have links lie below."""
 

@@ -30,8 +30,10 @@ RICH_BLOCKS = 500
 RICH_DEPTH = 16
 RICH_COLUMNS = 20
 
-_OPENING = re.compile(r"<details(?P<open>\s+open)?>\s*(?:<summary>(?P<summary>.*?)</summary>)?\s*", re.DOTALL)
-_CLOSING = re.compile(r"\s*</details>\s*\Z")
+_OPENING = re.compile(
+    r"<details(?P<open>\s+open)?>\s*+(?:<summary>(?P<summary>.*?)</summary>)?\s*+", re.DOTALL
+)
+_CLOSING = re.compile(r"(?<!\s)\s*+</details>\s*+\Z")
 _STYLES = ("bold", "italic", "strikethrough", "code")
 
 RichBlock: TypeAlias = dict[str, Any]

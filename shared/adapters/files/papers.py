@@ -28,6 +28,8 @@ _OFFICE = "application/vnd.openxmlformats-officedocument"
 _EPUB = "application/epub+zip"
 _LEAST_MAIN_CHARS = 200
 """Where a page's main part says less, the whole page is read."""
+_FORMAT_CHARS = 255
+"""Most characters of a cell's number format, as spreadsheets allow."""
 _NEVER_READ = "script, style, noscript, template, svg, iframe"
 _MENUS = "nav, form, button, dialog, aside, footer"
 
@@ -239,7 +241,8 @@ def _date_styles(archive: _Archive, name: str) -> frozenset[int]:
             inside = tag == "cellXfs"
         elif inside:
             form = one.get("numFmtId", "0")
-            shown = re.sub(r'"[^"]*"|\\.|\[(?!h|m|s)[^\]]*\]', "", codes.get(form, ""), flags=re.IGNORECASE)
+            code = codes.get(form, "")[:_FORMAT_CHARS]
+            shown = re.sub(r'"[^"]*"|\\.|\[(?!h|m|s)[^\]]*\]', "", code, flags=re.IGNORECASE)
             known = form.isdecimal() and (14 <= int(form) <= 22 or 45 <= int(form) <= 47)
             if known or re.search("[ymdhs]", shown, re.IGNORECASE):
                 dates.add(number)

@@ -18,6 +18,7 @@ from shared.core.session.turns import TITLE_CHARS
 from shared.core.tools.reminders import reminder_text
 from shared.core.values.errors import PromptTooLong
 from shared.core.values.messages import Text, ToolResult, ToolUse, text_of
+from shared.core.values.tagged_text import replace_tagged, tagged_passages
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
 from shared.samples import find_answer
 
@@ -38,7 +39,7 @@ _ABILITIES = (
     "I cannot think, calculate or look things up: that needs a real model.",
 )
 _ASKS_WHAT_IT_IS = re.compile(
-    r"(?i)^\W*((hello|hi|hey)\b[^?]{0,20}$"
+    r"(?i)^\W*+((hello|hi|hey)\b[^?]{0,20}$"
     r"|.*\b(what (else )?(can|do) you do|(who|what) are you|how do you work|can you help|help me)\b)"
 )
 _NO_EVIDENCE = (
@@ -48,7 +49,7 @@ _NO_EVIDENCE = (
 """Its own words, else it would quote its own quotes; and how a transcript shows that a tool was called."""
 _NOT_ANSWERED = "(not answered)"
 _REMEMBER = re.compile(r"(?i)\b((?<!you )(?<!you still )remember|memori[sz]e|(don't|not) forget|note that)\b")
-_LEAD_IN = re.compile(rf"{_REMEMBER.pattern}[\s:,]*(?:that\b|to\b)?[\s:,]*")
+_LEAD_IN = re.compile(rf"{_REMEMBER.pattern}[\s:,]*+(?:that\b|to\b)?[\s:,]*+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’)\]])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"([぀-ヿ㐀-鿿]|[^\W_]+?)(?:['’]?s|ing|e[ds])?(?:(?<=[぀-ヿ㐀-鿿])|\b)")
 _COMMON_WORDS = """
@@ -59,12 +60,14 @@ will with would you your know remember mention
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
 _IN_PART = re.compile(r"(?m)^\[(?:Shown in part: |… \d)[^\]\n]*\]\n")
-_TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
-_LINE = re.compile(r"(?m)^\s*(?:- )?\[#(\d+).*?\] ?(.{1,80}?): ?(.*(?:\n(?!\s*(?:$|[<{]|\[#|---)).+)*)")
-_MARKS = re.compile(r"^(?:\[#\d[^\]]*\] ?|#\d+ |earlier )[^:]{1,80}: |\s*\(#\d[^()]*\)$")
-"""Of a sentence that was recalled or noted: who said it, and where."""
-_TURN = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
-_BEFORE = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)
+_LINE = re.compile(
+    r"(?m)^[^\S\n]*+(?:- )?\[#(\d++).*?\] ?(.{1,80}?): ?(.*(?:\n(?!\s*(?:$|[<{]|\[#|---)).+)*)"
+)
+_SAID_BY = re.compile(r"^(?:\[#\d[^\]]*\] ?|#\d+ |earlier )[^:]{1,80}: ")
+_SAID_AT = re.compile(r"(?<!\s)\s*+\(#\d[^()]*+\)$")
+"""Marks of a sentence that was recalled or noted: who said it, and where."""
+_TURN_TAGS = ("user", "assistant", "tool")
+_FORMER_TAG = re.compile(r"(?:earlier_summary|part_\d+)_\w+")
 _FORMER = re.compile(r'^\{"former narrative":.*\}$', re.MULTILINE)
 _NARRATIVE = re.compile(r"<conversation_summary[^>]*>\n.*\n\n((?!#).+)")
 _ABOUT_SOMETHING = (r"(?i)\b(i|i['’]m|my|we|our|mine|me)\b", r"\d", r"(?<=[^.!?]\s)[A-ZÀ-Þ]")
@@ -135,7 +138,7 @@ def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
     save = next((tool for tool in request.tools if tool.name == "save_memory"), None)
     if _sums_up(request):
         asked = "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
-        above = [_TAGGED.sub(" ", text_of(message.blocks)).strip() for message in request.messages[:-1]]
+        above = [replace_tagged(text_of(message.blocks), by=" ").strip() for message in request.messages[:-1]]
         return (Text(text=_running_text(asked) if END_OF_TEXT in whole else _ledger(asked, above)),)
     if save is not None and "SILENT" in whole:
         return _saves(save, () if results else _worth_saving(request), digest) or (Text(text="SILENT"),)
@@ -167,7 +170,7 @@ def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
 def _find_person_text(request: ModelRequest) -> str:
     """What the person says, without what the program tells beside it."""
     whole, _ = _newest(request)
-    return _TAGGED.sub(" ", whole).strip() or whole
+    return replace_tagged(whole, by=" ").strip() or whole
 
 
 def _sums_up(request: ModelRequest) -> bool:
@@ -193,12 +196,12 @@ def _chat(request: ModelRequest, words: str) -> str:
     texts = [*request.system, *(block for block in blocks if isinstance(block, Text | ToolResult))]
     bare = [
         part for one in texts
-        for part in (*(body for tag, body in _TAGGED.findall(one.text) if tag != DAY_TAG),
-                     _TAGGED.sub(" ", one.text))
+        for part in (*(told.text for told in tagged_passages(one.text) if told.tag != DAY_TAG),
+                     replace_tagged(one.text, by=" "))
     ]  # fmt: skip
     wanted = _keywords(asked[-1])
     own = set(_sentences(f"{words}\n{base_rules()}\n{default_manners()}"))
-    lines = [_MARKS.sub("", line) for text in bare for line in _sentences(text)]
+    lines = [_SAID_AT.sub("", _SAID_BY.sub("", line)) for text in bare for line in _sentences(text)]
     said = [
         one.text for one in _list_sentences((0, "tool", line) for line in reversed(lines) if line not in own)
     ]
@@ -213,7 +216,7 @@ def _worth_saving(request: ModelRequest) -> Sequence[str]:
     """Up to three weighty sentences of the person that no note holds yet."""
     known = "\n".join(part.text for part in request.system)
     told = [text_of(message.blocks) for message in request.messages[:-1] if message.role == "user"]
-    lines = _list_sentences((0, "person", _TAGGED.sub(" ", text)) for text in told)
+    lines = _list_sentences((0, "person", replace_tagged(text, by=" ")) for text in told)
     fresh = [one for one in lines if _weight(one.text) > 1 and one.text not in known]
     return [_cut(one.text, 400) for one in _heaviest(fresh, 3)]
 
@@ -259,13 +262,16 @@ def _running_text(asked: str) -> str:
     forms = [form.headings for form in FORMS.values() if form.headings]
     headings = next((heads for heads in forms if all(f"\n## {head.title}\n" in asked for head in heads)), ())
     found: dict[str, list[str]] = {f"## {head.title}": [] for head in headings} or {"": []}
-    first, new = next(iter(found)), _BEFORE.sub("", asked)
-    for _, text in _BEFORE.findall(asked):
+    first, (former, new) = next(iter(found)), _former_summaries(asked)
+    for text in former:
         title = first
         for line in filter(str.strip, text.splitlines()):
             title = line if line in found else title
             found[title] += [] if line in found else [line]
-    turns = [(0, role.replace("user", "person"), html.unescape(text)) for role, text in _TURN.findall(new)]
+    turns = [
+        (0, turn.tag.replace("user", "person"), html.unescape(turn.text))
+        for turn in tagged_passages(new, _TURN_TAGS)
+    ]
     lines = turns or [(int(seq), author, text) for seq, author, text in _LINE.findall(new)]
     for one in _heaviest(_list_sentences(lines), 12):
         kind = "action" if (kind := _kind_of(one.text)) == "question" else kind
@@ -274,6 +280,14 @@ def _running_text(asked: str) -> str:
     room = int(limit[1]) * 4 // 5 if (limit := re.search(r"\bat most (\d+) words\. ", asked)) else 10_000
     kept = {title: _fit_lines(room // len(found), lines) for title, lines in found.items()}
     return "\n\n".join("\n".join(filter(None, (title, *lines))) for title, lines in kept.items() if lines)
+
+
+def _former_summaries(asked: str) -> tuple[list[str], str]:
+    """Return the former summaries of a request, and the request without them."""
+    found = [passage for passage in tagged_passages(asked) if _FORMER_TAG.fullmatch(passage.tag)]
+    edges = [0, *(edge for passage in found for edge in (passage.start, passage.end)), len(asked)]
+    rest = "".join(asked[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
+    return [passage.text.strip("\n") for passage in found], rest
 
 
 def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:

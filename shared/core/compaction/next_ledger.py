@@ -42,7 +42,7 @@ _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _LINE = re.compile(
     r"^[\s*•#-]*(?P<word>[a-z]+)(?:\s+(?P<id>[a-z]\d{1,6}))?\W{0,3}?:(?P<said>.+)$", re.IGNORECASE
 )
-_CITED = re.compile(r"\s*[\[(]((?:[\s,;]*#\d{1,15})+)\s*[\])]")
+_CITED = re.compile(r"(?<!\s)\s*+[\[(]((?:[\s,;]*+#\d{1,15})+)\s*+[\])]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

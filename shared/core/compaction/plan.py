@@ -49,10 +49,13 @@ NAMED = "(a message of about "
 """How the line of a message begins that was too long to be read."""
 
 _INJECTED = re.compile(
-    rf"<({'|'.join(OUR_TAGS)})\b[^>]*>.*?(?:</\1\s*>|\Z)|<\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b[^>]*>",
+    rf"<({'|'.join(OUR_TAGS)})\b[^<>]*+>.*?(?:</\1\s*+>|\Z)"
+    rf"|<\s*+/?+\s*+(?:{'|'.join(OUR_TAGS)})\b[^<>]*+>",
     re.IGNORECASE | re.DOTALL,
 )
-_OPENED = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
+_MOST_ROUNDS = 8
+"""Rounds in which marks inside marks are removed; deeper ones are defused like marks that are not whole."""
+_OPENED = re.compile(rf"<(?=\s*+/?+\s*+(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
 _LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
 _DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
 
@@ -510,11 +513,13 @@ def _block_words(block: Block, count: Count, message_tokens: int) -> str:
 
 
 def _without_injections(text: str) -> str:
-    """Again and again: what is left of two broken marks may be a whole one."""
+    """Remove our marks; the rest of two broken marks may be a whole one, so several rounds are made."""
     if "<" not in text:
         return text
-    while (cleaned := _INJECTED.sub("", text)) != text:
-        text = cleaned
+    for _ in range(_MOST_ROUNDS):
+        text, removed = _INJECTED.subn("", text)
+        if not removed:
+            break
     return _OPENED.sub("‹", text)
 
 

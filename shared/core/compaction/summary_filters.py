@@ -72,7 +72,7 @@ _CLEAR_SHARE = 0.7
 _FIRST_YEAR, _LAST_YEAR = 2015, 2100
 SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _REFUSAL = re.compile(
-    r"\W*(?:I(?:'m| am) (?:sorry|unable|not able)|sorry\b|I (?:cannot|can['’]t|won['’]t|must decline)"
+    r"\W*+(?:I(?:'m| am) (?:sorry|unable|not able)|sorry\b|I (?:cannot|can['’]t|won['’]t|must decline)"
     r" (?:help|assist|do|comply|summari[sz]e|provide|create|write)"
     r"|as an AI|there is no conversation|no conversation (?:was )?(?:provided|given)"
     r"|ich kann (?:dabei|das|diese|dieses) nicht|es tut mir leid|je suis désolé|lo siento)\b",
@@ -82,14 +82,14 @@ _TEMPLATE = re.compile(
     r"what (?:this|the(?: whole)?) conversation is about (?:and (?:where|how) it stands|in at most)"
     r"|^\W*one sentence\W*$"
     r"|^the new text of item f3\b"
-    r"|\[(?:insert|your|add) [^\]]*\]|lorem ipsum",
+    r"|\[(?:insert|your|add) [^\]]{0,200}+\]|lorem ipsum",
     re.IGNORECASE,
 )
 _INJECTION = re.compile(
-    rf"</?\s*(?:{'|'.join(OUR_TAGS)}|system|human|assistant|user|tool_(?:use|result)|function_calls?)\b"
+    rf"</?\s*+(?:{'|'.join(OUR_TAGS)}|system|human|assistant|user|tool_(?:use|result)|function_calls?)\b"
     r"|<\|[a-z_]+\|>|\[/?INST\]|<</?SYS>>"
-    r"|^\s*(?:system|human|assistant)\s*[:：]"
-    r"|\[\s*system\b|\[\s*message (?:of|from) the (?:program|system)\b"
+    r"|^[^\S\n]*+(?:system|human|assistant)\s*+[:：]"
+    r"|\[\s*+system\b|\[\s*+message (?:of|from) the (?:program|system)\b"
     r"|\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|all|earlier)\b.{0,30}"
     r"\b(?:instructions?|rules?|prompts?)\b"
     r"|\b(?:ignore|disregard|forget|override)\b.{0,20}\b(?:instructions|rules|prompt)\b.{0,12}\b(?:above|before)\b"
@@ -109,7 +109,7 @@ _INJECTION = re.compile(
 )
 _CLEAR_LANGUAGE = 12
 """So many small words of one language and hardly any of another show what a conversation is held in."""
-_FIRST_LINE = re.compile(r"\A[\s#*_`>]*title[*_`]*\s*:[*_` ]*(.*)\n?", re.IGNORECASE)
+_FIRST_LINE = re.compile(r"\A[\s#*_`>]*title[*_`]*\s*:[*_` ]*+(.*)\n?", re.IGNORECASE)
 _RAW_CHARS = 300
 _AROUND = " \t#*_`\"'“”„«»‘’.…"
 

@@ -43,7 +43,7 @@ OUR_TAGS = (
 _REMINDER = re.compile(
     r"\[Reminder, a message (?:of|from) the program[^\[]*? of this: ([^\[\]]*)\. That time has come[^\[\]]*\]"
 )
-_HANDED_MARK = re.compile(rf"<(?=\s*/?\s*{HANDED_TAG}\b)", re.IGNORECASE)
+_HANDED_MARK = re.compile(rf"<(?=\s*+/?+\s*+{HANDED_TAG}\b)", re.IGNORECASE)
 
 MODES: Mapping[str, str] = MappingProxyType(
     {

@@ -101,9 +101,7 @@ _UNSPACED_SMALL_TALK = re.compile(
     "|감사합니다|감사해요|고마워요?|고맙습니다|안녕하세요|안녕|네+|예|아니요|알겠습니다|알겠어요?|오케이|그래요?|좋아요?"
     r")(?!\w)"
 )
-_LAUGHTER = re.compile(
-    r"a?(?:h[aeiou]|j[aei]|х[аеи]|rs|wk|k|w|ה|ח|ه|خ|ハ|は|哈|呵|笑|하|호|히|ᄏ|ᄒ){2,}\w?|笑"
-)
+_LAUGHTER = re.compile(r"a?(?:h[aeiou]|j[aei]|х[аеи]|rs|k|w|ה|ח|ه|خ|ハ|は|哈|呵|笑|하|호|히|ᄏ|ᄒ){2,}\w?|笑")
 _SUBJECTS = frozenset(words_of("i we ich wir je j nous yo io ho noi eu nós ik wij я мы"))
 
 Author = Literal["person", "assistant", ""]

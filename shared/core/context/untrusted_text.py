@@ -14,8 +14,9 @@ from shared.core.context.prompts import FENCE_TAG, OUR_TAGS
 LABEL_CHARS = 64
 FENCE = f"<{FENCE_TAG} kind="
 
-_HIDDEN = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]*"
-_GAP = f"{_HIDDEN[:-1]}+"
+_BLANK = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]"
+_HIDDEN, _GAP = f"{_BLANK}*+", f"{_BLANK}++"
+"""Possessive: blanks on both sides of a slash would otherwise be shared out in every way there is."""
 _BRACKETS = "[［【〔⟦"
 _BRACKET = rf"[{re.escape(_BRACKETS)}]"
 _OPENING = r"(?:<|[＜﹤]|&lt;)"
@@ -36,13 +37,13 @@ def _opened(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
     `fence` is the beginning of an alternative: a word that begins like our fence is no word of anybody's.
     """
     whole = rf"(?:{'|'.join(names)})(?![\w-])"
-    return re.compile(rf"{_OPENING}(?={_HIDDEN}/?{_HIDDEN}(?:{fence}{whole}))", re.IGNORECASE)
+    return re.compile(rf"{_OPENING}(?={_HIDDEN}/?+{_HIDDEN}(?:{fence}{whole}))", re.IGNORECASE)
 
 
 _BUT_FENCE = (*(tag for tag in OUR_TAGS if tag != FENCE_TAG), *_OTHERS_TAGS)
 _MARK = _opened(_BUT_FENCE, fence=f"{FENCE_TAG}|")
 _MARK_BUT_FENCE = _opened(_BUT_FENCE)
-_CONTROL = re.compile(r"<(?=\|[\w-]{1,40}\|>|<\s*/?\s*SYS\s*>>)", re.IGNORECASE)
+_CONTROL = re.compile(r"<(?=\|[\w-]{1,40}\|>|<\s*+/?+\s*+SYS\s*+>>)", re.IGNORECASE)
 _INST = re.compile(r"\[(?=/?INST\])")
 _SPEAKERS = r"(?:system|evertalk)"
 _FOREIGN_SPEAKERS = r"(?:system|evertalk|assistant|tool(?! result cleared\]))"
@@ -50,9 +51,9 @@ _PROGRAM = (
     rf"(?:message|note|notice|instruction)s?{_GAP}(?:of|from|by|for)"
     rf"{_GAP}the{_GAP}(?:program|system|developer|operator)\b"
 )
-_NOTE = re.compile(rf"{_BRACKET}(?={_HIDDEN}(?:{_SPEAKERS}(?:\s+\w|\s*:)|{_PROGRAM}))", re.IGNORECASE)
+_NOTE = re.compile(rf"{_BRACKET}(?={_HIDDEN}(?:{_SPEAKERS}(?:\s++\w|\s*+:)|{_PROGRAM}))", re.IGNORECASE)
 _FOREIGN_NOTE = re.compile(
-    rf"{_BRACKET}(?={_HIDDEN}(?:{_FOREIGN_SPEAKERS}(?:\s+\w|\s*[:\]])|{_PROGRAM}))",
+    rf"{_BRACKET}(?={_HIDDEN}(?:{_FOREIGN_SPEAKERS}(?:\s++\w|\s*+[:\]])|{_PROGRAM}))",
     re.IGNORECASE,
 )
 _ROLE = re.compile(
@@ -105,8 +106,8 @@ def strip_invisible(text: str) -> str:
     return _INVISIBLE.sub("", text)
 
 
-_OUR_FRAMES = r"in reply to\b|quoting\b|forwarded from\b|file\s+\S|end of file\s*\]"
-_OWN_LINE = re.compile(rf"^(\s*)\[(?={_OUR_FRAMES})", re.IGNORECASE | re.MULTILINE)
+_OUR_FRAMES = r"in reply to\b|quoting\b|forwarded from\b|file\s++\S|end of file\s*+\]"
+_OWN_LINE = re.compile(rf"^([^\S\n]*+)\[(?={_OUR_FRAMES})", re.IGNORECASE | re.MULTILINE)
 _RECORD = re.compile(r"\[(?=#\d)")
 
 

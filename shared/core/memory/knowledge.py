@@ -12,7 +12,7 @@ PASSAGE_WORDS = 300
 _WORD_CHARS = 8
 """Scripts without blanks between words are measured by characters: as long as so many words would be."""
 _PATH = " › "
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]++(.*)$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 _DELIMITERS = ",;\t|"
@@ -38,6 +38,11 @@ class KnowledgeHit:
     text: str
 
 
+def _title(heading: str) -> str:
+    """Return a heading's text without the number signs that may close it."""
+    return heading.rstrip(" \t").rstrip("#").rstrip(" \t") or heading[:1] or " "
+
+
 def split_markdown(text: str) -> tuple[Passage, ...]:
     """By headings, the way to each of them included; what stands before the first one has none."""
     passages: list[Passage] = []
@@ -53,7 +58,7 @@ def split_markdown(text: str) -> tuple[Passage, ...]:
             continue
         passages += _section(way, lines)
         level = len(heading[1])
-        way = [*(one for one in way if one[0] < level), (level, heading[2][:_HEADING_CHARS])]
+        way = [*(one for one in way if one[0] < level), (level, _title(heading[2])[:_HEADING_CHARS])]
         lines = []
     return tuple(passages + _section(way, lines))
 

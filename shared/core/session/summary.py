@@ -64,12 +64,12 @@ _SENTENCE_SHARE = 0.9
 CUT_MARK = " …"
 _FENCE = "\n```"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-_ANY_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$")
+_ANY_HEADING = re.compile(r"^\s{0,3}#{1,6}\s++(.*)$")
 _BOLD_HEADING = re.compile(r"^\s*\*\*([^*]+?):?\*\*:?\s*$")
 _WORDS = re.compile(r"\w+")
 _EMPTY = re.compile(
-    r"[\W_]*(?:none|n/?a|nothing|empty|null|nichts|keine?|ninguno|aucune?|нет|无)?"
-    r"(?:\s+(?:yet|so far|noted))?[\W_]*",
+    r"[\W_]*+(?:none|n/?a|nothing|empty|null|nichts|keine?|ninguno|aucune?|нет|无)?"
+    r"(?:(?:(?<=\s)|\s++)(?:yet|so far|noted))?[\W_]*+",
     re.IGNORECASE,
 )
 _CODE_MARK = "```"
@@ -188,8 +188,9 @@ def has_known_heading(sections: tuple[Section, ...], form: Form) -> bool:
 
 
 def _title(line: str) -> str | None:
-    found = _ANY_HEADING.match(line) or _BOLD_HEADING.match(line)
-    return found[1].strip(" *:") if found else None
+    if found := _ANY_HEADING.match(line):
+        return (found[1].rstrip().rstrip("#").rstrip() or found[1][:1]).strip(" *:")
+    return found[1].strip(" *:") if (found := _BOLD_HEADING.match(line)) else None
 
 
 def _known(title: str, form: Form) -> str | None:

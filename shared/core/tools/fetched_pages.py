@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 FENCE = "fetched_page"
-_MARK = re.compile(rf"<(?=\s*/?\s*{FENCE})", re.IGNORECASE)
+_MARK = re.compile(rf"<(?=\s*+/?+\s*+{FENCE})", re.IGNORECASE)
 
 
 def page_text(url: str, text: str, *, title: str = "", truncated: bool = False) -> str:

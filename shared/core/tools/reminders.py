@@ -30,7 +30,7 @@ _UNITS = {
     "day": timedelta(days=1), "week": timedelta(weeks=1),
 }  # fmt: skip
 _STEP = r"(\d{1,6}|an?|one)\s+(minute|min|hour|day|week)s?"
-_AHEAD = re.compile(rf"in\s+{_STEP}(?:\s*(?:,|and|,\s*and)?\s+{_STEP})?", re.IGNORECASE)
+_AHEAD = re.compile(rf"in\s+{_STEP}(?:(?:\s*+(?:,(?:\s*+and)?|and))?\s++{_STEP})?", re.IGNORECASE)
 _QUIET = re.compile(r"([01]?\d|2[0-3])\s*-\s*([01]?\d|2[0-3])")
 
 

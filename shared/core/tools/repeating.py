@@ -23,7 +23,9 @@ ADVICE = (
     "at most once a day."
 )
 _RULE = re.compile(r"(day|week|month)/(\d{1,2})/((?:[a-z]{3}(?:,[a-z]{3})*)|\d{0,2})/(\d\d):(\d\d)")
-_TIME = re.compile(r"\s*\bat\s+(\d{1,2})(?:[:.h](\d\d))?\s*(am|pm|a\.m\.|p\.m\.|o'clock|h|uhr)?\s*$")
+_TIME = re.compile(
+    r"(?<!\s)\s*+\bat\s++(\d{1,2})(?:[:.h](\d\d))?(?:\s*+(am|pm|a\.m\.|p\.m\.|o'clock|h|uhr))?\s*+$"
+)
 _NAMED_DAY = re.compile(
     r"\b(mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:days?)?\b", re.IGNORECASE
 )
@@ -37,7 +39,9 @@ _SINGLE: dict[str, tuple[Unit, int]] = {
     "daily": ("day", 1), "weekly": ("week", 1), "biweekly": ("week", 2), "fortnightly": ("week", 2),
     "monthly": ("month", 1), "quarterly": ("month", 3), "yearly": ("month", 12), "annually": ("month", 12),
 }  # fmt: skip
-_MONTH_DAY = re.compile(r"\b(?:on |the |day )+(?:(\d{1,2})(?:st|nd|rd|th)?|(last)(?: day)?)\b")
+_MONTH_DAY = re.compile(
+    r"(?<!\bon )(?<!\bthe )(?<!\bday )\b(?:on |the |day )+(?:(\d{1,2})(?:st|nd|rd|th)?|(last)(?: day)?)\b"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

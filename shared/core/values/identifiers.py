@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from shared.core.values.secrets_filter import REDACTED, redact
 
 URL = re.compile(r"\bhttps?://[^\s<>()\[\]\"'`“”«»]+[^\s<>()\[\]\"'`“”«».,;:!?]", re.IGNORECASE)
-EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+\b")
 PATH = re.compile(
-    r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.-]*[\w-]){2,}/?|\b[\w-]+\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b"
+    r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.-]*[\w-]){2,}/?|\b[\w-]{1,100}\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b"
 )
+"""The bounds keep a long row of words and hyphens from being read again from each of them."""
 NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*%?")
 QUOTED = re.compile(r"“([^”\n]{2,80})”|«([^»\n]{2,80})»|\"([^\"\n]{2,80})\"|„([^“\n]{2,80})“")
 _CAPITAL_WORD = re.compile(r"[^\W\d_a-zß-öø-ÿ](?<![^\W\d_].)(?<![^\W_][’'-].)[\w’'-]*", re.DOTALL)

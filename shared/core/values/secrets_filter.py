@@ -26,14 +26,16 @@ _WHOLE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_IN_URL = re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)(?P<secret>[^\s/@]+)(?=@)", re.IGNORECASE)
+_IN_URL = re.compile(
+    r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]*:)(?P<secret>[^\s/@]++)(?=@)", re.IGNORECASE
+)
 _BEARER = re.compile(r"(?P<keep>\bBearer\s+)(?P<secret>[\w.~+/=-]{16,})", re.IGNORECASE)
 _NAMED = re.compile(
     r"""(?P<keep>(?<![^\W\d_])(?:pass(?:word|wd|phrase|code)|passwort|kennwort|contraseña|mot[ ]de[ ]passe
         |senha|密码|пароль|api[ _-]?key|(?:secret[ _-]?)?access[ _-]?key|secret(?:[ _-]?key)?
         |client[ _-]?secret|auth[ _-]?token|access[ _-]?token|token)\b["']?
         \s*(?:[:：=]|\bis\b|\bist\b|\bes\b|\best\b|это|是)\s*["']?)
-        (?P<secret>(?=[^\s"']*[\d!@#$%^&*_~+-])[^\s"',;]{6,})""",
+        (?P<secret>(?=[^\s"']{0,200}[\d!@#$%^&*_~+-])[^\s"',;]{6,})""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CARD_GROUPS = re.compile(

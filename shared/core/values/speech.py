@@ -23,8 +23,8 @@ _NOT_SPOKEN: tuple[tuple[LeftOut, re.Pattern[str]], ...] = (
     ("table", _TABLE),
 )
 _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"!\[([^\]]*)\]\([^)\s]*\)"), r"\1"),
-    (re.compile(r"\[([^\]]+)\]\([^)\s]*\)"), r"\1"),
+    (re.compile(r"!\[([^\[\]]*+)\]\([^)\[\s]*+\)"), r"\1"),
+    (re.compile(r"\[([^\[\]]++)\]\([^)\[\s]*+\)"), r"\1"),
     (re.compile(r"https?://([^/\s)>]+)[^\s)>]*"), r"\1"),
     (re.compile(r"^[ \t]*(?:#{1,6}|>|[-*+])[ \t]+", re.MULTILINE), ""),
     (re.compile(r"^[ \t]*(?:[-*_][ \t]*){3,}$", re.MULTILINE), ""),
@@ -33,7 +33,7 @@ _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<[^<>\n]{1,200}>"), ""),
     (re.compile(r"[\U0001F000-\U0001FAFF\u2600-\u27BF\uFE0F\u200D]"), ""),
     (re.compile(r"[ \t]+"), " "),
-    (re.compile(r" *\n\s*"), "\n"),
+    (re.compile(r"(?<! ) *+\n\s*+"), "\n"),
 )
 _ENDS = re.compile(r"[.!?…。！？؟।]+[\s\"”’»)]*|\n")
 

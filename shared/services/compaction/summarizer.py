@@ -79,7 +79,7 @@ _WHOLE = 10**9
 _WORDS_PER_TOKEN = 0.7
 _FAULTS_STORED = 40
 _CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|(?<=missing: )[^;]*")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^“”]*+”|(?<=missing: )[^;]*")
 """Faults quote what they complain of."""
 
 OnProgress = Callable[[int, str], Awaitable[None]]

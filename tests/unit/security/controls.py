@@ -1,4 +1,4 @@
-"""The fifty controls, each in a few words: what docs/controls.md shows, beside the tests that prove them."""
+"""The controls, each in a few words: what docs/controls.md shows, beside the tests that prove them."""
 
 from __future__ import annotations
 
@@ -170,11 +170,12 @@ CONTROLS: tuple[Control, ...] = (
     ),
     _control(49, "An exported table contains no formulas", "V1"),
     _control(50, "Wrong and unknown values look alike and cost the same", "V8"),
+    _control(51, "Reading foreign text takes work that grows with its length and no faster", "V2, LLM10"),
 )
 
 
 _PREFACE = """
-This page lists the 50 security controls of Evertalk and the tests that prove each of them.
+This page lists the {number} security controls of Evertalk and the tests that prove each of them.
 
 Each row names every test that is marked with its number. `tests/unit/security/test_controls.py` fails if a
 row has no test, or if this page differs from the markers. `./evertalk test` runs all of these tests, and
@@ -223,7 +224,8 @@ def _marked(module: ast.Module) -> Iterator[tuple[str, str]]:
 def page(proven: Mapping[str, tuple[Proof, ...]]) -> str:
     """What docs/controls.md says."""
     total = len({proof for tests in proven.values() for proof in tests})
-    lines = ["# Controls", "", *_PREFACE, ""]
+    preface = (line.format(number=len(CONTROLS)) for line in _PREFACE)
+    lines = ["# Controls", "", *preface, ""]
     lines += [f"{total} tests of {len(CONTROLS)} controls.", ""]
     lines += ["To write this page, run `python -m tests.unit.security.controls > docs/controls.md`."]
     lines += ["", "| control | what | chapters | tests |", "| --- | --- | --- | --- |"]
