@@ -12,6 +12,7 @@ import os
 import tomllib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -96,7 +97,7 @@ async def _run_and_restart(loop: Callable[[], Coroutine[Any, Any, None]]) -> Non
 
 # -- spans of what takes time: ids and numbers, never what was said -----------------------------------------
 
-SpanName = Literal["turn", "model call", "job", "delivery"]
+SpanName = Literal["turn", "job", "delivery"]
 Attribute = str | int | float | bool
 
 
@@ -104,9 +105,45 @@ class TraceSpan(Protocol):
     def set_attributes(self, **attributes: Attribute) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """Facts of a model call before it begins; `server` is empty for a model of this process."""
+
+    model: str
+    wire: str
+    server: str = ""
+    port: int = 0
+    max_tokens: int = 0
+
+
+class ModelCallSpan(Protocol):
+    def note_first_chunk(self) -> None:
+        """Note that the first part of the answer has arrived; later calls have no effect."""
+        ...
+
+    def note_reply(
+        self,
+        *,
+        model: str,
+        request_id: str,
+        finish_reason: str,
+        input_tokens: int,
+        output_tokens: int,
+        cache_read_tokens: int,
+        cache_write_tokens: int,
+        known: bool,
+    ) -> None:
+        """Note the whole answer; `input_tokens` excludes the cache. Without `known` no token was counted."""
+        ...
+
+
 class Tracer(Protocol):
     def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
         """Begins with the block and ends with it, as failed when it raises; within another it is a part."""
+        ...
+
+    def model_call(self, call: ModelCall) -> AbstractContextManager[ModelCallSpan]:
+        """Return the span of a model call, which also counts its tokens and its duration."""
         ...
 
     def close(self) -> None:
@@ -120,6 +157,12 @@ class _NoSpan:
     def set_attributes(self, **attributes: Attribute) -> None:
         return None
 
+    def note_first_chunk(self) -> None:
+        return None
+
+    def note_reply(self, **reply: Attribute) -> None:
+        return None
+
 
 class NullTracer:
     """What every process has that sends no traces: nothing is kept, nothing is made."""
@@ -128,6 +171,9 @@ class NullTracer:
     _block = nullcontext(_NoSpan())
 
     def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
+        return self._block
+
+    def model_call(self, call: ModelCall) -> AbstractContextManager[ModelCallSpan]:
         return self._block
 
     def close(self) -> None:

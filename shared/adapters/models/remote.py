@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, build_card
 from shared.adapters.models.dialects.hidden_text import HiddenText
@@ -51,6 +52,7 @@ class _Call:
 
     request: ModelRequest
     on_text: OnText | None
+    on_first_chunk: Callable[[], None] | None
     until: float
     """Loop time at which all attempts together have taken too long."""
     attempt: int = 1
@@ -94,9 +96,27 @@ class RemoteModel:
     async def is_listed(self) -> bool | None:
         return (await self._provider.load_windows(self._entry.wire_name)).is_listed
 
-    async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+    @property
+    def wire(self) -> str:
+        """Name of the API that its server speaks."""
+        return self._entry.wire
+
+    @property
+    def server(self) -> tuple[str, int]:
+        """Host name and port of its server."""
+        parts = urlsplit(self._provider.base_url)
+        return self._provider.host, parts.port or (80 if parts.scheme == "http" else 443)
+
+    async def reply(
+        self,
+        request: ModelRequest,
+        *,
+        on_text: OnText | None = None,
+        on_first_chunk: Callable[[], None] | None = None,
+    ) -> ModelReply:
+        """Answer a request; `on_first_chunk` is called when the first part of the answer has arrived."""
         until = asyncio.get_running_loop().time() + self._patience.total_seconds
-        call = _Call(request=request, on_text=on_text, until=until)
+        call = _Call(request=request, on_text=on_text, on_first_chunk=on_first_chunk, until=until)
         while True:
             try:
                 reply = await self._attempt(call)
@@ -207,6 +227,8 @@ class RemoteModel:
         watch, told = Watch(), False
         try:
             events = await watch.wait(first_by, "no first event", line.read_next())
+            if events and call.on_first_chunk is not None:
+                call.on_first_chunk()
             while events:
                 piece = await self._show(call, parser, events)
                 if parser.ended:

@@ -37,7 +37,7 @@ from shared.config.secret_files import SecretEnvironment
 from shared.config.settings import Settings, read_secrets
 from shared.core.values.errors import ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
-from shared.runtime import NULL_TRACER, Tracer
+from shared.runtime import NULL_TRACER, ModelCall, Tracer
 
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
@@ -48,6 +48,15 @@ _PROVIDERS: Mapping[Wire, type[Provider]] = {
 _MAKERS_PREFIX = "claude"
 """Anthropic's own server has no others."""
 _log = logging.getLogger(__name__)
+
+
+def _describe_call(request: ModelRequest, model: ChatModel | None) -> ModelCall:
+    if not isinstance(model, RemoteModel):
+        return ModelCall(model=request.model, wire="", max_tokens=request.max_output_tokens)
+    host, port = model.server
+    return ModelCall(
+        model=request.model, wire=model.wire, server=host, port=port, max_tokens=request.max_output_tokens
+    )
 
 
 class Models:
@@ -89,26 +98,29 @@ class Models:
         return _unknown(model) if found is None else await found.load_card(model)
 
     def trace(self, tracer: Tracer) -> None:
-        """From now on each answer is a span, with the provider's own id of the request."""
+        """Make each answer a span, with the provider's own id of the request."""
         self._tracer = tracer
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        with self._tracer.span("model call", {"model": request.model}) as span:
-            reply = await self._reply(request, on_text)
-            span.set_attributes(
+        model = self._model(request.model)
+        with self._tracer.model_call(_describe_call(request, model)) as span:
+            if model is None:
+                raise ModelRefusedAccount(f"no provider is configured for the model {request.model!r}")
+            if isinstance(model, RemoteModel):
+                reply = await model.reply(request, on_text=on_text, on_first_chunk=span.note_first_chunk)
+            else:
+                reply = await model.reply(request, on_text=on_text)
+            span.note_reply(
+                model=reply.model,
                 request_id=reply.request_id,
-                answered_by=reply.model,
+                finish_reason=reply.stop_reason,
                 input_tokens=reply.usage.input_tokens,
                 output_tokens=reply.usage.output_tokens,
                 cache_read_tokens=reply.usage.cache_read_tokens,
-                stop_reason=reply.stop_reason,
+                cache_write_tokens=reply.usage.cache_write_tokens,
+                known=reply.usage.known,
             )
             return reply
-
-    async def _reply(self, request: ModelRequest, on_text: OnText | None) -> ModelReply:
-        if (model := self._model(request.model)) is None:
-            raise ModelRefusedAccount(f"no provider is configured for the model {request.model!r}")
-        return await model.reply(request, on_text=on_text)
 
     def fallbacks(self, model: str) -> tuple[str, ...]:
         """Who answers, in this order, while it cannot: its own list, else the deployment's."""

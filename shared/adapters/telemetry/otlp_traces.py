@@ -1,67 +1,151 @@
-"""Traces to a collector by OTLP over HTTP; the packages are the extra `traces`, imported late."""
+"""Traces and metrics to a collector by OTLP over HTTP; the packages are the extra `traces`, imported late."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Any
 
 import structlog
 
-from shared.runtime import NULL_TRACER, Attribute, SpanName, Tracer, TraceSpan
+from shared.adapters.telemetry.genai import METRICS, OPERATION, build_common_attributes
+from shared.runtime import (
+    NULL_TRACER,
+    Attribute,
+    ModelCall,
+    ModelCallSpan,
+    SpanName,
+    Tracer,
+    TraceSpan,
+    read_version,
+)
 
 log = structlog.get_logger(__name__)
 
 SEND_SECONDS = 5
+METRICS_SECONDS = 30
+"""Seconds between two reports of the metrics."""
 PREFIX = "evertalk."
+TRACES_PATH, METRICS_PATH = "/v1/traces", "/v1/metrics"
 
 
 def open_traces(endpoint: str | None, *, service: str) -> Tracer:
-    """Nothing without an endpoint; without the packages nothing either, and a line in the log."""
+    """Return a tracer that sends to the endpoint, or one that sends nothing.
+
+    That is the case without an endpoint, and without the packages, which the log reports.
+    """
     if not endpoint:
         return NULL_TRACER
     try:
-        trace = import_module("opentelemetry.sdk.trace")
-        export = import_module("opentelemetry.sdk.trace.export")
         resources = import_module("opentelemetry.sdk.resources")
-        otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+        about = {"service.name": service, "service.version": read_version()}
+        resource = resources.Resource.create(about)
+        return OpenTelemetryTraces(_open_spans(endpoint, resource), _open_metrics(endpoint, resource))
     except ImportError as error:
         log.warning("traces_not_sent", reason=str(error), advice="run ./evertalk install traces")
         return NULL_TRACER
-    provider = trace.TracerProvider(resource=resources.Resource.create({"service.name": service}))
+
+
+def _open_spans(endpoint: str, resource: Any) -> Any:
+    trace = import_module("opentelemetry.sdk.trace")
+    export = import_module("opentelemetry.sdk.trace.export")
+    otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    provider = trace.TracerProvider(resource=resource)
     exporter = otlp.OTLPSpanExporter(endpoint=endpoint, timeout=SEND_SECONDS)
     provider.add_span_processor(export.BatchSpanProcessor(exporter))
-    return OpenTelemetryTraces(provider)
+    return provider
+
+
+def _open_metrics(endpoint: str, resource: Any) -> Any:
+    """Return None for an endpoint whose address for metrics cannot be known."""
+    if not endpoint.rstrip("/").endswith(TRACES_PATH):
+        log.info("model_metrics_not_sent", reason=f"the path of the endpoint does not end with {TRACES_PATH}")
+        return None
+    metrics = import_module("opentelemetry.sdk.metrics")
+    export = import_module("opentelemetry.sdk.metrics.export")
+    otlp = import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    url = endpoint.rstrip("/").removesuffix(TRACES_PATH) + METRICS_PATH
+    exporter = otlp.OTLPMetricExporter(endpoint=url, timeout=SEND_SECONDS)
+    reader = export.PeriodicExportingMetricReader(exporter, export_interval_millis=METRICS_SECONDS * 1000)
+    return metrics.MeterProvider(metric_readers=[reader], resource=resource)
 
 
 class OpenTelemetryTraces:
-    """`provider` is a TracerProvider of the SDK; it sends in a thread of its own."""
+    """Spans and metrics of the SDK, which sends them in its threads."""
 
-    def __init__(self, provider: Any) -> None:
-        self._provider = provider
-        self._tracer = provider.get_tracer("evertalk")
+    def __init__(
+        self, spans: Any, metrics: Any = None, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """`spans` is a TracerProvider; without `metrics`, a MeterProvider, no metric is counted."""
+        self._spans = spans
+        self._metrics = metrics
+        self._tracer = spans.get_tracer("evertalk")
+        self._clock = clock
+        self._histograms: Mapping[str, Any] = {}
+        if metrics is not None:
+            meter = metrics.get_meter("evertalk")
+            self._histograms = {
+                name: meter.create_histogram(
+                    name, unit=unit, description=words, explicit_bucket_boundaries_advisory=list(buckets)
+                )
+                for name, (unit, words, buckets) in METRICS.items()
+            }
 
     def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
         return self._span(name, attributes)
 
     @contextmanager
     def _span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> Iterator[TraceSpan]:
+        with self._open(name, _convert_attributes(attributes)) as span:
+            yield _Noted(span)
+
+    def model_call(self, call: ModelCall) -> AbstractContextManager[ModelCallSpan]:
+        return self._model_call(call)
+
+    @contextmanager
+    def _model_call(self, call: ModelCall) -> Iterator[ModelCallSpan]:
+        common = build_common_attributes(call)
+        attributes = {**common, "gen_ai.request.max_tokens": call.max_tokens, "gen_ai.request.stream": True}
+        kind = "CLIENT" if call.server else "INTERNAL"
+        with self._open(f"{OPERATION} {call.model}", attributes, kind=kind) as span:
+            noted = _NotedCall(span, common, record=self._record, clock=self._clock)
+            try:
+                yield noted
+            except BaseException as error:
+                noted.end(error=type(error).__name__)
+                raise
+            noted.end()
+
+    @contextmanager
+    def _open(
+        self, name: str, attributes: Mapping[str, Attribute], *, kind: str = "INTERNAL"
+    ) -> Iterator[Any]:
         # The text of an error may hold what somebody said: only its kind is told.
+        api = import_module("opentelemetry.trace")
         with self._tracer.start_as_current_span(
             name,
-            attributes=_convert_attributes(attributes),
+            kind=api.SpanKind[kind],
+            attributes=attributes,
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
             try:
-                yield _Noted(span)
+                yield span
             except BaseException as error:
                 span.set_attribute("error.type", type(error).__name__)
+                span.set_status(api.StatusCode.ERROR)
                 raise
 
+    def _record(self, name: str, value: float, attributes: Mapping[str, Attribute]) -> None:
+        if (histogram := self._histograms.get(name)) is not None:
+            histogram.record(value, attributes=attributes)
+
     def close(self) -> None:
-        self._provider.shutdown()
+        self._spans.shutdown()
+        if self._metrics is not None:
+            self._metrics.shutdown(timeout_millis=SEND_SECONDS * 1000)
 
 
 class _Noted:
@@ -70,6 +154,66 @@ class _Noted:
 
     def set_attributes(self, **attributes: Attribute) -> None:
         self._span.set_attributes(_convert_attributes(attributes))
+
+
+class _NotedCall:
+    """A model call: attributes of its span, and its values for the histograms."""
+
+    def __init__(
+        self,
+        span: Any,
+        common: Mapping[str, Attribute],
+        *,
+        record: Callable[[str, float, Mapping[str, Attribute]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._span = span
+        self._common = dict(common)
+        self._record = record
+        self._clock = clock
+        self._began = clock()
+        self._first_chunk_seconds: float | None = None
+
+    def note_first_chunk(self) -> None:
+        if self._first_chunk_seconds is None:
+            self._first_chunk_seconds = self._clock() - self._began
+            self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._first_chunk_seconds)
+
+    def note_reply(
+        self, *, model: str, request_id: str, finish_reason: str, input_tokens: int, output_tokens: int,
+        cache_read_tokens: int, cache_write_tokens: int, known: bool,
+    ) -> None:  # fmt: skip
+        self._common["gen_ai.response.model"] = model
+        self._span.set_attributes(
+            {
+                "gen_ai.response.model": model,
+                "gen_ai.response.finish_reasons": [finish_reason],
+                f"{PREFIX}request_id": request_id,
+            }
+        )
+        if not known:
+            return
+        whole_input = input_tokens + cache_read_tokens + cache_write_tokens
+        self._span.set_attributes(
+            {
+                "gen_ai.usage.input_tokens": whole_input,
+                "gen_ai.usage.output_tokens": output_tokens,
+                "gen_ai.usage.cache_read.input_tokens": cache_read_tokens,
+                "gen_ai.usage.cache_creation.input_tokens": cache_write_tokens,
+            }
+        )
+        for kind, tokens in (("input", whole_input), ("output", output_tokens)):
+            attributes = {**self._common, "gen_ai.token.type": kind}
+            self._record("gen_ai.client.token.usage", tokens, attributes)
+
+    def end(self, *, error: str = "") -> None:
+        """Record the duration of the call, and the kind of error that ended it."""
+        attributes = {**self._common, "error.type": error} if error else self._common
+        self._record("gen_ai.client.operation.duration", self._clock() - self._began, attributes)
+        if self._first_chunk_seconds is not None:
+            self._record(
+                "gen_ai.client.operation.time_to_first_chunk", self._first_chunk_seconds, self._common
+            )
 
 
 def _convert_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:

@@ -1,4 +1,4 @@
-"""A collector of traces on loopback: takes OTLP over HTTP as real ones do, and keeps what it understood."""
+"""A collector on loopback: takes spans and metrics by OTLP over HTTP, and keeps what it understood."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 PATH = "/v1/traces"
+METRICS_PATH = "/v1/metrics"
 MOST_BYTES = 4 * 1024 * 1024
 
 
@@ -23,17 +24,22 @@ class Collector:
     away: int = 0
     """So many requests are answered 503 first."""
     spans: list[dict[str, Any]] = field(default_factory=list)
+    points: list[dict[str, Any]] = field(default_factory=list)
+    """Of histograms: name, unit, bounds, count, sum and attributes, as they arrived last."""
     faults: list[str] = field(default_factory=list)
 
     def take(self, path: str, headers: Any, body: bytes) -> int:
         if self.away:
             self.away -= 1
             return 503
-        if path != PATH or headers.get("Content-Type") != "application/x-protobuf":
+        if path not in (PATH, METRICS_PATH) or headers.get("Content-Type") != "application/x-protobuf":
             self.faults.append(f"{path} {headers.get('Content-Type')}")
             return 415
         unpacked = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
-        self.spans += _spans(unpacked)
+        if path == PATH:
+            self.spans += _spans(unpacked)
+        else:
+            self.points = _points(unpacked)
         return 200
 
 
@@ -81,14 +87,37 @@ def _spans(body: bytes) -> list[dict[str, Any]]:
     ]
 
 
+def _points(body: bytes) -> list[dict[str, Any]]:
+    wire = import_module("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+    request = wire.ExportMetricsServiceRequest()
+    request.ParseFromString(body)
+    return [
+        {
+            "name": metric.name, "unit": metric.unit, "count": point.count, "sum": point.sum,
+            "bounds": tuple(point.explicit_bounds), **_named(point.attributes),
+        }
+        for resource in request.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.histogram.data_points
+    ]  # fmt: skip
+
+
 def _told(span: Any, service: Any) -> dict[str, Any]:
     return {
         "service": service, "name": span.name, "id": span.span_id.hex(),
         "within": span.parent_span_id.hex(), "trace": span.trace_id.hex(),
         "lasted": span.end_time_unix_nano - span.start_time_unix_nano,
-        "events": len(span.events), "status": span.status.message, **_named(span.attributes),
+        "events": len(span.events), "status": span.status.message, "failed": span.status.code == 2,
+        "kind": span.kind, **_named(span.attributes),
     }  # fmt: skip
 
 
 def _named(attributes: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+    return {one.key: _value(one.value) for one in attributes}
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    found = getattr(value, kind)
+    return [_value(one) for one in found.values] if kind == "array_value" else found
