@@ -345,6 +345,12 @@ _HOSTS = (
         " `read-only`, doctor says that the address leads to a standby; operators are alerted once; after the"
         " promotion all start by themselves, and operators are told that it is over",
     ),
+    _row(
+        57, "the primary fails, and clients follow to the promoted standby",
+        "the files of docs/cluster.md with PgBouncer, HAProxy and a synchronous standby, the primary killed;"
+        " and a primary in a network of its own whose packets are dropped, so that nothing says goodbye",
+        "on a machine at rest at most 10 s without an answer; nothing that was acknowledged is lost",
+    ),
 )  # fmt: skip
 
 ROWS: Final = (*_PROCESSES, *_SERVERS, *_PROVIDER, *_CHANNELS, *_HOSTS)

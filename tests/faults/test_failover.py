@@ -27,9 +27,13 @@ from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import TcpProxy
 from tests.kit.free_ports import free_port
+from tests.kit.suite.time_limit import count_times
 from tests.kit.temp_folders import short_folder
+from tests.kit.vanishing_host import vanishing_host
 
 PEOPLE = 4
+SILENCE_SECONDS = 10.0
+"""Longest time without an answer that docs/cluster.md promises, on a machine at rest."""
 LAG_SECONDS = 2.5
 GIVEN_BACK_SECONDS = 10.0
 _ANSWERED = "SELECT count(*) FROM turns WHERE ended_at IS NOT NULL"
@@ -147,3 +151,43 @@ async def test_after_a_failover_nothing_is_stuck_and_what_was_lost_is_said_again
         talking = [one for one in running if one.module != "worker"]
         assert [one.exits for one in talking] == [[], [], []], "\n".join(one.words() for one in talking)
         assert logged(running[:2], "database_promoted") == 2
+
+
+@pytest.mark.row("F57")
+async def test_primary_that_vanishes_is_left_for_the_promoted_standby(
+    hatchery: Hatchery, fake: RunningFake, recovery: Recovery
+) -> None:
+    """No refusal and no goodbye arrives: only limits of the connections themselves tell."""
+    async with AsyncExitStack() as stack:
+        case = await stack.enter_async_context(followed_case(hatchery))
+        assert isinstance(case.line.upstream, Path)
+        host = await stack.enter_async_context(vanishing_host(case.line.upstream))
+        case.line.upstream = case.standby.socket
+        hosts = f"{host.address}:5432,127.0.0.1:{case.line.port}"
+        url = f"postgresql://postgres@{hosts}/{case.database}?sslmode=disable&target_session_attrs=primary"
+        settings = {
+            "DATABASE_URL": url,
+            "ANTHROPIC_BASE_URL": fake.base_url,
+            "ANTHROPIC_API_KEY": "a-key-for-the-fake",
+        }
+        web = await stack.enter_async_context(case.web(**settings))
+        worker = await stack.enter_async_context(case.worker(**settings))
+        people = [
+            await stack.enter_async_context(Person(case.port, name=f"v{number}-")) for number in range(PEOPLE)
+        ]
+        await asyncio.gather(*(person.ask("Good day.") for person in people))
+        await case.standby.hears(f"SELECT ({_ANSWERED}) = {PEOPLE}", case.database)
+        last = time.monotonic()
+        host.vanish()
+        await case.standby.take_over()
+        for person in people:
+            await person.say("Are you still there?")
+        await people[0].until(lambda: any(len(one.finals) == 2 for one in people), "a first answer")
+        silence = time.monotonic() - last
+        recovery.note("answered after the primary vanished", last)
+        for person in people:
+            await person.answered()
+        await case.promises_hold(*people)
+        assert web.exits == [], web.words()
+        assert worker.exits in ([], [1]), worker.words()
+        assert silence <= SILENCE_SECONDS * count_times()

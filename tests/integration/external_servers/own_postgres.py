@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.kit.free_ports import free_port
 
 OWNER, PASSWORD = "evertalk", "a pass/word: with @ signs?"
 _QUOTED = "a%20pass%2Fword%3A%20with%20%40%20signs%3F"
-_ADMIN_PASSWORD = "admin"
+ADMIN_PASSWORD = "admin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,9 @@ class OwnPostgres:
     port: int
     folder: Path
     authority: Authority
+    process: subprocess.Popen[bytes]
+    options: Mapping[str, str]
+    """Configuration of the server, which a standby shares."""
 
     def url(self, database: str = "evertalk", *, host: str = "localhost", query: str | None = None) -> str:
         asked = f"sslmode=verify-full&sslrootcert={self.authority.file}" if query is None else query
@@ -36,7 +39,7 @@ class OwnPostgres:
 
     async def execute(self, *statements: str, database: str = "postgres") -> None:
         connection = await asyncpg.connect(
-            host=str(self.folder), port=self.port, user="postgres", password=_ADMIN_PASSWORD,
+            host=str(self.folder), port=self.port, user="postgres", password=ADMIN_PASSWORD,
             database=database, timeout=30,
         )  # fmt: skip
         try:
@@ -61,6 +64,7 @@ async def own_postgres(folder: Path, *, plain_too: bool = False) -> AsyncIterato
     await asyncio.to_thread(_make, programs, data)
     (data / "pg_hba.conf").write_text(
         "local all postgres trust\n"
+        "local replication postgres trust\n"
         f"{'host' if plain_too else 'hostssl'} all all 127.0.0.1/32 scram-sha-256\n"
         f"{'host' if plain_too else 'hostssl'} all all ::1/128 scram-sha-256\n"
     )
@@ -72,8 +76,8 @@ async def own_postgres(folder: Path, *, plain_too: bool = False) -> AsyncIterato
     }  # fmt: skip
     command: list[str | Path] = [programs / "postgres", "-D", data]
     command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-    async with running(command, log=_log(folder), ports=[port]):
-        server = OwnPostgres(port=port, folder=folder, authority=authority)
+    async with running(command, log=_log(folder), ports=[port]) as process:
+        server = OwnPostgres(port=port, folder=folder, authority=authority, process=process, options=options)
         await _until_ready(server)
         await server.execute(f"CREATE ROLE {OWNER} LOGIN PASSWORD '{PASSWORD}'")
         yield server

@@ -79,19 +79,28 @@ async def cluster(own_server: OwnPostgres, own_database: str, redis_url: str) ->
     folder = short_folder("evc-")
     try:
         async with AsyncExitStack() as stack:
-            yield await _built(stack, folder, own_server, own_database, redis_url)
+            yield await build_cluster(stack, folder, own_server, own_database, redis_url)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _built(
-    stack: AsyncExitStack, folder: Path, server: OwnPostgres, database: str, redis_url: str
+async def build_cluster(
+    stack: AsyncExitStack,
+    folder: Path,
+    server: OwnPostgres,
+    database: str,
+    redis_url: str,
+    *,
+    name_port: int = 0,
+    standby_port: int = 1,
 ) -> Cluster:
+    """Start what the document's files describe; `name_port` is where the name of the primary leads."""
     authority, webs, port, pooler = Authority(folder), [free_port(), free_port()], free_port(), free_port()
     redis = await stack.enter_async_context(_redis(redis_url, authority))
+    primary = f"localhost port={name_port or server.port}"
     places = {
-        "db.example.org port=5432 dbname=evertalk": f"localhost port={server.port} dbname={database}",
-        "db1.example.org:5432": "localhost:1",
+        "db.example.org port=5432 dbname=evertalk": f"{primary} dbname={database}",
+        "db1.example.org:5432": f"localhost:{standby_port}",
         "db2.example.org:5432/evertalk?": f"localhost:{server.port}/{database}?",
         "/etc/evertalk/db-ca.pem": str(server.authority.file),
         "redis.example.org:6380/0": redis,
