@@ -254,6 +254,8 @@ def build_health(settings: Settings, models: Models, services: Sequence[HasBreak
         partial(_states, (models, *services)),
         settings.data_dir,
         narrowed=models.list_narrowed_windows,
+        learned=models.list_learned,
+        rejected=models.list_rejections,
         failed_backup=failed,
         marks=marks,
     )

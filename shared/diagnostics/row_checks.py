@@ -10,8 +10,14 @@ from typing import Any
 
 from shared.adapters.files.knowledge_files import build_shelf
 from shared.adapters.files.workspace_files import workspace_path
+from shared.adapters.models.dialects.abilities import INSTEAD, SETTINGS
 from shared.adapters.postgres.dashboard.cost_queries import load_spent_today
-from shared.adapters.postgres.dashboard.models import has_no_summaries, list_narrowed_windows
+from shared.adapters.postgres.dashboard.models import (
+    has_no_summaries,
+    list_learned_abilities,
+    list_narrowed_windows,
+    list_rejections,
+)
 from shared.adapters.postgres.db.connecting import open_connection
 from shared.adapters.postgres.people.visitors import SiteRow
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults, load_server_names
@@ -56,6 +62,12 @@ async def check_pruning_rules(settings: Settings, url: str) -> Sequence[Finding]
     return found
 
 
+_REJECTED_ADVICE = (
+    "People read that there is no answer. EVERTALK_FALLBACK_MODELS names models that answer instead; "
+    "the log has each refusal as turn_rejected_by_model."
+)
+
+
 async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
     """Says nothing where all is well, or where nothing runs."""
     advice = "Requests are kept shorter meanwhile. If that is its window, name it in a models file."
@@ -65,11 +77,28 @@ async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
         )
         for provider, model, window, most in await list_narrowed_windows(url)
     ]
+    found += [
+        Finding(
+            "warn",
+            f"{provider} gives no usable answer with {model}: {wording} ({count} times)",
+            _REJECTED_ADVICE,
+        )
+        for provider, model, wording, count in await list_rejections(url)
+    ]
+    found += [_build_lesson(*lesson) for lesson in await list_learned_abilities(url)]
     if await has_no_summaries(url):
         what = "no model wrote the newest summaries: conversations go on with mechanical excerpts"
         advice = "The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another model."
         found.append(Finding("warn", what, advice))
     return found
+
+
+def _build_lesson(provider: str, model: str, ability: str, number: int | None) -> Finding:
+    """Return what a server refuses as a remark, with the field of a models file that says it for good."""
+    instead = next((text for name, text in INSTEAD.items() if name == ability), "it is left out")
+    setting = next((text for name, text in SETTINGS.items() if name == ability), "")
+    advice = f"Its entry in a models file can say so: {setting.format(number=number)}" if setting else ""
+    return Finding("ok", f"{provider} refuses {ability} of {model}: {instead}, for a day", advice)
 
 
 async def check_spending(settings: Settings, url: str) -> Sequence[Finding]:

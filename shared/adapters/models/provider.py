@@ -25,6 +25,7 @@ from shared.adapters.models.dialects.error_bodies import is_error_object, plain_
 from shared.adapters.models.error_mapping import AbilityRefused, build_error, read_refusal
 from shared.adapters.models.learned_abilities import LearnedAbilities
 from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
+from shared.adapters.models.rejections import Rejections
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json, build_counted_body, build_request_body
 from shared.core.values.errors import ModelAnswerUnusable, ModelError, ModelRefusedAccount, ModelUnavailable
@@ -107,6 +108,7 @@ class Provider:
         self._windows: dict[str, tuple[float, ModelWindows]] = {}
         self._limits: dict[str, ModelLimits] = {}
         self._learned: dict[str, LearnedAbilities] = {}
+        self._rejections: dict[str, Rejections] = {}
 
     @property
     def host(self) -> str:
@@ -172,6 +174,11 @@ class Provider:
         if wire_name not in self._learned:
             self._learned[wire_name] = LearnedAbilities(clock=self._clock)
         return self._learned[wire_name]
+
+    def get_rejections(self, wire_name: str) -> Rejections:
+        if wire_name not in self._rejections:
+            self._rejections[wire_name] = Rejections(clock=self._clock)
+        return self._rejections[wire_name]
 
     def forget_windows(self, wire_name: str) -> None:
         """The model list is asked again at the next occasion; until then what it said stands."""

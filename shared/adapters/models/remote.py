@@ -16,9 +16,10 @@ from shared.adapters.models.error_mapping import (
     ModelUnknown,
     is_about_thinking,
 )
-from shared.adapters.models.learned_abilities import LearnedAbilities
+from shared.adapters.models.learned_abilities import LearnedAbilities, LearnedAbility
 from shared.adapters.models.limits import ModelLimits, NarrowedWindow
 from shared.adapters.models.provider import Provider, StreamReader
+from shared.adapters.models.rejections import Rejection, Rejections
 from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, Event, drop_unpaired
 from shared.adapters.models.timeouts import Patience, Watch
 from shared.adapters.models.token_counter import is_possible, size_of
@@ -163,6 +164,18 @@ class RemoteModel:
     def _learned(self) -> LearnedAbilities:
         return self._provider.get_learned(self._entry.wire_name)
 
+    @property
+    def _rejections(self) -> Rejections:
+        return self._provider.get_rejections(self._entry.wire_name)
+
+    def find_rejection(self) -> Rejection | None:
+        """Return the newest rejection of this model, for operators; None if it answers, or was not asked."""
+        return self._rejections.find_newest(provider=self._provider.host, model=self._entry.name)
+
+    def list_learned(self) -> tuple[LearnedAbility, ...]:
+        """Return what this model's server was seen to refuse, for operators."""
+        return self._learned.describe(provider=self._provider.host, model=self._entry.name)
+
     def _hidden_text(self) -> HiddenText | None:
         """Return the filter of an answer; the maker of a model leaves nothing to hide in its own answers."""
         if self._provider.host in (MAKER, OPENAI_HOST):
@@ -216,6 +229,7 @@ class RemoteModel:
             raise
         self._provider.breaker.record_success()
         self._provider.has_answered = True
+        self._rejections.clear()
         if reply is not None and reply.usage.known:
             self._limits.record_accepted(reply.usage.context_tokens - reply.usage.output_tokens)
         return reply
@@ -325,6 +339,7 @@ class RemoteModel:
         seconds = self._pause(call, error)
         loop = asyncio.get_running_loop()
         if seconds is None or loop.time() + seconds >= call.until:
+            self._rejections.record(error, session=call.request.about[0], messages=call.request.messages)
             error.aborted = (*error.aborted, *call.aborted)
             raise error
         _log.info(

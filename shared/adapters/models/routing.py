@@ -21,6 +21,7 @@ from shared.adapters.models.catalog import (
     find_known_card,
     list_entries,
 )
+from shared.adapters.models.learned_abilities import LearnedAbility
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
 from shared.adapters.models.openai_provider import (
@@ -30,6 +31,7 @@ from shared.adapters.models.openai_provider import (
     ResponsesProvider,
 )
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
+from shared.adapters.models.rejections import Rejection
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import build_request_body
@@ -178,10 +180,20 @@ class Models:
 
     def list_narrowed_windows(self) -> tuple[NarrowedWindow, ...]:
         """Models that take less than they should, as their refusals say."""
-        asked = [model for model in self._models.values() if isinstance(model, RemoteModel)]
-        return tuple(
-            found for found in (model.find_narrowed_window() for model in asked) if found is not None
-        )
+        found = (model.find_narrowed_window() for model in self._list_remote())
+        return tuple(window for window in found if window is not None)
+
+    def list_learned(self) -> tuple[LearnedAbility, ...]:
+        """Return what each model's server was seen to refuse."""
+        return tuple(lesson for model in self._list_remote() for lesson in model.list_learned())
+
+    def list_rejections(self) -> tuple[Rejection, ...]:
+        """Return the newest rejection of each model that has one."""
+        found = (model.find_rejection() for model in self._list_remote())
+        return tuple(rejection for rejection in found if rejection is not None)
+
+    def _list_remote(self) -> list[RemoteModel]:
+        return [model for model in self._models.values() if isinstance(model, RemoteModel)]
 
     def take_answered(self) -> tuple[str, ...]:
         """Hosts of the providers that have answered since this was asked last; at first, all of them."""

@@ -12,10 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shared.adapters.models.breaker import BreakerState
+from shared.adapters.models.learned_abilities import LearnedAbility
 from shared.adapters.models.limits import NarrowedWindow
+from shared.adapters.models.rejections import Rejection
 
 DISK_SECONDS = 30.0
 REASON_CHARS = 80
+MOST_LESSONS = 50
+"""Lessons and rejections that a heartbeat holds; more models are rarely asked by one process."""
 MOST_TURNS = 200
 """More are not told, and then nobody holds them against the table."""
 _STATUS = re.compile(r"\A(?:[1-5]\d\d|[A-Za-z]{3,40})\Z")
@@ -43,12 +47,16 @@ class Health:
         folder: Path,
         *,
         narrowed: Callable[[], Sequence[NarrowedWindow]] = tuple,
+        learned: Callable[[], Sequence[LearnedAbility]] = tuple,
+        rejected: Callable[[], Sequence[Rejection]] = tuple,
         failed_backup: Path | None = None,
         marks: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._states = states
         self._narrowed = narrowed
+        self._learned = learned
+        self._rejected = rejected
         self._folder = folder
         self._failed_backup = failed_backup
         self._marks = marks
@@ -82,6 +90,10 @@ class Health:
             found["providers"] = asked
         if narrowed := [asdict(one) for one in self._narrowed()]:
             found["windows"] = narrowed
+        if lessons := self._learned():
+            found["learned"] = [_build_lesson(one) for one in lessons[:MOST_LESSONS]]
+        if rejections := [asdict(one) for one in self._rejected()[:MOST_LESSONS]]:
+            found["rejections"] = rejections
         if disk := self._room():
             found["disk"] = disk
         if screens := self._screens():
@@ -102,6 +114,14 @@ class Health:
             self._looked_at = now
             self._disk = _measure_room(self._folder)
         return self._disk
+
+
+def _build_lesson(lesson: LearnedAbility) -> dict[str, Any]:
+    """Return a lesson without the server's words, which may repeat a request."""
+    return {
+        "provider": lesson.provider, "model": lesson.model,
+        "ability": lesson.ability, "number": lesson.number,
+    }  # fmt: skip
 
 
 def _build_provider_state(url: str, state: BreakerState) -> dict[str, Any]:

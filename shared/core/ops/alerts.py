@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeAlias
 Kind: TypeAlias = Literal[
     "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
     "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
-    "window_narrowed", "stuck_turn", "no_summaries", "spend_source", "database_lost", "test",
+    "window_narrowed", "stuck_turn", "no_summaries", "spend_source", "database_lost", "model_rejects",
+    "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
@@ -92,6 +93,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
         "The database takes no writes",
         "Nothing can be stored, and no message is answered. ./evertalk doctor repeats what PostgreSQL says.",
     ),
+    "model_rejects": (
+        "A model refuses requests, or its answers cannot be used",
+        "People read that there is no answer. Another model can stand in: EVERTALK_FALLBACK_MODELS.",
+    ),
     "test": ("A test of the alerts", "Nothing is wrong: somebody pressed Send a test."),
 }
 """Of each kind its headline, and what to do."""
@@ -114,6 +119,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "no_backup": frozenset(),
     "stuck_turn": frozenset({"count"}),
     "database_lost": frozenset({"state", "seconds"}),
+    "model_rejects": frozenset({"provider", "model", "session", "code", "wording", "count"}),
     "test": frozenset(),
 }
 """The facts that each kind may hold; the database holds nothing else."""
@@ -123,6 +129,8 @@ EXPIRES_HOURS = 24
 """What could not be told by then is told no more: it stands on the page."""
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 900.0
 _FACT = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,255}")
+_WORDING = re.compile(r"[^\x00-\x1f\x7f]{0,255}")
+"""A model server's own words, without secrets and quotations; the only fact that is a text."""
 
 ADVICE: Mapping[str, str] = {
     "no_connection": "Nobody answers at that address. Check it, and the network between.",
@@ -237,7 +245,8 @@ def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
             raise BadAlert(f"{kind} has no fact {name!r}")
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise BadAlert(f"{name} of {kind} is neither a number nor a name")
-        if isinstance(value, str) and not _FACT.fullmatch(value):
+        allowed = _WORDING if name == "wording" else _FACT
+        if isinstance(value, str) and not allowed.fullmatch(value):
             raise BadAlert(f"{name} of {kind} is no name and no id")
     return dict(detail)
 
@@ -345,6 +354,9 @@ _FACTS: Mapping[Kind, _Facts] = {
     "no_worker": lambda whole, _: f"for more than {whole('seconds')} seconds",
     "stuck_turn": lambda whole, _: f"{whole('count')} in all",
     "database_lost": lambda whole, word: f"{word('state')}, for more than {whole('seconds')} seconds",
+    "model_rejects": lambda _, word: (
+        f"{word('model')} at {word('provider')}: {word('wording') or word('code')}"
+    ),
     "no_summaries": lambda *_: "",
     "no_backup": lambda *_: "",
     "test": lambda *_: "",

@@ -110,6 +110,7 @@ const FACTS = {
   handover_waiting: ({ minutes }) => tn("for more than {count} minute", "for more than {count} minutes", minutes),
   no_worker: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   database_lost: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
+  model_rejects: ({ model, provider, wording, code }) => `${model} · ${provider}: ${wording || code}`,
   stuck_turn: ({ count }) => t("{number} in all", { number: count }),
 };
 /** @param {any} alert */

@@ -60,7 +60,7 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
     show(eye, attentionTiles(now));
     show(pace, healthTiles(now, month.savings));
     show(alerts, now.alerts.length ? alertsCard(now.alerts) : []);
-    show(asked, providersCard(now.providers));
+    show(asked, providersCard(now.providers, now.learned));
     if (month !== before) show(body, modelsCard(month.costs), savingsCard(month.savings));
     else repaintTimes(root);
     if (!refresh) say(t("Overview loaded."));
@@ -145,14 +145,17 @@ function outs(providers) {
   return out.map((one) => tn("{host}: {out} of {count} process", "{host}: {out} of {count} processes", one.processes, { host: one.host, out: one.out_of })).join(" · ");
 }
 
-/** @param {any[]} providers */
-function providersCard(providers) {
-  if (!providers.length) return null;
+/** @param {any[]} learned */
+const lessons = (learned) => h("ul", { class: "plain-list" }, learned.map((one) => h("li", null, t("{model} does not take: {parts}", { model: one.model, parts: one.refused.join(", ") }))));
+
+/** @param {any[]} providers @param {any[]} learned */
+function providersCard(providers, learned) {
+  if (!providers.length && !learned.length) return null;
   const columns = [{ label: t("Provider") }, { label: t("State") }, { label: t("Processes") }, { label: t("Calls"), num: true, text: t("Calls of {duration}", { duration: duration(30_000) }) }, { label: t("Failed"), num: true }, { label: t("Out since"), num: true }, { label: t("Reason") }];
   const rows = providers.map((one) => [one.host, h("span", { class: `state ${one.state === "closed" ? "idle" : "problem"}` }, PROVIDER[/** @type {keyof typeof PROVIDER} */ (one.state)]),
     one.out_of ? h("span", { class: "where-out" }, t("{out} of {all} out ({processes})", { out: one.out_of, all: one.processes, processes: one.out_in.join(", ") })) : number(one.processes),
     number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reasons.length ? h("ul", { class: "reasons" }, one.reasons.map((/** @type {any} */ why) => h("li", { class: "error-text" }, h("b", null, why.role), " ", ts(why.reason)))) : DASH]);
-  return card(t("Providers"), [table({ caption: t("Providers, as all processes see them"), className: "wide-grid", columns, rows })]);
+  return card(t("Providers"), [table({ caption: t("Providers, as all processes see them"), className: "wide-grid", columns, rows }), learned.length ? lessons(learned) : null]);
 }
 
 /** No model is set: what answers instead, and how to change that. @param {any} me */

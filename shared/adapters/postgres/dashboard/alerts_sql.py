@@ -34,6 +34,12 @@ WITH spent AS (
   SELECT p ->> 'provider' AS provider, (p ->> 'window')::bigint AS least_, (p ->> 'expected')::bigint AS expected,
          coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE {WORKER_IS_ALIVE}
+), rejections AS (
+  SELECT DISTINCT ON (1) coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model,
+         p ->> 'provider' AS provider, p ->> 'code' AS code, p ->> 'wording' AS wording, (p ->> 'count')::bigint AS number,
+         (SELECT s.public_id::text FROM sessions s WHERE s.id = (p ->> 'session')::bigint) AS session
+    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'rejections', '[]')) p
+   WHERE {WORKER_IS_ALIVE} ORDER BY 1, 5 DESC
 ), disk AS (
   SELECT (w.health -> 'disk' ->> 'free')::bigint AS free, (w.health -> 'disk' ->> 'total')::bigint AS total
     FROM workers w WHERE {WORKER_IS_ALIVE} AND w.health ? 'disk'
@@ -89,6 +95,10 @@ WITH spent AS (
   SELECT 'window_narrowed', model, jsonb_build_object('provider', min(provider), 'model', model,
                                                       'window', min(least_), 'expected', max(expected))
     FROM windows GROUP BY model
+  UNION ALL
+  SELECT 'model_rejects', model, jsonb_strip_nulls(jsonb_build_object(
+           'provider', provider, 'model', model, 'code', code, 'wording', wording, 'count', number, 'session', session))
+    FROM rejections
   UNION ALL
   SELECT 'no_summaries', '', '{{}}' FROM ({FALLEN_BACK}) f
    WHERE number >= {FALLS_IN_A_ROW}

@@ -23,6 +23,40 @@ async def list_narrowed_windows(database_url: str) -> list[tuple[str, str, int, 
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
+_LEARNED = f"""
+SELECT p ->> 'provider', p ->> 'model', p ->> 'ability', min((p ->> 'number')::bigint)
+  FROM workers w, jsonb_array_elements(coalesce(w.health -> 'learned', '[]')) p
+ WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'
+ GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+"""
+_REJECTIONS = f"""
+SELECT DISTINCT ON (1, 2) p ->> 'provider', p ->> 'model',
+       coalesce(nullif(p ->> 'wording', ''), p ->> 'code'), (p ->> 'count')::bigint
+  FROM workers w, jsonb_array_elements(coalesce(w.health -> 'rejections', '[]')) p
+ WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' ORDER BY 1, 2, 4 DESC
+"""
+
+
+async def list_learned_abilities(database_url: str) -> list[tuple[str, str, str, int | None]]:
+    """Return provider, model, the ability that its server refused, and the limit that it named."""
+    connection = await connect(database_url)
+    try:
+        rows = await connection.fetch(_LEARNED, timeout=10)
+    finally:
+        await connection.close(timeout=5)
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+async def list_rejections(database_url: str) -> list[tuple[str, str, str, int]]:
+    """Return provider, model, the server's words and the number of rejections in the last ten minutes."""
+    connection = await connect(database_url)
+    try:
+        rows = await connection.fetch(_REJECTIONS, timeout=10)
+    finally:
+        await connection.close(timeout=5)
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
 async def has_no_summaries(database_url: str) -> bool:
     """Whether no model wrote any of the newest summaries."""
     connection = await connect(database_url)

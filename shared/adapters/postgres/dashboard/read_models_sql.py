@@ -351,6 +351,14 @@ _PROVIDERS = f"""(
 """
 """As all living processes tell with their heartbeats; each has breakers of its own."""
 
+_LEARNED = f"""(
+  SELECT coalesce(json_agg(x ORDER BY x.model), '[]'::json) FROM (
+    SELECT p ->> 'provider' AS host, p ->> 'model' AS model, json_agg(DISTINCT p ->> 'ability') AS refused
+      FROM workers w, jsonb_array_elements(coalesce(w.health -> 'learned', '[]')) p
+     WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1, 2) x)
+"""
+"""Parts of requests that model servers have refused, as all living processes report with their heartbeats."""
+
 NEWEST_CALLS = 500
 """So many calls, as far as they are of the last day, tell how fast answers are: a busy day costs no more than that,
 and the slowest twenty-five are above the told figure."""
@@ -368,6 +376,7 @@ WITH calls AS (
 )
 SELECT json_build_object(
   'providers', {_PROVIDERS},
+  'learned', {_LEARNED},
   'active', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 hour'),
   'near_limit', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 day'
                     AND coalesce({CONTEXT_PCT}, -1) >= {NEAR_PCT}),

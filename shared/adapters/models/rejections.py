@@ -1,0 +1,94 @@
+"""Requests that a model's server refused for good, or answered uselessly, kept for ten minutes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from shared.core.values.errors import ModelAnswerUnusable, ModelError, ModelRejectedRequest
+from shared.core.values.messages import Message, ToolResult, text_of
+from shared.core.values.secrets_filter import redact
+
+KEPT_SECONDS = 600.0
+"""Seconds after the last rejection until an alert of it ends; a model that answers again ends it at once."""
+MOST_CHARS = 200
+"""Characters of a server's wording that operators see."""
+_MOST_KEPT = 20
+_RUN_OF_WORDS = 3
+"""Words in a row that a sentence may not share with the conversation: it may quote a person."""
+_QUOTED = re.compile(r"'[^']*+'|\"[^\"]*+\"|“[^“”]*+”|`[^`]*+`")
+_SENTENCE = re.compile(r"(?<=[.!?;:])\s++")
+_WORD = re.compile(r"\w++")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """The newest rejection of one model."""
+
+    provider: str
+    model: str
+    session: int
+    """Internal number of the conversation; 0 for a request of no conversation."""
+    code: str
+    wording: str
+    count: int
+    """Rejections of the last ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptRejection:
+    at: float
+    session: int
+    code: str
+    wording: str
+
+
+class Rejections:
+    """Rejections of one model at one provider, in the memory of this process."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: deque[_KeptRejection] = deque(maxlen=_MOST_KEPT)
+
+    def record(self, error: ModelError, *, session: int, messages: Iterable[Message]) -> None:
+        """Keep a final error of one request; other errors are not rejections and are passed over."""
+        if isinstance(error, ModelRejectedRequest | ModelAnswerUnusable):
+            wording = shrink_wording(str(error), messages)
+            self._kept.append(_KeptRejection(self._clock(), max(0, session), error.code, wording))
+
+    def clear(self) -> None:
+        """Forget all: the model has answered."""
+        self._kept.clear()
+
+    def find_newest(self, *, provider: str, model: str) -> Rejection | None:
+        """Return the newest rejection of the last ten minutes; None if there is none."""
+        oldest = self._clock() - KEPT_SECONDS
+        recent = [one for one in self._kept if one.at > oldest]
+        if not recent:
+            return None
+        newest = recent[-1]
+        return Rejection(
+            provider=provider, model=model, session=newest.session, code=newest.code, wording=newest.wording,
+            count=len(recent),
+        )  # fmt: skip
+
+
+def shrink_wording(text: str, messages: Iterable[Message]) -> str:
+    """Return a server's words without secrets, quotations and sentences that repeat the conversation."""
+    plain = _QUOTED.sub("…", redact(text))
+    said = {run for message in messages for run in _runs(_text_of(message))}
+    kept = [part for part in _SENTENCE.split(plain) if said.isdisjoint(_runs(part))]
+    return " ".join(" ".join(kept).split())[:MOST_CHARS]
+
+
+def _text_of(message: Message) -> str:
+    results = (block.text for block in message.blocks if isinstance(block, ToolResult))
+    return "\n".join((text_of(message.blocks), *results))
+
+
+def _runs(text: str) -> Iterable[Sequence[str]]:
+    words = [word.casefold() for word in _WORD.findall(text)]
+    return (tuple(words[at : at + _RUN_OF_WORDS]) for at in range(len(words) - _RUN_OF_WORDS + 1))
