@@ -169,10 +169,13 @@ def test_the_environment_wins_over_files(launcher: ModuleType, tmp_path: Path) -
     assert index.main == "https://mine.example/simple"
 
 
-def test_a_broken_configuration_file_is_passed_over(launcher: ModuleType, tmp_path: Path) -> None:
+def test_a_broken_configuration_file_is_passed_over(
+    launcher: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "pip.conf").write_bytes(b"index-url \xff no section")
+    monkeypatch.setattr(launcher, "DEFAULT_INDEX", "https://default.example/simple")
     index = launcher.Index.configured(environ={}, files=[tmp_path / "pip.conf"])
-    assert index.main == "https://pypi.org/simple"
+    assert index.main == "https://default.example/simple"
 
 
 def test_a_file_comes_by_a_relative_link(launcher: ModuleType, web_folder: tuple[Path, str]) -> None:
