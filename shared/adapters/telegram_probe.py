@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from pydantic import SecretStr
+
+from shared.adapters.bounded_bodies import read_body
 
 LOOK_SECONDS = 8.0
 
@@ -64,6 +67,10 @@ async def probe_webhook(token: SecretStr, *, api_url: str, seconds: float = LOOK
     )
 
 
+MOST_ANSWER_BYTES = 2**20
+"""Bytes of an answer of the Bot API to a question about the bot itself."""
+
+
 async def _ask(token: SecretStr, method: str, *, api_url: str, seconds: float) -> Mapping[str, Any]:
     """The token is part of the address, so no error of the client's own may be shown."""
     where = urlsplit(api_url).hostname
@@ -72,7 +79,7 @@ async def _ask(token: SecretStr, method: str, *, api_url: str, seconds: float) -
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session,
             session.get(f"{api_url}/bot{token.get_secret_value()}/{method}", allow_redirects=False) as answer,
         ):
-            status, body = answer.status, await answer.json(content_type=None)
+            status, body = answer.status, json.loads(await read_body(answer, MOST_ANSWER_BYTES))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise TelegramUnreachable(f"{where} did not answer ({type(error).__name__})") from None
     if status in (401, 404) and isinstance(body, Mapping) and body.get("ok") is False:

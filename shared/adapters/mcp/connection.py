@@ -15,6 +15,8 @@ from typing import Any
 
 import structlog
 
+from shared.adapters.bounded_bodies import bound_responses
+from shared.adapters.mcp.pipes import open_pipes
 from shared.adapters.mcp.results import convert_output
 from shared.core.tools.mcp import McpServer, OfferedTool
 from shared.ports import ToolFailed, ToolOutput
@@ -95,7 +97,8 @@ class McpConnection:
         except MCPError as error:
             if self._over.is_set() or "closed" in str(error).casefold():
                 self._over.set()
-                raise ToolFailed(f"The server {self.server.name} ended while the tool ran.") from error
+                why = f" ({self.problem})" if self.problem else ""
+                raise ToolFailed(f"The server {self.server.name} ended while the tool ran{why}.") from error
             raise ToolFailed(f"The server {self.server.name} refused: {str(error)[:1_000]}") from error
         except ToolFailed:
             raise
@@ -216,22 +219,18 @@ class McpConnection:
     async def _transport(self, stack: AsyncExitStack) -> Any:
         if self.server.url:
             return await self._open_http(stack)
-        stdio = await asyncio.to_thread(importlib.import_module, "mcp.client.stdio")
-        server = self.server
-        parameters = stdio.StdioServerParameters(
-            command=server.command,
-            args=list(server.args),
-            env=dict(server.env),
-            cwd=server.cwd,
-            encoding_error_handler="replace",
-        )
-        errors = await stack.enter_async_context(_Errors(server.name))
-        return stdio.stdio_client(parameters, errlog=errors)
+        errors = await stack.enter_async_context(_Errors(self.server.name))
+        return open_pipes(self.server, errors=errors, on_problem=self._record_problem)
+
+    def _record_problem(self, problem: str) -> None:
+        self.problem = problem
 
     async def _open_http(self, stack: AsyncExitStack) -> Any:
         http = await asyncio.to_thread(importlib.import_module, "mcp.client.streamable_http")
         clients = importlib.import_module("mcp.shared._httpx_utils")
-        client = clients.create_mcp_http_client(headers=dict(self.server.headers))
+        client = bound_responses(
+            clients.create_mcp_http_client(headers=dict(self.server.headers)), endless_streams=True
+        )
         await stack.enter_async_context(client)
         return http.streamable_http_client(self.server.url, http_client=client)
 

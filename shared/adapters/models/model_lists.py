@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
 
+from shared.adapters.bounded_bodies import read_body
 from shared.adapters.models.catalog import Wire
 from shared.adapters.models.provider import load_trusted_certificates
 
@@ -69,7 +71,7 @@ async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) 
                 raise KeyRefused(f"{base_url} knows no such key")
             if response.status != 200:
                 raise ModelListUnavailable(f"{base_url} answered {response.status} when asked for its models")
-            told = await response.json(content_type=None)
+            told = json.loads(await read_body(response))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise ModelListUnavailable(f"{base_url} did not answer ({type(error).__name__})") from error
     listed = told.get("data") if isinstance(told, Mapping) else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
+from shared.adapters.bounded_bodies import bound_responses
 from shared.adapters.models.chat_completions import (
     ChunkTranslator,
     build_completion_body,
@@ -226,7 +227,7 @@ class OpenAIProvider(Provider):
     def _make_client(self) -> Any:
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
-        transport = DefaultAioHttpClient(verify=load_trusted_certificates())
+        transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
         return AsyncOpenAI(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
         )

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 from pydantic_core import to_json
 
+from shared.adapters.bounded_bodies import bound_responses, read_body
 from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.dialects.error_bodies import is_error_object, plain_text
 from shared.adapters.models.error_mapping import AbilityRefused, build_error, read_refusal
@@ -217,7 +218,7 @@ class Provider:
                 session.get(f"{self.base_url}{path}", headers=headers, allow_redirects=False) as response,
             ):
                 status = response.status
-                return status, await response.json(content_type=None) if status == 200 else None
+                return status, json.loads(await read_body(response)) if status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("the model list of %s did not answer: %s", self.base_url, error)
             return 0, None
@@ -244,7 +245,7 @@ class Provider:
     def _make_client(self) -> Any:
         from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-        transport = DefaultAioHttpClient(verify=load_trusted_certificates())
+        transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
         return AsyncAnthropic(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
         )

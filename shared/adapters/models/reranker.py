@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import aiohttp
 import structlog
 
+from shared.adapters.bounded_bodies import BodyTooLarge, read_body
 from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.openai_provider import add_usual_path
 from shared.core.values.errors import ModelError, ModelUnavailable
@@ -64,9 +65,10 @@ class RerankServer(ABC):
                 self._url, json=payload, headers=self._headers, allow_redirects=False
             )
             async with request as response:
-                content = await response.read()
+                content = await read_body(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise ModelUnavailable(type(error).__name__) from error
+            reason = str(error) if isinstance(error, BodyTooLarge) else type(error).__name__
+            raise ModelUnavailable(reason) from error
         if response.status != 200:
             raise ModelUnavailable(f"status {response.status}")
         return content

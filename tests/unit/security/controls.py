@@ -171,6 +171,7 @@ CONTROLS: tuple[Control, ...] = (
     _control(49, "An exported table contains no formulas", "V1"),
     _control(50, "Wrong and unknown values look alike and cost the same", "V8"),
     _control(51, "Reading foreign text takes work that grows with its length and no faster", "V2, LLM10"),
+    _control(52, "A body from outside is read up to its bound, however long the sender goes on", "V4, LLM10"),
 )
 
 

@@ -1,0 +1,120 @@
+"""Bodies from outside are cut while they are read: an endless one costs memory up to its bound."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+
+MOST_BYTES = 16 * 2**20
+"""Bytes of an answer that is read as a whole: vectors, lists of models, errors, results of tools."""
+MOST_EVENT_BYTES = 16 * 2**20
+"""Bytes of one server-sent event, and of one line without an end."""
+MOST_STREAM_BYTES = 256 * 2**20
+"""Bytes of one streamed answer; ten minutes of the fastest model are a tenth of that."""
+_PIECE = 65_536
+_EVENTS = "text/event-stream"
+_WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+class BodyTooLarge(aiohttp.ClientPayloadError):
+    """An answer is longer than its bound; the rest was not read."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(describe_bound(most))
+
+
+def describe_bound(most: int) -> str:
+    return f"the answer is longer than {most / 2**20:g} MiB; the rest was not read"
+
+
+async def read_body(response: aiohttp.ClientResponse, most: int = MOST_BYTES) -> bytes:
+    """Return a body of at most `most` bytes; a longer one raises BodyTooLarge and ends the connection."""
+    body = bytearray()
+    async for piece in response.content.iter_chunked(_PIECE):
+        body += piece
+        if len(body) > most:
+            response.close()
+            raise BodyTooLarge(most)
+    return bytes(body)
+
+
+def bound_responses(client: Any, *, most: int = MOST_BYTES, endless_streams: bool = False) -> Any:
+    """Bound the bodies of an httpx2 client: whole ones by `most`, streams by event and in all.
+
+    A stream that stays open for hours, as that of a tool server, has no bound in all (`endless_streams`).
+    Reading past a bound raises httpx2.StreamError.
+    """
+    client.headers["Accept-Encoding"] = "identity"
+    hook = functools.partial(_bound, most=most, endless_streams=endless_streams)
+    client.event_hooks = {**client.event_hooks, "response": [*client.event_hooks["response"], hook]}
+    return client
+
+
+async def _bound(response: Any, *, most: int, endless_streams: bool) -> None:
+    """Replace the response's stream by one that counts; compressed bodies are counted unpacked."""
+    streams = response.status_code < 400 and response.headers.get("content-type", "").startswith(_EVENTS)
+    in_all: float = most
+    if streams:
+        in_all = float("inf") if endless_streams else MOST_STREAM_BYTES
+    encoding = response.headers.get("content-encoding", "identity").strip().casefold() or "identity"
+    unpack = None
+    if encoding in _WRAPPED:
+        unpack = zlib.decompressobj(_WRAPPED[encoding])
+        del response.headers["content-encoding"]
+    elif encoding != "identity":
+        raise _too_large()(f"the answer is packed with {encoding[:20]}, which was not asked for")
+    response.stream = _bounded_stream()(response.stream, in_all=in_all, per_event=streams, unpack=unpack)
+
+
+@functools.cache
+def _too_large() -> type[Exception]:
+    error: type[Exception] = importlib.import_module("httpx2").StreamError
+    return error
+
+
+@functools.cache
+def _bounded_stream() -> Callable[..., Any]:
+    """Return the class of bounded streams; httpx2 is loaded with the SDK that needs it, not before."""
+    httpx2 = importlib.import_module("httpx2")
+
+    class BoundedStream(httpx2.AsyncByteStream):  # type: ignore[misc, name-defined]
+        """A body that ends with an error at its bound."""
+
+        def __init__(self, stream: Any, *, in_all: float, per_event: bool, unpack: Any) -> None:
+            self._stream, self._in_all, self._per_event = stream, in_all, per_event
+            self._unpack = unpack
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            whole = event = 0
+            async for packed in self._stream:
+                for piece in self._unpacked(packed):
+                    whole += len(piece)
+                    end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"), piece.rfind(b"\r\r"))
+                    event = len(piece) - end if end >= 0 else event + len(piece)
+                    if whole > self._in_all:
+                        raise _too_large()(describe_bound(int(self._in_all)))
+                    if self._per_event and event > MOST_EVENT_BYTES:
+                        raise _too_large()(describe_bound(MOST_EVENT_BYTES))
+                    yield piece
+
+        def _unpacked(self, packed: bytes) -> Any:
+            if self._unpack is None:
+                yield packed
+                return
+            while packed:
+                try:
+                    yield self._unpack.decompress(packed, _PIECE)
+                except zlib.error as error:
+                    raise _too_large()("the answer cannot be unpacked") from error
+                packed = self._unpack.unconsumed_tail
+
+        def aclose(self) -> Awaitable[None]:
+            closing: Awaitable[None] = self._stream.aclose()
+            return closing
+
+    return BoundedStream
