@@ -193,6 +193,7 @@ CRASH_POINTS = (
     "after_ack",
     "after_edit",
     "after_claim",
+    "before_model",
     "mid_stream",
     "after_model",
     "after_tool_calls",

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from shared.adapters.redis.counts import RedisCounts
 from shared.bootstrap.app import App
-from shared.bootstrap.foundation import WarmUp
 from shared.bootstrap.from_settings import build_alert_channels, resolve_server_urls
 from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.outages import Waiting, run_outage_alerts
@@ -59,7 +58,7 @@ async def _serve(services: App, ending: Ending) -> int:
     parts = make_parts(services, model=model)
 
     def warm_up() -> None:
-        parts.tasks.start(_warm_up(services.warm_up))
+        parts.tasks.start(_warm_up(services))
 
     parts.readiness.warm_up = warm_up
     parts.readiness.write_state = lambda: services.heartbeat.write_state
@@ -98,8 +97,9 @@ async def _serve(services: App, ending: Ending) -> int:
     return 0
 
 
-async def _warm_up(warm_up: WarmUp) -> None:
-    if await warm_up.run():
+async def _warm_up(services: App) -> None:
+    if await services.warm_up.run():
+        await services.sessions.load_prices()
         log.info("web_warmed_up")
 
 

@@ -131,6 +131,7 @@ class TelegramService:
         """aiogram before what only answers need, unless somebody waits for an answer already."""
         await self._loader.load(after=self._app.models.wait_until_loaded())
         await self._app.warm_up.run()
+        await self._app.sessions.load_prices()
         log.info("bots_warmed_up")
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import ceil
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -92,6 +93,8 @@ MAX_CACHED_PART_HASHES = 10_000
 """Hashes of prompt parts that a process knows to be stored; beyond that it starts afresh."""
 COMPACTION_WAIT_SECONDS = 30.0
 """How long a person waits for a summary before the answer is made without one."""
+FIRST_CALL_TOKENS = 6_000
+"""Input of a first call, as a claim estimates it: 2,000 for the context and 4,000 for the message."""
 JOB_PICKUP_SECONDS = 3.0
 """A job that nobody has taken after so long is not waited for."""
 _LOOK_SECONDS = 0.1
@@ -104,6 +107,11 @@ class ClaimPrices:
     micro_per_input_token: float
     micro_output: float
     """The longest answer's price, micro-dollars."""
+
+    @property
+    def first_call_micro(self) -> int:
+        """What the claim of a new conversation sets aside."""
+        return ceil(self.micro_per_input_token * FIRST_CALL_TOKENS + self.micro_output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,7 @@ class ModelCaller:
         while True:
             prepared = await self._reserve(state, await self._build_fitting(state, tools=tools))
             await self._due(state, prepared)
+            self._crash_point("before_model")
             try:
                 reply = await self._call_and_record(state, prepared)
             except PromptTooLong as error:

@@ -127,7 +127,7 @@ class TurnStore(Protocol):
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]: ...
     async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None: ...
-    async def renew_allowance(self, *, worker_id: int, caps: Caps) -> None: ...
+    async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None: ...
     async def request_stop(self, session_id: int) -> bool: ...
     async def load_held_turns(self, worker_id: int) -> dict[int, bool]: ...
     def clear_view_cache(self) -> None: ...
@@ -402,7 +402,11 @@ class SessionService:
         self._collect_unknown_leases(held.keys() - before - self.list_active_sessions())
         await self.release_unanswered(after_seconds=BEAT_SECONDS)
         await self._release_unsure()
-        await self._turns.renew_allowance(worker_id=self._worker_id, caps=self._caps)
+        await self._turns.renew_allowance(
+            worker_id=self._worker_id,
+            caps=self._caps,
+            call_micro=0 if self._prices is None else self._prices[0].first_call_micro,
+        )
 
     def list_active_sessions(self) -> frozenset[int]:
         """Sessions that something here works at, or is about to."""
@@ -469,8 +473,7 @@ class SessionService:
         begun = self._begun.pop(session_id, None)
         if begun is not None:
             return begun[0]
-        prices = await self._agent_loop.load_prices()
-        self._prices = prices, time.monotonic()
+        prices = await self.load_prices()
         self._claiming.add(session_id)
         try:
             return await self._turns.claim(
@@ -487,6 +490,12 @@ class SessionService:
             raise
         finally:
             self._claiming.discard(session_id)
+
+    async def load_prices(self) -> ClaimPrices:
+        """Learn what a first call costs: with the next beat there is money for it."""
+        prices = await self._agent_loop.load_prices()
+        self._prices = prices, time.monotonic()
+        return prices
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
         """One attempt at one turn; True when it ended and another one waits behind it."""

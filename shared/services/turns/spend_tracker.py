@@ -55,10 +55,26 @@ class SpendLimiter:
         stop: asyncio.Future[None],
         shrink: ShrinkRequest,
     ) -> PreparedRequest:
-        """The request as far as the caps pay for it, whose worst case is set aside. Raises CapReached where
-        what is spent leaves no room, CapHeld where only what others have set aside is in the way. When the
-        person asks to stop it returns at once.
+        """Return the request as far as the caps pay for it, with its worst case set aside.
+
+        Returns at once when the person asks to stop. Raises CapReached where what is spent leaves no room,
+        CapHeld where only what others have set aside is in the way.
         """
+        reserved = await self._reserve(costs, prepared, stop=stop, shrink=shrink)
+        claim = costs.claim
+        if claim.attempt > 1 and claim.reservation_id is not None and not costs.may_be_sent:
+            await self._spend.mark_may_be_sent(claim.reservation_id)
+            costs.may_be_sent = True
+        return reserved
+
+    async def _reserve(
+        self,
+        costs: CallCosts,
+        prepared: PreparedRequest,
+        *,
+        stop: asyncio.Future[None],
+        shrink: ShrinkRequest,
+    ) -> PreparedRequest:
         prices = prepared.card.prices
         if costs.claim.reservation_id is None and costs.claim.refused_scope is None:
             return prepared
@@ -78,6 +94,7 @@ class SpendLimiter:
             if shorter is not None:
                 asked, tries = shorter, tries + 1
             elif patient and offer.can_fit_once_settled(refused.shortages):
+                await self._give_up(costs)
                 await asyncio.wait([stop], timeout=POLL_SECONDS)
                 asked, tries = offer.whole, 0
             else:
@@ -100,24 +117,30 @@ class SpendLimiter:
         raise refused
 
     async def _reserve_micro(self, costs: CallCosts, micro: int) -> None:
-        """The claim has done so for most first calls; one reservation grows with the turn.
+        """Set the worst case aside: the claim has done so for most first calls, and its reservation grows.
 
-        The claim could not know the message, the agent's model or how long the prefix is to be kept; where a
-        cap refused it, what it got in other scopes is given back, and it is asked anew and whole.
+        The claim could not know the message, the agent's model or how long the prefix is to be kept. Where a
+        cap refused it, it holds nothing, and every cap is asked again.
         """
         claim = costs.claim
         if claim.refused_scope is None and claim.reservation_id is not None:
             if micro > max(costs.held_micro, claim.reserved_micro):
                 await self._spend.raise_reservation(claim.reservation_id, micro, caps=self._caps)
-                costs.held_micro = micro
+                costs.held_micro, costs.may_be_sent = micro, True
             return
-        if claim.reservation_id is not None:
-            await self._spend.release_reservation(claim.reservation_id)
-            costs.claim = replace(claim, reservation_id=None)
         id_ = await self._spend.reserve(claim.session_id, micro, caps=self._caps, turn=claim.turn)
         costs.claim = replace(
             claim, reservation_id=id_, reserved_micro=micro, refused_scope=None, near_caps=True
         )
+        costs.may_be_sent = True
+
+    async def _give_up(self, costs: CallCosts) -> None:
+        """Hold no more than the turn has cost while it waits: others may pass, and a death costs nothing."""
+        claim = costs.claim
+        if claim.reservation_id is None or max(costs.held_micro, claim.reserved_micro) <= costs.micro:
+            return
+        await self._spend.lower_reservation(claim.reservation_id, costs.micro)
+        costs.claim, costs.held_micro = replace(claim, reserved_micro=costs.micro), costs.micro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +203,8 @@ class CallCosts:
     """As it is now: where a cap refused it, money may have been set aside later."""
     held_micro: int = 0
     """What the claim's reservation was raised to."""
+    may_be_sent: bool = False
+    """Whether the database knows that a repeated attempt is sending calls."""
     stored: list[Spending] = field(default_factory=list)
     """With a tool round."""
     unpaid: list[Spending] = field(default_factory=list)
@@ -207,6 +232,8 @@ class TurnSpendStore(SpendStore, Protocol):
     """A turn has one reservation, made by its claim or with its first call, which grows with its rounds."""
 
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None: ...
+    async def lower_reservation(self, reservation_id: int, micro: int) -> None: ...
+    async def mark_may_be_sent(self, reservation_id: int) -> None: ...
 
 
 class SpendTracker:

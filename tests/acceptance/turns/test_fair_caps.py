@@ -157,6 +157,39 @@ async def test_a_stop_ends_the_wait_for_money(narrow: Visit, provider: RunningFa
     await narrow.app.stores.turns.release_reservation(held)
 
 
+CLAIMED = """SELECT coalesce(sum(amount_micro), 0)::bigint FROM reservations
+             WHERE state = 'held' AND turn_no IS NOT NULL"""
+DAYS = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scope LIKE $1"
+
+
+@pytest.mark.control("S28")
+async def test_turn_that_waits_for_money_holds_none_and_its_death_costs_none(narrow: Visit) -> None:
+    turns, caps = narrow.app.stores.turns, build_caps(narrow.app.settings)
+    other = await visit(narrow.app)
+    held = await turns.reserve(other.session_id, 199_000, caps=caps)
+    assert held is not None
+    asked = asyncio.ensure_future(narrow.ask("Hello"))
+    async with asyncio.timeout(60):
+        while not await narrow.one("SELECT count(*) FROM turns WHERE state = 'claimed'"):
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        while await narrow.one(CLAIMED):
+            await asyncio.sleep(0.02)
+    assert not asked.done()
+    await narrow.app.pool.execute("UPDATE sessions SET leased_by = NULL")
+    claim = await turns.claim(
+        narrow.session_id, channel="web", worker_id=narrow.app.worker_id, caps=caps,
+        micro_per_input_token=0.1, micro_output=0.0,
+    )  # fmt: skip
+    assert claim is not None
+    assert await turns.record_lost(claim, model="a-model", input_tokens=1) == 0
+    assert await narrow.one(DAYS, "party:%") == await narrow.one(DAYS, "total") == 0
+    await narrow.app.sessions.stop(narrow.session_id)
+    asked.cancel()
+    await asyncio.wait([asked])
+    await turns.release_reservation(held)
+
+
 async def test_the_refusal_tells_what_is_used_and_the_warning_came_before_it(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:

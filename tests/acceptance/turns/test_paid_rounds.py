@@ -134,7 +134,9 @@ LOST = "SELECT count(*) FROM usage WHERE status = 'aborted' AND NOT known AND co
 
 
 async def dies(guest: Visit, claim: Claim) -> int:
-    """Its process, as far as the lease tells; returns what it had set aside."""
+    """End its process in a call, as far as the lease tells, and return what it had set aside."""
+    if claim.reservation_id is not None:
+        await guest.app.stores.turns.mark_may_be_sent(claim.reservation_id)
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
     return claim.reserved_micro
 
@@ -205,6 +207,20 @@ async def set_aside(guest: Visit, micro: int) -> None:
     id_ = await guest.app.stores.turns.reserve(guest.session_id, micro, caps=CAPS)
     assert id_ is not None
     await guest.app.stores.turns.release_reservation(id_, spent_micro=micro)
+
+
+@pytest.mark.control("S28")
+async def test_repeated_attempt_that_sent_nothing_costs_nothing(guest: Visit) -> None:
+    await guest.say("My dog is called Bertil.")
+    first = await claimed(guest)
+    await dies(guest, first)
+    for _ in range(3):
+        await claimed(guest)
+        await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
+    await guest.answered()
+    assert await guest.one(LOST) == 1
+    assert await guest.one(SPENT) == first.reserved_micro + await guest.one(LEDGER)
+    assert await guest.one(OPEN) == 0
 
 
 async def test_a_process_that_has_lost_its_turn_books_nothing_for_others(guest: Visit) -> None:

@@ -613,6 +613,28 @@ _MONEY = {
              WHERE day >= current_date - 1 GROUP BY scope, day) r USING (scope, day)
          WHERE (coalesce(d.reserved_micro, 0), coalesce(d.spent_micro, 0))
             <> (coalesce(r.held, 0), coalesce(r.spent, 0))""",
+    "I9: money is set aside in fewer scopes than were asked": f"""
+        SELECT {_at("reservation=id", "session=session_id")} FROM reservations
+         WHERE cardinality(scopes) < asked_scopes""",
+    # A call whose person has no cap, or that belongs to no person, counts on one side alone.
+    "I9: what all persons spent in a day is not the total": f"""
+        SELECT {_at("day=d.day", "persons=d.persons", "total=d.total")} FROM (
+            SELECT day, coalesce(sum(spent_micro) FILTER (WHERE scope LIKE 'party:%'), 0) AS persons,
+                   coalesce(sum(spent_micro) FILTER (WHERE scope = 'total'), 0) AS total
+              FROM spend_days WHERE day >= current_date - 1 GROUP BY day) d
+          LEFT JOIN (
+            SELECT r.day, sum(settled_micro) FILTER (WHERE in_total AND NOT by_person) AS of_nobody,
+                   sum(settled_micro) FILTER (WHERE by_person AND NOT in_total AND is_whole) AS of_uncapped,
+                   sum(settled_micro) FILTER (WHERE in_open_slice) AS in_slices
+              FROM (SELECT r.day, r.settled_micro, 'total' = ANY (r.scopes) OR l.id IS NOT NULL AS in_total,
+                           EXISTS (SELECT FROM unnest(r.scopes) AS x WHERE x LIKE 'party:%') AS by_person,
+                           cardinality(r.scopes) >= coalesce(r.asked_scopes, 0) AS is_whole,
+                           l.id IS NOT NULL AND l.closed_at IS NULL AS in_open_slice
+                      FROM reservations r LEFT JOIN spend_slices l ON l.id = r.slice_id
+                     WHERE r.day >= current_date - 1 AND r.settled_micro > 0) r
+             GROUP BY r.day) r ON r.day = d.day
+         WHERE d.persons - coalesce(r.of_uncapped, 0)
+            <> d.total + coalesce(r.in_slices, 0) - coalesce(r.of_nobody, 0)""",
     "I9: a slice of the day's money gave more than it had, or is closed and still gives": f"""
         SELECT {_at("slice=s.id")} FROM spend_slices s
           LEFT JOIN (SELECT slice_id, sum(least(amount_micro, coalesce(settled_micro, amount_micro)))

@@ -23,7 +23,11 @@ LOOK_SECONDS = 5.0
 """So often somebody looks for slices whose process is gone."""
 SHARE = 4
 """Of what is left, one part in so many is shared out among the processes."""
+IDLE_SHARE = 8
+"""The same for the slice of a process that rests."""
 MOST_CALLS = 256
+IDLE_CALLS = 128
+"""Calls that the slice of a resting process pays for: sixty claims at once may take `ROOM` times one each."""
 LEAST_CALLS = 8
 """A slice that would pay for less is not taken: near a cap each call asks the shared row itself."""
 ROOM = 2
@@ -36,6 +40,9 @@ class BudgetSlice:
     left_micro: int
     taken_at: float
     near_cap: bool
+    fresh_until: float
+    """When the hour ends, and with it the visitors' scope or the day."""
+    rests: bool = False
     held: dict[int, int] = field(default_factory=dict)
     """By reservation."""
 
@@ -46,6 +53,8 @@ class KindBudget:
     draining: list[BudgetSlice] = field(default_factory=list)
     largest_micro: int = 0
     was_used: bool = False
+    looked_at: float = float("-inf")
+    """When this process last looked whether it may keep a slice while it rests."""
 
     @property
     def slices(self) -> Sequence[BudgetSlice]:
@@ -95,7 +104,7 @@ class Allowance:
         parts: dict[Kind, tuple[BudgetSlice, int]] = {}
         for kind, budget in self._budgets.items():
             one = budget.current
-            if one is None or self._clock() - one.taken_at > DRAIN_SECONDS:
+            if one is None or self._is_stale(one):
                 continue
             most = min(one.left_micro, ROOM * budget.largest_micro)
             if most > 0:
@@ -118,7 +127,7 @@ class Allowance:
         budget.was_used |= amount > 0
         budget.largest_micro = max(amount, budget.largest_micro * 9 // 10)
         part = hold.parts.get(kind)
-        if part is None or not amount:
+        if part is None or not amount or row["refused_scope"] is not None:
             return False
         one, most = part
         if row["slice_id"] != one.id:
@@ -164,24 +173,19 @@ class Allowance:
         return []
 
     async def _grow(self, one: BudgetSlice, micro: int, caps: Caps) -> list[Shortage]:
-        async with self._pool.acquire() as connection, connection.transaction():
-            scopes = await connection.fetchval(sql.OPEN, one.id)
-            if scopes is None:
-                return []  # closed: the shared row has the reservation, and is asked for the whole
-            days = await connection.fetch(sql.DAYS_OF, one.id)
-            refused = [
-                Shortage(
-                    scope=day["scope"].partition(":")[0],
-                    cap_micro=cap,
-                    spent_micro=day["spent_micro"],
-                    held_micro=max(0, day["reserved_micro"] - sum(one.held.values())),
-                )
-                for day in days
-                if (cap := _cap_of(day["scope"], caps)) is not None
-                and day["spent_micro"] + day["reserved_micro"] + micro > cap
-            ]
-            if not refused:
-                await connection.execute(sql.GROW, one.id, micro)
+        rows = await self._pool.fetch(sql.GROW, one.id, micro, caps.total, caps.visitors_hour)
+        if not rows:
+            return []  # closed: the shared row has the reservation, and is asked for the whole
+        refused = [
+            Shortage(
+                scope=row["scope"].partition(":")[0],
+                cap_micro=row["cap"],
+                spent_micro=row["spent_micro"],
+                held_micro=max(0, row["reserved_micro"] - sum(one.held.values())),
+            )
+            for row in rows
+            if row["scope"] is not None
+        ]
         if not refused:
             one.left_micro += micro
         return refused
@@ -189,49 +193,86 @@ class Allowance:
     # -- with each beat ---------------------------------------------------------------------------------
 
     @store_method
-    async def renew_slices(self, *, worker_id: int, caps: Caps) -> None:
-        """Take slices for what is going on, and give those back that nobody needs."""
+    async def renew_slices(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
+        """Take slices for turns that run or may begin, and return those that are not needed.
+
+        With `call_micro`, the worst cost of a first call, a process has a slice before its first claim.
+        """
         now = self._clock()
         if caps.total is not None and now - self._looked_at > LOOK_SECONDS:
             self._looked_at = now
             await self.close_lapsed_slices()
         for kind, budget in self._budgets.items():
-            due = budget.current is None or now - budget.current.taken_at > KEEP_SECONDS
-            if due and (budget.current is not None or budget.was_used):
+            budget.largest_micro = budget.largest_micro or call_micro
+            if not budget.was_used:
+                await self._rest(kind, budget, worker_id, caps)
+            elif budget.current is None or self._is_due(budget, budget.current):
                 await self._renew(kind, budget, worker_id, caps)
             for one in list(budget.draining):
                 if not one.held or now - one.taken_at > DRAIN_SECONDS or budget.current is None:
                     await self._close(one.id)
                     budget.draining.remove(one)
 
+    def _is_stale(self, one: BudgetSlice) -> bool:
+        now = self._clock()
+        return now >= one.fresh_until or (not one.rests and now - one.taken_at > DRAIN_SECONDS)
+
+    def _is_due(self, budget: KindBudget, one: BudgetSlice) -> bool:
+        """Whether running turns have had this slice long enough, or have used it up."""
+        used_up = one.left_micro < LEAST_CALLS * ROOM * budget.largest_micro
+        return used_up or one.rests or self._is_stale(one) or self._clock() - one.taken_at > KEEP_SECONDS
+
     async def _renew(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> None:
-        fresh = await self._take(kind, budget, worker_id, caps) if budget.was_used else None
+        fresh = await self._take(kind, budget, worker_id, caps, rests=not budget.was_used)
         if budget.current is not None:
             budget.draining.append(budget.current)
         budget.current, budget.was_used = fresh, False
 
-    async def _take(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> BudgetSlice | None:
+    async def _rest(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> None:
+        """Have a small slice ready for the next wave, unless others may need the money.
+
+        Every `KEEP_SECONDS` the shared rows are read; they are locked only when a slice is taken or returned.
+        """
+        one, now = budget.current, self._clock()
+        is_ready = one is not None and one.rests and not self._is_stale(one)
+        if caps.total is None or not budget.largest_micro or now - budget.looked_at <= KEEP_SECONDS:
+            return
+        if one is not None and not one.rests and now - one.taken_at <= KEEP_SECONDS:
+            return
+        budget.looked_at = now
+        names, limits = _scopes_of(kind, caps)
+        # A slice stays until what is left beside it is half of what would be asked for to take it.
+        least = one.left_micro if one is not None and is_ready else LEAST_CALLS * budget.largest_micro
+        share = IDLE_SHARE // 2 if is_ready else IDLE_SHARE
+        has_room = await self._pool.fetchval(sql.HAS_ROOM, names, caps.timezone, limits, share, least)
+        if has_room and is_ready:
+            return
+        if has_room:
+            await self._renew(kind, budget, worker_id, caps)
+        elif one is not None:
+            budget.draining.append(one)
+            budget.current = None
+
+    async def _take(
+        self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps, *, rests: bool
+    ) -> BudgetSlice | None:
         if caps.total is None or not budget.largest_micro:
             return None
-        names = ["total"] if kind == "known" or caps.visitors_hour is None else ["total", "visitors"]
-        async with self._pool.acquire() as connection, connection.transaction():
-            days = await connection.fetch(sql.LOCK_DAYS, names, caps.timezone)
-            left = min(
-                _cap_of(day["scope"], caps, unset=0) - day["spent_micro"] - day["reserved_micro"]
-                for day in days
-            )
-            granted = min(left // (SHARE * days[0]["processes"]), MOST_CALLS * budget.largest_micro)
-            if granted < LEAST_CALLS * budget.largest_micro:
-                return None
-            id_ = await connection.fetchval(
-                sql.TAKE, worker_id, days[0]["day"], [day["scope"] for day in days], granted
-            )
+        names, limits = _scopes_of(kind, caps)
+        share, calls = (IDLE_SHARE, IDLE_CALLS) if rests else (SHARE, MOST_CALLS)
+        largest, now = budget.largest_micro, self._clock()
+        asked = (names, caps.timezone, limits, share, calls * largest, LEAST_CALLS * largest, worker_id)
+        row = await self._pool.fetchrow(sql.TAKE, *asked)
+        if row is not None and not row["are_there"]:
+            await self._pool.execute(sql.MAKE_DAYS, names, caps.timezone)
+            row = await self._pool.fetchrow(sql.TAKE, *asked)
+        if row is None or row["id"] is None:
+            return None
         self._taken()
-        near = any(
-            day["warned_at"] is None and day["spent_micro"] * 100 >= _cap_of(day["scope"], caps, unset=0) * 80
-            for day in days
-        )
-        return BudgetSlice(id=id_, left_micro=granted, taken_at=self._clock(), near_cap=near) if id_ else None
+        return BudgetSlice(
+            id=row["id"], left_micro=row["granted_micro"], taken_at=now, near_cap=row["near_cap"],
+            fresh_until=now + row["seconds"], rests=rests,
+        )  # fmt: skip
 
     @store_method
     async def release_all(self) -> None:
@@ -250,17 +291,11 @@ class Allowance:
         return len(found)
 
     async def _close(self, slice_id: int) -> None:
-        """Each statement sees what was committed before it: first no claim can be made from the slice, then
-        nothing is held by it any more, and then what was spent of it is final.
-        """
-        async with self._pool.acquire() as connection, connection.transaction():
-            if await connection.fetchval(sql.OPEN, slice_id) is None:
-                return
-            held = await connection.fetchval(sql.MOVE_HELD, slice_id)
-            spent = await connection.fetchval(sql.SPENT, slice_id)
-            await connection.execute(sql.CLOSE, slice_id, held, spent)
+        await self._pool.execute(sql.CLOSE, slice_id)
 
 
-def _cap_of(scope: str, caps: Caps, unset: int | None = None) -> Any:
-    cap = caps.total if scope == "total" else caps.visitors_hour
-    return unset if cap is None else cap
+def _scopes_of(kind: Kind, caps: Caps) -> tuple[list[str], list[int | None]]:
+    """Names of the shared scopes that calls of this kind count in, and their caps."""
+    if kind == "known" or caps.visitors_hour is None:
+        return ["total"], [caps.total]
+    return ["total", "visitors"], [caps.total, caps.visitors_hour]

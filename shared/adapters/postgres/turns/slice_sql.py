@@ -4,66 +4,74 @@ from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 
-LOCK_DAYS = f"""
-WITH d AS (
-  INSERT INTO spend_days AS d (scope, day)
-  SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE $2, 'HH24') ELSE name END,
-         (now() AT TIME ZONE $2)::date
-    FROM unnest($1::text[]) AS name ORDER BY 1
-  ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro
-  RETURNING scope, day, spent_micro, reserved_micro, warned_at
-)
-SELECT d.*, (SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE}) AS processes
-  FROM d ORDER BY scope
+MAKE_DAYS = """
+INSERT INTO spend_days (scope, day)
+SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE $2, 'HH24') ELSE name END,
+       (now() AT TIME ZONE $2)::date
+  FROM unnest($1::text[]) AS name ORDER BY 1
+ON CONFLICT DO NOTHING
 """
-TAKE = """
-WITH s AS (
+_NAMED = """named AS (
+  SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE $2, 'HH24') ELSE name END AS scope,
+         cap, (now() AT TIME ZONE $2)::date AS day
+    FROM unnest($1::text[], $3::bigint[]) AS x(name, cap)
+)"""
+_PROCESSES = f"(SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE})"
+TAKE = f"""
+WITH {_NAMED}, d AS MATERIALIZED (
+  SELECT d.scope, d.day, n.cap, d.spent_micro, d.reserved_micro, d.warned_at
+    FROM spend_days d JOIN named n ON n.scope = d.scope AND n.day = d.day ORDER BY d.scope FOR NO KEY UPDATE OF d
+), room AS (
+  SELECT least(min(cap - spent_micro - reserved_micro) / ($4 * {_PROCESSES}), $5::bigint) AS micro,
+         min(day) AS day, array_agg(scope ORDER BY scope) AS scopes
+    FROM d HAVING count(*) = (SELECT count(*) FROM named)
+), s AS (
   INSERT INTO spend_slices (worker_id, day, scopes, granted_micro, after_reservation)
-  SELECT w.id, $2::date, $3::text[], $4::bigint, (SELECT coalesce(max(id), 0) FROM reservations)
-    FROM workers w WHERE w.id = $1 AND w.stopped_at IS NULL
+  SELECT w.id, r.day, r.scopes, r.micro, (SELECT coalesce(max(id), 0) FROM reservations)
+    FROM room r, workers w WHERE w.id = $7 AND w.stopped_at IS NULL AND r.micro >= $6::bigint
   RETURNING id, day, scopes, granted_micro
-), d AS (
+), u AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro + s.granted_micro
     FROM s WHERE d.day = s.day AND d.scope = ANY (s.scopes)
 )
-SELECT id FROM s
+SELECT (SELECT count(*) FROM d) = (SELECT count(*) FROM named) AS are_there, s.id, s.granted_micro,
+       (SELECT bool_or(warned_at IS NULL AND spent_micro * 100 >= cap * 80) FROM d) AS near_cap,
+       extract(epoch FROM date_trunc('hour', now() AT TIME ZONE $2) + interval '1 hour'
+                          - now() AT TIME ZONE $2)::float8 AS seconds
+  FROM (VALUES (true)) one(row) LEFT JOIN s ON true
 """
-"""Whatever is set aside from a slice has a later number than all that can be seen now."""
+"""Look at the shared rows and take a slice of them in one statement: they are locked for its commit alone.
 
-OPEN = "SELECT scopes FROM spend_slices WHERE id = $1 AND closed_at IS NULL FOR UPDATE"
-"""Waits for claims that are being made from it; those that wait for us find it closed."""
-DAYS_OF = """
-SELECT d.scope, d.spent_micro, d.reserved_micro FROM spend_days d, spend_slices s
- WHERE s.id = $1 AND d.day = s.day AND d.scope = ANY (s.scopes) ORDER BY d.scope FOR UPDATE OF d
+Whatever is set aside from a slice has a later number than all that can be seen now. `seconds` are left of the
+hour, with which the visitors' scope and the day may change.
 """
+
+HAS_ROOM = f"""
+WITH {_NAMED}
+SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= $4 * {_PROCESSES} * $5::bigint
+  FROM named n LEFT JOIN spend_days d ON d.scope = n.scope AND d.day = n.day
+"""
+"""Whether a slice that rests is in nobody's way; a look that writes and locks nothing."""
+
 GROW = """
-WITH s AS (
-  UPDATE spend_slices SET granted_micro = granted_micro + $2 WHERE id = $1 RETURNING day, scopes
+WITH s AS MATERIALIZED (
+  SELECT id, day, scopes FROM spend_slices WHERE id = $1 AND closed_at IS NULL FOR UPDATE
+), d AS MATERIALIZED (
+  SELECT d.scope, d.spent_micro, d.reserved_micro, CASE d.scope WHEN 'total' THEN $3::bigint ELSE $4::bigint END AS cap
+    FROM s JOIN spend_days d ON d.day = s.day AND d.scope = ANY (s.scopes) ORDER BY d.scope FOR NO KEY UPDATE OF d
+), refused AS (
+  SELECT * FROM d WHERE spent_micro + reserved_micro + $2::bigint > cap
+), grown AS (
+  UPDATE spend_slices g SET granted_micro = g.granted_micro + $2::bigint FROM s
+   WHERE g.id = s.id AND NOT EXISTS (SELECT FROM refused) RETURNING g.day, g.scopes
+), u AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro + $2::bigint
+    FROM grown g WHERE d.day = g.day AND d.scope = ANY (g.scopes)
 )
-UPDATE spend_days d SET reserved_micro = d.reserved_micro + $2
-  FROM s WHERE d.day = s.day AND d.scope = ANY (s.scopes)
+SELECT s.id, r.scope, r.cap, r.spent_micro, r.reserved_micro FROM s LEFT JOIN refused r ON true
 """
-MOVE_HELD = """
-WITH moved AS (
-  UPDATE reservations r SET slice_id = NULL, scopes = r.scopes || s.scopes
-    FROM spend_slices s WHERE s.id = $1 AND r.slice_id = s.id AND r.id > s.after_reservation AND r.state = 'held'
-  RETURNING amount_micro
-)
-SELECT coalesce(sum(amount_micro), 0)::bigint FROM moved
-"""
-SPENT = """
-SELECT coalesce(sum(r.settled_micro), 0)::bigint FROM reservations r, spend_slices s
- WHERE s.id = $1 AND r.slice_id = s.id AND r.id > s.after_reservation
-"""
-CLOSE = """
-WITH s AS (
-  UPDATE spend_slices SET closed_at = now(), spent_micro = $3 WHERE id = $1
-  RETURNING day, scopes, granted_micro
-)
-UPDATE spend_days d SET reserved_micro = d.reserved_micro - s.granted_micro + $2,
-       spent_micro = d.spent_micro + $3
-  FROM s WHERE d.day = s.day AND d.scope = ANY (s.scopes)
-"""
+"""No row where the slice is closed; else the scopes that refuse, or one row without a scope."""
+CLOSE = "SELECT close_slice($1)"
 LAPSED = f"""
 SELECT s.id FROM spend_slices s
  WHERE s.closed_at IS NULL AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.worker_id AND {WORKER_IS_ALIVE})

@@ -173,40 +173,56 @@ def render_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str
 )"""
 
 
+_HAS_NO_ROOM = "c.micro + coalesce(o.reserved_micro + o.spent_micro, 0) > c.cap"
+"""A scope `c` whose row of the day is `o`, as both were before the statement."""
+
+
 def _hold(limits: int, *, among: str = "true", unless: str = "NULL", loan: int = 0) -> str:
-    """Set `cost.micro` aside in every capped scope, but for those that a slice stands for.
+    """Set `cost.micro` aside in all capped scopes or in none, but for those that a slice stands for.
 
     Most often that is one scope, whose row is there: it is changed without the lock of a conflict, which would be
-    a record of the log by itself. Of several, all lock the rows in the same order.
+    a record of the log by itself. Of several, all lock the rows in the same order, and no row is locked when one
+    of them has visibly no room. `is_whole` undoes the statement if a rival took the room meanwhile.
     """
     lent = _lent(limits, loan) if loan else ""
-    capped = f"cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among}"
-    return f"""), {lent}{render_caps(limits, unless=unless, lent=bool(loan))}, alone AS (
+    return f"""), {lent}{render_caps(limits, unless=unless, lent=bool(loan))}, capped AS (
+  SELECT scope, day, micro, cap, count(*) OVER () AS number FROM want
+   WHERE cap IS NOT NULL AND micro >= 0 AND {among}
+), alone AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro + one.micro
-    FROM (SELECT scope, day, micro, cap, count(*) OVER () AS number FROM want WHERE {capped}) one
+    FROM capped one
    WHERE one.number = 1 AND d.scope = one.scope AND d.day = one.day
      AND d.reserved_micro + d.spent_micro + one.micro <= one.cap
   RETURNING d.scope, d.reserved_micro + d.spent_micro AS used, d.warned_at
 ), together AS (
   INSERT INTO spend_days AS d (scope, day, reserved_micro)
-  SELECT scope, day, micro FROM want
-   WHERE {capped} AND NOT EXISTS (SELECT FROM alone) ORDER BY scope
+  SELECT scope, day, micro FROM capped
+   WHERE NOT EXISTS (SELECT FROM alone)
+     AND NOT EXISTS (SELECT FROM capped c LEFT JOIN spend_days o ON o.scope = c.scope AND o.day = c.day
+                      WHERE {_HAS_NO_ROOM})
+   ORDER BY scope
   ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro + excluded.reserved_micro
    WHERE d.reserved_micro + d.spent_micro + excluded.reserved_micro <=
-         (SELECT cap FROM want WHERE want.scope = excluded.scope)
+         (SELECT cap FROM capped WHERE capped.scope = excluded.scope)
   RETURNING scope, reserved_micro + spent_micro AS used, warned_at
 ), held AS (
   SELECT * FROM alone UNION ALL SELECT * FROM together
+), whole AS (
+  SELECT is_whole((SELECT count(*) FROM held), count(*)) AS is_held, count(*) AS asked FROM capped
+), refused AS (
+  SELECT c.scope, c.cap, coalesce(o.spent_micro, 0) AS spent, coalesce(o.reserved_micro, 0) AS held,
+         {_HAS_NO_ROOM} AS has_no_room
+    FROM capped c LEFT JOIN spend_days o ON o.scope = c.scope AND o.day = c.day
+   WHERE NOT (SELECT is_held FROM whole)
+), refusing AS (
+  SELECT * FROM refused WHERE has_no_room OR NOT EXISTS (SELECT FROM refused x WHERE x.has_no_room)
 """
 
 
-REFUSED_SCOPE = """(SELECT min(scope) FROM want w WHERE w.cap IS NOT NULL AND w.micro >= 0
-           AND w.scope NOT IN (SELECT scope FROM held))"""
-SHORTAGES = """(SELECT jsonb_agg(jsonb_build_object('scope', w.scope, 'cap', w.cap,
-                'spent', coalesce(d.spent_micro, 0), 'held', coalesce(d.reserved_micro, 0)))
-          FROM want w LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day
-         WHERE w.cap IS NOT NULL AND w.micro >= 0 AND w.scope NOT IN (SELECT scope FROM held)) AS shortages"""
-"""Of each cap that said no; as the day stood when the statement began."""
+REFUSED_SCOPE = "(SELECT min(scope) FROM refusing)"
+SHORTAGES = """(SELECT jsonb_agg(jsonb_build_object('scope', scope, 'cap', cap, 'spent', spent, 'held', held))
+          FROM refusing) AS shortages"""
+"""Each cap that refused, with the numbers from before the statement."""
 IS_NEAR = f"""EXISTS (SELECT FROM held h JOIN want w USING (scope)
            WHERE h.warned_at IS NULL AND h.used * 100 >= w.cap * {WARN_PERCENT})"""
 
@@ -332,10 +348,12 @@ def _render_claim(*, first: int, turn_times: str, after_death: str = "false", mo
          {BROUGHT} AS brought
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
 {_hold(first + 3, loan=first + 4)}), r AS (
-  INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes, slice_id)
-  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes, l.id
+  INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes, slice_id, asked_scopes,
+                            may_be_sent)
+  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes, l.id, w.asked, t.attempt = 1
     FROM cost c CROSS JOIN t CROSS JOIN (SELECT ARRAY(SELECT scope FROM held ORDER BY scope) AS scopes) h
-    LEFT JOIN slice l ON true WHERE h.scopes <> '{{}}' OR l.id IS NOT NULL
+   CROSS JOIN whole w LEFT JOIN slice l ON true
+   WHERE w.is_held AND (w.asked > 0 OR l.id IS NOT NULL)
   RETURNING id, slice_id
 )
 SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
@@ -620,9 +638,9 @@ WITH cost AS (
          a.config, {WHOSE_NETWORK.format(timezone="$3")}
     FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
 {_hold(4)}), r AS (
-  INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes)
-  SELECT c.id, c.party_id, $5, $6, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
-    FROM cost c WHERE EXISTS (SELECT FROM held)
+  INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes, asked_scopes)
+  SELECT c.id, c.party_id, $5, $6, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held), w.asked
+    FROM cost c CROSS JOIN whole w WHERE w.is_held AND w.asked > 0
   RETURNING id
 )
 SELECT (SELECT id FROM r) AS id, {SHORTAGES}
@@ -634,9 +652,9 @@ WITH cost AS (
          0::bigint AS party_id, false AS anonymous, '{{}}'::jsonb AS config, NULL::text AS network,
          NULL::text AS hour
 {_hold(3)}), r AS (
-  INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes)
-  SELECT c.id, c.party_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
-    FROM cost c WHERE EXISTS (SELECT FROM held)
+  INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, asked_scopes)
+  SELECT c.id, c.party_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held), w.asked
+    FROM cost c CROSS JOIN whole w WHERE w.is_held AND w.asked > 0
   RETURNING id
 )
 SELECT (SELECT id FROM r) AS id, {SHORTAGES}
@@ -645,7 +663,7 @@ SELECT (SELECT id FROM r) AS id, {SHORTAGES}
 
 NO_LIMIT = f"{2**62}"
 """Stands for a cap that was there when a reservation was made, and is not any more."""
-SCOPES_OF_MINE = "w.scope = ANY ((SELECT scopes FROM cost)::text[])"
+SCOPES_OF_MINE = "scope = ANY ((SELECT scopes FROM cost)::text[])"
 RAISE_RESERVATION = f"""
 WITH mine AS (
   SELECT id, session_id, day, scopes, amount_micro, $2::bigint - amount_micro AS more FROM reservations
@@ -656,12 +674,28 @@ WITH mine AS (
          substring(array_to_string(m.scopes, ' ') FROM 'visitors:([^ ]+)') AS hour
     FROM mine m JOIN sessions s ON s.id = m.session_id JOIN parties p ON p.id = s.party_id
     JOIN agents a ON a.id = s.agent_id
-{_hold(3, among=SCOPES_OF_MINE.removeprefix("w."), unless=NO_LIMIT)}), r AS (
-  UPDATE reservations r SET amount_micro = $2 FROM mine WHERE r.id = mine.id
+{_hold(3, among=SCOPES_OF_MINE, unless=NO_LIMIT)}), r AS (
+  UPDATE reservations r SET amount_micro = $2, may_be_sent = true FROM mine, whole w
+   WHERE r.id = mine.id AND w.is_held
 )
-SELECT (SELECT amount_micro FROM mine) AS mine, {SHORTAGES.replace("w.micro >= 0", SCOPES_OF_MINE)}
+SELECT (SELECT amount_micro FROM mine) AS mine, {SHORTAGES}
 """
-"""A reservation for more, on the day and in the scopes that it was made for; whole or to be rolled back."""
+"""A reservation for more, on the day and in the scopes that it was made for; unchanged if one of them refuses."""
+
+LOWER_RESERVATION = """
+WITH mine AS (
+  SELECT id, amount_micro FROM reservations
+   WHERE id = $1 AND state = 'held' AND amount_micro > $2::bigint FOR UPDATE
+), r AS (
+  UPDATE reservations r SET amount_micro = $2 FROM mine WHERE r.id = mine.id
+  RETURNING r.scopes, r.day, mine.amount_micro - r.amount_micro AS less
+)
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.less
+  FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
+"""
+"""What a turn that waits for money gives up: it keeps what its calls have cost."""
+
+MARK_MAY_BE_SENT = "UPDATE reservations SET may_be_sent = true WHERE id = $1 AND state = 'held'"
 
 WARN = f"""
 WITH cost AS (
@@ -815,14 +849,18 @@ SPOKEN = f"""{_SPENT}, spoken AS (
 """A spoken answer and what it cost, in one commit; where its row is erased, nothing is kept."""
 
 LOST = f"""
-WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r AS (
-  UPDATE reservations r SET state = 'settled', ended_at = now(),
-         settled_micro = greatest(r.amount_micro, {COMMITTED_MICRO})
-    FROM s WHERE r.session_id = $1 AND r.turn_no = $4 AND r.job_id IS NULL AND r.state = 'held'
+WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), dead AS (
+  SELECT r.id, r.may_be_sent, {COMMITTED_MICRO} AS committed FROM reservations r, s
+   WHERE r.session_id = $1 AND r.turn_no = $4 AND r.job_id IS NULL AND r.state = 'held'
      AND r.id IS DISTINCT FROM $5::bigint
-  RETURNING s.party_id, r.amount_micro, r.settled_micro, r.scopes, r.day
+), r AS (
+  UPDATE reservations r SET state = 'settled', ended_at = now(),
+         settled_micro = greatest(CASE WHEN dead.may_be_sent THEN r.amount_micro ELSE 0 END, dead.committed)
+    FROM dead WHERE r.id = dead.id AND r.state = 'held'
+  RETURNING r.amount_micro, r.settled_micro, r.settled_micro > dead.committed AS had_call, r.scopes, r.day
 ), calls AS (
-  SELECT party_id FROM r UNION ALL SELECT party_id FROM s WHERE $8 AND NOT EXISTS (SELECT FROM r)
+  SELECT s.party_id FROM s, r WHERE r.had_call
+  UNION ALL SELECT party_id FROM s WHERE $8 AND NOT EXISTS (SELECT FROM r)
 ), owed AS (
   SELECT scope, day, sum(amount_micro)::bigint AS held, sum(settled_micro)::bigint AS spent
     FROM r, unnest(scopes) AS scope GROUP BY scope, day
@@ -841,11 +879,12 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r
 )
 SELECT (SELECT count(*) FROM calls) AS number FROM s
 """
-"""What attempts that died held for this turn is spent: none of them could say what its call cost.
+"""Settle the reservations of attempts at this turn that died: a call that may have been sent counts whole.
 
-The ledger says so, one call each at no known price; the caps count all that was set aside, so that nothing that
-dies again and again gets past one. Whoever puts a turn back has settled and holds nothing. Where no cap makes
-anybody hold something, `$8` tells of the last attempt alone.
+The cost of such a call is unknown: the ledger has it at no price, and the caps count all that was set aside for
+it, so that a turn that dies again and again cannot pass one. An attempt that waited for money, or that was not
+the first and had sent nothing, settles for what its rounds have cost. Where no cap makes anybody hold money,
+`$8` reports the last attempt alone.
 """
 
 UNANSWERED = f"""

@@ -142,6 +142,9 @@ class PostgresTurns:
                 caps.timezone, caps.limits, hold.row,
                 *() if known is None else (known.version, known.entries[-1].seq),
             )  # fmt: skip
+        except asyncpg.SerializationError:
+            self._allowance.release_hold(hold)
+            raise
         except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
             row = None  # it came twice at once, or `claim` is to tell why its turn cannot be taken
         if row is None:
@@ -191,10 +194,14 @@ class PostgresTurns:
     ) -> Claim | None:
         """Take the oldest unanswered turn, unless a living process has it or it is not due yet."""
         hold = self._allowance.hold()
-        row = await self._pool.fetchrow(
-            turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
-            caps.timezone, caps.limits, hold.row,
-        )  # fmt: skip
+        try:
+            row = await self._pool.fetchrow(
+                turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
+                caps.timezone, caps.limits, hold.row,
+            )  # fmt: skip
+        except asyncpg.SerializationError:
+            self._allowance.release_hold(hold)
+            raise
         if row is None:
             self._allowance.release_hold(hold)
             return None
@@ -413,8 +420,6 @@ class PostgresTurns:
         )  # fmt: skip
         assert row is not None
         if row["shortages"]:
-            if row["id"] is not None:
-                await self._pool.execute(turn_sql.RELEASE_RESERVATION, row["id"], 0)
             raise find_reached_cap(row["shortages"], caps)
         reservation_id: int | None = row["id"]
         return reservation_id
@@ -432,17 +437,27 @@ class PostgresTurns:
             self._allowance.lower_reservation(reservation_id, before)
             raise
 
+    @store_method
     async def _raise_row(self, reservation_id: int, micro: int, caps: Caps) -> None:
-        async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(
-                turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits,
-            )  # fmt: skip
-            if row is not None and row["shortages"]:
-                raise find_reached_cap(row["shortages"], caps, mine_micro=row["mine"])
+        row = await self._pool.fetchrow(turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits)
+        if row is not None and row["shortages"]:
+            raise find_reached_cap(row["shortages"], caps, mine_micro=row["mine"])
 
-    async def renew_allowance(self, *, worker_id: int, caps: Caps) -> None:
+    @store_method
+    async def lower_reservation(self, reservation_id: int, micro: int) -> None:
+        """Hold `micro` at most, what the turn's calls have cost, while it waits for money."""
+        await self._pool.execute(turn_sql.LOWER_RESERVATION, reservation_id, micro)
+        if self._allowance.count_held_micro(reservation_id) > micro:
+            self._allowance.lower_reservation(reservation_id, micro)
+
+    @store_method
+    async def mark_may_be_sent(self, reservation_id: int) -> None:
+        """Note that the next call of a repeated attempt is about to be sent."""
+        await self._pool.execute(turn_sql.MARK_MAY_BE_SENT, reservation_id)
+
+    async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
         """With each beat: what this process may spend by itself; raises StorageUnavailable."""
-        await self._allowance.renew_slices(worker_id=worker_id, caps=caps)
+        await self._allowance.renew_slices(worker_id=worker_id, caps=caps, call_micro=call_micro)
 
     async def return_allowance(self) -> None:
         """Before this process ends; raises StorageUnavailable."""

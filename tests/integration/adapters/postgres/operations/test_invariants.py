@@ -384,6 +384,18 @@ BROKEN = [
     ("I9", "not the sum", "UPDATE spend_days SET reserved_micro = 0"),
     ("I9", "not the sum", "DELETE FROM spend_days"),
     ("I9", "negative", "UPDATE spend_days SET spent_micro = -1"),
+    ("I9", "fewer scopes", "UPDATE reservations SET asked_scopes = 2"),
+    (
+        "I9",
+        "not the total",
+        """INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state, scopes,
+                                     asked_scopes, ended_at)
+           SELECT 1, party_id, current_date, 5, 5, 'settled', ARRAY['party:' || party_id], 2, now()
+             FROM sessions WHERE id = 1;
+           INSERT INTO spend_days (scope, day, spent_micro)
+           SELECT 'party:' || party_id, current_date, 5 FROM sessions WHERE id = 1
+           ON CONFLICT (scope, day) DO UPDATE SET spent_micro = spend_days.spent_micro + 5""",
+    ),
     (
         "I9",
         "not those of its tables",

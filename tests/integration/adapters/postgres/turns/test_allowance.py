@@ -53,9 +53,9 @@ class Process:
         self.running.append((one, claim))
         return claim
 
-    async def tend(self, limits: Caps, *, seconds: float = 11.0) -> None:
+    async def tend(self, limits: Caps, *, seconds: float = 11.0, call_micro: int = 0) -> None:
         self.now += seconds
-        await self.turns.renew_allowance(worker_id=self.worker_id, caps=limits)
+        await self.turns.renew_allowance(worker_id=self.worker_id, caps=limits, call_micro=call_micro)
 
     async def end_one(self, micro: int) -> None:
         one, claim = self.running.pop(0)
@@ -113,6 +113,61 @@ async def test_turns_of_a_slice_leave_the_shared_row_alone(guest: Visit) -> None
     await process.turns.return_allowance()
     for scope in ("total", "visitors:%"):
         assert await day_of(guest, scope) == (0, 100 + 11 * 70)
+    await in_order(guest)
+
+
+@pytest.mark.control("S28")
+async def test_wave_after_a_rest_leaves_the_shared_row_alone(guest: Visit) -> None:
+    found, process = await sessions_of(guest, 61), await process_of(guest)
+    await warm(process, found[0], AMPLE)
+    for _ in range(40):
+        await process.tend(AMPLE, seconds=1.0)
+    row = "SELECT (xmin::text, reserved_micro, spent_micro)::text FROM spend_days WHERE scope = 'total'"
+    before = await guest.one(row)
+    await asyncio.gather(*(process.begin(one, AMPLE) for one in found[1:]))
+    assert await guest.one(row) == before
+    assert await guest.one("SELECT count(*) FROM reservations WHERE slice_id IS NULL") == 1
+    await in_order(guest)
+
+
+@pytest.mark.control("S28")
+async def test_first_claim_of_a_process_finds_a_slice(guest: Visit) -> None:
+    found, process = await sessions_of(guest, 1), await process_of(guest)
+    await process.tend(AMPLE, call_micro=ONE_CLAIM)
+    await process.begin(found[0], AMPLE)
+    assert await guest.one("SELECT count(*) FROM reservations WHERE slice_id IS NULL") == 0
+    await in_order(guest)
+
+
+async def test_resting_process_writes_nothing_with_its_beats(guest: Visit) -> None:
+    found, process = await sessions_of(guest, 1), await process_of(guest)
+    await warm(process, found[0], AMPLE)
+    for _ in range(15):
+        await process.tend(AMPLE, seconds=1.0)
+    state = "SELECT string_agg(d::text || d.xmin::text, ' ' ORDER BY scope) FROM spend_days d"
+    before, slices = await guest.one(state), await guest.one("SELECT count(*) FROM spend_slices")
+    for _ in range(100):
+        await process.tend(AMPLE, seconds=1.0)
+    assert await guest.one(state) == before
+    assert await guest.one("SELECT count(*) FROM spend_slices") == slices
+
+
+@pytest.mark.control("S28")
+async def test_resting_slice_returns_when_others_need_the_money(guest: Visit) -> None:
+    found, process = await sessions_of(guest, 2), await process_of(guest)
+    limits = caps(total=2_000 * ONE_CLAIM, visitor=10**12)
+    await warm(process, found[0], limits)
+    for _ in range(15):
+        await process.tend(limits, seconds=1.0)
+    assert await guest.one(OPEN) == 1
+    held = await process.turns.reserve(found[1].session_id, 1_700 * ONE_CLAIM, caps=limits)
+    assert held is not None
+    await process.tend(limits)
+    assert await guest.one(OPEN) == 0
+    assert await day_of(guest, "total") == (1_700 * ONE_CLAIM, 100)
+    await process.turns.release_reservation(held)
+    await process.tend(limits)
+    assert await guest.one(OPEN) == 1
     await in_order(guest)
 
 
