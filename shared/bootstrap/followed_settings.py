@@ -101,7 +101,7 @@ def load_usable(found: StoredSettings, role: Role) -> Settings:
 async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedSettings:
     """Read the stored settings over a short connection.
 
-    Raises BadSettings, CannotUnseal, SchemaUnknown, StorageUnavailable.
+    Raises BadSettings, CannotUnseal, SchemaRefused, StorageUnavailable.
     """
     if ORIGINS_NAME in os.environ:
         return FollowedSettings(settings=settings, version=None)
