@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
+from shared.adapters.certificates import describe_failure
 from shared.core.identity.oidc import (
     Attempt,
     NoEntry,
@@ -274,7 +275,7 @@ async def _ask(
             status = answer.status
         said = json.loads(body)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
-        raise ProviderAway(type(error).__name__) from error
+        raise ProviderAway(describe_failure(error)) from error
     if not isinstance(said, dict):
         raise ProviderAway("not an object")
     return status, said

@@ -13,6 +13,7 @@ import aiohttp
 from pydantic import SecretStr
 
 from shared.adapters.bounded_bodies import read_body
+from shared.adapters.certificates import describe_failure
 
 LOOK_SECONDS = 8.0
 
@@ -81,7 +82,7 @@ async def _ask(token: SecretStr, method: str, *, api_url: str, seconds: float) -
         ):
             status, body = answer.status, json.loads(await read_body(answer, MOST_ANSWER_BYTES))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise TelegramUnreachable(f"{where} did not answer ({type(error).__name__})") from None
+        raise TelegramUnreachable(f"{where} did not answer ({describe_failure(error)})") from None
     if status in (401, 404) and isinstance(body, Mapping) and body.get("ok") is False:
         raise TokenRefused("Telegram knows no bot with this token")
     result = body.get("result") if isinstance(body, Mapping) else None

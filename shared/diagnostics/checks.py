@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from shared.adapters.certificates import find_certificate_fault
 from shared.config.settings import Settings
 
 Level = Literal["ok", "warn", "fail", "slight", "serious", "grave"]
@@ -57,6 +58,9 @@ class Check:
             async with asyncio.timeout(_CHECK_SECONDS):
                 return tuple(await self.look(settings, url))
         except Exception as error:  # noqa: BLE001 - whatever it is, the doctor reports it and goes on
+            fault = find_certificate_fault(error)
+            if fault is not None:
+                return [Finding("fail", f"{self.what}: {fault.reason}", f"{fault.advice} ({self.setting})")]
             advice = f"Check {self.setting}, and that the server runs."
             return [Finding("fail", f"{self.what}: {str(error) or type(error).__name__}", advice)]
 

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
+from shared.adapters.certificates import find_certificate_fault
 from shared.adapters.embedded.atomic_swap import JOURNAL
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running
 from shared.adapters.files.pruners import check_pruners
 from shared.adapters.mcp.tools import ServerProbe, list_servers, probe_servers
 from shared.adapters.models.openai_provider import OPENAI_URL
-from shared.adapters.models.provider import ANTHROPIC_URL
+from shared.adapters.models.provider import ANTHROPIC_URL, load_trusted_certificates
 from shared.cli.backup import find_last_backup, read_last_failure
 from shared.cli.model_discovery import describe_models
 from shared.config.bots import load_bots
@@ -122,11 +123,15 @@ async def check_model(settings: Settings, url: str = "") -> Sequence[Finding]:
         return findings
     host = urlsplit(url)
     port = host.port or (443 if host.scheme == "https" else 80)
+    tls = load_trusted_certificates() if host.scheme == "https" else None
     try:
         async with asyncio.timeout(5):
-            _, writer = await asyncio.open_connection(host.hostname, port)
+            _, writer = await asyncio.open_connection(host.hostname, port, ssl=tls)
             writer.close()
     except (OSError, TimeoutError) as error:
+        if (fault := find_certificate_fault(error)) is not None:
+            what = f"{host.hostname}:{port} cannot be used: {fault.reason}"
+            return [*findings, Finding("warn", what, f"{fault.advice} Meanwhile messages wait.")]
         what = f"{host.hostname}:{port} cannot be reached ({str(error) or 'no answer'})"
         advice = f"Check the network, a proxy, and {name}; meanwhile messages wait."
         return [*findings, Finding("warn", what, advice)]

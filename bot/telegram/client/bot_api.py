@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import aiohttp
 
+from shared.adapters.certificates import describe_failure
 from shared.config.settings import TELEGRAM_API_URL
 from shared.core.values.errors import EvertalkError
 
@@ -145,7 +146,7 @@ class BotApi:
         except FileTooLarge:
             failure = "an answer without end"
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure = type(error).__name__  # its text contains the URL, and with it the token
+            failure = describe_failure(error)  # its text contains the URL, and with it the token
         if failure:
             raise TelegramUnavailable(f"{method}: {failure}")
         return _parse_result(method, status, body)
@@ -161,7 +162,7 @@ class BotApi:
                     return await _read_body(response, max_bytes)
                 status = response.status
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure, status = type(error).__name__, 0
+            failure, status = describe_failure(error), 0
         if failure or status >= 500:
             raise TelegramUnavailable(f"download: {failure or status}")
         raise CallRefused("download", status, "")

@@ -14,6 +14,8 @@ from enum import IntEnum
 from math import inf
 from typing import TypeAlias
 
+from shared.adapters.certificates import describe_failure
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSent:
@@ -139,7 +141,7 @@ def _classify_connection_error(cause: BaseException | None) -> CallOutcome:
     """Without a connection nothing can have arrived; with one, everything may have."""
     from aiohttp import ClientConnectorError, ConnectionTimeoutError
 
-    name = type(cause).__name__ if cause is not None else "connection lost"
+    name = describe_failure(cause) if cause is not None else "connection lost"
     if isinstance(cause, ClientConnectorError | ConnectionTimeoutError):
         return CallNotSent(reason=f"no connection: {name}")
     return CallUnknown(reason=f"connection lost: {name}")

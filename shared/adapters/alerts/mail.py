@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from shared.adapters.alerts.post import find_tls_code
 from shared.core.ops.alerts import (
     AlertOutcomeUnknown,
     AlertRefused,
@@ -80,8 +81,8 @@ class AlertMail:
             server = self._connect()
         except smtplib.SMTPAuthenticationError:
             return AlertRefused(code="login_refused")
-        except (ssl.SSLError, smtplib.SMTPNotSupportedError):
-            return NotSent(code="tls")
+        except (ssl.SSLError, smtplib.SMTPNotSupportedError) as error:
+            return NotSent(code=find_tls_code(error))
         except smtplib.SMTPResponseException as error:
             return NotSent(code=f"smtp_{error.smtp_code}")
         except TimeoutError:

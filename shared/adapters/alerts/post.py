@@ -10,8 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 import structlog
 
+from shared.adapters.certificates import find_certificate_fault
 from shared.adapters.files.web_pages import PinnedResolver, Resolve, resolve_host
-from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
+from shared.core.ops.alerts import ADVICE, AlertRefused, NotSent, Outcome, Sent
 from shared.core.tools.web_address import Address, BadWebAddress, is_public, web_address
 
 log = structlog.get_logger(__name__)
@@ -42,8 +43,8 @@ class Poster:
             return AlertRefused(code="address_refused")
         except TimeoutError:
             return NotSent(code="timeout")
-        except (ssl.SSLError, aiohttp.ClientSSLError):
-            return NotSent(code="tls")
+        except (ssl.SSLError, aiohttp.ClientSSLError) as error:
+            return NotSent(code=find_tls_code(error))
         except (aiohttp.ClientError, OSError) as error:
             # The error's own words may repeat the whole address.
             log.info("post_failed", error=type(error).__name__)
@@ -81,6 +82,13 @@ class Poster:
     async def _look_up(self, host: str, port: int) -> Sequence[Address]:
         async with asyncio.timeout(RESOLVE_SECONDS):
             return await self._resolve(host, port)
+
+
+def find_tls_code(error: BaseException) -> str:
+    """Return the code of a failed encrypted connection: `tls_expired` where that is known, else `tls`."""
+    fault = find_certificate_fault(error)
+    code = f"tls_{fault.kind}" if fault is not None else "tls"
+    return code if code in ADVICE else "tls"
 
 
 def _outcome(status: int, retry_after: str) -> Outcome:

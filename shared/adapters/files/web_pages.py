@@ -18,6 +18,7 @@ import aiohttp
 import structlog
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from shared.adapters.certificates import describe_failure
 from shared.adapters.files.sandbox_client import open_in_sandbox
 from shared.core.tools.fetched_pages import page_text
 from shared.core.tools.web_address import (
@@ -117,7 +118,7 @@ class FetchUrl:
         except (aiohttp.ClientError, OSError, zlib.error) as error:
             # The error's own words may repeat the whole address.
             log.info("page_not_fetched", host=address.host, error=type(error).__name__)
-            raise ToolFailed(f"{address.host} could not be read ({type(error).__name__}).") from error
+            raise ToolFailed(f"{address.host} could not be read ({describe_failure(error)}).") from error
 
     async def _fetch_following(self, address: WebAddress) -> Fetched:
         for _ in range(MOST_REDIRECTS + 1):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from shared.adapters.certificates import describe_failure
 from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.openai_provider import add_usual_path
@@ -113,7 +114,7 @@ class MediaService:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if sent or isinstance(error, TimeoutError):
                 raise build_paid_failure(type(error).__name__) from error
-            raise ModelUnavailable(type(error).__name__) from error
+            raise ModelUnavailable(describe_failure(error)) from error
         if response.status != 200:
             raise build_error(read_refusal(response.status, parse_body(answer), headers=response.headers))
         return answer

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from shared.adapters.bounded_bodies import read_body
+from shared.adapters.certificates import describe_failure
 from shared.adapters.models.catalog import Wire
 from shared.adapters.models.provider import load_trusted_certificates
 
@@ -73,7 +74,7 @@ async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) 
                 raise ModelListUnavailable(f"{base_url} answered {response.status} when asked for its models")
             told = json.loads(await read_body(response))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise ModelListUnavailable(f"{base_url} did not answer ({type(error).__name__})") from error
+        raise ModelListUnavailable(f"{base_url} did not answer ({describe_failure(error)})") from error
     listed = told.get("data") if isinstance(told, Mapping) else None
     if not isinstance(listed, list):
         raise ModelListUnavailable(f"{base_url} has no list of models")

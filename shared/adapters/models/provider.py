@@ -21,6 +21,7 @@ import aiohttp
 from pydantic_core import to_json
 
 from shared.adapters.bounded_bodies import bound_responses, read_body
+from shared.adapters.certificates import find_certificate_fault
 from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.dialects.error_bodies import is_error_object, plain_text
 from shared.adapters.models.error_mapping import AbilityRefused, build_error, read_refusal
@@ -412,9 +413,15 @@ class translate_errors:  # noqa: N801  is used like a function: `with translate_
                 refused = read_refusal(error.status_code, error.body, message=error.message, headers=headers)
                 raise build_error(refused) from error
             if sdk is not None and isinstance(error, getattr(sdk, root)):
-                raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
+                raise ModelUnavailable(_describe_trouble(error)) from error
         if isinstance(error, (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, *_TROUBLE)):
-            raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
+            raise ModelUnavailable(_describe_trouble(error)) from error
+
+
+def _describe_trouble(error: Exception) -> str:
+    """Return why a provider was not reached; a client library hides a refused certificate in its causes."""
+    fault = find_certificate_fault(error)
+    return fault.reason if fault is not None else f"{type(error).__name__}: {error}"
 
 
 def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:

@@ -12,6 +12,7 @@ import aiohttp
 import structlog
 
 from shared.adapters.bounded_bodies import BodyTooLarge, read_body
+from shared.adapters.certificates import describe_failure
 from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.openai_provider import add_usual_path
 from shared.core.values.errors import ModelError, ModelUnavailable
@@ -67,7 +68,7 @@ class RerankServer(ABC):
             async with request as response:
                 content = await read_body(response)
         except (aiohttp.ClientError, OSError) as error:
-            reason = str(error) if isinstance(error, BodyTooLarge) else type(error).__name__
+            reason = str(error) if isinstance(error, BodyTooLarge) else describe_failure(error)
             raise ModelUnavailable(reason) from error
         if response.status != 200:
             raise ModelUnavailable(f"status {response.status}")

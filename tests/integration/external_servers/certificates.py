@@ -47,10 +47,17 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def sign(self, name: str, *, hosts: tuple[str, ...] = ("localhost", "127.0.0.1")) -> Signed:
+    def sign(
+        self,
+        name: str,
+        *,
+        hosts: tuple[str, ...] = ("localhost", "127.0.0.1"),
+        days: tuple[int, int] = (-1, 1),
+    ) -> Signed:
+        """Return a certificate for some hosts; `days` are its first and last, counted from today."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = (
-            _builder(_named(name), self._name, key.public_key())
+            _builder(_named(name), self._name, key.public_key(), days=days)
             .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
@@ -71,7 +78,7 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *, days: tuple[int, int] = (-9, 9)
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -80,8 +87,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - DAY)
-        .not_valid_after(now + DAY)
+        .not_valid_before(now + days[0] * DAY)
+        .not_valid_after(now + days[1] * DAY)
     )
 
 

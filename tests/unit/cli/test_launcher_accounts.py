@@ -50,10 +50,9 @@ def run_as_nobody(checkout: Path) -> list[str]:
 
 
 def make_refusal(checkout: Path, reason: str) -> list[str]:
-    return [
-        f"evertalk: {checkout}/.venv was made by root, and you are nobody: {reason}. Run ./evertalk as root, or "
-        f"remove that folder (sudo rm -r {checkout}/.venv) and run ./evertalk again."
-    ]
+    venv = checkout / ".venv"
+    advice = f"Run ./evertalk as root, or remove that folder (sudo rm -r {venv}) and run ./evertalk again."
+    return [f"evertalk: {venv} was made by root, and you are nobody: {reason}. {advice}"]
 
 
 def test_launcher_names_the_owner_when_venv_is_closed(checkout: Path) -> None:
@@ -92,8 +91,8 @@ def test_launcher_names_the_owner_when_venv_cannot_be_made_again(checkout: Path)
     python.unlink()
     python.write_text("#!/bin/false\n")
     python.chmod(0o755)
-    reason = f"it has to be made again, since its Python does not run, and you may not write to {checkout}/.venv"
-    assert run_as_nobody(checkout) == make_refusal(checkout, reason)
+    reason = "it has to be made again, since its Python does not run, and you may not write to"
+    assert run_as_nobody(checkout) == make_refusal(checkout, f"{reason} {checkout}/.venv")
 
 
 def test_launcher_keeps_its_lines_for_the_account_that_made_venv(checkout: Path) -> None:

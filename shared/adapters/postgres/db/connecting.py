@@ -13,6 +13,7 @@ from typing import Any, cast
 import asyncpg
 from asyncpg import connect_utils
 
+from shared.adapters.certificates import find_certificate_fault
 from shared.adapters.postgres.db.urls import HostAddress, build_driver_url, format_location, parse_hosts
 from shared.core.values.errors import StorageUnavailable
 
@@ -33,6 +34,15 @@ _ASK_THE_NEXT = (
 )
 
 
+class NoHostAnswered(ConnectionError):
+    """No host of the address can be used; `failed` has the error of each that was tried, in order."""
+
+    def __init__(self, failed: Sequence[tuple[HostAddress, BaseException]]) -> None:
+        reasons = [f"{place}: {_describe_error(error)}" for place, error in failed]
+        super().__init__("; ".join(reasons) or "no host is named")
+        self.failed = tuple(failed)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRoute:
     """How one server is reached, as the driver itself has worked it out from the address."""
@@ -48,6 +58,10 @@ class ServerRoute:
     """Whether a server without TLS will do."""
     direct_tls: bool
 
+    @property
+    def place(self) -> HostAddress:
+        return HostAddress(host=self.host, port=self.port)
+
 
 class HostConnector:
     """The hosts of one address in turn, the last good one first; each has its share of the time."""
@@ -60,19 +74,21 @@ class HostConnector:
     ) -> asyncpg.Connection[asyncpg.Record]:
         if len(self._places) == 1:
             return _limit_silence(await asyncpg.connect(url, timeout=timeout, **options))
-        last: Exception | None = None
+        failed: list[tuple[HostAddress, BaseException]] = []
         for place in self._places:
             try:
                 opened: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(
                     url, host=place.host, port=place.port or _PORT,
                     timeout=timeout / len(self._places), **options,
                 )  # fmt: skip
-            except _ASK_THE_NEXT as error:
-                last = error
-                continue
+            except CANNOT_CONNECT as error:
+                failed.append((place, error))
+                if isinstance(error, _ASK_THE_NEXT):
+                    continue
+                raise NoHostAnswered(failed) from error
             self._places = [place, *(other for other in self._places if other != place)]
             return _limit_silence(opened)
-        raise last or OSError("no host is named")
+        raise NoHostAnswered(failed) from (failed[-1][1] if failed else None)
 
 
 def _limit_silence(
@@ -118,20 +134,42 @@ async def open_connection(
 
 
 def build_unavailable(database_url: str, error: BaseException) -> StorageUnavailable:
-    said = str(error) or type(error).__name__
-    advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
-    if isinstance(error, ssl.SSLCertVerificationError):
-        advice = (
-            "Its certificate must name the host of DATABASE_URL, and be signed by an authority in the "
-            "file of sslrootcert (without one: that this system trusts)."
-        )
-    elif isinstance(error, asyncpg.TargetServerAttributeNotMatched):
-        advice = "No host of DATABASE_URL is a primary that takes writes: promote one, or name it there."
-    elif isinstance(error, FileNotFoundError):
-        advice = "A socket or file that DATABASE_URL names is not there: look at host and sslrootcert."
+    """Return an error that names the reason of each host, and what to do about the first known one."""
+    errors = [one for _, one in error.failed] if isinstance(error, NoHostAnswered) else [error]
+    advice = next(filter(None, map(_find_advice, errors)), _USUAL_ADVICE)
     return StorageUnavailable(
-        f"PostgreSQL at {format_location(database_url)} cannot be used: {said}", advice=advice
+        f"PostgreSQL at {format_location(database_url)} cannot be used: {_describe_error(error)}",
+        advice=advice,
     )
+
+
+def _describe_error(error: BaseException) -> str:
+    if isinstance(error, NoHostAnswered):
+        return str(error)
+    if (fault := find_certificate_fault(error)) is not None:
+        return fault.reason
+    if isinstance(error, TimeoutError):
+        return str(error) or "no answer in time"
+    return str(error) or type(error).__name__
+
+
+def _find_advice(error: BaseException) -> str:
+    if (fault := find_certificate_fault(error)) is not None:
+        if fault.kind in ("host", "authority", "other"):
+            return _CERTIFICATE_ADVICE
+        return fault.advice
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "No host of DATABASE_URL is a primary that takes writes: promote one, or name it there."
+    if isinstance(error, FileNotFoundError):
+        return "A socket or file that DATABASE_URL names is not there: look at host and sslrootcert."
+    return ""
+
+
+_USUAL_ADVICE = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
+_CERTIFICATE_ADVICE = (
+    "Its certificate must name the host of DATABASE_URL, and be signed by an authority in the "
+    "file of sslrootcert (without one: that this system trusts)."
+)
 
 
 async def find_route(database_url: str) -> ServerRoute:

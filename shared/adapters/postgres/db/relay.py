@@ -15,7 +15,13 @@ from pathlib import Path
 
 import structlog
 
-from shared.adapters.postgres.db.connecting import ServerRoute, find_route
+from shared.adapters.postgres.db.connecting import (
+    NoHostAnswered,
+    ServerRoute,
+    build_unavailable,
+    find_route,
+)
+from shared.core.values.errors import EvertalkError
 
 log = structlog.get_logger(__name__)
 
@@ -37,20 +43,29 @@ async def reachable_by_libpq(database_url: str) -> AsyncIterator[Mapping[str, st
         return
     with tempfile.TemporaryDirectory(prefix="evertalk-") as folder:
         socket = Path(folder) / f".s.PGSQL.{_PORT}"
-        server = await asyncio.start_unix_server(_Relay(way).carry, socket, limit=_CHUNK)
+        relay = _Relay(way)
+        server = await asyncio.start_unix_server(relay.carry, socket, limit=_CHUNK)
         async with server:
-            yield _environment(way, socket.parent, _PORT)
+            try:
+                yield _environment(way, socket.parent, _PORT)
+            except EvertalkError as error:
+                if relay.failure is not None:
+                    raise build_unavailable(database_url, relay.failure) from error
+                raise
 
 
 class _Relay:
     def __init__(self, way: ServerRoute) -> None:
         self._way = way
+        self.failure: OSError | None = None
+        """Why the server was not reached. The program behind the socket only sees that it closes."""
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 there, back = await _open_route(self._way)
         except OSError as error:
+            self.failure = NoHostAnswered([(self._way.place, error)])
             log.warning("database_not_reached", reason=f"{type(error).__name__}: {error}")
             writer.close()
             return

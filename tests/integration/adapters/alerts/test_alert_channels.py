@@ -195,7 +195,7 @@ async def test_a_mail_travels_encrypted_and_only_to_who_can_prove_it(
         known = AlertMail(url, **given, dashboard_url=URL, context=knowing)
         assert await known.send(sending()) == Sent()
         stranger = AlertMail(url, **given, dashboard_url=URL)
-        assert await stranger.send(sending()) == NotSent(code="tls")
+        assert await stranger.send(sending()) == NotSent(code="tls_authority")
     assert (len(server.letters), server.faults) == (1, [])
 
 
