@@ -81,6 +81,42 @@ async def test_erasing_asks_for_the_id_and_then_does_it(guest: Visit) -> None:
     assert await guest.one("SELECT actor FROM erasures") == "command line"
 
 
+@pytest.mark.control("S40")
+async def test_erased_person_is_not_listed(guest: Visit) -> None:
+    other = await visit(guest.app)
+    await other.ask("Something else altogether")
+    await guest.ask(f"Hello {CANARY}")
+    await guest.ask("And good night")
+    mine = await id_of(guest)
+    assert mine in (await person(guest, "list"))[1]
+    await person(guest, "erase", mine, typed=mine)
+    listed = (await person(guest, "list"))[1]
+    assert (mine in listed, await id_of(other) in listed) == (False, True)
+    assert (await person(guest, "list", mine))[1] == "Nobody was found."
+
+
+async def test_list_counts_only_what_came_after_an_erasure(guest: Visit) -> None:
+    await guest.ask(f"Hello {CANARY}")
+    await guest.ask("And good night")
+    mine = await id_of(guest)
+    await person(guest, "erase", mine, typed=mine)
+    await guest.ask("I came back.")
+    listed = (await person(guest, "list"))[1]
+    assert "2 messages in 1 conversation" in listed, listed
+
+
+async def test_list_counts_nothing_of_a_conversation_that_retention_erased(guest: Visit) -> None:
+    """The person stays: their name and notes have no age."""
+    await guest.ask(f"Hello {CANARY}")
+    await guest.app.pool.execute("UPDATE parties SET display_name = 'Ada'")
+    await guest.app.pool.execute("UPDATE sessions SET last_active_at = now() - interval '1 day'")
+    report = await guest.app.stores.erasure.start_erasure(guest.session_id, actor="rule", scope="retention")
+    while await guest.app.stores.erasure.advance(report.erasure_id) is None:
+        pass
+    listed = (await person(guest, "list"))[1]
+    assert (await id_of(guest) in listed, "0 messages in 0 conversations" in listed) == (True, True), listed
+
+
 async def test_an_unknown_id_and_a_bad_one_are_refused(guest: Visit) -> None:
     code, said, _ = await person(guest, "erase", "00000000-0000-0000-0000-000000000000")
     assert (code, "Nobody has the id" in said) == (1, True)

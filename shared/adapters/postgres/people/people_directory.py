@@ -67,17 +67,26 @@ def _literal(search: str) -> str:
 
 
 _FIND = """
+-- A conversation that was erased counts from its next turn on. A person of whom nothing is left is not listed.
 SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x.messages,
        coalesce(x.last_active_at, p.created_at) AS last_active_at
   FROM parties p
  CROSS JOIN LATERAL (
-       SELECT count(*) AS conversations, coalesce(sum(s.next_seq - 1), 0)::bigint AS messages,
+       SELECT count(*) FILTER (WHERE s.next_turn - 1 > s.erased_turn OR s.erased_turn = 0) AS conversations,
+              coalesce(sum(CASE WHEN s.erased_turn = 0 THEN s.next_seq - 1
+                                WHEN s.next_turn - 1 > s.erased_turn THEN (
+                                  SELECT count(*) FROM turn_entries te
+                                   WHERE te.session_id = s.id AND te.turn_no > s.erased_turn)
+                           END), 0)::bigint AS messages,
+              coalesce(bool_and(s.erased_turn > 0 AND s.next_turn - 1 = s.erased_turn), false) AS erased,
               max(s.last_active_at) AS last_active_at,
               ARRAY (SELECT DISTINCT
                             concat_ws(' ', a.channel, CASE a.channel WHEN 'telegram' THEN a.chat END)
                        FROM addresses a WHERE a.party_id IN (SELECT party_family(p.id)) ORDER BY 1) AS places
          FROM sessions s WHERE s.party_id IN (SELECT party_family(p.id))) x
  WHERE p.merged_into IS NULL
+   AND NOT (x.erased AND p.display_name = '' AND NOT EXISTS (
+             SELECT FROM notes n WHERE n.party_id IN (SELECT party_family(p.id)) AND n.forgotten_at IS NULL))
    AND (p.display_name ILIKE $1 OR p.public_id::text ILIKE $1 OR array_to_string(x.places, ' ') ILIKE $1
         OR EXISTS (SELECT FROM addresses a
                     WHERE a.party_id IN (SELECT party_family(p.id)) AND a.title ILIKE $1))
