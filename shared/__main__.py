@@ -232,8 +232,18 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
     work = partial(
         run_site, wish, drafts=settings.data_dir / "drafts", terminal=Terminal(),
         encryption=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
+        key_note=_describe_key_file(settings),
     )  # fmt: skip
     return _with_database(settings, work)
+
+
+def _describe_key_file(settings: Settings) -> str:
+    """Return a warning for processes that are started one by one: a key in a file is of this machine only."""
+    if settings.database_url is None or settings.secret_key is not None:
+        return ""
+    return (
+        f"It is sealed with the key in {settings.data_dir / 'secret_key'}; each process needs the same key."
+    )
 
 
 def _settings(settings: Settings, rest: Sequence[str]) -> int:

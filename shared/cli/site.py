@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import html
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,14 @@ async def run_site(
     terminal: Terminal,
     encryption: Callable[[], Encryption],
     public_url: str | None = None,
+    key_note: str = "",
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
     async with open_stores(database_url) as stores:
         editor = SiteEditor(
             sites=stores.sites, agents=stores.agents,
             drafts=EditorSession("site", folder=drafts, terminal=terminal), say=terminal.say,
-            encryption=encryption, public_url=public_url,
+            encryption=encryption, public_url=public_url, key_note=key_note,
         )  # fmt: skip
         return await editor.run(wish)
 
@@ -100,6 +101,8 @@ class SiteEditor:
     say: Callable[[str], None]
     encryption: Callable[[], Encryption]
     public_url: str | None
+    key_note: str = ""
+    """Where the key comes from, if the processes may have another one."""
 
     async def run(self, wish: argparse.Namespace) -> int:
         if wish.verb == "list":
@@ -117,7 +120,7 @@ class SiteEditor:
             case "snippet":
                 return self._snippet(site.name)
             case "secret":
-                return await self._secret(site.name, wish.what, wish.id)
+                return await self._secret(site, wish.what, wish.id)
             case _:
                 given = _collect_flags(wish)
                 return await (
@@ -190,13 +193,14 @@ class SiteEditor:
         self.say(f'<script src="{place}/widget.js" data-site="{name}" async></script>')
         return 0
 
-    async def _secret(self, name: str, what: str, secret_id: str) -> int:
+    async def _secret(self, site: SiteView, what: str, secret_id: str) -> int:
+        name = site.name
         if what == "list":
             for found, at in await self.sites.list_secrets(name):
                 self.say(f"{found}  made {at:%Y-%m-%d %H:%M} UTC")
             return 0
         if what == "add":
-            return await self._add_secret(name)
+            return await self._add_secret(site)
         if not await self.sites.revoke_secret(name, secret_id):
             self.say(
                 f"{name} has no secret {quote_name(secret_id)}; ./evertalk site secret {name} list shows."
@@ -205,15 +209,28 @@ class SiteEditor:
         self.say(f"{secret_id} is revoked; whoever was signed in has to come with a new signature. {_TAKES}")
         return 0
 
-    async def _add_secret(self, name: str) -> int:
+    async def _add_secret(self, site: SiteView) -> int:
+        name, encryption = site.name, self.encryption()
+        keys = await self.sites.list_sealing_keys()
+        if keys and encryption.key_id not in keys:
+            self.say(
+                f"EVERTALK_SECRET_KEY here is not the key of this installation: stored secrets have the key "
+                f"{', '.join(sorted(keys))}, and this is {encryption.key_id}. Nothing was added."
+            )
+            self.say("Run this command with the key that the processes have, or in their data folder.")
+            return 1
         secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
-        sealed = self.encryption().seal(secret.encode(), about=build_secret_context(name, secret_id))
+        sealed = encryption.seal(secret.encode(), about=build_secret_context(name, secret_id))
         if not await self.sites.add_secret(name, secret_id, sealed):
             self.say(f"{name} has two secrets already; revoke one of them first:")
             self.say(f"./evertalk site secret {name} list shows them.")
             return 1
         self.say(secret)
         self.say(f"This is secret {secret_id} of {name}, shown this once; keep it on your server only.")
+        for line in _find_missing(site):
+            self.say(line)
+        if self.key_note:
+            self.say(self.key_note)
         self.say(_TAKES)
         return 0
 
@@ -236,3 +253,14 @@ def _collect_flags(wish: argparse.Namespace) -> dict[str, Any]:
         if (value := getattr(wish, name)) is not None:
             given[name] = _SWITCHED[value]
     return given
+
+
+def _find_missing(site: SiteView) -> Iterator[str]:
+    """Yield what else a site needs before its page can sign people in."""
+    if site.config.get("verified", "off") == "off":
+        yield (
+            f"Nobody is signed in yet: ./evertalk site edit {site.name} --verified optional (or required) "
+            "turns it on."
+        )
+    if not site.origins:
+        yield f"No page may use it yet: ./evertalk site edit {site.name} --origin https://YOUR-PAGE"

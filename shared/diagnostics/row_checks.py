@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from shared.adapters.encryption import CannotUnseal, Encryption
 from shared.adapters.files.knowledge_files import build_shelf
 from shared.adapters.files.workspace_files import workspace_path
 from shared.adapters.models.dialects.abilities import INSTEAD, SETTINGS
@@ -25,8 +26,8 @@ from shared.bootstrap.stored_settings import open_stored_settings
 from shared.bootstrap.stores import open_stores
 from shared.config.agents import BadAgentConfig, check_config, find_unknown_servers
 from shared.config.bots import BotConfig, load_bots
-from shared.config.settings import Settings
-from shared.config.sites import BadSiteConfig, read_site_config
+from shared.config.settings import BadSettings, Settings, resolve_secret_key
+from shared.config.sites import BadSiteConfig, build_secret_context, read_site_config
 from shared.core.context.agents import KNOWLEDGE_FOLDER, MEMORY, PERSON
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.diagnostics.checks import Finding, list_together
@@ -207,12 +208,32 @@ async def check_sites(settings: Settings, url: str) -> Sequence[Finding]:
     async with open_stores(url, size=1) as stores:
         sites = await stores.visitors.load_sites()
     problems = [
-        f"site {name}: {problem}" for name, row in sorted(sites.items()) for problem in _find_problem(row)
+        f"site {name}: {problem}"
+        for name, row in sorted(sites.items())
+        for problem in (*_find_problem(row), *_find_closed_secrets(settings, row))
     ]
     if not problems:
         return [Finding("ok", f"{len(sites)} site{'' if len(sites) == 1 else 's'} can be used")]
     what, advice = "sites have settings that cannot be used:", "./evertalk site edit NAME changes a site."
     return [list_together("warn", what, problems, advice)]
+
+
+def _find_closed_secrets(settings: Settings, site: SiteRow) -> Iterator[str]:
+    """Yield the secrets that the key of this machine does not open."""
+    if not site.secrets:
+        return
+    try:
+        encryption = Encryption(resolve_secret_key(settings))
+    except BadSettings as error:
+        yield f"its secrets cannot be opened: {error}"
+        return
+    for secret_id, sealed in sorted(site.secrets.items()):
+        try:
+            encryption.open(sealed, about=build_secret_context(site.name, secret_id))
+        except CannotUnseal:
+            yield (
+                f"secret {secret_id} was sealed with another EVERTALK_SECRET_KEY: nobody can sign in with it"
+            )
 
 
 def _find_problem(site: SiteRow) -> tuple[str, ...]:

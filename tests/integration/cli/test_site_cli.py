@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
+import jwt
 import pytest
+from pydantic import SecretStr
 
 from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.visitors import PostgresVisitors
+from shared.config.settings import load_settings
 from shared.config.sites import build_secret_context
+from shared.diagnostics.row_checks import check_sites
 from tests.integration.cli.test_agent_cli import Desk, Pool, desk, pool, writes
+from tests.kit.web.fixtures import Starter, starter
 
-__all__ = ["desk", "pool"]
+__all__ = ["desk", "pool", "starter"]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 async def test_a_site_is_changed_by_flags_and_shown_as_json(desk: Desk, pool: Pool) -> None:
@@ -108,6 +119,74 @@ async def test_two_secrets_are_shown_once_and_sealed(desk: Desk, pool: Pool) -> 
     assert (await desk.site("secret", "default", "add"))[0] == 0
     audit = "".join(row["row"] for row in await pool.fetch("SELECT a::text AS row FROM audit a"))
     assert not any(one in audit for one in shown)
+
+
+async def test_secret_command_says_what_is_missing_to_sign_people_in(desk: Desk) -> None:
+    _, said = await desk.site("secret", "default", "add")
+    assert "Nobody is signed in yet: ./evertalk site edit default --verified optional" in said
+    assert "No page may use it yet: ./evertalk site edit default --origin https://YOUR-PAGE" in said
+    await desk.site("edit", "default", "--verified", "optional", "--origin", "https://shop.example")
+    _, said = await desk.site("secret", "default", "add")
+    assert ("Nobody is signed in yet" in said, "No page may use it yet" in said) == (False, False)
+
+
+@pytest.mark.control("S37")
+async def test_secret_is_refused_under_another_key_than_the_installation_has(desk: Desk, pool: Pool) -> None:
+    """The web process could not open it, and would sign nobody in."""
+    sealed = Encryption(b"another key, which the processes have").seal(b"x", about="setting")
+    await pool.execute(
+        """INSERT INTO stored_settings (name, key_id, sealed, version, changed_by)
+           VALUES ('EVERTALK_METRICS_TOKEN', $1, $2, 1, 'ada')""",
+        sealed.key_id,
+        sealed.data,
+    )
+    code, said = await desk.site("secret", "default", "add")
+    assert code == 1
+    assert "EVERTALK_SECRET_KEY here is not the key of this installation" in said
+    assert f"{sealed.key_id}" in said
+    assert "Nothing was added." in said
+    assert await pool.fetchval("SELECT count(*) FROM site_secrets") == 0
+
+
+async def test_doctor_finds_a_secret_that_its_key_does_not_open(desk: Desk, pool: Pool) -> None:
+    await desk.site("edit", "default", "--verified", "optional")
+    await desk.site("secret", "default", "add")
+    url = desk.database_url
+    (finding,) = await check_sites(load_settings(secret_key="k" * 40), url)
+    assert finding.level == "ok"
+    (finding,) = await check_sites(load_settings(secret_key="z" * 40), url)
+    assert finding.level == "warn"
+    assert "was sealed with another EVERTALK_SECRET_KEY: nobody can sign in with it" in finding.what
+
+
+def test_secret_command_names_the_key_that_a_database_of_your_own_needs(desk: Desk) -> None:
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(desk.folder),
+        "DATABASE_URL": desk.database_url, "REDIS_URL": "redis://127.0.0.1:1/0",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "shared", "site", "secret", "default", "add"],
+        env=environment, capture_output=True, text=True, timeout=60, cwd="/",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "EVERTALK_SECRET_KEY" in done.stderr
+    assert "is needed with DATABASE_URL, the same for every process" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_person_signs_in_with_a_new_secret(desk: Desk, starter: Starter) -> None:
+    """The whole way: secret at the terminal, token of a page's server, hello to the web process."""
+    await desk.site("edit", "default", "--verified", "required", "--audience", "public")
+    _, said = await desk.site("secret", "default", "add")
+    secret = said.splitlines()[0]
+    moment = int(time.time())
+    claims = {"sub": "customer-4711", "aud": "default", "iat": moment, "exp": moment + 300, "name": "Ada"}
+    server = await starter.start(secret_key=SecretStr("k" * 40))
+    screen, welcome = await server.greet(identity=jwt.encode(claims, secret, algorithm="HS256"))
+    assert welcome["identified"] != ""
+    await screen.say("My parcel?", cid="c1")
+    await screen.until("run", state="done")
+    assert await server.services.pool.fetchval("SELECT count(*) FROM parties WHERE display_name = 'Ada'") == 1
 
 
 async def test_the_snippet_is_one_line(desk: Desk) -> None:

@@ -67,7 +67,7 @@ def _literal(search: str) -> str:
 
 
 _FIND = """
--- A conversation that was erased counts from its next turn on. A person of whom nothing is left is not listed.
+-- An erased conversation counts from its next turn on. A person of whom nothing is left is not listed.
 SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x.messages,
        coalesce(x.last_active_at, p.created_at) AS last_active_at
   FROM parties p

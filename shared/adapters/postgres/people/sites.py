@@ -114,6 +114,13 @@ class PostgresSites(AdminStore):
             return (await session.exec(by_age)).all()
 
     @store_method
+    async def list_sealing_keys(self) -> frozenset[str]:
+        """Return the ids of the keys with which anything in this database is sealed."""
+        async with self._begin() as session:
+            rows = await (await session.driver()).fetch(_SEALING_KEYS)
+        return frozenset(row["key_id"] for row in rows)
+
+    @store_method
     async def add_secret(self, name: str, secret_id: str, sealed: Sealed, *, by: str = _BY) -> bool:
         """False when there are two already."""
         async with self._begin() as session:
@@ -180,3 +187,11 @@ def _build_view(site: SiteTable, agent: str, visitors: int) -> SiteView:
         name=site.name, agent=agent, audience=site.audience, origins=tuple(site.allowed_origins),
         config=site.config, version=site.version, visitors=visitors,
     )  # fmt: skip
+
+
+_SEALING_KEYS = """
+SELECT key_id FROM site_secrets
+ UNION SELECT key_id FROM stored_settings WHERE key_id IS NOT NULL
+ UNION SELECT key_id FROM operator_factors
+ UNION SELECT key_id FROM push_keys
+"""
