@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.adapters.models.dialects.abilities import LEAST_OUTPUT, MissingAbility, find_missing_ability
-from shared.adapters.models.dialects.error_bodies import ErrorBody, read_error_body
+from shared.adapters.models.dialects.error_bodies import ErrorBody, parse_tokens, read_error_body
 from shared.adapters.models.dialects.refusal_wordings import (
     ACCOUNT,
     CONTENT,
@@ -72,6 +72,12 @@ _EMPTY_ACCOUNT = re.compile(
     r"insufficient[_ ](?:quota|credits?|funds|(?:account )?balance)|credit balance|arrear|余额不足|欠费",
     re.IGNORECASE,
 )
+_TOKENS_A_MINUTE = re.compile(
+    r"tokens per min(?:ute)?\b.{0,40}?limit:? (?P<limit>[\d,]{1,13})\b"
+    r".{0,60}?requested:? (?P<requested>[\d,]{1,13})",
+    re.IGNORECASE,
+)
+"""Wording of Groq and OpenAI."""
 _DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
 _WAIT_IN_WORDS = re.compile(
     r"(?:retry|try again|wait|available) (?:in|after|for) (?:about )?(?:(?P<minutes>\d{1,4})m(?=\d))?"
@@ -161,6 +167,9 @@ def build_error(refused: ProviderRefusal) -> ModelError:
 def _build_other(refused: ProviderRefusal, words: str, reason: str) -> ModelError:
     """Return the error of a refusal that is about no window, content or ability."""
     status = refused.status
+    if (pace := _find_pace(refused.message)) is not None and pace[0] > pace[1]:
+        # Waiting would not help: the account never takes that much within a minute.
+        return PromptTooLong(reason, tokens=pace[0], maximum=pace[1])
     if _is_busy(refused, words):
         wait = refused.retry_after_seconds
         return ModelBusy(reason, retry_after_seconds=DEFAULT_RETRY_AFTER_SECONDS if wait is None else wait)
@@ -178,6 +187,15 @@ def _build_other(refused: ProviderRefusal, words: str, reason: str) -> ModelErro
     if 400 <= status < 500 and status not in _PASSING_STATUS and not LOADING.pattern.search(words):
         return ModelRejectedRequest(reason)
     return ModelUnavailable(reason)
+
+
+def _find_pace(text: str) -> tuple[int, int] | None:
+    """Return the tokens of the request and those that the account has a minute; None without both."""
+    found = _TOKENS_A_MINUTE.search(text)
+    if found is None:
+        return None
+    requested, limit = parse_tokens(found["requested"]), parse_tokens(found["limit"])
+    return None if requested is None or limit is None else (requested, limit)
 
 
 def _is_busy(refused: ProviderRefusal, words: str) -> bool:

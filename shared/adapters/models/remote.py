@@ -22,7 +22,7 @@ from shared.adapters.models.provider import Provider, StreamReader
 from shared.adapters.models.rejections import Rejection, Rejections
 from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, Event, drop_unpaired
 from shared.adapters.models.timeouts import Patience, Watch
-from shared.adapters.models.token_counter import is_possible, size_of
+from shared.adapters.models.token_counter import counts_too_little, is_possible, size_of
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import (
     ModelAnswerUnusable,
@@ -316,15 +316,20 @@ class RemoteModel:
         spent = parser.estimate_spent(self._counter, self._card().token_factor)
         if spent is not None:
             # A server that counts at the end alone has counted nothing of what broke off before.
-            spent = spent if spent.known else self._estimate_usage(call, parser)
             call.aborted.append(self._check_usage(call, parser, spent))
 
     def _check_usage(self, call: _Call, parser: AnswerParser, usage: Usage) -> Usage:
         """What the provider counted, or our own count of what it cannot have counted."""
-        if not usage.known or is_possible(usage, call.request, words=parser.words()):
-            return usage
-        _log.warning("%s: nothing can have been counted so: %s", self._entry.name, usage)
-        return self._estimate_usage(call, parser)
+        if not usage.known:
+            return self._estimate_usage(call, parser)
+        words, count = parser.words(), self._counter.count_tokens
+        if not is_possible(usage, call.request, words=words):
+            _log.warning("%s: nothing can have been counted so: %s", self._entry.name, usage)
+            return self._estimate_usage(call, parser)
+        if counts_too_little(usage, call.request, words=words, count=count):
+            _log.warning("%s: less was counted than a third of what was sent: %s", self._entry.name, usage)
+            return self._estimate_usage(call, parser)
+        return usage
 
     def _estimate_usage(self, call: _Call, parser: AnswerParser) -> Usage:
         count, factor = self._counter.count_tokens, self._card().token_factor

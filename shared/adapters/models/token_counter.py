@@ -35,6 +35,11 @@ OUTPUT_FACTOR = 2
 """Not every server stops at exactly as many tokens as it was told."""
 
 
+_BYTES_PER_TOKEN = 20
+"""Bytes of a text per token that no vocabulary reaches on average; Hindi comes to ten."""
+_LEAST_SHARE = 3
+
+
 def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
     """Of tools that the provider runs itself nobody knows what they read."""
     if any(tool.provider is not None for tool in request.tools):
@@ -42,6 +47,26 @@ def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
     most_input = TOKENS_PER_CHAR * size_of(request, len) + SPARE_TOKENS * (1 + len(request.pictures))
     most_output = max(OUTPUT_FACTOR * request.max_output_tokens, TOKENS_PER_CHAR * len(words)) + SPARE_TOKENS
     return usage.context_tokens - usage.output_tokens <= most_input and usage.output_tokens <= most_output
+
+
+def counts_too_little(
+    usage: Usage, request: ModelRequest, *, words: str, count: Callable[[str], int]
+) -> bool:
+    """Return whether a provider's count is below a third of ours; such a count would open every cap.
+
+    Vocabularies differ by less: some need half as many tokens for Hindi as the bundled one. Our own count
+    is made only where the bytes of the request raise a doubt, since it takes time in each turn.
+    """
+    reported = usage.context_tokens - usage.output_tokens
+    if reported * _BYTES_PER_TOKEN < size_of(request, _count_bytes):
+        return reported * _LEAST_SHARE < size_of(request, count)
+    if usage.output_tokens * _BYTES_PER_TOKEN < _count_bytes(words):
+        return usage.output_tokens * _LEAST_SHARE < count(words)
+    return False
+
+
+def _count_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def size_of(request: ModelRequest, count: Callable[[str], int]) -> int:

@@ -231,7 +231,10 @@ def test_what_only_resembles_a_full_window_is_our_bug(status: int, message: str)
         (429, "This request would exceed your organization's rate limit of 40,000 input tokens per minute."),
         (429, "rate limit exceeded"),
         (429, "Too Many Requests: 200000 tokens per day"),
-        (413, "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000"),
+        (
+            413,
+            "Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5000, Requested 900",
+        ),
     ],
 )
 def test_too_many_tokens_per_minute_are_waited_for(status: int, message: str) -> None:
