@@ -19,13 +19,19 @@ from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.process import report_refusal, run_process
 from shared.config.settings import BadSettings, load_settings
 from shared.core.values.errors import EvertalkError
-from worker.duties import run_duties
+from worker.duties import DutyRunner
 from worker.jobs import index_knowledge, keep_erasure_log, run_arq, sweep, watch_heartbeat
 
 log = structlog.get_logger(__name__)
 
 
-WORK = (run_arq, sweep, run_duties, keep_erasure_log, watch_heartbeat, index_knowledge)
+async def run_queue_and_duties(app: App) -> None:
+    """Run arq's worker, with a cron job for each duty, and look for what no cron job rang for."""
+    duties = DutyRunner(app)
+    await asyncio.gather(run_arq(app, duties.list_cron_jobs()), duties.run_overdue())
+
+
+WORK = (run_queue_and_duties, sweep, keep_erasure_log, watch_heartbeat, index_knowledge)
 
 
 async def work(app: App, stop: asyncio.Event) -> int:

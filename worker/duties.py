@@ -1,12 +1,15 @@
-"""The duties of a worker: each has its own timer, timeout and errors, so that none can hold up another."""
+"""The duties of the workers: each has its own schedule, timeout and errors, so none holds up another."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import structlog
+from arq.cron import CronJob, cron
+from arq.typing import WorkerCoroutine
 
 from shared.adapters.postgres.db.partitions import ensure_month_partitions
 from shared.bootstrap.app import App
@@ -18,8 +21,14 @@ log = structlog.get_logger(__name__)
 
 CONSOLIDATION_HOUR = 3
 """Local hour of the deployment from which each person's notes are tidied, once a day."""
-RETRY_SECONDS = 1.0
-"""Least seconds between two runs of a duty that failed or has more to do."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at the schedule."""
+PATIENCE_SECONDS = 1.0
+"""Seconds that a duty may be overdue before a look performs it; a cron job usually rings within 0.3."""
+PORTIONS_SECONDS = 5.0
+"""Seconds after which a duty with more to do ends its run, so that the row shows that it succeeds."""
+GRACE_SECONDS = 20.0
+"""Seconds that arq waits beyond a duty's timeout: its last statement and the end are stored."""
 
 Run: TypeAlias = Callable[[App], Awaitable[object]]
 """Performs one portion of a duty; returns true if there may be more to do at once."""
@@ -84,28 +93,95 @@ DUTIES: Mapping[DutyName, Run] = {
 }
 
 
-async def run_duties(app: App) -> None:
-    """Repeat every duty until cancelled, each in a separate task."""
-    async with asyncio.TaskGroup() as group:
-        for name in DUTIES:
-            group.create_task(repeat_duty(app, name))
+class DutyRunner:
+    """Performs duties that are due. The schedule is in Postgres, which lets one worker claim each of them.
+
+    arq's cron jobs ring when a duty is due. While Redis is away, or all of arq's slots are taken, none rings:
+    a look at the schedule each second finds what is overdue.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._running: set[DutyName] = set()
+
+    def list_cron_jobs(self) -> list[CronJob]:
+        return [
+            cron(self._build_ring(name), name=f"duty:{name}", timeout=one.timeout_seconds + GRACE_SECONDS,
+                 **build_cron_times(one.seconds))
+            for name, one in SCHEDULES.items()
+        ]  # fmt: skip
+
+    def _build_ring(self, name: DutyName) -> WorkerCoroutine:
+        async def perform_duty(ctx: dict[Any, Any], *args: Any, **kwargs: Any) -> None:
+            await self.perform(name)
+
+        return perform_duty
+
+    async def run_overdue(self) -> None:
+        """Perform what no cron job has rung for, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for name in await self._list_overdue():
+                    group.create_task(self.perform(name))
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _list_overdue(self) -> list[DutyName]:
+        try:
+            overdue = await self._app.stores.duties.list_overdue(
+                list(DUTIES), patience_seconds=PATIENCE_SECONDS
+            )
+        except StorageUnavailable as error:
+            log.warning("duties_storage_unavailable", reason=str(error))
+            return []
+        return [name for name in DUTIES if name in overdue]
+
+    async def perform(self, name: DutyName) -> bool:
+        """Claim a duty and run it within its timeout; return whether it was due here. Errors are recorded."""
+        if name in self._running:
+            return False
+        self._running.add(name)
+        try:
+            return await self._perform(name)
+        except StorageUnavailable as error:
+            log.warning("duty_storage_unavailable", duty=name, reason=str(error))
+            return False
+        finally:
+            self._running.discard(name)
+
+    async def _perform(self, name: DutyName) -> bool:
+        store, schedule = self._app.stores.duties, SCHEDULES[name]
+        epoch = await store.claim(name, seconds=schedule.seconds, worker_id=self._app.worker_id)
+        if epoch is None:
+            return False
+        began = time.monotonic()
+        more, error = await run_duty(self._app, name)
+        duration_ms = round((time.monotonic() - began) * 1000)
+        await store.end(name, epoch=epoch, duration_ms=duration_ms, error=error, more=more)
+        return True
 
 
-async def repeat_duty(app: App, name: DutyName) -> None:
-    while True:
-        more = await perform_duty(app, name)
-        await asyncio.sleep(RETRY_SECONDS if more else SCHEDULES[name].seconds)
+def build_cron_times(seconds: int) -> dict[str, Any]:
+    """Return the times of a cron job for a period that divides a minute or an hour."""
+    if seconds < 60:
+        return {"second": set(range(0, 60, seconds))}
+    return {"minute": set(range(0, 60, seconds // 60)), "second": 0}
 
 
-async def perform_duty(app: App, name: DutyName) -> bool:
-    """Run a duty once, within its timeout; return whether there may be more to do. Errors are logged."""
+async def run_duty(app: App, name: DutyName) -> tuple[bool, str]:
+    """Run a duty, portion after portion; return whether there may be more to do, and the error or nothing."""
+    until = time.monotonic() + PORTIONS_SECONDS
     try:
         async with asyncio.timeout(SCHEDULES[name].timeout_seconds):
-            return await DUTIES[name](app) is True
+            while await DUTIES[name](app) is True:
+                if time.monotonic() > until:
+                    return True, ""
+            return False, ""
     except TimeoutError:
         log.warning("duty_timed_out", duty=name, seconds=SCHEDULES[name].timeout_seconds)
+        return False, f"It took longer than {SCHEDULES[name].timeout_seconds:.0f} seconds."
     except (StorageUnavailable, OSError) as error:
-        log.warning("duty_storage_unavailable", duty=name, reason=f"{type(error).__name__}: {error}")
+        log.warning("duty_failed", duty=name, reason=f"{type(error).__name__}: {error}")
+        return False, f"{type(error).__name__}: {error}"
     except Exception as error:
         log.exception("duty_failed", duty=name, reason=f"{type(error).__name__}: {error}")
-    return False
+        return False, f"{type(error).__name__}: {error}"

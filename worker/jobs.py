@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from arq.connections import ArqRedis
+from arq.cron import CronJob
 from arq.worker import Worker, func
 
 from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, close_queue, open_queue, read_job, write_job
@@ -42,13 +43,14 @@ async def run_job(ctx: dict[str, Any], job_id: int, *_: Any, **__: Any) -> None:
         log.warning("job_storage_unavailable", job_id=job_id, reason=str(error))
 
 
-async def run_arq(app: App) -> None:
-    """arq's worker, begun again whenever Redis goes away under it."""
+async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
+    """Run arq's worker until cancelled; start another one whenever Redis goes away."""
     _, redis_url = resolve_server_urls(app.settings)
     while True:
         queue = open_queue(redis_url)
         worker = Worker(
             functions=[func(run_job, name=RUN_JOB, keep_result=0, max_tries=1, timeout=JOB_SECONDS)],
+            cron_jobs=cron_jobs or None,
             queue_name=QUEUE,
             redis_pool=queue,
             max_jobs=MAX_JOBS,

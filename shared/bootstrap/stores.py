@@ -21,6 +21,7 @@ from shared.adapters.postgres.dashboard.hourly_stats import PostgresHourlyStats
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.dashboard.session_stats import PostgresSessionStats
 from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
+from shared.adapters.postgres.db.duties import PostgresDuties
 from shared.adapters.postgres.db.hour_counts import PostgresHourCounts
 from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.db.listing import PostgresSessionList
@@ -101,6 +102,7 @@ class LazyStore:
 class Stores:
     """By subject, in the order of the rooms of `shared.adapters.postgres`."""
 
+    duties: PostgresDuties
     hour_counts: PostgresHourCounts
     leases: PostgresLeases
     readiness: PostgresReadiness
@@ -180,6 +182,7 @@ def build_stores(
         return LazyStore(module, name, pool)
 
     return Stores(
+        duties=PostgresDuties(pool),
         hour_counts=PostgresHourCounts(pool, timezone=timezone, crash_point=crash_point),
         leases=PostgresLeases(pool),
         readiness=PostgresReadiness(pool),

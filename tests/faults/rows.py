@@ -351,6 +351,12 @@ _HOSTS = (
         " and a primary in a network of its own whose packets are dropped, so that nothing says goodbye",
         "on a machine at rest at most 10 s without an answer; nothing that was acknowledged is lost",
     ),
+    _row(
+        58, "a background duty is starved",
+        "the table that one duty needs is locked for as long as the others run",
+        "the duty fails within its own time limit and says why on the page Jobs; every other duty succeeds"
+        " again and again, and next month's partitions are made; without the lock it succeeds by itself",
+    ),
 )  # fmt: skip
 
 ROWS: Final = (*_PROCESSES, *_SERVERS, *_PROVIDER, *_CHANNELS, *_HOSTS)

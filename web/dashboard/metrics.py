@@ -70,6 +70,10 @@ _SERIES: Mapping[str, tuple[str, str]] = {
     "evertalk_jobs": ("gauge", "Jobs by state."),
     "evertalk_jobs_failing": ("gauge", "Jobs that will be retried after an error."),
     "evertalk_oldest_due_job_seconds": ("gauge", "Waiting time of the oldest due job."),
+    "evertalk_duty_runs_total": ("counter", "Runs of the workers' duties, by duty."),
+    "evertalk_duty_failed_runs_total": ("counter", "Failed runs of the workers' duties, by duty."),
+    "evertalk_duty_duration_seconds": ("gauge", "Duration of the last run, by duty."),
+    "evertalk_duty_success_age_seconds": ("gauge", "Seconds since the last successful run, by duty."),
     "evertalk_processes": ("gauge", "Running processes by role."),
     "evertalk_sockets": ("gauge", "Open client connections, by kind."),
     "evertalk_redis_errors": (
@@ -191,6 +195,10 @@ def gauge_samples(gauges: Mapping[str, Any]) -> dict[str, list[Sample]]:
         "evertalk_summaries_undone": _one(gauges["undone"]),
         "evertalk_jobs_failing": _one(gauges["jobs_failing"]),
         "evertalk_oldest_due_job_seconds": _one(gauges["oldest_job_seconds"] or 0.0),
+        "evertalk_duty_runs_total": _by_duty(gauges, "runs"),
+        "evertalk_duty_failed_runs_total": _by_duty(gauges, "failed_runs"),
+        "evertalk_duty_duration_seconds": _by_duty(gauges, "duration_seconds"),
+        "evertalk_duty_success_age_seconds": _by_duty(gauges, "success_age_seconds"),
         "evertalk_deliveries": _by("state", gauges["deliveries"] | gauges["doubts"]),
         "evertalk_updates_waiting": _one(gauges["updates_waiting"]),
         "evertalk_sockets": _by("kind", gauges["screens"]),
@@ -201,6 +209,10 @@ def gauge_samples(gauges: Mapping[str, Any]) -> dict[str, list[Sample]]:
         ),
         "evertalk_alerts_open": _by("kind", dict.fromkeys(_ALERTS, 0) | gauges["alerts"]),
     }
+
+
+def _by_duty(gauges: Mapping[str, Any], value: str) -> list[Sample]:
+    return _by("duty", {one["name"]: one[value] for one in gauges["duties"] if one[value] is not None})
 
 
 def histogram_samples(stages: Mapping[str, Histogram]) -> list[Sample]:

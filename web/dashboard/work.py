@@ -75,10 +75,15 @@ JobKind = TypedDict("JobKind", {
     "kind": str, "paused": bool, "concurrency": int | None, "version": str, "running": int, "due": int,
     "changed_by": str | None, "changed_at": datetime | None,
 })  # fmt: skip
+Duty = TypedDict("Duty", {
+    "name": str, "seconds": int, "state": str, "worker": int | None, "started_at": datetime | None,
+    "succeeded_at": datetime | None, "due_at": datetime, "duration_ms": int | None, "runs": int,
+    "failed_runs": int, "failures": int, "error": str | None,
+})  # fmt: skip
 Jobs = TypedDict("Jobs", {
     "states": Thing, "counted_to": int, "failing": int, "newest": str, "retry_all": Thing,
     "cancel_all": Thing, "kinds": list[JobKind], "jobs": list[Thing], "before": str | None,
-    "workers": list[Thing], "bots": list[Thing], "total": NotRequired[Total | None],
+    "workers": list[Thing], "duties": list[Duty], "bots": list[Thing], "total": NotRequired[Total | None],
 })  # fmt: skip
 Deliveries = TypedDict("Deliveries", {
     "states": Thing, "on_their_way": int, "deliveries": list[Thing], "next": str | None,

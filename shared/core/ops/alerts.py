@@ -18,6 +18,7 @@ Kind: TypeAlias = Literal[
     "spend_80", "spend_100", "provider_refused", "breaker_open", "dead_job", "uncertain_delivery",
     "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
     "window_narrowed", "stuck_turn", "no_summaries", "spend_source", "database_lost", "model_rejects",
+    "duty_late",
     "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
@@ -85,6 +86,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
         "The daily backup fails",
         "./evertalk doctor says why; those of before are kept. ./evertalk backup makes one now.",
     ),
+    "duty_late": (
+        "A background duty does not succeed",
+        "The page Jobs has its last error. The other duties continue; this one is tried again each period.",
+    ),
     "stuck_turn": (
         "A message waits for a process that has forgotten it",
         "Restart that process: another one takes the turn. Report what ./evertalk doctor says.",
@@ -117,6 +122,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "handover_waiting": frozenset({"session", "minutes"}),
     "no_worker": frozenset({"seconds"}),
     "no_backup": frozenset(),
+    "duty_late": frozenset({"duty"}),
     "stuck_turn": frozenset({"count"}),
     "database_lost": frozenset({"state", "seconds"}),
     "model_rejects": frozenset({"provider", "model", "session", "code", "wording", "count"}),
@@ -356,6 +362,7 @@ _FACTS: Mapping[Kind, _Facts] = {
     ),
     "handover_waiting": lambda whole, _: f"for more than {whole('minutes')} minutes",
     "no_worker": lambda whole, _: f"for more than {whole('seconds')} seconds",
+    "duty_late": lambda _, word: word("duty"),
     "stuck_turn": lambda whole, _: f"{whole('count')} in all",
     "database_lost": lambda whole, word: f"{word('state')}, for more than {whole('seconds')} seconds",
     "model_rejects": lambda _, word: (

@@ -15,7 +15,10 @@ DUTY_NAMES: tuple[DutyName, ...] = get_args(DutyName)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DutySchedule:
-    """How often a duty runs, and how long one run may take; both in seconds."""
+    """How often a duty runs, and how long one run may take; both in seconds.
+
+    A period divides a minute or an hour, since arq's cron jobs have no others.
+    """
 
     seconds: int
     timeout_seconds: float
@@ -37,3 +40,6 @@ SCHEDULES: Mapping[DutyName, DutySchedule] = {
     "partitions": DutySchedule(seconds=300, timeout_seconds=60),
     "retention": DutySchedule(seconds=3600, timeout_seconds=1800),
 }
+LATE_PERIODS = 5
+LATE_SECONDS = 300
+"""A duty that has not succeeded for five of its periods, and for five minutes, is late."""

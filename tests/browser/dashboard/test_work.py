@@ -224,3 +224,22 @@ async def test_axe_finds_nothing_and_nothing_is_wider_than_a_telephone(
         assert await look_in_both_schemes(work.page) == []
         wide = await work.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0
+
+
+async def test_duties_are_listed_with_the_late_one_and_its_error(work: Work) -> None:
+    await work.pool.execute(
+        """INSERT INTO duties (name, seconds, due_at, succeeded_at, duration_ms, failures, failed_runs, runs,
+                                last_error)
+           VALUES ('session_list', 2, now(), now(), 3, 0, 0, 900, ''),
+                  ('hourly_stats', 15, now(), now() - interval '1 hour', 10002, 3, 3, 9,
+                   'StorageUnavailable: TimeoutError'),
+                  ('partitions', 300, now(), now(), 41, 0, 0, 3, '')"""
+    )
+    await work.open("jobs", "Jobs")
+    duties = work.page.get_by_role("table", name="Duties of the workers")
+    late = duties.get_by_role("row", name="hourly_stats")
+    await expect(late).to_contain_text("Late")
+    await expect(late).to_contain_text("StorageUnavailable: TimeoutError")
+    await expect(duties.locator("tbody tr")).to_have_count(3)
+    assert await look_in_both_schemes(work.page) == []
+    await work.picture("jobs-duties")

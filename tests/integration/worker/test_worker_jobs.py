@@ -14,7 +14,7 @@ from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.app_driver import running_app, settings_for, visit
 from worker import jobs
-from worker.duties import run_duties
+from worker.duties import DutyRunner
 from worker.jobs import sweep
 
 
@@ -44,14 +44,23 @@ class Yard:
     @property
     def app(self) -> App:
         stores = SimpleNamespace(jobs=self)
-        parts = SimpleNamespace(job_runner=self, stores=stores, doorbell=self, recall_indexer=self)
+        stores.duties = self
+        parts = SimpleNamespace(
+            job_runner=self, stores=stores, doorbell=self, recall_indexer=self, worker_id=1
+        )
         return cast("App", parts)
+
+    async def list_overdue(self, names: list[str], *, patience_seconds: float) -> list[str]:
+        return ["recall_index"]
+
+    async def claim(self, name: str, *, seconds: int, worker_id: int) -> int:
+        return 1
 
 
 async def test_a_dead_workers_job_is_found_while_the_house_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "SWEEP_SECONDS", 0.0)
     yard = Yard()
-    tasks = [asyncio.create_task(loop(yard.app)) for loop in (run_duties, sweep)]
+    tasks = [asyncio.create_task(DutyRunner(yard.app).run_overdue()), asyncio.create_task(sweep(yard.app))]
     try:
         async with asyncio.timeout(30):
             while yard.looks < 5:

@@ -9,7 +9,7 @@ const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Resolved
 const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last arrived") }, { label: t("What to do") }];
 const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Where one looks further, by kind. */
-const PLACES = { dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")] };
+const PLACES = { dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")], duty_late: ["/dashboard/jobs", t("Jobs")] };
 
 /** @param {any} page */
 export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
@@ -111,6 +111,7 @@ const FACTS = {
   no_worker: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   database_lost: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   model_rejects: ({ model, provider, wording, code }) => `${model} · ${provider}: ${wording || code}`,
+  duty_late: ({ duty }) => duty,
   stuck_turn: ({ count }) => t("{number} in all", { number: count }),
 };
 /** @param {any} alert */

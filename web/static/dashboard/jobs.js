@@ -87,7 +87,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     show(strip, COUNTED.map((state) => kpi(STATES[/** @type {keyof typeof STATES} */ (state)], h("span", { class: state === "dead" && page.states[state] ? "crit-text" : null }, upTo(page.states[state], page.counted_to)),
       state === "due" && page.oldest_due ? h("span", null, t("oldest {time}", { time: time(page.oldest_due) })) : HINTS[/** @type {keyof typeof HINTS} */ (state)])));
     if (!kinds.contains(document.activeElement)) drawKinds(page.kinds);
-    show(body, jobsCard(page, params, change, acts ? act : null), workersCard(page.workers), page.bots.length > 0 && botsCard(page.bots));
+    show(body, jobsCard(page, params, change, acts ? act : null), dutiesCard(page.duties), workersCard(page.workers), page.bots.length > 0 && botsCard(page.bots));
     if (!refresh) say(tn("{count} job", "{count} jobs", page.jobs.length));
   }
 
@@ -187,6 +187,17 @@ function botsCard(bots) {
     h("span", { class: `state ${bot.problem ? "problem" : bot.served_by ? "answering" : "waiting"}` }, bot.problem ? h("span", { class: "error-text" }, ts(bot.problem)) : bot.served_by ? t("served by {process}", { process: bot.served_by }) : t("nobody serves it")),
     ts(bot.mode), ts(bot.access), number(bot.waiting), bot.heard_at ? time(bot.heard_at) : DASH]);
   return card("Telegram", [table({ caption: t("Bots"), className: "wide-grid", columns, rows })]);
+}
+
+/** The workers' duties, by the names that metrics and alerts have, too. @param {any[]} duties */
+function dutiesCard(duties) {
+  const states = { late: t("Late"), running: t("running"), failing: t("Retrying"), waiting: t("Waiting") };
+  const looks = { late: "problem", running: "answering", failing: "waiting", waiting: "idle" };
+  const columns = [{ label: t("Duty") }, { label: t("State") }, { label: t("Every"), num: true }, { label: t("Last success") }, { label: t("Took"), num: true }, { label: t("Error") }];
+  const rows = duties.map((one) => [h("code", { translate: "no" }, one.name),
+    h("span", { class: `state ${looks[/** @type {keyof typeof looks} */ (one.state)]}` }, states[/** @type {keyof typeof states} */ (one.state)]),
+    duration(one.seconds * 1000), one.succeeded_at ? time(one.succeeded_at) : DASH, duration(one.duration_ms), one.error ? h("span", { translate: "no" }, one.error) : DASH]);
+  return card(t("Duties"), [rows.length ? table({ caption: t("Duties of the workers"), className: "wide-grid", columns, rows }) : empty(t("No worker has run yet: its first one shows its duties here."))]);
 }
 
 /** @param {any[]} workers */

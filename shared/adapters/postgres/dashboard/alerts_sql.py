@@ -6,7 +6,11 @@ from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
+from shared.core.ops.duties import LATE_PERIODS, LATE_SECONDS
 
+DUTY_IS_LATE = f"""coalesce(d.succeeded_at, d.since)
+         < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS}))"""
+"""Whether the duty `d` has not succeeded for too long."""
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 
 SOURCE_SHARE = 3
@@ -121,6 +125,11 @@ WITH spent AS (
   UNION ALL
   SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
     SELECT FROM workers w WHERE {WORKER_IS_ALIVE} AND (w.health ->> 'backup_failed')::boolean)
+  UNION ALL
+  SELECT 'duty_late', d.name, jsonb_build_object('duty', d.name) FROM duties d
+   WHERE {DUTY_IS_LATE} AND EXISTS (
+         SELECT FROM workers w WHERE w.role = 'worker' AND {WORKER_IS_ALIVE}
+            AND w.started_at < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS})))
   UNION ALL
   SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
   UNION ALL

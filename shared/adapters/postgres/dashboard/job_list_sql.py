@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.dashboard.alerts_sql import DUTY_IS_LATE
 from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.core.compaction.jobs import LATE
 from shared.core.ops.job_views import ASKED_AGAIN, JOB_KINDS, JobMatch
@@ -149,6 +150,13 @@ SELECT json_build_object(
       'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', {WORKER_IS_ALIVE},
       'job', (SELECT j.id FROM jobs j WHERE j.leased_by = w.id AND j.state = 'running' LIMIT 1)) ORDER BY w.id DESC)
     FROM (SELECT * FROM workers WHERE beat > now() - interval '1 hour' ORDER BY id DESC LIMIT 20) w), '[]'::json),
+  'duties', coalesce((SELECT json_agg(json_build_object('name', d.name, 'seconds', d.seconds,
+      'state', CASE WHEN {DUTY_IS_LATE} THEN 'late' WHEN w.id IS NOT NULL THEN 'running'
+                    WHEN d.failures > 0 THEN 'failing' ELSE 'waiting' END,
+      'worker', w.pid, 'started_at', d.started_at, 'succeeded_at', d.succeeded_at, 'due_at', d.due_at,
+      'duration_ms', d.duration_ms, 'runs', d.runs, 'failed_runs', d.failed_runs, 'failures', d.failures,
+      'error', nullif(d.last_error, '')) ORDER BY d.seconds, d.name)
+    FROM duties d LEFT JOIN workers w ON w.id = d.leased_by AND {WORKER_IS_ALIVE}), '[]'::json),
   'bots', coalesce((SELECT json_agg(json_build_object('id', b.bot_id, 'username', b.username, 'mode', b.mode,
       'access', b.access, 'problem', nullif(b.problem, ''), 'heard_at', b.heard_at, 'served_by', w.pid,
       'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))

@@ -83,6 +83,9 @@ SELECT json_build_object(
        WHERE {WORKER_IS_ALIVE} GROUP BY w.role) x),
   'alerts', (SELECT coalesce(json_object_agg(kind, n), '{{}}'::json)
                FROM (SELECT kind, count(*) AS n FROM alerts WHERE ended_at IS NULL GROUP BY kind) x),
+  'duties', (SELECT coalesce(json_agg(json_build_object('name', d.name, 'runs', d.runs, 'failed_runs', d.failed_runs,
+        'duration_seconds', d.duration_ms / 1000.0,
+        'success_age_seconds', extract(epoch FROM now() - d.succeeded_at)::float8)), '[]'::json) FROM duties d),
   'reserved_micro', (SELECT coalesce(sum(amount_micro), 0) FROM reservations WHERE state = 'held')
 )::text
 """

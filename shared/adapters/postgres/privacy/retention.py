@@ -139,6 +139,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "deployment": KeptRows(period="one row"),
     "leases": KeptRows(period="one row per bot"),
+    "duties": KeptRows(period="one row per duty"),
     "job_kinds": KeptRows(period="configuration"),
     "hourly_stats": KeptRows(period="permanently; numbers only"),
     "hour_turns": KeptRows(period="seconds; numbers of turns only"),

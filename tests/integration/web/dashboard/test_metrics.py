@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parents[4]
 FILES = ROOT / "web" / "dashboard" / "observability"
 WORDS = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _LANGUAGE = """max sum by le and or rate increase histogram_quantile absent offset m h s state stage kind role
-outcome version python"""
+outcome version python duty"""
 _VALUES = """dead due running waiting worker uncertain queued sending sent turn wait model job refused failed
-stopped"""
+stopped retention"""
 
 
 def named(expression: str) -> set[str]:

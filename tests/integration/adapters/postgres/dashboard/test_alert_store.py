@@ -523,3 +523,19 @@ async def test_older_processes_of_the_same_role_are_counted(desk: Desk) -> None:
     assert await desk.store.count_older_processes(other) == 0
     await workers.stop(desk.worker_id)
     assert await desk.store.count_older_processes(second) == 0
+
+
+async def test_late_duty_is_one_alert_until_it_succeeds(desk: Desk) -> None:
+    """A worker that has just started is given time, and a duty that runs rarely as well."""
+    await desk.pool.execute(
+        """INSERT INTO duties (name, seconds, due_at, succeeded_at)
+           VALUES ('hourly_stats', 15, now(), now() - interval '6 minutes'),
+                  ('reservations', 5, now(), now()), ('retention', 3600, now(), now() - interval '3 hours')"""
+    )
+    await PostgresWorkers(desk.pool).register("worker")
+    assert await desk.look() == (0, 0)
+    await desk.pool.execute("UPDATE workers SET started_at = now() - interval '1 day'")
+    assert await desk.look() == (1, 0)
+    assert await desk.open() == [("duty_late", "hourly_stats", {"duty": "hourly_stats"})]
+    await desk.pool.execute("UPDATE duties SET succeeded_at = now() WHERE name = 'hourly_stats'")
+    assert await desk.look() == (0, 1)

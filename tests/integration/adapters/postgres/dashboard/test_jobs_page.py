@@ -85,3 +85,19 @@ async def test_what_is_counted_is_of_the_last_day_and_ends_at_a_bound(
     assert found["dead_lately"] == most
     assert found["retry_all"] == {"jobs": 1, "more": True}, "the newest of a key stands for the others"
     assert (await insights.load_jobs(JobMatch(kind="tidy")))["retry_all"] == {"jobs": 0, "more": False}
+
+
+async def test_page_of_jobs_shows_how_each_duty_fares(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    await pool.execute(
+        """INSERT INTO duties (name, seconds, due_at, succeeded_at, failures, failed_runs, runs, last_error)
+           VALUES ('contacts', 300, now(), now(), 0, 0, 7, ''),
+                  ('hourly_stats', 15, now(), now() - interval '1 hour', 3, 3, 9, 'TimeoutError'),
+                  ('owed_flushes', 30, now(), now(), 1, 1, 9, 'canceling statement')"""
+    )
+    page = await JobInsights(pool).load_jobs(JobMatch())
+    told = [(one["name"], one["state"], one["error"]) for one in page["duties"]]
+    assert told == [
+        ("hourly_stats", "late", "TimeoutError"),
+        ("owed_flushes", "failing", "canceling statement"),
+        ("contacts", "waiting", None),
+    ]

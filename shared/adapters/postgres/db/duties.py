@@ -1,0 +1,70 @@
+"""The schedule of the duties: when each is due, and which worker performs it."""
+
+from __future__ import annotations
+
+from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
+
+_HELD = f"EXISTS (SELECT FROM workers w WHERE w.id = d.leased_by AND {WORKER_IS_ALIVE})"
+"""Whether a worker that is alive performs the duty `d`."""
+_QUICK = "set_config('synchronous_commit', 'off', true)"
+"""A claim may be lost in a crash of the server, and is made again: no commit waits for the disk."""
+# One worker performs a duty at a time, and each period once: the next time is written with the claim. Times
+# lie on whole periods, as those of arq's cron jobs do. A worker that asks for what it holds has lost track.
+_CLAIM = Named(f"""
+INSERT INTO duties AS d (name, seconds, due_at, leased_by, epoch, started_at)
+VALUES (:name, :seconds::int,
+        to_timestamp((floor(extract(epoch FROM now()) / :seconds::int) + 1) * :seconds::int),
+        :worker_id, 1, now())
+ON CONFLICT (name) DO UPDATE
+   SET seconds = excluded.seconds, due_at = excluded.due_at, leased_by = excluded.leased_by,
+       epoch = d.epoch + 1, started_at = now()
+ WHERE (d.due_at <= now() OR d.leased_by IS NOT NULL OR d.due_at > excluded.due_at)
+   AND (d.leased_by IS NULL OR d.leased_by = excluded.leased_by OR NOT {_HELD})
+RETURNING epoch, {_QUICK}
+""")
+_END = Named(f"""
+UPDATE duties
+   SET leased_by = NULL, duration_ms = :duration_ms, runs = runs + 1,
+       failed_runs = failed_runs + (:error::text <> '')::int,
+       failures = CASE WHEN :error::text = '' THEN 0 ELSE failures + 1 END,
+       succeeded_at = CASE WHEN :error::text = '' THEN now() ELSE succeeded_at END,
+       last_error = left(:error::text, 500), due_at = CASE WHEN :more::boolean THEN now() ELSE due_at END
+ WHERE name = :name AND epoch = :epoch
+RETURNING {_QUICK}
+""")
+# A clock that was set back leaves times that are far too late: no time lies further away than a period.
+_OVERDUE = Named(f"""
+SELECT n.name FROM unnest(:names::text[]) AS n(name) LEFT JOIN duties d ON d.name = n.name
+ WHERE d.name IS NULL
+    OR d.leased_by IS NULL
+       AND (d.due_at <= now() - make_interval(secs => :patience::float8)
+            OR d.due_at > now() + make_interval(secs => d.seconds))
+    OR d.leased_by IS NOT NULL AND NOT {_HELD}
+""")
+
+
+class PostgresDuties(PoolStore):
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    @store_method
+    async def claim(self, name: str, *, seconds: int, worker_id: int) -> int | None:
+        """Claim a duty that is due, or whose worker has died; return the epoch, or None."""
+        claim = _CLAIM(name=name, seconds=seconds, worker_id=worker_id)
+        epoch: int | None = await self._pool.fetchval(*claim)
+        return epoch
+
+    @store_method
+    async def end(
+        self, name: str, *, epoch: int, duration_ms: int, error: str = "", more: bool = False
+    ) -> None:
+        """Record how a run ended, unless another worker has claimed the duty since; `more` makes it due."""
+        await self._pool.execute(
+            *_END(name=name, epoch=epoch, duration_ms=duration_ms, error=error, more=more)
+        )
+
+    @store_method
+    async def list_overdue(self, names: list[str], *, patience_seconds: float) -> list[str]:
+        """Return the duties that are due for longer than that, unknown yet, or held by a dead worker."""
+        rows = await self._pool.fetch(*_OVERDUE(names=names, patience=patience_seconds))
+        return [row["name"] for row in rows]
