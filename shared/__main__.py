@@ -186,7 +186,14 @@ def _pairing(settings: Settings, rest: Sequence[str]) -> int:
     from shared.config.bots import load_bots
 
     wish = read_pairing_arguments(rest)
-    return _with_database(settings, partial(run_pairing, wish, bots=load_bots(settings), say=print))
+
+    async def work(*, database_url: str) -> int:
+        from shared.bootstrap.stored_settings import load_in_force
+
+        bots = load_bots(await load_in_force(database_url, settings)) if wish.verb == "owner" else ()
+        return await run_pairing(wish, database_url=database_url, bots=bots, say=print)
+
+    return _with_database(settings, work)
 
 
 def _person(settings: Settings, rest: Sequence[str]) -> int:
@@ -271,7 +278,14 @@ def _alert(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.alert import read_alert_arguments, run_alert
 
     read_alert_arguments(rest)
-    return _with_database(settings, partial(run_alert, targets=settings.alert_targets, say=print))
+
+    async def work(*, database_url: str) -> int:
+        from shared.bootstrap.stored_settings import load_in_force
+
+        in_force = await load_in_force(database_url, settings)
+        return await run_alert(database_url=database_url, targets=in_force.alert_targets, say=print)
+
+    return _with_database(settings, work)
 
 
 def _operator(settings: Settings, rest: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.db.pool import Pool, open_pool
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.config.settings import Settings, resolve_secret_key
+from shared.config.stored import load_with_stored
 from shared.runtime import build_crash_point
 
 
@@ -20,6 +22,19 @@ def build_stored_settings(pool: Pool, settings: Settings) -> PostgresStoredSetti
         encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
         crash_point=build_crash_point(settings.crash_point),
     )
+
+
+async def load_in_force(database_url: str, settings: Settings) -> Settings:
+    """Return the settings that running processes work with: these and the stored ones.
+
+    Raises BadSettings, CannotUnseal, StorageUnavailable.
+    """
+    async with open_stored_settings(database_url, settings) as store:
+        found = await store.load()
+    if not found.version:
+        return settings
+    kept = {name: getattr(settings, name) for name in ("database_url", "redis_url", "data_dir")}
+    return await asyncio.to_thread(load_with_stored, found.values, **kept)
 
 
 @asynccontextmanager

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared.bootstrap.app import App, open_app
+from shared.bootstrap.from_settings import resolve_server_urls
+from shared.bootstrap.stored_settings import load_in_force
 from shared.config.settings import Settings
 from shared.core.commands.arguments import RAW, read_value
 from shared.core.commands.commands import BadArguments, Command, command_named, commands_for
@@ -61,7 +63,8 @@ async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Co
         shell.write_note(error.advice)
         return 2
     # As the worker: no tool servers are started for it.
-    app = await open_app(settings, role="worker")
+    in_force = await load_in_force(resolve_server_urls(settings)[0], settings)
+    app = await open_app(in_force, role="worker")
     beating = asyncio.create_task(beat(app))
     try:
         return await _run(app, wish, words, shell)

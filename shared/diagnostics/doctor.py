@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from shared.adapters.embedded import EmbeddedServerFailed
 from shared.adapters.embedded.binaries import find_binaries
+from shared.adapters.encryption import CannotUnseal
+from shared.bootstrap.stored_settings import load_in_force, open_stored_settings
 from shared.cli.servers import open_servers
-from shared.config.settings import Settings, load_settings
+from shared.config.settings import BadSettings, Settings, load_settings
+from shared.config.stored import find_locked, is_sealed
 from shared.diagnostics import local_checks as local
 from shared.diagnostics import row_checks as rows
 from shared.diagnostics import server_checks as server
@@ -46,6 +49,21 @@ def run_doctor() -> int:
     return asyncio.run(_examine(load_settings(), say))
 
 
+async def _load_in_force(settings: Settings, url: str) -> tuple[Settings, Sequence[Finding]]:
+    """Return what running processes work with, and which secrets of it the database holds."""
+    try:
+        async with open_stored_settings(url, settings) as store:
+            found = await store.load()
+        in_force = await load_in_force(url, settings)
+    except (BadSettings, CannotUnseal) as error:
+        advice = getattr(error, "advice", "Change them on the dashboard's page Settings.")
+        return settings, [Finding("fail", f"stored settings cannot be used: {error}", advice)]
+    names = sorted(name for name in found.values if name not in find_locked() and is_sealed(name))
+    if not names:
+        return in_force, []
+    return in_force, [Finding("ok", f"secrets: {', '.join(f'{name} from the database' for name in names)}")]
+
+
 async def _examine(settings: Settings, say: Callable[[Finding], None]) -> int:
     levels = await run_checks(map(Check, HERE), settings, say=say)
     try:
@@ -64,7 +82,11 @@ async def _examine(settings: Settings, say: Callable[[Finding], None]) -> int:
                 if "fail" not in schema:
                     levels |= await look((STORED,))
                 if schema == {"ok"}:
-                    levels |= await look(ROWS)
+                    in_force, finding = await _load_in_force(settings, database_url)
+                    for line in finding:
+                        say(line)
+                    levels |= {line.level for line in finding}
+                    levels |= await run_checks(ROWS, in_force, database_url, say=say)
     except EmbeddedServerFailed as error:
         say(Finding("fail", str(error), error.advice))
         return 1

@@ -26,7 +26,7 @@ from tests.integration.external_servers.own_postgres import OwnPostgres, own_pos
 from tests.integration.external_servers.system_programs import postgres_programs
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import START_SECONDS, Process
-from tests.kit.fakes.bot_api import TOKEN, running_bot_api
+from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.free_ports import free_port
 from tests.kit.temp_folders import short_folder
@@ -212,6 +212,8 @@ async def test_forms_of_the_dashboard_work_in_every_service_of_compose(composed:
                 lambda screen: any(line.text == REAL for line in screen.answers), within=START_SECONDS
             )
             await worker.until_event("worker_ready", times=2)
+            link = await composed.run("bot", "-m", "shared", "pairing", "owner")
+            assert f"t.me/{USERNAME}" in link
             while (await anna.ask("And now?"))["text"] != REAL:
                 assert len(anna.said) < 30, web.words()
         assert (web.exits, worker.exits, bot.exits) == ([], [], [])
