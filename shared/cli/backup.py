@@ -161,7 +161,7 @@ async def _make(
 async def copy_erasures(database_url: str, file: ErasureFile) -> int:
     """The log of erasures beside the backups as new as the database's; how many lines were added."""
     async with open_stores(database_url, size=1) as stores:
-        logged = await stores.erasure_log.list_all()
+        logged = await stores.erasure_log.list_all() if await stores.erasure_log.is_kept() else []
     return file.add(logged)
 
 

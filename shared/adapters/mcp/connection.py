@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from shared.adapters.bounded_bodies import bound_responses
+from shared.adapters.certificates import describe_failure
 from shared.adapters.mcp.pipes import open_pipes
 from shared.adapters.mcp.results import convert_output
 from shared.core.tools.mcp import McpServer, OfferedTool
@@ -335,5 +336,5 @@ def _describe_error(error: BaseException) -> str:
         return f"it was not ready within {START_SECONDS:g} seconds"
     if isinstance(error, FileNotFoundError):
         return "its program was not found"
-    name = type(error).__name__
+    name = describe_failure(error)
     return f"{name}: {str(error)[:200]}" if name == "MCPError" else name

@@ -13,10 +13,11 @@ import asyncpg
 import pytest
 from pydantic import SecretStr
 
-from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.embedded import EmbeddedChoice, EmbeddedServers
 from shared.adapters.files.archive import unpack
 from shared.adapters.postgres.db import readiness
-from shared.adapters.postgres.db.migrate import migrate_or_explain, read_schema_state
+from shared.adapters.postgres.db.bridge import run_former
+from shared.adapters.postgres.db.migrate import create_engine, migrate_or_explain, read_schema_state
 from shared.adapters.postgres.db.readiness import Release, SchemaTooOld, Standing, find_newest_revision
 from shared.adapters.postgres.operations.dump import restore
 from shared.adapters.postgres.operations.invariants import check_invariants
@@ -142,9 +143,29 @@ async def test_up_backs_up_and_upgrades_data_of_a_former_version(
     assert await restore_embedded(load_settings(data_dir=settings.data_dir), backup, say=silent) == 0
 
 
+@pytest.mark.parametrize("revision", ["0001", "0009", "0014", "0026", "0033"])
+async def test_upgrade_backs_up_the_first_schemas_too(revision: str, folder: Path) -> None:
+    """They lack tables that a backup of today reads, such as the log of erasures."""
+    data = folder / "data"
+    data.mkdir(mode=0o711)
+    async with EmbeddedServers(data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
+        url = servers.database_url
+        engine = create_engine(url)
+        async with engine.begin() as connection:
+            await connection.run_sync(run_former, revision)
+        await engine.dispose()
+        settings = load_settings(data_dir=data, secret_key=SECRET, database_url=url)
+        said: list[str] = []
+        assert await run_upgrade(read_upgrade_arguments([]), settings=settings, say=said.append) == 0, said
+        assert (await read_schema_state(url)).standing is Standing.SAME
+    (backup,) = settings.backups.glob("*.tar")
+    own = load_settings(data_dir=data, secret_key=SECRET)
+    assert await restore_embedded(own, backup, say=said.append) == 0, said
+
+
 LATER = (
     Release(version="0.1.0", floor="0044", newest="0060"),
-    Release(version="0.2.0", floor="0001", newest="0062"),
+    Release(version="0.2.0", floor="0001", newest="0065"),
     Release(version="0.9.0", floor="0061", newest="0099"),
 )
 STOP = "Stop at Evertalk 0.2.0 first: install it, run ./evertalk upgrade, then install this version."

@@ -16,7 +16,7 @@ from shared.core.values.errors import EvertalkError
 from shared.runtime import read_version
 
 LEAST_POSTGRES = 15
-"""Of the server's major versions: what our statements need, and what the tests of an upgrade begin with."""
+"""Oldest major version of PostgreSQL that the statements work with; tests of upgrades begin with it."""
 VERSIONS = Path(__file__).resolve().parents[4] / "migrations" / "versions"
 FORMER = VERSIONS.with_name("former")
 """Migrations of the schemas before 0044. Only data that have such a schema ever meet them."""
@@ -29,7 +29,7 @@ _REVISION = re.compile(r"""^(revision|down_revision)(?:\s*:[^=]+)?\s*=\s*["']([^
 
 
 class SchemaRefused(EvertalkError):
-    """This program can neither upgrade the schema of the data nor work with it. Nothing was changed."""
+    """Base of errors about data whose schema this program can neither upgrade nor use."""
 
 
 class SchemaUnknown(SchemaRefused):

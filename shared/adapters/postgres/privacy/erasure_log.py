@@ -22,6 +22,11 @@ class PostgresErasureLog(PoolStore):
     """Raises StorageUnavailable."""
 
     @store_method
+    async def is_kept(self) -> bool:
+        """Return whether the schema has the log; a backup before an upgrade meets schemas that have none."""
+        return bool(await self._pool.fetchval("SELECT to_regclass('erasures') IS NOT NULL"))
+
+    @store_method
     async def list_since(self, number: int) -> tuple[list[Erased], int]:
         """A page of those with a higher number, and where to go on."""
         rows = await self._pool.fetch(_SINCE, max(0, number - _OVERLAP), AGAIN, _PAGE)
