@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from shared.adapters.postgres.db.migrate import migrate, read_schema_state
-from shared.adapters.postgres.db.readiness import VERSIONS
+from shared.adapters.postgres.db.readiness import VERSIONS, load_releases
+from shared.runtime import read_version
 from tests.faults.former import Former, former
 from tests.faults.test_provider import LONG, provided_by
 from tests.faults.test_rolling import summarised, talks
@@ -32,10 +33,17 @@ MIGRATIONS = 2
 EMPTY = "template0"
 
 
-@pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Former:
+def count_migrations_since_release() -> int:
+    """Return how many migrations came after the last numbered version before this one."""
+    last = [one for one in load_releases() if one.version != read_version()][-1]
+    return sum(path.name[:4] > last.newest for path in VERSIONS.glob("[0-9]*.py"))
+
+
+@pytest.fixture(scope="module", params=[MIGRATIONS, count_migrations_since_release()], ids=["two", "release"])
+def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Former:
+    """The program of two migrations before, and that of the numbered version before."""
     try:
-        return former(tmp_path_factory.mktemp("former"), migrations=MIGRATIONS)
+        return former(tmp_path_factory.mktemp("former"), migrations=request.param)
     except NoHistory as error:
         pytest.skip(f"the program of before cannot be had, only its imitations were tried: {error}")
 
