@@ -9,13 +9,14 @@ import base64
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from shared.adapters.models.dialects.abilities import Ability
 from shared.adapters.models.dialects.ends import FAULT, read_end
 from shared.adapters.models.dialects.message_order import arrange, fill_content, simplify_schema
+from shared.adapters.models.dialects.opaque_state import StateCollector, find_state
 from shared.adapters.models.stream_parser import Event, parse_count
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import ModelAnswerUnusable
@@ -25,6 +26,8 @@ from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
 SHORT_OUTPUT, LONG_OUTPUT = "max_tokens", "max_completion_tokens"
 """Two names of one number: the first is understood everywhere but by OpenAI's newer models."""
 NOTHING_MISSING: frozenset[Ability] = frozenset()
+STATE_INDEX = -1
+"""Index of the block with a server's own state: before all that was said."""
 _MOST_MARKS = 3
 """Of messages; one more ends the system prompt."""
 _NOTHING = "(nothing)"
@@ -54,7 +57,7 @@ def build_completion_body(
     if marks:
         _mark(messages, but=0)
     for at, message in enumerate(request.messages):
-        told = list(build_messages(message, request, card))
+        told = list(build_messages(message, request, card, state_of=wire_name, missing=missing))
         if at in marks:
             _mark(told, but=request.behind_mark if at == marks[-1] else 0)
         messages += told
@@ -108,7 +111,14 @@ def _tool(tool: ToolSpec, missing: Collection[Ability]) -> Json:
     return {"type": "function", "function": told}
 
 
-def build_messages(message: Message, request: ModelRequest, card: ModelCard) -> Iterator[Json]:
+def build_messages(
+    message: Message,
+    request: ModelRequest,
+    card: ModelCard,
+    *,
+    state_of: str = "",
+    missing: Collection[Ability] = NOTHING_MISSING,
+) -> Iterator[Json]:
     """One of ours is several of theirs: each result of a tool is a message of its own, before other words."""
     has_tools = "tools" in card.capabilities
     for block in message.blocks:
@@ -118,19 +128,22 @@ def build_messages(message: Message, request: ModelRequest, card: ModelCard) -> 
             yield {"role": "tool", "tool_call_id": id_, "content": [_text(text or _NOTHING)]}
     pictures = request.pictures if "images" in card.capabilities and message.role == "user" else {}
     parts = [part for block in message.blocks if (part := _part(block, pictures, told=not has_tools))]
-    calls = [_call(block) for block in message.blocks if has_tools and isinstance(block, ToolUse)]
+    state = find_state(message.blocks, state_of, missing) if state_of else {}
+    extras = state.get("extras", {})
+    calls = [_call(block, extras) for block in message.blocks if has_tools and isinstance(block, ToolUse)]
     if parts or calls:
         said = {"role": message.role, "content": parts}
-        yield {**said, "tool_calls": calls} if calls else said
+        yield {**said, "tool_calls": calls, **state.get("fields", {})} if calls else said
 
 
-def _call(call: ToolUse) -> Json:
+def _call(call: ToolUse, extras: Mapping[str, Any]) -> Json:
     given = json.dumps(dict(call.input), ensure_ascii=False)
-    return {
+    told: Json = {
         "id": shorten_id(call.id),
         "type": "function",
         "function": {"name": call.name, "arguments": given},
     }
+    return {**told, "extra_content": dict(extras[call.id])} if call.id in extras else told
 
 
 def _part(block: Block, pictures: Mapping[int, PictureContent], *, told: bool) -> Json | None:
@@ -172,6 +185,8 @@ class _StreamedCall:
     id: object = None
     name: str = ""
     begun: bool = False
+    our_id: str = field(default_factory=lambda: f"call_{uuid4().hex}")
+    """Servers leave ids out or begin to count with each answer; ours tell every call of a talk apart."""
 
 
 class ChunkTranslator:
@@ -183,6 +198,7 @@ class ChunkTranslator:
         self._refused = False
         self._said = False
         self._calls: list[_StreamedCall] = []
+        self._state = StateCollector()
         self._by_index: dict[object, _StreamedCall] = {}
         self._by_id: dict[object, _StreamedCall] = {}
         self._usage: Json = {}
@@ -227,6 +243,9 @@ class ChunkTranslator:
         if self._calls and reason == "end_turn":
             reason = "tool_use"
         events = [event for call in self._calls if not call.begun for event in self._begin(call)]
+        if self._calls and (state := self._state.build()) is not None:
+            events.append({"type": "content_block_start", "index": STATE_INDEX, "content_block": state})
+            events.append({"type": "content_block_stop", "index": STATE_INDEX})
         ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": self._usage}
         return [*events, ended, {"type": "message_stop"}]
 
@@ -234,6 +253,7 @@ class ChunkTranslator:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = self._said = True
             yield build_delta_event("text_delta", 0, text=refusal)
+        self._state.take(delta)
         if text := _join_text(delta.get("content")):
             self._said = True
             yield build_delta_event("text_delta", 0, text=text)
@@ -249,6 +269,7 @@ class ChunkTranslator:
         function: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
         name = function.get("name")
         call = self._find_call(part, name if isinstance(name, str) else "")
+        self._state.take_call(call.our_id, part)
         given = function.get("arguments")
         if given is not None and not isinstance(given, str):
             given = json.dumps(given)
@@ -289,9 +310,8 @@ class ChunkTranslator:
 
     @staticmethod
     def _begin(call: _StreamedCall) -> Iterator[Event]:
-        # Servers leave ids out or begin to count with each answer; ours tell every call of a talk apart.
         call.begun = True
-        block = {"type": "tool_use", "id": f"call_{uuid4().hex}", "name": call.name, "input": {}}
+        block = {"type": "tool_use", "id": call.our_id, "name": call.name, "input": {}}
         yield {"type": "content_block_start", "index": call.block, "content_block": block}
 
 

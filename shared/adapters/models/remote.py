@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, build_card
 from shared.adapters.models.dialects.hidden_text import HiddenText
+from shared.adapters.models.dialects.opaque_state import stamp
 from shared.adapters.models.error_mapping import (
     ModelOverloaded,
     ModelUnknown,
@@ -284,7 +285,7 @@ class RemoteModel:
 
     def _reply(self, call: _Call, parser: AnswerParser, line: StreamReader) -> ModelReply | None:
         try:
-            said = (*call.said, *parser.build_unpaired_blocks())
+            said = (*call.said, *stamp(parser.build_unpaired_blocks(), self._entry.wire_name))
         except BrokenAnswer as error:
             raise ModelAnswerUnusable(f"unusable answer: {error}", hint=error.hint) from error
         if parser.paused and parser.build_unpaired_blocks() and call.pauses < PAUSES_AT_MOST:

@@ -10,6 +10,7 @@ from typing import Any
 
 from shared.adapters.models.dialects.abilities import Ability
 from shared.adapters.models.dialects.message_order import alternate, fold_system, simplify_schema
+from shared.adapters.models.dialects.opaque_state import is_state
 from shared.core.values.messages import (
     Block,
     Image,
@@ -158,6 +159,8 @@ def _block(block: Block, takes: _Takes) -> Json | None:
             return {"type": "text", "text": f"[image: {description or 'not described'}]"}
         case Thinking(text=text, signature=signature):
             return {"type": "thinking", "thinking": text, "signature": signature} if takes.thinking else None
+        case ProviderBlock() if is_state(block):
+            return None
         case ProviderBlock(raw=raw):
             goes = takes.thinking if block.kind == SEALED_THINKING else takes.provider
             return dict(raw) if goes else None

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,49 +11,15 @@ from shared.bootstrap.app import App
 from shared.config.settings import load_settings
 from shared.core.ops.alerts import facts
 from shared.diagnostics.row_checks import check_models
-from tests.kit.app_driver import Visit, health_told, running_app, settings_for, visit
-from tests.kit.dialects.server import (
-    Answer,
-    DialectServer,
-    completion,
-    dialect_server,
-    events,
-    refusal,
-)
+from tests.kit.app_driver import health_told
+from tests.kit.dialects.guest import guest_of
+from tests.kit.dialects.server import GOOD, Answer, Json, completion, events, refusal
 
-Json = dict[str, Any]
 NULL_CALL = {"index": 0, "id": "c1", "function": {"name": "current_time", "arguments": "null"}}
 NULL = Answer(
     body=events({"choices": [{"delta": {"tool_calls": [NULL_CALL]}, "finish_reason": "tool_calls"}]})
 )
-GOOD = "The shop opens at nine."
 HIDDEN = "Zanzibar lighthouse keeper"
-
-
-@asynccontextmanager
-async def guest_of(
-    database_url: str, redis_url: str, tmp_path: Path, reply: Callable[[Json], Answer], **more: Any
-) -> AsyncIterator[tuple[Visit, DialectServer]]:
-    """A visitor whose model `odd` is answered by `reply`; the model `other` answers well."""
-
-    def answer(body: Json) -> Answer:
-        return completion(GOOD) if body["model"] == "other" else reply(body)
-
-    async with dialect_server(answer) as server:
-        entries = [
-            {"name": name, "wire": "openai", "base_url": server.url, "window": 100_000, "prices": PRICES}
-            for name in ("odd", "other")
-        ]
-        models = tmp_path / "models.json"
-        models.write_text(json.dumps(entries))
-        settings = settings_for(
-            database_url, redis_url, models_file=models, model="odd", summary_model="odd", **more
-        )
-        async with running_app(settings) as app:
-            yield await visit(app), server
-
-
-PRICES = {"input": 2, "output": 9}
 
 
 async def sweep(app: App) -> PostgresAlerts:

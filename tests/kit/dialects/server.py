@@ -12,6 +12,8 @@ from typing import Any
 from aiohttp import web
 
 Json = dict[str, Any]
+GOOD = "The shop opens at nine."
+"""Text of a plain answer."""
 STREAM, JSON, HTML = "text/event-stream", "application/json", "text/html"
 
 
@@ -27,7 +29,7 @@ class Answer:
     pause_seconds: float = 0.0
 
 
-def completion(text: str = "The shop opens at nine.") -> Answer:
+def completion(text: str = GOOD) -> Answer:
     """Return a plain streamed answer of Chat Completions."""
     return Answer(
         body=events(
@@ -42,7 +44,7 @@ def completion(text: str = "The shop opens at nine.") -> Answer:
     )
 
 
-def messages_answer(text: str = "The shop opens at nine.") -> Answer:
+def messages_answer(text: str = GOOD) -> Answer:
     """Return a plain streamed answer of the Messages API."""
     start: Json = {
         "id": "m",

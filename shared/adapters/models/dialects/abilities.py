@@ -16,7 +16,7 @@ from shared.adapters.models.dialects.refusal_wordings import find_output_limit
 Ability = Literal[
     "tools", "images", "json", "system", "system_blocks", "thinking", "cache", "max_tokens", "output_limit",
     "null_content", "empty_content", "alternation", "user_after_tool", "schema_keywords", "stream_options",
-    "prompt_cache_options",
+    "prompt_cache_options", "opaque_state",
 ]  # fmt: skip
 """`max_tokens` is the name of the field, `output_limit` its value."""
 
@@ -40,6 +40,7 @@ INSTEAD: Mapping[Ability, str] = {
     "schema_keywords": "schemas are sent without keywords that few servers know",
     "stream_options": "usage is not requested",
     "prompt_cache_options": "no cache marks are set",
+    "opaque_state": "a model's own state is not sent back",
 }
 """Behaviour of a request without the ability; `doctor` and the page Overview say so."""
 
@@ -152,7 +153,13 @@ _ROWS: Sequence[_Row] = (
     _row("cache", r"cache_control.{0,80}" + _REFUSED + r"|" + _REFUSED + r".{0,80}cache_control", "proxies of Messages"),
 )  # fmt: skip
 
-_FIELDS: Sequence[Ability] = ("stream_options", "prompt_cache_options")
+_FIELDS: Mapping[str, Ability] = {
+    "stream_options": "stream_options",
+    "prompt_cache_options": "prompt_cache_options",
+    "extra_content": "opaque_state",
+    "reasoning_details": "opaque_state",
+    "reasoning_content": "opaque_state",
+}
 """Fields that a request can do without; a refusal that names one is about it."""
 
 
@@ -161,9 +168,9 @@ def find_missing_ability(text: str) -> MissingAbility | None:
     limit = find_output_limit(text, least=LEAST_OUTPUT)
     if limit is not None:
         return MissingAbility(ability="output_limit", number=limit)
-    for field in _FIELDS:
+    for field, ability in _FIELDS.items():
         if field in text:
-            return MissingAbility(ability=field)
+            return MissingAbility(ability=ability)
     found = next((row for row in _ROWS if row.pattern.search(text)), None)
     return None if found is None else MissingAbility(ability=found.ability)
 
