@@ -346,11 +346,15 @@ def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> i
     """What needs an up-to-date database for a moment: `work(database_url=…)`."""
 
     async def do() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_explain
+        from shared.adapters.postgres.db.migrate import migrate_or_explain, read_schema_state
+        from shared.adapters.postgres.db.readiness import Standing
         from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
+            state = await read_schema_state(database_url)
             await migrate_or_explain(database_url)
+            if state.standing is Standing.OLDER:
+                _print_aside(state.describe_change())
             return await work(database_url=database_url)
 
     try:

@@ -166,6 +166,19 @@ async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_
     assert backups_of(installation) == before
 
 
+async def test_command_says_that_it_upgraded_the_schema(installation: Installation) -> None:
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
+        await older(servers.database_url)
+        lines = []
+        for _ in range(2):
+            verb = ("shared", "operator", "list")
+            done = await asyncio.to_thread(_started, installation, servers.database_url, NO_REDIS, *verb)
+            assert done.returncode == 0, done.stderr
+            lines.append(done.stderr.splitlines())
+    ours = f"{find_newest_revision()} of Evertalk {read_version()}"
+    assert lines == [[f"Schema {FIRST} of Evertalk 0.1.0 → {ours}."], []]
+
+
 def _started(
     installation: Installation, database_url: str, redis_url: str, *words: str
 ) -> subprocess.CompletedProcess[str]:
