@@ -11,6 +11,8 @@ from shared.core.values.searching import PLAIN, dictionary_of, words_of
 
 QUESTION_WORDS = 32
 """A pasted page asks no more than this many words can."""
+READ_CHARS = 16_000
+"""Characters of a message in which a question is looked for, as many as the model sees of a long one."""
 _ABOUT = 6
 """So many words after "you" may stand what the assistant is said to have told."""
 _END = re.compile(r"[!?。！？؟\n]|(?<!\b[A-ZА-Я])(?<!\b[A-ZА-Я]\w)(?<!\b[A-ZА-Я]\w\w)\.(?!\w)")
@@ -123,6 +125,9 @@ class Question:
 
 
 def read_question(text: str) -> Question:
+    """Read what is asked; of a long text its beginning and its end, where questions stand."""
+    if len(text) > READ_CHARS:
+        text = f"{text[: READ_CHARS // 2]}\n{text[-READ_CHARS // 2 :]}"
     asked = " ".join(_questions(text))
     asked = asked if _telling_words(asked) else ""
     dictionary = question_dictionary(text)
