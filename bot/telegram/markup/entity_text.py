@@ -415,11 +415,15 @@ def split(rendered: RenderedText, *, limit: int = MESSAGE_UNITS) -> tuple[Messag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MeasuredText:
-    """`offsets` has the UTF-16 offset of every character and of the end; `blocks` the code blocks' ranges."""
+    """`offsets` has the UTF-16 offset of every character and of the end; `blocks` the code blocks' ranges.
+
+    `ends` has the largest end of the entities up to each one: those that a part begins behind are skipped.
+    """
 
     text: str
     offsets: list[int]
     entities: tuple[TextEntity, ...]
+    ends: list[int]
     blocks: tuple[tuple[int, int], ...]
 
     @classmethod
@@ -427,14 +431,20 @@ class _MeasuredText:
         offsets = [0, *accumulate(2 if ord(char) > 0xFFFF else 1 for char in rendered.text)]
         at = {offset: index for index, offset in enumerate(offsets)}
         blocks = tuple((at[e.offset], at[e.end]) for e in rendered.entities if e.type == "pre")
-        return cls(text=rendered.text, offsets=offsets, entities=rendered.entities, blocks=blocks)
+        ends = list(accumulate((entity.end for entity in rendered.entities), max))
+        return cls(text=rendered.text, offsets=offsets, entities=rendered.entities, ends=ends, blocks=blocks)
+
+    def _entities_from(self, offset: int) -> Iterator[TextEntity]:
+        """Yield the entities in order from the first one that ends behind the offset."""
+        first = bisect_right(self.ends, offset)
+        return (self.entities[number] for number in range(first, len(self.entities)))
 
     def find_end(self, start: int, limit: int) -> int:
         """The last index at which a part from `start` could end by the three limits."""
         end = bisect_right(self.offsets, self.offsets[start] + limit) - 1
         first, last = self.offsets[start], self.offsets[end]
         count = size = 0
-        for entity in self.entities:
+        for entity in self._entities_from(first):
             if entity.end <= first:
                 continue
             if entity.offset >= last:
@@ -491,7 +501,7 @@ class _MeasuredText:
     def _slice_entities(self, start: int, end: int) -> tuple[TextEntity, ...]:
         first, last = self.offsets[start], self.offsets[end]
         found = []
-        for entity in self.entities:
+        for entity in self._entities_from(first):
             offset, until = max(entity.offset, first), min(entity.end, last)
             if entity.offset >= last:
                 break

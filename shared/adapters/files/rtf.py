@@ -51,7 +51,7 @@ class _Reader:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.chars = 0
-        self._bytes = b""
+        self._bytes = bytearray()
         self._default = "cp1252"
         self._encodings: dict[int, str] = {}
         self._font, self._unicode_bytes, self._silent, self._fonts = 0, 1, False, False
@@ -76,7 +76,7 @@ class _Reader:
     def decode(self) -> None:
         if self._bytes:
             words = self._bytes.decode(self._encodings.get(self._font, self._default), "replace")
-            self._bytes = b""
+            self._bytes.clear()
             self.said.append(words)
             self.chars += len(words)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from shared.core.context.lookalikes import places_of_shape, plain_shape
 from shared.core.context.prompts import FENCE_TAG, OUR_TAGS
 
 LABEL_CHARS = 64
@@ -19,7 +20,7 @@ _HIDDEN, _GAP = f"{_BLANK}*+", f"{_BLANK}++"
 """Possessive: blanks on both sides of a slash would otherwise be shared out in every way there is."""
 _BRACKETS = "[［【〔⟦"
 _BRACKET = rf"[{re.escape(_BRACKETS)}]"
-_OPENING = r"(?:<|[＜﹤]|&lt;)"
+_OPENING = r"(?:<|[＜﹤]|&lt;|&#0{0,6}60;|&#x0{0,6}3c;)"
 _OTHERS_TAGS = (
     "system", "system[-_]reminder", "system_prompt", "human", "assistant", "function_calls?",
     "function_results?", "tool_use", "tool_calls?", "tool_results?", "antml:\\w+",
@@ -75,15 +76,47 @@ def defuse(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str
     """
     if not text.isascii() and _UNSEEN.search(text):
         text = _SMUGGLED.sub("", text)
-    if "<" in text or "&lt;" in text or "＜" in text or "﹤" in text:
+    if "<" in text or "&" in text or "＜" in text or "﹤" in text:
         text = (_MARK_BUT_FENCE if keep_fences else _MARK).sub("‹", text)
         text = _CONTROL.sub("‹", text)
     if "[" in text or (not text.isascii() and any(sign in text for sign in _BRACKETS)):
         text = (_FOREIGN_NOTE if foreign else _NOTE).sub("(", _INST.sub("(", text))
     for role in _ROLES:
         if role in text:
-            return _ROLE.sub("\\1\u2236", text)
-    return text
+            text = _ROLE.sub("\\1\u2236", text)
+            break
+    return text if text.isascii() else _defuse_lookalikes(text, foreign=foreign, keep_fences=keep_fences)
+
+
+def _defuse_lookalikes(text: str, *, foreign: bool, keep_fences: bool) -> str:
+    """Defuse what reads as a mark once it is seen without hidden characters and with plain letters.
+
+    The patterns are those for plain text; nothing else in the text changes.
+    """
+    shape = plain_shape(text)
+    found: dict[int, tuple[int, str]] = {}
+    for pattern, sign in (
+        (_MARK_BUT_FENCE if keep_fences else _MARK, "‹"),
+        (_CONTROL, "‹"),
+        (_INST, "("),
+        (_FOREIGN_NOTE if foreign else _NOTE, "("),
+    ):
+        found |= {match.start(): (match.end(), sign) for match in pattern.finditer(shape)}
+    found |= {match.end(1): (match.end(1) + 1, "\u2236") for match in _ROLE.finditer(shape)}
+    if keep_fences:
+        fences = (match for match in _MARK.finditer(shape) if match.start() not in found)
+        found |= {match.start(): (match.end(), "‹") for match in fences}
+    if not found:
+        return text
+    places = places_of_shape(text)
+    pieces, at = [], 0
+    for start, (end, sign) in sorted(found.items()):
+        begin, behind = places[start], places[end - 1] + 1
+        if keep_fences and text.startswith((FENCE, f"</{FENCE_TAG}>"), begin):
+            continue
+        pieces += [text[at:begin], sign]
+        at = behind
+    return "".join([*pieces, text[at:]])
 
 
 def fence_text(kind: str, text: str, *, source: str = "") -> str:

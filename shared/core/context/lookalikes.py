@@ -1,0 +1,52 @@
+"""Reads a text as a model may read it: without what cannot be seen, and with plain letters for lookalikes."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_SAME_SHAPE = (
+    "аaеeоoрpсcхxуyіiѕsјjһhԁdԛqԝwӏlАAВBЕEКKМMНHОOРPСCТTХXУYІIЅSЈJҮYԚQԜWоo"  # Cyrillic
+    "οoνvιiαaρpΑAΒBΕEΖZΗHΙIΚKΜMΝNΟOΡPΤTΥYΧXςcϲcϳjͿJ"  # Greek
+    "օoսuոnցgհhոnօoՏSՍUԼL"  # Armenian
+    "ıiɑaɡgᴏoᴜuᴠvᴡwꜱsꞮIɪiʏyꓢSꓬYꓔTꓟM"  # letters of phonetics and of other scripts
+    "⟨<〈<〈<❮<❰<⧼<˂<ᐸ<≺<⁄/∕/⧸/╱/᜵/꞉:ː:∶:׃:‐-‑-‒-–-﹘-﹣-－-ˍ_"
+)
+"""Pairs of a sign and the plain one that has its shape."""
+_SHAPES = {ord(one): plain for one, plain in zip(_SAME_SHAPE[::2], _SAME_SHAPE[1::2], strict=True)}
+_SHAPES.pop(ord("∶"))  # what `defuse` itself puts in the place of a colon
+_FILLERS = frozenset({0x115F, 0x1160, 0x2800, 0x3164, 0xFFA0})
+"""Letters without a shape."""
+_UNSEEN = frozenset({"Cf", "Mn", "Me", "Cc", "Co", "Cn"})
+_KEPT = frozenset(map(ord, "\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85"))
+"""Blanks and ends of lines among the control characters."""
+
+
+class _Shapes(dict[int, "str | None"]):
+    """What `str.translate` makes of each character; each is looked up once."""
+
+    def __missing__(self, code: int) -> str | None:
+        char = chr(code)
+        found: str | None = char
+        if code in _SHAPES:
+            found = _SHAPES[code]
+        elif code in _FILLERS or (code not in _KEPT and unicodedata.category(char) in _UNSEEN):
+            found = None
+        elif code > 127:
+            plain = unicodedata.normalize("NFKC", char)
+            found = plain if len(plain) == 1 and plain.isascii() else char
+        self[code] = found
+        return found
+
+
+_TABLE = _Shapes()
+
+
+def plain_shape(text: str) -> str:
+    """Return the text as it looks: lookalikes as plain ASCII, nothing that cannot be seen."""
+    return text.translate(_TABLE)
+
+
+def places_of_shape(text: str) -> list[int]:
+    """Return for each character of `plain_shape` its place in the text, and the text's length at the end."""
+    places = [at for at, char in enumerate(text) if _TABLE[ord(char)] is not None]
+    return [*places, len(text)]
