@@ -187,6 +187,42 @@ def test_an_answer_never_stands_above_its_question(desk: Desk, stub: Stub) -> No
     assert page.evaluate(script) == [begun, [*begun, "result", "person 3", "assistant 3"]]
 
 
+@pytest.mark.parametrize("before", ["nothing", "ack c1", "ack c2", "failure"])
+def test_messages_stand_in_the_stored_order_when_the_second_is_stored_first(desk: Desk, before: str) -> None:
+    """A message is lost on a dying line, and the next one gets through before it is sent again."""
+    script = """async (before) => {
+        const { Conversation } = await import('/static/widget/state.js');
+        const chat = new Conversation({ changed() {}, said() {}, gap() {} });
+        const stored = { c2: ['m1', 1], c1: ['m2', 2] };
+        const said = (event_seq, cid, text) =>
+            ({ t: 'msg', event_seq, mid: stored[cid][0], cid, role: 'person', turn: stored[cid][1], text });
+        chat.take({ t: 'welcome', events: [], head: 0, state: {} });
+        chat.send({ cid: 'c1', text: 'sent first', at: '', order: 1 });
+        chat.send({ cid: 'c2', text: 'sent second', at: '', order: 2 });
+        const [kind, cid] = before.split(' ');
+        if (kind === 'ack') chat.take({ t: 'ack', cid, mid: stored[cid][0] });
+        if (kind === 'failure') {
+            chat.byCid('c1').sentAt = Date.now() - 20000;
+            chat.sweep(Date.now(), true);
+        }
+        chat.take(said(1, 'c2', 'sent second'));
+        const seen = [chat.items.map((item) => item.text)];
+        chat.take({ t: 'run', turn: 1, state: 'started' });
+        chat.take({ t: 'delta', turn: 1, attempt: 1, off: 0, text: 'answer 1' });
+        chat.take(said(2, 'c1', 'sent first'));
+        chat.take({ t: 'msg', event_seq: 3, mid: 'm3', role: 'assistant', turn: 1, text: 'answer 1' });
+        chat.take({ t: 'msg', event_seq: 4, mid: 'm4', role: 'assistant', turn: 2, text: 'answer 2' });
+        seen.push(chat.items.map((item) => item.text));
+        return seen;
+    }"""
+    first, last = desk.chat().evaluate(script, before)
+    if before == "failure":
+        assert first == ["sent first", "sent second"], "a failed message stays where it was written"
+    else:
+        assert first == ["sent second", "sent first"]
+    assert last == ["sent second", "answer 1", "sent first", "answer 2"]
+
+
 def test_whatever_comes_ahead_of_what_the_order_is_that_of_the_database(desk: Desk) -> None:
     script = (Path(__file__).parent / "orders.js").read_text()
     assert desk.chat().evaluate(script, 2_000) == 0

@@ -487,13 +487,21 @@ export class Conversation {
     this.items.splice(place, 0, item);
   }
 
-  /** A question confirmed after its answer began moves above it. @param {Item} item */
+  /**
+   * Moves a question of this person to its place once that is known: above its answer if that began before, above
+   * what is stored later, and below what is stored before. One may be lost while the next gets through.
+   * @param {Item} item
+   */
   ahead(item) {
     const mine = this.items.indexOf(item);
-    const answer = this.items.findIndex((one) => one.role === "assistant" && typeof item.turn === "number" && (one.turn ?? -1) >= item.turn);
-    if (answer < 0 || answer > mine) return;
+    const { turn } = item;
+    if (typeof turn !== "number") return;
+    const first = this.items.findIndex((one) => one.role === "assistant" ? (one.turn ?? -1) >= turn
+      : one.role === "person" && one !== item && (one.seq ? (one.turn ?? -1) > turn : one.status !== "failed"));
+    const last = this.items.map((one) => typeof one.turn === "number" && one.turn < turn).lastIndexOf(true);
+    const place = first >= 0 && first < mine ? first : last > mine ? last : mine;
     this.items.splice(mine, 1);
-    this.items.splice(answer, 0, item);
+    this.items.splice(place, 0, item);
   }
 
   /** @param {Item} item @param {Partial<Item>} values */
