@@ -42,6 +42,7 @@ class Breaker:
         self._refused = False
         self._refusals = 0
         self._reason = ""
+        self._answered = False
 
     def admit(self) -> None:
         """Raises at once while the provider is out, except for one probe every ten seconds."""
@@ -53,7 +54,9 @@ class Breaker:
             return
         if self._refused:
             raise ModelRefusedAccount(self._reason)
-        raise ModelUnavailable(f"not asked again so soon: {self._reason}")
+        error = ModelUnavailable(f"not asked again so soon: {self._reason}")
+        error.answered = self._answered
+        raise error
 
     def record_success(self) -> None:
         """The provider answered, be it with a refusal of this one request."""
@@ -63,9 +66,13 @@ class Breaker:
             self._outcomes.clear()
         self._outcomes.append((self._clock(), True, 0))
 
-    def record_failure(self, reason: str, *, conversation: int = 0) -> None:
-        """One conversation's failures count once: it may be that only its own requests fail."""
+    def record_failure(self, reason: str, *, conversation: int = 0, answered: bool = False) -> None:
+        """Count a failure; one conversation's count once, since it may be that only its requests fail.
+
+        `answered` is true if the server itself said so.
+        """
         now = self._clock()
+        self._answered = answered
         if conversation:
             again = [one for one in self._outcomes if one[1] or one[2] != conversation]
             self._outcomes = deque(again, maxlen=REMEMBERED_CALLS)

@@ -149,7 +149,14 @@ def _find_status(told: ErrorBody) -> int:
 
 
 def build_error(refused: ProviderRefusal) -> ModelError:
-    """Return what a refusal means. The order matters: a 400 can be a full window or an empty account."""
+    """Return what a refusal means for us; the server has answered."""
+    error = _find_meaning(refused)
+    error.answered = True
+    return error
+
+
+def _find_meaning(refused: ProviderRefusal) -> ModelError:
+    """Return the error of a refusal. The order matters: a 400 can be a full window or an empty account."""
     status, text = refused.status, refused.message
     words = text[:_MAX_REASON_CHARS]
     reason = f"{status}: {words}"

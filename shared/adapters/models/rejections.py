@@ -8,12 +8,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from shared.core.values.errors import ModelAnswerUnusable, ModelError, ModelRejectedRequest
+from shared.core.values.errors import (
+    ModelAnswerUnusable,
+    ModelBusy,
+    ModelError,
+    ModelRejectedRequest,
+    ModelUnavailable,
+)
 from shared.core.values.messages import Message, ToolResult, text_of
 from shared.core.values.secrets_filter import redact
 
 KEPT_SECONDS = 600.0
 """Seconds after the last rejection until an alert of it ends; a model that answers again ends it at once."""
+WAITED_SECONDS = 540.0
+"""Seconds of a busy or failing server after which it counts as a rejection: its turn ends soon."""
+_MOST_WAITING_SECONDS = 3_600.0
 MOST_CHARS = 200
 """Characters of a server's wording that operators see."""
 _MOST_KEPT = 20
@@ -52,16 +61,28 @@ class Rejections:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: deque[_KeptRejection] = deque(maxlen=_MOST_KEPT)
+        self._waiting: dict[int, float] = {}
+        """By conversation, when its provider first could not answer."""
 
     def record(self, error: ModelError, *, session: int, messages: Iterable[Message]) -> None:
         """Keep a final error of one request; other errors are not rejections and are passed over."""
-        if isinstance(error, ModelRejectedRequest | ModelAnswerUnusable):
+        is_final = isinstance(error, ModelRejectedRequest | ModelAnswerUnusable)
+        if is_final or self._has_waited(error, session):
             wording = shrink_wording(str(error), messages)
             self._kept.append(_KeptRejection(self._clock(), max(0, session), error.code, wording))
+
+    def _has_waited(self, error: ModelError, session: int) -> bool:
+        """Return whether a conversation has met a busy or failing server for nearly ten minutes."""
+        if not error.answered or not isinstance(error, ModelBusy | ModelUnavailable) or session <= 0:
+            return False
+        now = self._clock()
+        self._waiting = {one: at for one, at in self._waiting.items() if now - at < _MOST_WAITING_SECONDS}
+        return now - self._waiting.setdefault(session, now) >= WAITED_SECONDS
 
     def clear(self) -> None:
         """Forget all: the model has answered."""
         self._kept.clear()
+        self._waiting.clear()
 
     def find_newest(self, *, provider: str, model: str) -> Rejection | None:
         """Return the newest rejection of the last ten minutes; None if there is none."""

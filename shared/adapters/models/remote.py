@@ -309,7 +309,9 @@ class RemoteModel:
             case ModelRefusedAccount():
                 self._provider.breaker.record_refusal(str(error))
             case ModelUnavailable():
-                self._provider.breaker.record_failure(str(error), conversation=request.about[0])
+                self._provider.breaker.record_failure(
+                    str(error), conversation=request.about[0], answered=error.answered
+                )
             case _:
                 self._provider.breaker.record_success()
 

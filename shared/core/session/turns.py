@@ -251,6 +251,8 @@ class Claim:
     """The spending cap that said no, if one did."""
     view: View
     """Without entries: these come along or are loaded in the next statement."""
+    waited_seconds: float = 0.0
+    """Seconds since this turn was first put back because its provider could not answer."""
     near_caps: bool = False
     """With what this turn may cost, most of some cap is used, and nobody was told today."""
     brought: bool = False

@@ -28,6 +28,7 @@ EvertalkError                     has a code and advice; the advice is the only 
     ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
     ├── PromptTooLong             the window is smaller than the request; may carry both numbers
     ├── ContentRefused            its rules on content forbid this request, or the answer
+    ├── ModelGaveUp               it was busy or failing for ten minutes, and said so each time
     ├── ModelAnswerUnusable       it answers what cannot be used, and will again: no weather
     └── ModelRejectedRequest      any other 400: our bug
 
@@ -255,6 +256,8 @@ class ModelError(EvertalkError):
     transient = True
     elsewhere = False
     """Whether a model of another provider may answer instead."""
+    answered = False
+    """Whether the server itself said so; a server that is away says nothing."""
     ends_turn = False
     """Whether the same request would meet the same end, so that the turn is not tried again."""
     aborted: tuple[Usage, ...] = ()
@@ -342,6 +345,17 @@ class ModelAnswerUnusable(ModelError):
         """Whether asking again may help; an answer without an end is too dear for that."""
         self.hint = hint
         """What the model is told before it is asked again; empty if there is nothing to tell."""
+
+
+class ModelGaveUp(ModelError):
+    """The provider answered for ten minutes that it cannot answer now."""
+
+    code = "model_gave_up"
+    transient = False
+    advice = (
+        "The model has been busy or failing for ten minutes. Your message is kept; /retry asks again. "
+        "The operator was notified."
+    )
 
 
 class ModelRejectedRequest(ModelError):

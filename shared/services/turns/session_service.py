@@ -41,6 +41,7 @@ from shared.core.values.errors import (
     MessageTooLong,
     ModelBusy,
     ModelError,
+    ModelGaveUp,
     ModelRefusedAccount,
     StorageUnavailable,
     UnreadableMessage,
@@ -68,6 +69,8 @@ UNKNOWN_LEASE_SECONDS = 2.0
 MAX_LAG_SECONDS = 1.0
 """A process that comes so late to what is due leaves new turns to others, as long as it answers some."""
 LONGEST_WAIT_SECONDS = 30.0
+MOST_WAIT_SECONDS = 600.0
+"""Seconds that a turn waits for a provider that answers, but cannot do what is asked."""
 LONGEST_BUSY_SECONDS = 60.0
 """Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
 REST_SECONDS = 15.0
@@ -600,6 +603,8 @@ class SessionService:
         )  # fmt: skip
         if not error.transient:
             return await self._faulted(claim, error, emit)
+        if _has_waited_long(claim, error):
+            return await self._give_up(claim, ModelGaveUp(str(error)), emit)
         return await self._defer(claim, error, emit, seconds=_wait_seconds(error, claim.attempt))
 
     async def _defer(
@@ -624,6 +629,10 @@ class SessionService:
         if claim.faults + 1 < most:
             await self._postpone(claim, emit, seconds=0.5, fault=True, error=None)
             return False
+        return await self._give_up(claim, error, emit)
+
+    async def _give_up(self, claim: Claim, error: Exception, emit: Emit) -> bool:
+        """End the turn with words for its person; return whether another turn waits."""
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         code = error.code if isinstance(error, EvertalkError) else "internal_error"
         try:
@@ -759,6 +768,15 @@ def _build_notice_result(*, state: Any, code: str, text: str) -> TurnResult:
     return TurnResult(
         outcome=Outcome(state=state, blocks=None, tokens=0, screen=screen, error_code=code), measured=None
     )
+
+
+def _has_waited_long(claim: Claim, error: ModelError) -> bool:
+    """Return whether a provider has answered for ten minutes that it cannot answer.
+
+    A provider that is away is waited for, and so is a refused account, of which operators know.
+    """
+    waits = error.answered and not isinstance(error, ModelRefusedAccount)
+    return waits and claim.waited_seconds >= MOST_WAIT_SECONDS
 
 
 def _wait_seconds(error: ModelError, attempt: int) -> float:

@@ -314,9 +314,7 @@ _OF_SESSION = ", ".join(
         "token_ratios", "measured_by", "hold_compaction", "compaction_rest",
     )
 )  # fmt: skip
-_OF_TURN = (
-    "session_id, turn_no, attempt, faults, stop_requested, told_waiting, address_id, channel, opened_at"
-)
+_OF_TURN = "session_id, turn_no, attempt, faults, stop_requested, told_waiting, address_id, channel, opened_at, waits_since"
 """What a claim reads of both: each part of it would prepare every other column, too."""
 TURN_TIMES = 21
 """Of the newest turns, so many tell how quickly a person writes."""
@@ -358,7 +356,7 @@ def _render_claim(*, first: int, turn_times: str, after_death: str = "false", mo
 )
 SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
        t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
-       r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
+       coalesce(extract(epoch FROM now() - t.waits_since), 0)::float8 AS waited_seconds, r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
@@ -570,7 +568,8 @@ WITH s AS (
          next_event_seq = next_event_seq + ($6::jsonb IS NOT NULL)::int
    WHERE {FENCE} RETURNING next_event_seq - 1 AS event_seq
 ), t AS (
-  UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL, waits_for = $8
+  UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL, waits_for = $8,
+         waits_since = CASE WHEN $8::text IS NOT NULL THEN coalesce(waits_since, now()) END
     FROM s WHERE session_id = $1 AND turn_no = $4
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
