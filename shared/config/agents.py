@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -131,6 +132,10 @@ class AgentDefaults:
     """What the agent chose of all tools, those of servers too; None where these are not known."""
     servers: Collection[str] | None = None
     """Names of MCP servers; None where they are not known."""
+    workspaces: Path | None = None
+    """Folder that a workspace must be in; None for an operator with a shell, who may name any."""
+    stored_workspace: object = None
+    """The agent's workspace as a shell may have set it; it may stay."""
 
 
 def read_config(text: str) -> Any:
@@ -151,7 +156,7 @@ def check_config(config: object, defaults: AgentDefaults) -> tuple[str, ...]:
     """What the operator may not have meant, each a sentence. Raises BadAgentConfig."""
     if not isinstance(config, Mapping):
         raise BadAgentConfig([f"must be an object such as {{}}, not {_quote(config)}"])
-    problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config)]
+    problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config, defaults)]
     problems += _pruning_problems(config)
     problems += find_unknown_servers(config, defaults.servers)
     own, numbers = _build_policy(config, defaults)
@@ -263,7 +268,7 @@ def find_unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterato
             yield from find_unstorable(inner, (*place, number))
 
 
-def _folder_problems(config: Mapping[str, Any]) -> Iterator[str]:
+def _folder_problems(config: Mapping[str, Any], defaults: AgentDefaults) -> Iterator[str]:
     folder = config.get("workspace")
     if not isinstance(folder, str) or not folder:
         return
@@ -272,6 +277,24 @@ def _folder_problems(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"workspace: must be a name below workspaces, or an absolute path, not {_quote(folder)}"
     elif path == PurePath(path.anchor) or folder.strip() in (".", "~"):
         yield f"workspace: must be a folder of its own, not {_quote(folder)}"
+    elif (
+        defaults.workspaces is not None
+        and folder != defaults.stored_workspace
+        and not _is_below(folder, defaults.workspaces)
+    ):
+        yield (
+            f"workspace: must be a name below workspaces, not {_quote(folder)}; a folder elsewhere is set "
+            "in a shell, with ./evertalk agent edit NAME"
+        )
+
+
+def _is_below(folder: str, root: Path) -> bool:
+    """Return whether a folder is in `root`; links are not followed, for only a shell makes them."""
+    try:
+        whole = os.path.normpath(root / Path(folder).expanduser())
+    except (RuntimeError, ValueError):
+        return False
+    return Path(whole).is_relative_to(os.path.normpath(root))
 
 
 def _pruning_problems(config: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.bootstrap.from_settings import build_agent_defaults, load_server_names
+from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults, load_server_names
 from shared.config.agents import (
     MOST_CHARS,
     AgentDefaults,
@@ -117,9 +117,9 @@ async def agent(authed: AuthedRequest, name: Name) -> Reply:
 )  # fmt: skip
 async def check_agent(authed: AuthedRequest, name: Name, *, config: Thing) -> Reply:
     """What would be wrong with a config, and its numbers."""
-    await find_agent(authed, name)
+    row = await find_agent(authed, name)
     _check_size(config)
-    return await asyncio.to_thread(_judged, config, await _ground(authed, config))
+    return await asyncio.to_thread(_judged, config, await _ground(authed, config, stored=row.config))
 
 
 @router.on(
@@ -130,7 +130,7 @@ async def change_agent(authed: AuthedRequest, name: Name, *, config: Thing, if_m
     """Change an agent; it holds from each next message on."""
     row, seen = await find_agent(authed, name), parse_version(if_match)
     _check_size(config)
-    judged = await asyncio.to_thread(_judged, config, await _ground(authed, config))
+    judged = await asyncio.to_thread(_judged, config, await _ground(authed, config, stored=row.config))
     _refuse_bad(judged)
     if (
         await authed.context.stores.agents.change(row.name, config, seen=seen, by=authed.operator.name)
@@ -165,7 +165,8 @@ async def try_agent(authed: AuthedRequest, name: Name, *, config: Thing, message
     _check_size(config)
     if (playground := authed.context.playground) is None:
         raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
-    _refuse_bad(await asyncio.to_thread(_judged, config, await _ground(authed, config)))
+    ground = await _ground(authed, config, stored=row.config)
+    _refuse_bad(await asyncio.to_thread(_judged, config, ground))
     if messages[-1]["role"] != "user":
         raise HttpRefusal(422, "bad_input", "The last message is the person's.")
     await authed.record("agent.tried", name)
@@ -175,7 +176,8 @@ async def try_agent(authed: AuthedRequest, name: Name, *, config: Thing, message
         words = "The spending limit of the deployment is reached for today: nobody is asked."
         raise HttpRefusal(409, error.code, words) from None
     except (ModelError, ContextBudgetExceeded) as error:
-        raise HttpRefusal(409, error.code, "The model did not answer.", reason=str(error)) from None
+        reason = error.form_reason if isinstance(error, ModelError) else str(error)
+        raise HttpRefusal(409, error.code, "The model did not answer.", reason=reason) from None
     tools = [{"name": call.name, "arguments": dict(call.input)} for call in answer.tools]
     return {
         "text": answer.text, "model": answer.model, "tools": tools,
@@ -231,7 +233,10 @@ def _check_size(config: Mapping[str, Any]) -> None:
         raise HttpRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
 
 
-async def _ground(authed: AuthedRequest, config: Mapping[str, Any]) -> AgentDefaults:
+async def _ground(
+    authed: AuthedRequest, config: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None
+) -> AgentDefaults:
+    """Return what an agent stands on; only its `stored` folder may be outside of the data folder."""
     context = authed.context
     try:
         ground = await asyncio.to_thread(build_agent_defaults, context.settings)
@@ -239,6 +244,8 @@ async def _ground(authed: AuthedRequest, config: Mapping[str, Any]) -> AgentDefa
         raise HttpRefusal(503, error.code, error.advice) from None
     return dataclasses.replace(
         ground,
+        workspaces=context.settings.data_dir / WORKSPACES_FOLDER,
+        stored_workspace=(config if stored is None else stored).get("workspace"),
         servers=await load_server_names(context.admin.stored_settings, context.settings),
         offered=None if context.playground is None else context.playground.list_offered(config),
     )

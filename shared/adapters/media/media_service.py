@@ -13,6 +13,7 @@ from shared.adapters.certificates import describe_failure
 from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.openai_provider import add_usual_path
+from shared.adapters.redirects import refuse_redirect
 from shared.core.values.errors import (
     ModelBusy,
     ModelError,
@@ -114,7 +115,10 @@ class MediaService:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if sent or isinstance(error, TimeoutError):
                 raise build_paid_failure(type(error).__name__) from error
-            raise ModelUnavailable(describe_failure(error)) from error
+            failed = ModelUnavailable(describe_failure(error))
+            failed.shown = str(failed)
+            raise failed from error
+        refuse_redirect(self._url, response.status, response.headers)
         if response.status != 200:
             raise build_error(read_refusal(response.status, parse_body(answer), headers=response.headers))
         return answer

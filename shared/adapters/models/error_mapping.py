@@ -38,6 +38,8 @@ DEFAULT_RETRY_AFTER_SECONDS = 5.0
 OVERLOADED = 529
 _LONGEST_WAIT_SECONDS = 86_400.0
 _MAX_REASON_CHARS = 500
+_MOST_SHOWN_CHARS = 300
+"""Characters of a JSON error's message that a form shows."""
 
 STATUS_OF_TYPE: Mapping[str, int] = {
     "invalid_request_error": 400,
@@ -101,6 +103,8 @@ class ProviderRefusal:
     retry_after_seconds: float | None = None
     tokens: int | None = None
     maximum: int | None = None
+    json_message: str = ""
+    """The message of a JSON error; empty for a page or anything else."""
 
 
 class ModelOverloaded(ModelUnavailable):
@@ -135,6 +139,7 @@ def read_refusal(
         retry_after_seconds=wait,
         tokens=told.tokens,
         maximum=told.maximum,
+        json_message=told.message,
     )
 
 
@@ -149,9 +154,13 @@ def _find_status(told: ErrorBody) -> int:
 
 
 def build_error(refused: ProviderRefusal) -> ModelError:
-    """Return what a refusal means for us; the server has answered."""
+    """Return what a refusal means for us, with what a form may show of it; the server has answered."""
     error = _find_meaning(refused)
     error.answered = True
+    message = refused.json_message[:_MOST_SHOWN_CHARS]
+    error.shown = (
+        f"{refused.status}: {message}" if message else f"The server answered with status {refused.status}."
+    )
     return error
 
 

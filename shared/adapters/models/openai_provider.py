@@ -25,6 +25,7 @@ from shared.adapters.models.provider import (
 )
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json
+from shared.adapters.redirects import stay_at_origin
 from shared.core.values.errors import ModelUnavailable
 from shared.ports import ModelCard, ModelRequest
 
@@ -228,6 +229,7 @@ class OpenAIProvider(Provider):
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
         transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
+        stay_at_origin(transport, self.base_url)
         return AsyncOpenAI(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
         )

@@ -30,7 +30,14 @@ from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, Model
 from shared.adapters.models.rejections import Rejections
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json, build_counted_body, build_request_body
-from shared.core.values.errors import ModelAnswerUnusable, ModelError, ModelRefusedAccount, ModelUnavailable
+from shared.adapters.redirects import stay_at_origin
+from shared.core.values.errors import (
+    ModelAnswerUnusable,
+    ModelError,
+    ModelRedirected,
+    ModelRefusedAccount,
+    ModelUnavailable,
+)
 from shared.ports import ModelCard, ModelRequest
 from shared.runtime import pause_gc
 
@@ -247,6 +254,7 @@ class Provider:
         from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
         transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
+        stay_at_origin(transport, self.base_url)
         return AsyncAnthropic(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
         )
@@ -413,15 +421,21 @@ class translate_errors:  # noqa: N801  is used like a function: `with translate_
                 refused = read_refusal(error.status_code, error.body, message=error.message, headers=headers)
                 raise build_error(refused) from error
             if sdk is not None and isinstance(error, getattr(sdk, root)):
-                raise ModelUnavailable(_describe_trouble(error)) from error
+                if isinstance(error.__cause__, ModelRedirected):
+                    raise error.__cause__ from None
+                raise _build_unreachable(error) from error
         if isinstance(error, (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, *_TROUBLE)):
-            raise ModelUnavailable(_describe_trouble(error)) from error
+            raise _build_unreachable(error) from error
 
 
-def _describe_trouble(error: Exception) -> str:
+def _build_unreachable(error: Exception) -> ModelUnavailable:
     """Return why a provider was not reached; a client library hides a refused certificate in its causes."""
     fault = find_certificate_fault(error)
-    return fault.reason if fault is not None else f"{type(error).__name__}: {error}"
+    if fault is None:
+        return ModelUnavailable(f"{type(error).__name__}: {error}")
+    refused = ModelUnavailable(fault.reason)
+    refused.shown = fault.reason
+    return refused
 
 
 def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:

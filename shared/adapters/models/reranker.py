@@ -15,7 +15,8 @@ from shared.adapters.bounded_bodies import BodyTooLarge, read_body
 from shared.adapters.certificates import describe_failure
 from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.openai_provider import add_usual_path
-from shared.core.values.errors import ModelError, ModelUnavailable
+from shared.adapters.redirects import refuse_redirect
+from shared.core.values.errors import ModelError, ModelRedirected, ModelUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +50,7 @@ class RerankServer(ABC):
         try:
             async with asyncio.timeout(self._seconds):
                 places = await self.ask(question, passages)
-        except (ModelUnavailable, TimeoutError) as error:
+        except (ModelUnavailable, ModelRedirected, TimeoutError) as error:
             reason = str(error) or f"no answer within {self._seconds:g} s"
             self._breaker.record_failure(reason)
             self._log_change(failing=True, reason=reason)
@@ -59,7 +60,7 @@ class RerankServer(ABC):
         return places
 
     async def post(self, body: Mapping[str, Any]) -> bytes:
-        """Its answer. Raises ModelUnavailable."""
+        """Return the server's answer; raises ModelUnavailable, and ModelRedirected to another server."""
         payload = {**self._model, **body}
         try:
             request = self._open_session().post(
@@ -69,7 +70,10 @@ class RerankServer(ABC):
                 content = await read_body(response)
         except (aiohttp.ClientError, OSError) as error:
             reason = str(error) if isinstance(error, BodyTooLarge) else describe_failure(error)
-            raise ModelUnavailable(reason) from error
+            failed = ModelUnavailable(reason)
+            failed.shown = reason
+            raise failed from error
+        refuse_redirect(self._url, response.status, response.headers)
         if response.status != 200:
             raise ModelUnavailable(f"status {response.status}")
         return content

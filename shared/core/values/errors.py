@@ -26,6 +26,7 @@ EvertalkError                     has a code and advice; the advice is the only 
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
     ├── ModelBusy                 429 with a time to wait
     ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
+    │   └── ModelRedirected       the server sends requests on to another one
     ├── PromptTooLong             the window is smaller than the request; may carry both numbers
     ├── ContentRefused            its rules on content forbid this request, or the answer
     ├── ModelGaveUp               it was busy or failing for ten minutes, and said so each time
@@ -264,6 +265,15 @@ class ModelError(EvertalkError):
     """What the attempts that failed have cost, so that the ledger can hold it."""
     provider: str = ""
     """Whose answer it was, by host; empty where nobody was asked."""
+    shown: str | None = None
+    """Status and message of a JSON error, for forms that call any address; None if there was no answer."""
+
+    @property
+    def form_reason(self) -> str:
+        """What a form may show that sends a call to any address: our own words, or a JSON error's message."""
+        if self.shown is not None:
+            return self.shown
+        return str(self) if self.__cause__ is None else type(self.__cause__).__name__
 
 
 class ModelUnavailable(ModelError):
@@ -303,6 +313,10 @@ class ModelRefusedAccount(ModelError):
     )
 
 
+class ModelRedirected(ModelRefusedAccount):
+    """The provider's server sends requests on to another server; nothing was sent there."""
+
+
 class PromptTooLong(ModelError):
     """The request is larger than the model's window."""
 
@@ -334,6 +348,7 @@ class ModelAnswerUnusable(ModelError):
     transient = False
     elsewhere = True
     ends_turn = True
+    shown = "The server answered, but not as a model server does."
     advice = (
         "The model answered, but its answer could not be used. Your message is kept; /retry asks again. "
         "The operator was notified."

@@ -172,6 +172,13 @@ CONTROLS: tuple[Control, ...] = (
     _control(50, "Wrong and unknown values look alike and cost the same", "V8"),
     _control(51, "Reading foreign text takes work that grows with its length and no faster", "V2, LLM10"),
     _control(52, "A body from outside is read up to its bound, however long the sender goes on", "V4, LLM10"),
+    _control(
+        53, "No redirect takes a conversation to a server that the operator has not chosen", "V15, LLM02"
+    ),
+    _control(
+        54, "A form that calls any address shows of a server no more than a JSON error's message", "V15, V16"
+    ),
+    _control(55, "A form names no folder outside of the data folder; that needs a shell", "V5"),
 )
 
 

@@ -31,7 +31,7 @@ from shared.bootstrap.from_settings import (
     build_transcriber,
 )
 from shared.config.settings import Settings, read_secrets
-from shared.core.values.errors import EvertalkError, ModelError, ModelRefusedAccount
+from shared.core.values.errors import EvertalkError, ModelError, ModelRedirected, ModelRefusedAccount
 from shared.core.values.messages import text_message
 from shared.core.values.recordings import Recording, silence
 from shared.ports import ModelRequest
@@ -126,10 +126,12 @@ async def _ask_models(settings: Settings, name: str) -> tuple[bool, str, str]:
             return await _ask_each(models, tuple(dict.fromkeys((models.chat, models.summary))))
     except TimeoutError:
         return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
+    except ModelRedirected as error:
+        return False, "The model did not answer.", error.form_reason
     except ModelRefusedAccount as error:
-        return False, "The provider refuses the key or the account.", str(error)
+        return False, "The provider refuses the key or the account.", error.form_reason
     except ModelError as error:
-        return False, "The model did not answer.", str(error)
+        return False, "The model did not answer.", error.form_reason
     except EvertalkError as error:
         return False, "The models file cannot be used.", str(error)
 
@@ -203,10 +205,12 @@ async def _answer_of(
             await asking
     except TimeoutError:
         return False, f"The model has not answered in {seconds:.0f} seconds.", ""
+    except ModelRedirected as error:
+        return False, "The model did not answer.", error.form_reason
     except ModelRefusedAccount as error:
-        return False, "The provider refuses the key or the account.", str(error)
+        return False, "The provider refuses the key or the account.", error.form_reason
     except ModelError as error:
-        return False, "The model did not answer.", str(error)
+        return False, "The model did not answer.", error.form_reason
     return True, f"It works: {name} answered in {time.monotonic() - began:.1f} s.", ""
 
 

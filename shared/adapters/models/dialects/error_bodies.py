@@ -52,6 +52,8 @@ class ErrorBody:
     """The texts, codes and numbers of one error."""
 
     text: str = ""
+    message: str = ""
+    """Texts of a JSON body's own error fields; empty if the body is something else."""
     codes: tuple[str, ...] = ()
     retry_delay: str = ""
     """Seconds to wait as Google writes them, such as `3.2s`; empty if the body has none."""
@@ -74,9 +76,11 @@ def read_error_body(body: object, *, otherwise: str = "") -> ErrorBody:
     """Return what a body says; `otherwise` is the text if the body has none. Never raises."""
     walk = _Walk()
     walk.visit(body, depth=0)
+    is_json = isinstance(body, Mapping | list) or (isinstance(body, str) and _json_within(body) is not None)
     text = " ".join(walk.texts) or plain_text(otherwise)
     return ErrorBody(
         text=storable(text[:MOST_CHARS]),
+        message=storable(" ".join(walk.texts)[:MOST_CHARS]) if is_json else "",
         codes=tuple(dict.fromkeys(storable(code) for code in walk.codes)),
         retry_delay=walk.retry_delay,
         tokens=walk.tokens,
