@@ -357,6 +357,12 @@ _HOSTS = (
         "the duty fails within its own time limit and says why on the page Jobs; every other duty succeeds"
         " again and again, and next month's partitions are made; without the lock it succeeds by itself",
     ),
+    _row(
+        59, "the machine has no network but loopback",
+        "Chromium, which then reports that it is offline, and the server in a network of their own",
+        "widget and dashboard connect as usual; the widget calls a connection offline after a failure"
+        " only, tries again by itself, and keeps one that works",
+    ),
 )  # fmt: skip
 
 ROWS: Final = (*_PROCESSES, *_SERVERS, *_PROVIDER, *_CHANNELS, *_HOSTS)

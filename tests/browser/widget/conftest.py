@@ -92,6 +92,11 @@ class Desk:
         page.goto(f"{self.stub.host_url}/shop{query}")
         return page
 
+    def lose_network(self, page: Page) -> None:
+        """Cut the network and tell the page: with loopback alone the browser sends no event."""
+        self.context.set_offline(True)
+        page.evaluate("dispatchEvent(new Event('offline'))")
+
     def settled(self) -> list[str]:
         """The complaints that nobody announced."""
         return [text for text in self.complaints if not any(known in text for known in self.tolerated)]

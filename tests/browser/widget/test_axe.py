@@ -152,7 +152,7 @@ def _troubles(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     yield "sheet"
     page.keyboard.press("Escape")
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
-    desk.context.set_offline(True)
+    desk.lose_network(page)
     expect(page.locator(".link")).to_contain_text("You are offline.")
     say(page, "later")
     expect(log(page).get_by_text("Sending…")).to_be_visible()

@@ -265,7 +265,7 @@ def test_messages_written_offline_arrive_once_and_in_order(desk: Desk, stub: Stu
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     page = desk.chat()
     expect(page.locator(".gauge")).to_be_visible()
-    desk.context.set_offline(True)
+    desk.lose_network(page)
     expect(page.get_by_text("You are offline.").first).to_be_visible()
     say(page, "first")
     say(page, "second")

@@ -33,7 +33,7 @@ def commands(stub: Stub) -> list[str]:
 
 def without_line(desk: Desk, page: Page) -> None:
     """Offline, and the page knows."""
-    desk.context.set_offline(True)
+    desk.lose_network(page)
     expect(page.locator(".link")).to_contain_text("You are offline.")
 
 

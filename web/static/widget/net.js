@@ -32,14 +32,14 @@ export class Connection {
     this.timers = {};
     this.wake = () => this.hurry();
     this.seen = () => document.visibilityState === "visible" && this.hurry();
-    this.gone = () => this.drop("offline");
   }
 
   start() {
     if (!this.stopped) return;
     this.stopped = false;
     addEventListener("online", this.wake);
-    addEventListener("offline", this.gone);
+    // A machine that serves itself may have no network: only a server that does not answer is out of reach.
+    addEventListener("offline", this.wake);
     document.addEventListener("visibilitychange", this.seen);
     this.hooks.status("connecting");
     this.open();
@@ -48,7 +48,7 @@ export class Connection {
   stop() {
     this.stopped = true;
     removeEventListener("online", this.wake);
-    removeEventListener("offline", this.gone);
+    removeEventListener("offline", this.wake);
     document.removeEventListener("visibilitychange", this.seen);
     this.timer("retry");
     this.resync();
@@ -83,11 +83,10 @@ export class Connection {
   open() {
     if (this.stopped || this.socket) return;
     this.timer("retry");
-    if (navigator.onLine === false) return this.hooks.status("offline");
     this.streams = Boolean(this.Line && this.misses >= MISSES && !this.streams);
     const socket = new (this.streams ? this.Line : WebSocket)(socketUrl());
     this.socket = socket;
-    this.timer("hello", () => this.drop("reconnecting"), HELLO_MS);
+    this.timer("hello", () => this.drop(), HELLO_MS);
     socket.onopen = () => socket.send(JSON.stringify(this.hooks.hello()));
     socket.onmessage = (/** @type {any} */ event) => { if (this.socket === socket) this.read(event.data); };
     socket.onclose = (/** @type {any} */ event) => { if (this.socket === socket) this.lost(event.code); };
@@ -120,7 +119,7 @@ export class Connection {
   // Silent for two heartbeats is dead, whatever the browser says.
   beat() {
     this.timer("beat", () => {
-      if (Date.now() - this.heard > this.heartbeat * 2) return this.drop("reconnecting");
+      if (Date.now() - this.heard > this.heartbeat * 2) return this.drop();
       this.send({ t: "ping", n: ++this.pings });
       this.beat();
     }, this.heartbeat);
@@ -140,12 +139,16 @@ export class Connection {
     socket?.close(1000);
   }
 
-  /** @param {string} status */
-  drop(status) {
+  drop() {
     this.close();
     if (this.stopped) return;
-    this.hooks.status(status);
-    if (status !== "offline") this.later(0);
+    this.away();
+    this.later(0);
+  }
+
+  /** After a failure only: what the browser says of the network explains it, and proves nothing. */
+  away() {
+    this.hooks.status(navigator.onLine === false ? "offline" : "reconnecting");
   }
 
   /** @param {number} code */
@@ -155,7 +158,7 @@ export class Connection {
       this.stopped = true;
       return this.hooks.status("refused");
     }
-    this.hooks.status(navigator.onLine === false ? "offline" : "reconnecting");
+    this.away();
     this.later(code === 4429 ? 15_000 : this.hint);
   }
 
@@ -172,6 +175,6 @@ export class Connection {
     // After sleep a socket often looks open and is not: ask, and give it little time.
     if (!this.send({ t: "ping", n: ++this.pings })) return;
     const asked = Date.now();
-    this.timer("beat", () => (this.heard < asked ? this.drop("reconnecting") : this.beat()), Math.min(this.heartbeat, 5000));
+    this.timer("beat", () => (this.heard < asked ? this.drop() : this.beat()), Math.min(this.heartbeat, 5000));
   }
 }
