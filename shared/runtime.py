@@ -189,6 +189,7 @@ CrashPoint = Callable[[str], None]
 
 CRASH_POINTS = (
     "before_accept",
+    "after_process_fault",
     "after_accept",
     "after_ack",
     "after_edit",

@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.core", 1, "pure decisions: they need nobody but the words"),
     ("shared.ports", 2, "what the story needs, in the words of the core"),
     ("shared.config", 2, "what an operator can set"),
+    ("shared.work_marks", 2, "what a process is busy with, for its watch-dog to read"),
     ("shared.runtime", 2, "tasks, traces and crash points that services and adapters share"),
     ("shared.services", 3, "the story"),
     ("shared.adapters", 3, "the outside world"),

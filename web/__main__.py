@@ -7,6 +7,10 @@ import gc
 if __name__ == "__main__":
     # Until all that follows is loaded: looking for garbage meanwhile takes a fifth of the start.
     gc.disable()
+    from shared.supervision.watchdog import start_watchdog
+
+    # Before anything is imported: the watch-dog is small, and it sees a start that stands still.
+    start_watchdog("web")
 
 import sys
 from functools import partial

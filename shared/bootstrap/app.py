@@ -79,7 +79,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     base = await open_foundation(settings, role=role)
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
     turns = build_turns(base, tools=tools)
-    recall_indexer = RecallIndexer(stores.recall_index, crash_point=crash_point)
+    recall_indexer = RecallIndexer(stores.recall_index, crash_point=crash_point, given_up=base.given_up)
     erasure = ErasureService(store=stores.erasure, announcer=announcer, crash_point=crash_point)
     inspector = build_context_inspector(base, turns)
     exporter = DataExporter(store=stores.export, clock=base.clock)

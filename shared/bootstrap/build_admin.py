@@ -89,6 +89,7 @@ def build_knowledge_indexer(base: Foundation, store: KnowledgeStore) -> Knowledg
         agents=base.stores.agent_folders,
         unreadable=UnreadableKnowledge,
         watcher=base.workspaces,
+        given_up=base.given_up,
     )
     base.workspaces.subscribe(indexer.folder_changed)
     return indexer

@@ -53,4 +53,5 @@ def build_job_runner(base: Foundation, turns: TurnServices, *, indexer: RecallIn
         crash_point=crash_point,
         tracer=base.tracer,
         storage_limiter=base.limit_storage,
+        given_up=base.given_up,
     )

@@ -213,6 +213,7 @@ def _build_session_service(base: Foundation, agent_loop: AgentLoop) -> SessionSe
         handovers=HandoverExpiry(stores.handovers, base.announcer, build_handover_limits(settings)),
         answered=base.models.take_answered,
         storage_limiter=base.limit_storage,
+        given_up=base.given_up,
     )
 
 

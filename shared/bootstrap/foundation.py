@@ -43,6 +43,7 @@ from shared.core.values.errors import StorageUnavailable
 from shared.ports import Reranker, StorageLimiter, TokenCounter
 from shared.runtime import BackgroundTasks, CrashPoint, Tracer, build_crash_point
 from shared.services.turns.database_promotion import PromotionWatcher
+from shared.supervision.fault_files import store_faults
 from shared.supervision.liveness import touch_process_file
 from shared.supervision.process_handoff import clear_process_file, take_over_process
 
@@ -129,6 +130,8 @@ class Foundation:
     health: Health
     """Told with each heartbeat."""
     promotion: PromotionWatcher
+    given_up: frozenset[str]
+    """Work that has stopped processes, as of the start of this one."""
     background_tasks: BackgroundTasks
     """How busy this loop is, for the heartbeat to tell; and whether another server is the primary."""
 
@@ -177,6 +180,9 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     picture_maker = build_picture_maker(settings)
     services = tuple(one for one in (transcriber, speaker, picture_maker) if one is not None)
     health = build_health(settings, models, services)
+    # Before anything is claimed: what stopped the process before may be waiting again.
+    await store_faults(stores.process_faults, settings.data_dir, crash_point=crash_point)
+    given_up = await stores.process_faults.list_given_up()
     worker_id = await take_over_process(stores.workers, role, settings.process_file)
     heartbeat = HeartbeatThread(
         partial(open_pool, database_url, size=1),
@@ -227,6 +233,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         heartbeat=heartbeat,
         health=health,
         promotion=promotion,
+        given_up=given_up,
         background_tasks=background_tasks,
     )
 

@@ -24,6 +24,7 @@ from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.runtime import freeze_loaded_objects
+from shared.supervision.watchdog import start_watchdog
 
 log = structlog.get_logger(__name__)
 
@@ -68,9 +69,15 @@ def run_process(
     settings: Settings, *, role: Role, configure: Configure, work: ProcessMain, waiting: Waiting | None = None
 ) -> int:
     """Run until SIGTERM or SIGINT and return the exit code; begin again after a change of stored settings."""
+    board = start_watchdog(role)
+    board.set_folder(str(settings.data_dir))
     freeze_loaded_objects()
     with asyncio.Runner(loop_factory=None if role == "worker" else _loop_factory()) as runner:
-        code = runner.run(_serve(settings, role, configure, work, waiting or Waiting()))
+        board.install(runner.get_loop())
+        try:
+            code = runner.run(_serve(settings, role, configure, work, waiting or Waiting()))
+        finally:
+            board.begin_to_close()
     if code == EXIT_SETTINGS_CHANGED:
         _begin_again()
     return code

@@ -39,6 +39,7 @@ from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.adapters.postgres.operations.evaluations import PostgresEvaluations
+from shared.adapters.postgres.operations.process_faults import PostgresProcessFaults
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agent_folders import PostgresAgentFolders
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
@@ -137,6 +138,7 @@ class Stores:
     reminders: PostgresReminders
 
     evaluations: PostgresEvaluations
+    process_faults: PostgresProcessFaults
 
     account_links: PostgresAccountLinks
     agent_folders: PostgresAgentFolders
@@ -213,6 +215,7 @@ def build_stores(
         message_search=PostgresMessageSearch(pool),
         reminders=PostgresReminders(pool),
         evaluations=PostgresEvaluations(pool),
+        process_faults=PostgresProcessFaults(pool),
         account_links=account_links,
         agent_folders=PostgresAgentFolders(pool),
         agents=make_lazy("agents", "PostgresAgents"),

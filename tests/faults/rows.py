@@ -127,8 +127,9 @@ _PROCESSES = (
         20, "an event loop is blocked",
         "the process computes without yielding for longer than its lease",
         "heartbeats come from a thread beside the loop, so that the process keeps its turns and finishes"
-        " them; after 30 s the heartbeats stop, and another process takes over; one answer; the log says"
-        " which of both happened",
+        " them; after 30 s the heartbeats stop, another process takes over, and the watch-dog ends the"
+        " process; one answer; the log says which of these happened; C code that holds the lock of Python"
+        " stops the heartbeats, too: see F60",
         long="twenty seconds",
     ),
     _row(
@@ -362,6 +363,15 @@ _HOSTS = (
         "Chromium, which then reports that it is offline, and the server in a network of their own",
         "widget and dashboard connect as usual; the widget calls a connection offline after a failure"
         " only, tries again by itself, and keeps one that works",
+    ),
+    _row(
+        60, "a message, a tool's result, an answer or a job stops the process that works at it",
+        "C code that holds Python's lock without end, in the middle of a turn, before a message is stored,"
+        " and in a job; also random SIGKILLs, and an outage of PostgreSQL",
+        "the watch-dog ends the process after 20 s of silence; after the second time the turn is ended"
+        " with a notice, the message is refused, or the job is dead; operators are alerted; everybody else"
+        " waits 30 s at most; `/retry` tries a turn once more; a process killed from outside blames no turn",
+        long="twenty seconds of silence instead of three",
     ),
 )  # fmt: skip
 

@@ -29,9 +29,10 @@ from bot.telegram.inbound.updates import (
     IncomingUpdate,
     MembershipChange,
 )
-from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox, StoredUpdate
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.ports import StorageLimiter
+from shared.work_marks import mark_work
 
 log = structlog.get_logger(__name__)
 
@@ -304,7 +305,7 @@ class InboxReader:
         messages: list[IncomingMessage] = []
         ignored: dict[str, list[int]] = {}
         for row in rows:
-            match parse_update(row.body, bot=self._bot):
+            match self._parse(row):
                 case IncomingMessage() as message:
                     messages.append(message)
                 case IgnoredUpdate(update_id=number, reason=reason):
@@ -319,6 +320,10 @@ class InboxReader:
         for reason, numbers in ignored.items():
             await self._inbox.mark_handled(self._bot.bot_id, numbers, error=reason)
         return len(rows) == BATCH_SIZE
+
+    def _parse(self, row: StoredUpdate) -> IncomingUpdate | IgnoredUpdate:
+        with mark_work("update", self._bot.bot_id, row.update_id):
+            return parse_update(row.body, bot=self._bot)
 
     async def _wait(self) -> None:
         try:
@@ -354,8 +359,9 @@ class InboxReader:
         while True:
             try:
                 if not error:
-                    async with self._storage_limiter():
-                        await self._on_other(other)
+                    with mark_work("update", self._bot.bot_id, other.update_id):
+                        async with self._storage_limiter():
+                            await self._on_other(other)
                 await self._inbox.mark_handled(self._bot.bot_id, [other.update_id], error=error)
                 return
             except StorageUnavailable:

@@ -40,6 +40,7 @@ from shared.core.identity.handover import ANSWERED_TOGETHER
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.files import PICTURE_MIMES
 from shared.runtime import BackgroundTasks
+from shared.work_marks import mark_work
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -130,7 +131,8 @@ class FinalDelivery:
             await self._context.want_voice_note(ended.session_id, ended.turn)
         about = {"session": ended.session_id, "turn": ended.turn}
         with self._context.tracer.span("delivery", about) as span:
-            delivered = await self._deliver(chat, ended, patience, tries, maybe_shown)
+            with mark_work("delivery", ended.session_id, ended.turn):
+                delivered = await self._deliver(chat, ended, patience, tries, maybe_shown)
             span.set_attributes(brought=delivered)
         if delivered:
             self._record_delivered(ended)

@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal[
     "disk_low", "handover_waiting", "no_worker", "no_backup", "agent_cap_80", "agent_cap_100",
     "window_narrowed", "stuck_turn", "no_summaries", "spend_source", "database_lost", "model_rejects",
     "duty_late",
-    "test",
+    "process_stopped", "test",
 ]  # fmt: skip
 Phase: TypeAlias = Literal["opened", "ended"]
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
@@ -102,6 +102,10 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
         "A model refuses requests, or its answers cannot be used",
         "People read that there is no answer. Another model can stand in: EVERTALK_FALLBACK_MODELS.",
     ),
+    "process_stopped": (
+        "A process stood still or crashed",
+        "Its log names the place in the code. The same work is tried one more time and then cancelled.",
+    ),
     "test": ("A test of the alerts", "Nothing is wrong: somebody pressed Send a test."),
 }
 """Of each kind its headline, and what to do."""
@@ -126,6 +130,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "stuck_turn": frozenset({"count"}),
     "database_lost": frozenset({"state", "seconds"}),
     "model_rejects": frozenset({"provider", "model", "session", "code", "wording", "count"}),
+    "process_stopped": frozenset({"cause", "process", "work", "session", "turn", "count"}),
     "test": frozenset(),
 }
 """The facts that each kind may hold; the database holds nothing else."""
@@ -369,9 +374,16 @@ _FACTS: Mapping[Kind, _Facts] = {
         f"{word('model')} at {word('provider')}: {word('wording') or word('code')}"
     ),
     "no_summaries": lambda *_: "",
+    "process_stopped": lambda whole, word: _describe_stop(whole, word),
     "no_backup": lambda *_: "",
     "test": lambda *_: "",
 }
+
+
+def _describe_stop(whole: Callable[[str], int], word: Callable[[str], str]) -> str:
+    """Return facts such as `web: stood still, turn 7, 2 ×`."""
+    work = f"turn {whole('turn')}" if whole("turn") else word("work")
+    return f"{word('process')}: {word('cause').replace('_', ' ')}, {work}, {whole('count')} ×"
 
 
 def _link(alert: Alert, dashboard_url: str) -> str:

@@ -253,6 +253,8 @@ class Claim:
     """Without entries: these come along or are loaded in the next statement."""
     waited_seconds: float = 0.0
     """Seconds since this turn was first put back because its provider could not answer."""
+    process_faults: int = 0
+    """Processes that this turn has stopped."""
     near_caps: bool = False
     """With what this turn may cost, most of some cap is used, and nobody was told today."""
     brought: bool = False

@@ -21,6 +21,7 @@ EvertalkError                     has a code and advice; the advice is the only 
 ├── BadContextConfig              an agent's row about its context cannot be used (core/session/overrides.py)
 ├── BadAgentConfig                an agent's row as a whole cannot be used (shared/config/agents.py)
 ├── OnHold                        what is kept of this person must not go just now
+├── ProcessStopped                the turn has stopped two processes; it is not tried again by itself
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
 └── ModelError                    the provider's side
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
@@ -56,6 +57,16 @@ class EvertalkError(Exception):
         super().__init__(reason or self.__doc__ or self.code)
         if advice is not None:
             self.advice = advice
+
+
+class ProcessStopped(EvertalkError):
+    """The turn has stopped two processes."""
+
+    code = "process_stopped"
+    advice = (
+        "This message could not be processed: it stopped the program twice. The operator was notified. "
+        "Please put it in other words, or send another file; /retry tries it once more."
+    )
 
 
 class BadInput(EvertalkError):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import structlog
 
 from shared.core.compaction.jobs import LATE, mark_of, next_job
+from shared.core.ops.process_faults import REASON
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import EvertalkError, LeaseLost, StorageUnavailable
@@ -24,6 +25,7 @@ from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import redact_quotes
 from shared.services.memory.upkeep import MemoryConsolidator, RecallIndexer
 from shared.services.turns.session_service import UNKNOWN_LEASE_SECONDS
+from shared.work_marks import mark_work
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +72,10 @@ class JobRunner:
         indexer: RecallIndexer,
         tracer: Tracer,
         storage_limiter: StorageLimiter,
+        given_up: Collection[str] = (),
     ) -> None:
+        """`given_up` names work that has stopped processes."""
+        self._given_up = given_up
         self._storage_limiter = storage_limiter
         self._tracer = tracer
         self._indexer = indexer
@@ -112,6 +117,13 @@ class JobRunner:
         if job is None:
             return
         self._crash_point("after_job_claim")
+        if f"job {job.key}" in self._given_up:
+            await self._end(job, state="dead", outcome={"advice": REASON}, error=REASON)
+            return
+        with mark_work("job", job.id, job.epoch):
+            await self._attempt(job)
+
+    async def _attempt(self, job: JobClaim) -> None:
         try:
             async with self._storage_limiter():
                 rung = await self._work(job)

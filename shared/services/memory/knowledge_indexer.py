@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +11,7 @@ import structlog
 
 from shared.core.memory.knowledge import Passage
 from shared.core.values.errors import StorageUnavailable
+from shared.work_marks import mark_work
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +77,10 @@ class KnowledgeIndexer:
         unreadable: type[Exception],
         watcher: FolderPreloader | None = None,
         most_passages: int = MAX_PASSAGES,
+        given_up: Collection[str] = (),
     ) -> None:
+        """`given_up` names work that has stopped processes."""
+        self._given_up = given_up
         self._store = store
         self._files = files
         self._agents = agents
@@ -149,7 +153,7 @@ class KnowledgeIndexer:
         """How many passages it took. A file that cannot be used is kept as empty: it is tried once."""
         passages: Sequence[Passage] = ()
         try:
-            passages = await self._files.read_passages(folder, path)
+            passages = await self._read_passages(folder, path, sha256)
         except self._unreadable as error:
             problems.append(f"knowledge/{error}")
         if len(passages) > room:
@@ -162,6 +166,14 @@ class KnowledgeIndexer:
         await self._store.replace(agent_id, path, sha256=sha256, passages=passages)
         return len(passages)
 
+    async def _read_passages(self, folder: str, path: str, sha256: bytes) -> Sequence[Passage]:
+        """Read a file that has not stopped processes; raises `unreadable` for one that has."""
+        content = sha256.hex()[:32]
+        if f"knowledge {content}" in self._given_up:
+            raise self._unreadable(f"{path} stopped the program twice: it is left out until it changes")
+        with mark_work("knowledge", content):
+            return await self._files.read_passages(folder, path)
+
     async def _taken(self, folder: str, found: Mapping[str, bytes], kept: Mapping[str, bytes]) -> int:
         """Passages of files that stay as they are."""
         taken = 0
@@ -170,7 +182,7 @@ class KnowledgeIndexer:
                 continue
             if sha256 not in self._sizes:
                 try:
-                    self._sizes[sha256] = len(await self._files.read_passages(folder, path))
+                    self._sizes[sha256] = len(await self._read_passages(folder, path, sha256))
                 except self._unreadable:
                     self._sizes[sha256] = 0
             taken += self._sizes[sha256]

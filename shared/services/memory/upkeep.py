@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from shared.core.memory.consolidation import LiveNote, TidyPlan, plan_tidying
 from shared.core.session.session_state import JobClaim, JobDone
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime import CrashPoint
+from shared.work_marks import mark_work
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +60,11 @@ class MemoryConsolidator:
 class RecallIndexer:
     """Late perhaps, never lost: it looks at what the rows say, not at what was announced."""
 
-    def __init__(self, store: RecallIndexStore, *, crash_point: CrashPoint) -> None:
+    def __init__(
+        self, store: RecallIndexStore, *, crash_point: CrashPoint, given_up: Collection[str] = ()
+    ) -> None:
+        """`given_up` names work that has stopped processes."""
+        self._given_up = given_up
         self._store = store
         self._crash_point = crash_point
 
@@ -81,6 +86,9 @@ class RecallIndexer:
                 break
 
     async def _session(self, session_id: int) -> None:
-        for _ in range(MAX_BATCHES):
-            if not await self._store.index_session(session_id):
-                break
+        if f"index {session_id}" in self._given_up:
+            return
+        with mark_work("index", session_id):
+            for _ in range(MAX_BATCHES):
+                if not await self._store.index_session(session_id):
+                    break

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
 import structlog
 
+from shared.core.ops.process_faults import MAX_PROCESS_FAULTS, digest_key
 from shared.core.session.artifacts import shorten_blocks
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import (
@@ -43,6 +44,7 @@ from shared.core.values.errors import (
     ModelError,
     ModelGaveUp,
     ModelRefusedAccount,
+    ProcessStopped,
     StorageUnavailable,
     UnreadableMessage,
 )
@@ -54,6 +56,7 @@ from shared.runtime import CrashPoint
 from shared.services.turns.agent_loop import AgentLoop, ClaimPrices, RequestLimits
 from shared.services.turns.spend_tracker import CallCosts
 from shared.services.turns.turn_attempt import TurnResult
+from shared.work_marks import mark_work
 
 log = structlog.get_logger(__name__)
 
@@ -202,8 +205,12 @@ class SessionService:
         samples: SampleStarter | None = None,
         answered: Callable[[], Sequence[str]] = tuple,
         storage_limiter: StorageLimiter = nullcontext,
+        given_up: Collection[str] = (),
     ) -> None:
-        """`answered` tells which providers have answered since it was asked last."""
+        """`answered` tells which providers have answered since it was asked last; `given_up` names work that
+        has stopped processes.
+        """
+        self._given_up = given_up
         self._answered = answered
         self._wake_at = 0.0
         self._storage_limiter = storage_limiter
@@ -239,9 +246,10 @@ class SessionService:
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
-        tokens = self._measured_message(inbound)
-        self._crash_point("before_accept")
-        accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
+        with self._mark_message(inbound):
+            tokens = self._measured_message(inbound)
+            self._crash_point("before_accept")
+            accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
         self._crash_point("after_accept")
         return accepted
 
@@ -249,11 +257,12 @@ class SessionService:
         """As `accept`, for whoever calls `answer` next: where nothing else is due there, the turn is taken in
         the same commit. Given back with the next beat if nobody does.
         """
-        tokens = self._measured_message(inbound)
-        self._crash_point("before_accept")
-        accepted = await self._accept_and_claim(inbound, tokens)
-        if accepted is None:
-            accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
+        with self._mark_message(inbound):
+            tokens = self._measured_message(inbound)
+            self._crash_point("before_accept")
+            accepted = await self._accept_and_claim(inbound, tokens)
+            if accepted is None:
+                accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
         self._crash_point("after_accept")
         return accepted
 
@@ -262,15 +271,23 @@ class SessionService:
 
         With what screens show of it. Raises BadInput, StorageUnavailable.
         """
-        validate_text(inbound.text, most=self._message_chars)
-        edited = await self._edits.edit_question(
-            inbound,
-            seq=seq,
-            channel=self._channel,
-            count=self._count_message,
-        )
+        with self._mark_message(inbound):
+            validate_text(inbound.text, most=self._message_chars)
+            edited = await self._edits.edit_question(
+                inbound,
+                seq=seq,
+                channel=self._channel,
+                count=self._count_message,
+            )
         self._crash_point("after_edit")
         return edited
+
+    def _mark_message(self, inbound: Inbound) -> AbstractContextManager[None]:
+        """Name the message to the watch-dog; raises UnreadableMessage if it has stopped processes before."""
+        ids = (inbound.session_id, digest_key(inbound.dedupe_key))
+        if " ".join(("message", *map(str, ids))) in self._given_up:
+            raise UnreadableMessage("it stopped the program before")
+        return mark_work("message", *ids)
 
     def _measured_message(self, inbound: Inbound) -> int:
         """Its tokens; raises BadInput."""
@@ -502,6 +519,19 @@ class SessionService:
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
         """One attempt at one turn; True when it ended and another one waits behind it."""
+        if claim.process_faults >= MAX_PROCESS_FAULTS:
+            return await self._end_stopped(claim, emit)
+        with mark_work("turn", claim.session_id, claim.turn, claim.epoch):
+            return await self._attempt(claim, emit)
+
+    async def _end_stopped(self, claim: Claim, emit: Emit) -> bool:
+        """End a turn that has stopped processes, before anything reads it again."""
+        error = ProcessStopped()
+        log.error("turn_stopped_processes", session_id=claim.session_id, turn=claim.turn)
+        ended = _build_notice_result(state="failed", code=error.code, text=error.advice)
+        return await self._commit_or_postpone(claim, ended, emit)
+
+    async def _attempt(self, claim: Claim, emit: Emit) -> bool:
         stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
         if claim.stop_requested:
             stop.set_result(None)
@@ -635,10 +665,12 @@ class SessionService:
         """End the turn with words for its person; return whether another turn waits."""
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         code = error.code if isinstance(error, EvertalkError) else "internal_error"
+        ended = _build_notice_result(state="failed", code=code, text=advice)
+        return await self._commit_or_postpone(claim, ended, emit)
+
+    async def _commit_or_postpone(self, claim: Claim, ended: TurnResult, emit: Emit) -> bool:
         try:
-            return await self._commit(
-                claim, _build_notice_result(state="failed", code=code, text=advice), emit
-            )
+            return await self._commit(claim, ended, emit)
         except (LeaseLost, StorageUnavailable):
             await self._postpone(claim, emit, seconds=1.0, fault=False, error=None)
             return False

@@ -6,6 +6,7 @@ Production code knows nothing of it: the hatchery lays it on before it runs a pr
 from __future__ import annotations
 
 import importlib
+import re
 import signal
 import sys
 import time
@@ -20,6 +21,10 @@ CLOCK_SHIFTS = "FAULT_CLOCK_SHIFTS"
 BLOCK_SECONDS = "FAULT_BLOCK_SECONDS"
 """SIGUSR2 keeps the main thread computing for so long; its loop gets nothing else done."""
 
+POISON = "FAULT_POISON"
+"""`module.function=word`: a call with the word in an argument holds the interpreter's lock."""
+POISON_WORD = "hemlock"
+
 CONSTANTS = "FAULT_CONSTANTS"
 """Numbers of the code that a test has no time for, with commas: `worker.jobs.JOB_SECONDS=2`."""
 UNKNOWN_KIND = "FAULT_UNKNOWN_KIND"
@@ -29,6 +34,8 @@ UNKNOWN_KIND = "FAULT_UNKNOWN_KIND"
 def afflict(settings: Mapping[str, str]) -> None:
     for told in filter(None, settings.get(CONSTANTS, "").split(",")):
         _set(*told.split("="))
+    if poison := settings.get(POISON):
+        _poison(*poison.split("="))
     if kind := settings.get(UNKNOWN_KIND):
         _forget(kind)
     if shifts := settings.get(CLOCK_SHIFTS):
@@ -44,6 +51,19 @@ def _set(name: str, value: str) -> None:
     module, _, constant = name.rpartition(".")
     found = importlib.import_module(module)
     setattr(found, constant, type(getattr(found, constant))(float(value)))
+
+
+def _poison(name: str, word: str) -> None:
+    module, _, function = name.rpartition(".")
+    found = importlib.import_module(module)
+    healthy = getattr(found, function)
+
+    def poisoned(*arguments: Any, **named: Any) -> Any:
+        if word in repr((arguments, named)):
+            re.match("(a*)*b", "a" * 60)
+        return healthy(*arguments, **named)
+
+    setattr(found, function, poisoned)
 
 
 def _forget(kind: str) -> None:

@@ -54,6 +54,7 @@ class Process:
         self._settings = dict(settings)
         self._program = program
         self._crash_point = crash_point
+        self.crash_point_after_restart: str | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
@@ -150,7 +151,7 @@ class Process:
             await self._read(process)
             self.exits.append(await process.wait())
             self.fell_at = time.monotonic()
-            self._crash_point = None
+            self._crash_point = self.crash_point_after_restart
 
     async def _started(self) -> asyncio.subprocess.Process:
         """Whoever stops this in the middle of a start has a process to stop, too."""

@@ -112,6 +112,7 @@ const FACTS = {
   database_lost: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   model_rejects: ({ model, provider, wording, code }) => `${model} · ${provider}: ${wording || code}`,
   duty_late: ({ duty }) => duty,
+  process_stopped: ({ process, cause, turn, work, count }) => `${process}: ${cause.replaceAll("_", " ")}, ${turn ? t("turn {turn}", { turn }) : work}, ${count} ×`,
   stuck_turn: ({ count }) => t("{number} in all", { number: count }),
 };
 /** @param {any} alert */

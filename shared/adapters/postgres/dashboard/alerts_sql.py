@@ -133,6 +133,16 @@ WITH spent AS (
   UNION ALL
   SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
   UNION ALL
+  SELECT 'process_stopped', left(regexp_replace(f.work, '[^A-Za-z0-9_.:]+', '-', 'g'), 200),
+         jsonb_strip_nulls(jsonb_build_object(
+           'process', (array_agg(f.role ORDER BY f.at DESC))[1],
+           'cause', (array_agg(f.cause ORDER BY f.at DESC))[1],
+           'work', split_part(f.work, ' ', 1), 'session', max(s.public_id::text), 'turn', max(f.turn_no),
+           'count', count(*)))
+    FROM process_faults f LEFT JOIN sessions s ON s.id = f.session_id
+   WHERE f.work IN (SELECT work FROM process_faults WHERE at > now() - interval '24 h')
+   GROUP BY f.work
+  UNION ALL
   SELECT 'no_worker', '', jsonb_build_object('seconds', :worker_seconds::bigint) FROM work WHERE silent > :worker_seconds::bigint
 ), opened AS (
   INSERT INTO alerts AS a (kind, key, detail) SELECT kind, key, detail FROM seen

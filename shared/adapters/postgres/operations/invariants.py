@@ -13,6 +13,7 @@ from shared.adapters.postgres.db.hour_counts import (
     render_recount,
     render_within,
 )
+from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.listing import TRUTH, render_difference
 from shared.adapters.postgres.handover.push import BROWSERS_AT_MOST
 from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST
@@ -684,6 +685,16 @@ _ENDS = {
                   AND (e.author IN ('assistant', 'operator') OR v.seq IS NULL
                        AND v.payload ->> 'waiting' IS DISTINCT FROM 'true'
                        AND coalesce(v.payload ->> 'text', '') <> ''))""",
+    "I10: a turn that has stopped two processes is not ended": f"""
+        SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+          JOIN sessions s ON s.id = t.session_id
+         WHERE t.process_faults >= 2 AND t.state IN ('open', 'claimed') AND s.held_after IS NULL
+           AND s.answered_turn = t.turn_no - 1 AND NOT EXISTS (
+               SELECT FROM process_faults f WHERE f.session_id = t.session_id AND f.turn_no = t.turn_no
+                  AND f.at > now() - interval '60 s')
+           AND EXISTS (SELECT FROM workers w
+                        WHERE w.role = CASE t.channel WHEN 'web' THEN 'web' ELSE 'bot' END
+                          AND w.started_at < now() - interval '60 s' AND {WORKER_IS_ALIVE})""",
     "I10: a turn is being answered by nobody, and is not waiting": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id

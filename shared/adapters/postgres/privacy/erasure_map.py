@@ -202,6 +202,7 @@ ACTIONS: Mapping[str, Action] = {
     "deployment": Keep(why="about this installation"),
     "push_keys": Keep(why="about this installation, sealed"),
     "workers": Keep(why="about processes"),
+    "process_faults": Keep(why="about processes: ids, and places in the code"),
     "alerts": Keep(why="numbers, fixed words and ids: facts by kind, never words of people"),
     "alert_sends": Keep(why="states of messages to operators"),
     "leases": Keep(why="about processes"),

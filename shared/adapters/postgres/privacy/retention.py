@@ -257,6 +257,7 @@ RULES: Mapping[str, Rule] = {
                  AND NOT EXISTS (SELECT FROM leases l WHERE l.leased_by = workers.id)""",
         period="7 days after the last heartbeat",
     ),
+    "process_faults": Sweep(days=30, key="id", where="at < now() - {age}", period="30 days"),
     "alerts": Sweep(
         days=90, key="id", where="ended_at < now() - {age}", period="90 days after they were resolved"
     ),

@@ -236,8 +236,8 @@ WITH s AS (
                       last_active_at = now()
    WHERE id = $1 RETURNING next_seq - 1 AS seq, next_turn - 1 AS turn_no, answered_turn
 ), t AS (
-  INSERT INTO turns (session_id, turn_no, channel, address_id)
-  SELECT $1, s.turn_no, $2, coalesce($3, l.address_id)
+  INSERT INTO turns (session_id, turn_no, channel, address_id, process_faults)
+  SELECT $1, s.turn_no, $2, coalesce($3, l.address_id), least(l.process_faults, 1)
     FROM s JOIN turns l ON l.session_id = $1 AND l.turn_no = s.answered_turn
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, replaces_seq)
@@ -245,7 +245,10 @@ WITH s AS (
 )
 INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
 """
-"""The question has no event of its own: every screen shows it where it was first asked."""
+"""The question has no event of its own: every screen shows it where it was first asked.
+
+A question that has stopped processes may stop one more: the next fault ends its turn.
+"""
 _QUESTION = """
 WITH q AS (
   SELECT coalesce(replaces_seq, seq) AS root FROM entries

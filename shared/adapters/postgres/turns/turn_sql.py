@@ -314,7 +314,7 @@ _OF_SESSION = ", ".join(
         "token_ratios", "measured_by", "hold_compaction", "compaction_rest",
     )
 )  # fmt: skip
-_OF_TURN = "session_id, turn_no, attempt, faults, stop_requested, told_waiting, address_id, channel, opened_at, waits_since"
+_OF_TURN = "session_id, turn_no, attempt, faults, process_faults, stop_requested, told_waiting, address_id, channel, opened_at, waits_since"
 """What a claim reads of both: each part of it would prepare every other column, too."""
 TURN_TIMES = 21
 """Of the newest turns, so many tell how quickly a person writes."""
@@ -355,7 +355,7 @@ def _render_claim(*, first: int, turn_times: str, after_death: str = "false", mo
   RETURNING id, slice_id
 )
 SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.measured_by,
-       t.turn_no, t.attempt, t.faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
+       t.turn_no, t.attempt, t.faults, t.process_faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        coalesce(extract(epoch FROM now() - t.waits_since), 0)::float8 AS waited_seconds, r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
@@ -419,7 +419,7 @@ SELECT {short},
    AND te.turn_no <> ALL (SELECT x.turn_no FROM turns x
                            WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through}
                              AND x.state = 'failed'
-                             AND x.error_code IN ('model_rejected_request', 'content_refused'))
+                             AND x.error_code IN ('model_rejected_request', 'content_refused', 'process_stopped'))
 UNION ALL
 SELECT {short}, true, NULL, NULL
   FROM pins p
@@ -435,7 +435,8 @@ LOAD = _load(base="$2", through="$3")
 
 What its person replaced by an edit is not sent, unless it is pinned.
 
-A turn that was given up because the provider refused it is never sent again: every later one would be refused too.
+A turn that was given up because the provider refused it, or because it stopped processes, is never sent again:
+every later one would end like it.
 
 The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
 """

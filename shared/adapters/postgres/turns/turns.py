@@ -664,6 +664,7 @@ def _claim_from(
         agent=row["agent_name"],
         agent_config=config_of(row),
         turn_times=tuple(row["turn_times"]) if turn_times is None else turn_times,
+        process_faults=row["process_faults"],
         near_caps=row["is_near"],
         view=build_view(row, open_turn=row["turn_no"]),
         entries=entries,

@@ -1,0 +1,94 @@
+"""A process that stood still or crashed, and the piece of work that it was busy with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+MAX_PROCESS_FAULTS = 2
+"""Processes that a piece of work may stop before it is given up; the second rules out a coincidence."""
+RETRY_SECONDS = 10.0
+"""Seconds before work that stopped a process is tried again; everybody else who waits is served first."""
+REASON = "it stopped a process"
+PLACE_CHARS = 2_000
+CAUSE_CHARS = 100
+_MAX_BYTES = 64 * 1024
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NO_CODE = re.compile(r"[^a-z0-9_]+")
+
+WorkKind: TypeAlias = Literal["turn", "message", "job", "update", "delivery", "index", "knowledge", "other"]
+ID_COUNTS: Mapping[WorkKind, int] = {
+    "turn": 3, "message": 2, "job": 2, "update": 2, "delivery": 2, "index": 1, "knowledge": 1, "other": 0,
+}  # fmt: skip
+"""Ids that follow the kind: a turn has session, number and epoch; a message has session and key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFault:
+    """A process that ended because of what it was doing."""
+
+    id: str
+    """A UUID, so that a fault is recorded once."""
+    role: str
+    cause: str
+    """`stood_still`, `loop_stood_still`, `out_of_memory`, or `crashed_` with the name of the signal."""
+    place: str
+    """Innermost frames, as file, line and function; no text of people."""
+    kind: WorkKind
+    ids: tuple[str, ...]
+
+    @property
+    def work(self) -> str:
+        """The work without what changes with each attempt at it."""
+        ids = self.ids[:2] if self.kind == "turn" else self.ids[:1] if self.kind == "job" else self.ids
+        return " ".join((self.kind, *ids))
+
+
+def digest_key(key: str) -> str:
+    """Return a name of fixed length for a client's key of a message."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def parse_fault(content: bytes) -> ProcessFault:
+    """Read what a watch-dog has written; raises ValueError for anything else."""
+    if len(content) > _MAX_BYTES:
+        raise ValueError("too long")
+    raw: Any = json.loads(content)
+    if not isinstance(raw, dict):
+        raise ValueError("not an object")
+    kind, ids = _parse_work(str(raw.get("work", "")))
+    return ProcessFault(
+        id=_parse_id(raw.get("id")),
+        role=str(raw.get("role", ""))[:20],
+        cause=_NO_CODE.sub("_", str(raw.get("cause", "")))[:CAUSE_CHARS],
+        place=_clean(raw.get("place"), PLACE_CHARS),
+        kind=kind,
+        ids=ids,
+    )
+
+
+def _parse_work(work: str) -> tuple[WorkKind, tuple[str, ...]]:
+    """Work that this version does not know is `other`: the fault is reported all the same."""
+    name, *ids = work.split() or [""]
+    for kind, number in ID_COUNTS.items():
+        if name == kind and len(ids) == number and all(map(_is_id, ids)):
+            return kind, tuple(ids)
+    return "other", ()
+
+
+def _is_id(text: str) -> bool:
+    return len(text) <= 64 and text.lstrip("-").isalnum() and text.isascii()
+
+
+def _clean(text: object, limit: int) -> str:
+    return "".join(char for char in str(text or "") if char.isprintable() or char == "\n")[:limit]
+
+
+def _parse_id(raw: object) -> str:
+    if not isinstance(raw, str) or not _UUID.fullmatch(raw):
+        raise ValueError("no id")
+    return raw
