@@ -229,7 +229,6 @@ def _agent(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _site(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.adapters.encryption import Encryption
     from shared.cli.editor_session import Terminal
     from shared.cli.site import read_site_arguments, run_site
     from shared.config.settings import resolve_secret_key
@@ -238,7 +237,7 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
 
     work = partial(
         run_site, wish, drafts=settings.data_dir / "drafts", terminal=Terminal(),
-        encryption=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
+        secret_key=lambda: resolve_secret_key(settings), public_url=settings.public_url,
         key_note=_describe_key_file(settings),
     )  # fmt: skip
     return _with_database(settings, work)

@@ -26,6 +26,7 @@ from shared.config.sites import (
     check_site,
     parse_site_form,
 )
+from shared.core.ops.backups import key_id_of
 
 _COLUMNS = (14, 14, 8, 8, 8, 20)
 _TEXT_FLAGS = (
@@ -79,7 +80,7 @@ async def run_site(
     database_url: str,
     drafts: Path,
     terminal: Terminal,
-    encryption: Callable[[], Encryption],
+    secret_key: Callable[[], bytes],
     public_url: str | None = None,
     key_note: str = "",
 ) -> int:
@@ -88,7 +89,7 @@ async def run_site(
         editor = SiteEditor(
             sites=stores.sites, agents=stores.agents,
             drafts=EditorSession("site", folder=drafts, terminal=terminal), say=terminal.say,
-            encryption=encryption, public_url=public_url, key_note=key_note,
+            secret_key=secret_key, public_url=public_url, key_note=key_note,
         )  # fmt: skip
         return await editor.run(wish)
 
@@ -99,7 +100,7 @@ class SiteEditor:
     agents: PostgresAgents
     drafts: EditorSession
     say: Callable[[str], None]
-    encryption: Callable[[], Encryption]
+    secret_key: Callable[[], bytes]
     public_url: str | None
     key_note: str = ""
     """Where the key comes from, if the processes may have another one."""
@@ -210,7 +211,13 @@ class SiteEditor:
         return 0
 
     async def _add_secret(self, site: SiteView) -> int:
-        name, encryption = site.name, self.encryption()
+        name, secret_key = site.name, self.secret_key()
+        running = await self.sites.list_process_keys()
+        if running and key_id_of(secret_key) not in running:
+            self.say("The processes that run have another EVERTALK_SECRET_KEY. Nothing was added.")
+            self.say("Run this command with the key that the processes have, or in their data folder.")
+            return 1
+        encryption = Encryption(secret_key)
         keys = await self.sites.list_sealing_keys()
         if keys and encryption.key_id not in keys:
             self.say(

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import ClientSession, web
 from pydantic import SecretStr
 
-from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.app import App, open_app
 from shared.cli.editor_session import Terminal
@@ -43,7 +42,7 @@ class Shop:
         code = await run_site(
             read_site_arguments(words), database_url=self.app.settings.database_url.get_secret_value(),
             drafts=self.folder, terminal=Terminal(say=said.append),
-            encryption=lambda: Encryption(KEY.encode()),
+            secret_key=lambda: KEY.encode(),
         )  # fmt: skip
         assert code == 0, said
         return said

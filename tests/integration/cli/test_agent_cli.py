@@ -11,7 +11,6 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.operator_auth import Operators
@@ -51,7 +50,7 @@ class Desk:
         terminal = Terminal(say=self.said.append, ask=self._ask, editor=edit)
         code = await run_site(
             read_site_arguments(words), database_url=self.database_url, drafts=self.folder / "drafts",
-            terminal=terminal, encryption=lambda: Encryption(b"k" * 40), public_url="https://bot.example",
+            terminal=terminal, secret_key=lambda: b"k" * 40, public_url="https://bot.example",
         )  # fmt: skip
         return code, "\n".join(self.said)
 

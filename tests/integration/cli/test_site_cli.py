@@ -17,6 +17,7 @@ from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.visitors import PostgresVisitors
 from shared.config.settings import load_settings
 from shared.config.sites import build_secret_context
+from shared.core.ops.backups import key_id_of
 from shared.diagnostics.row_checks import check_sites
 from tests.integration.cli.test_agent_cli import Desk, Pool, desk, pool, writes
 from tests.kit.web.fixtures import Starter, starter
@@ -146,6 +147,19 @@ async def test_secret_is_refused_under_another_key_than_the_installation_has(des
     assert f"{sealed.key_id}" in said
     assert "Nothing was added." in said
     assert await pool.fetchval("SELECT count(*) FROM site_secrets") == 0
+
+
+@pytest.mark.control("S37")
+async def test_secret_is_refused_under_another_key_than_running_processes_have(
+    desk: Desk, pool: Pool
+) -> None:
+    report = {"same": {"key": key_id_of(b"z" * 40)}}
+    await pool.execute("INSERT INTO workers (role, pid, health) VALUES ('web', 7, $1)", report)
+    code, said = await desk.site("secret", "default", "add")
+    assert (code, "The processes that run have another EVERTALK_SECRET_KEY" in said) == (1, True)
+    report = {"same": {"key": key_id_of(b"k" * 40)}}
+    await pool.execute("UPDATE workers SET health = $1", report)
+    assert (await desk.site("secret", "default", "add"))[0] == 0
 
 
 async def test_doctor_finds_a_secret_that_its_key_does_not_open(desk: Desk, pool: Pool) -> None:

@@ -121,6 +121,13 @@ class PostgresSites(AdminStore):
         return frozenset(row["key_id"] for row in rows)
 
     @store_method
+    async def list_process_keys(self) -> frozenset[str]:
+        """Return the ids of the secret keys that live processes report with their heartbeats."""
+        async with self._begin() as session:
+            rows = await (await session.driver()).fetch(_PROCESS_KEYS)
+        return frozenset(row["key_id"] for row in rows)
+
+    @store_method
     async def add_secret(self, name: str, secret_id: str, sealed: Sealed, *, by: str = _BY) -> bool:
         """False when there are two already."""
         async with self._begin() as session:
@@ -194,4 +201,8 @@ SELECT key_id FROM site_secrets
  UNION SELECT key_id FROM stored_settings WHERE key_id IS NOT NULL
  UNION SELECT key_id FROM operator_factors
  UNION SELECT key_id FROM push_keys
+"""
+_PROCESS_KEYS = """
+SELECT DISTINCT health #>> '{same,key}' AS key_id FROM workers
+ WHERE stopped_at IS NULL AND beat > now() - interval '60 seconds' AND health #> '{same,key}' IS NOT NULL
 """
