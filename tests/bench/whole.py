@@ -41,6 +41,9 @@ class InstantModel:
     def list_narrowed_windows(self) -> tuple[()]:
         return ()
 
+    def list_learned(self) -> tuple[()]:
+        return ()
+
     def fallbacks(self, _model: str) -> tuple[()]:
         return ()
 
