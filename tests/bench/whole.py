@@ -44,6 +44,9 @@ class InstantModel:
     def list_learned(self) -> tuple[()]:
         return ()
 
+    def list_rejections(self) -> tuple[()]:
+        return ()
+
     def fallbacks(self, _model: str) -> tuple[()]:
         return ()
 

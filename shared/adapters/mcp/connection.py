@@ -19,7 +19,9 @@ from shared.adapters.bounded_bodies import bound_responses
 from shared.adapters.certificates import describe_failure
 from shared.adapters.mcp.pipes import open_pipes
 from shared.adapters.mcp.results import convert_output
+from shared.adapters.redirects import stay_at_origin
 from shared.core.tools.mcp import McpServer, OfferedTool
+from shared.core.values.errors import ModelRedirected
 from shared.ports import ToolFailed, ToolOutput
 
 log = structlog.get_logger(__name__)
@@ -232,6 +234,7 @@ class McpConnection:
         client = bound_responses(
             clients.create_mcp_http_client(headers=dict(self.server.headers)), endless_streams=True
         )
+        stay_at_origin(client, self.server.url)
         await stack.enter_async_context(client)
         return http.streamable_http_client(self.server.url, http_client=client)
 
@@ -336,5 +339,7 @@ def _describe_error(error: BaseException) -> str:
         return f"it was not ready within {START_SECONDS:g} seconds"
     if isinstance(error, FileNotFoundError):
         return "its program was not found"
+    if isinstance(error, ModelRedirected):
+        return str(error)
     name = describe_failure(error)
     return f"{name}: {str(error)[:200]}" if name == "MCPError" else name

@@ -325,7 +325,7 @@ class ModelRefusedAccount(ModelError):
 
 
 class ModelRedirected(ModelRefusedAccount):
-    """The provider's server sends requests on to another server; nothing was sent there."""
+    """A server of models or tools sends requests on to another server; nothing was sent there."""
 
 
 class PromptTooLong(ModelError):

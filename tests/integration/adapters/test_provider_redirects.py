@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from shared.adapters.mcp.tools import KNOWN_FILE, McpTools
 from shared.adapters.media.media_service import MediaService
 from shared.adapters.models import ModelEntry
 from shared.adapters.models.embeddings import HttpEmbedder
@@ -19,6 +21,7 @@ from shared.adapters.models.provider import Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.reranker import HttpReranker
 from shared.adapters.redirects import is_same_origin
+from shared.core.tools.mcp import McpServer
 from shared.core.values.errors import ModelError, ModelRedirected
 from tests.kit.model_makers import HandClock, Listener, WordCounter, asking, impatient
 
@@ -107,6 +110,19 @@ async def test_redirect_within_a_server_is_followed(wire: str) -> None:
         with pytest.raises(ModelError, match="there is nothing here"):
             await _reply(server, wire)
         assert "When does it open?" in server.arrived[0]
+
+
+@pytest.mark.control("S53")
+async def test_tool_call_is_not_sent_to_another_server(tmp_path: Path) -> None:
+    async with redirecting() as first, redirecting() as other:
+        first.target = other.url
+        server = McpServer(name="moved", url=f"{first.url}/mcp", headers={"X-Key": "secret"})
+        tools = McpTools([server], known=tmp_path / KNOWN_FILE)
+        tools.start()
+        assert await tools.check_ready(20) == {"moved": False}
+        await tools.close()
+        assert first.seen
+        assert (other.seen, other.arrived) == ([], [])
 
 
 async def test_reranker_that_redirects_leaves_the_usual_order() -> None:
