@@ -40,6 +40,7 @@ BACKOFF_TURNS = 20
 """After so many turns the conversation is another one, so that no rest is for ever."""
 NOTHING_TURNS = 5
 UNUSABLE_TIMES = 3
+UNUSABLE_SESSIONS = 3
 UNUSABLE_SECONDS, UNUSABLE_SECONDS_MOST = 900.0, 21_600.0
 """A model whose answers could not be used in so many summaries in a row is not asked for so long; each
 further one doubles it."""
@@ -325,18 +326,26 @@ def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
-    """Seconds that a model still rests whose summaries cannot be used; `written` are newest first."""
-    failures, newest = 0, 0.0
+    """Return the seconds that a model with unusable summaries still pauses; `written` are newest first.
+
+    The failures of a conversation count for itself. For others they count only after `UNUSABLE_SESSIONS`
+    different ones have met them: the text of a single one may be the reason.
+    """
+    own = [end for end in written if end.is_own]
+    return max(_pause(own, model, sessions=1), _pause(written, model, sessions=UNUSABLE_SESSIONS))
+
+
+def _pause(written: Sequence[SummaryEnd], model: str, *, sessions: int) -> float:
+    failures: list[SummaryEnd] = []
     for end in written:
         if end.model == model:
             break
         if model in end.unusable:
-            newest = newest if failures else end.age_seconds
-            failures += 1
-    if failures < UNUSABLE_TIMES:
+            failures.append(end)
+    if len(failures) < UNUSABLE_TIMES or len({end.session_id for end in failures}) < sessions:
         return 0.0
-    rest = min(UNUSABLE_SECONDS_MOST, UNUSABLE_SECONDS * 2.0 ** (failures - UNUSABLE_TIMES))
-    return max(0.0, rest - newest)
+    pause = min(UNUSABLE_SECONDS_MOST, UNUSABLE_SECONDS * 2.0 ** (len(failures) - UNUSABLE_TIMES))
+    return max(0.0, pause - failures[0].age_seconds)
 
 
 def breaker_seconds(ends: Sequence[JobEnd]) -> float:

@@ -151,6 +151,9 @@ class SummaryEnd:
     unusable: frozenset[str]
     """Models whose answers could not be used."""
     age_seconds: float
+    session_id: int = 0
+    is_own: bool = True
+    """Whether it belongs to the conversation that asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

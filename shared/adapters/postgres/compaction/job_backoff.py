@@ -42,9 +42,9 @@ SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::fl
 
 WRITTEN_LATELY = 200
 _WRITTEN = f"""
-SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts,
+SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts, session_id, session_id = $1 AS is_own,
        extract(epoch FROM now() - created_at)::float8 AS age_seconds
-  FROM (SELECT id, model, audit, created_at FROM links WHERE kind IN ('summary', 'digest')
+  FROM (SELECT id, model, audit, created_at, session_id FROM links WHERE kind IN ('summary', 'digest')
          ORDER BY id DESC LIMIT {WRITTEN_LATELY}) lately
  WHERE created_at > now() - interval '1 day' ORDER BY id DESC
 """
@@ -80,7 +80,7 @@ class PostgresJobBackoff:
         ends = await self._pool.fetch(_ENDS, session_id)
         activity = await self._pool.fetchrow(_ACTIVITY, session_id)
         assert activity is not None
-        written = await self._pool.fetch(_WRITTEN)
+        written = await self._pool.fetch(_WRITTEN, session_id)
         return Pace(
             written=tuple(map(_parse_summary_end, written)),
             ends=tuple(JobEnd(**dict(row)) for row in ends),
@@ -173,5 +173,6 @@ class PostgresJobBackoff:
 
 def _parse_summary_end(row: asyncpg.Record) -> SummaryEnd:
     return SummaryEnd(
-        model=row["model"], unusable=unusable_models(row["attempts"]), age_seconds=row["age_seconds"]
-    )
+        model=row["model"], unusable=unusable_models(row["attempts"]), age_seconds=row["age_seconds"],
+        session_id=row["session_id"], is_own=row["is_own"],
+    )  # fmt: skip

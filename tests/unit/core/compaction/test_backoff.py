@@ -151,6 +151,17 @@ def test_a_model_rests_after_three_summaries_in_a_row_that_could_not_be_used() -
     assert unusable_seconds([ended("small")] * 3, "other") == 0
 
 
+def test_model_pauses_for_others_after_three_different_conversations() -> None:
+    def of(session_id: int, *, own: bool = False) -> SummaryEnd:
+        return replace(ended("small"), session_id=session_id, is_own=own)
+
+    assert unusable_seconds([of(1)] * 20, "small") == 0
+    assert unusable_seconds([of(1), of(2), of(1), of(2)], "small") == 0
+    assert unusable_seconds([of(1), of(2), of(3)], "small") == 900
+    assert unusable_seconds([of(1, own=True)] * 3, "small") == 900
+    assert unusable_seconds([of(1, own=True)] * 2 + [of(2)] * 5, "small") == 0
+
+
 def test_one_that_it_wrote_ends_the_row() -> None:
     written = [ended("small"), ended("small"), ended(by="small"), ended("small")]
     assert unusable_seconds(written, "small") == 0
