@@ -163,14 +163,17 @@ _LONG = (
 )
 
 
-async def seed(pool: Pool, *, sessions: int, longest: int, entries: int) -> None:
-    """So many conversations of two turns each, some of which fail, wait or have a failed job; and one of them
-    with a log of so many messages."""
+async def seed(pool: Pool, *, sessions: int, longest: int, entries: int, days: int = 90) -> None:
+    """Write conversations of two turns each over some days, some of which fail, wait or have a failed job.
+
+    One of them, `longest`, has a log of `entries` messages.
+    """
+    placed = _SESSIONS.replace("7776000", str(days * 86_400))
     async with pool.acquire() as connection:
         indexes = await connection.fetch(_REST_INDEXES, TABLES.split(", "))
         await _run(
             connection,
-            _AGENTS, _PARTIES, _SESSIONS, _ADDRESSES, _TOTALS, _TURNS, _WAITING, _ENTRIES, _ORDER, _USAGE,
+            _AGENTS, _PARTIES, placed, _ADDRESSES, _TOTALS, _TURNS, _WAITING, _ENTRIES, _ORDER, _USAGE,
             _SPEND, _JOBS, _AUDITS, _NOTES, given=(sessions,),
         )  # fmt: skip
         await _run(connection, *_LONG, LIST_ALL, given=(longest, entries // 2))

@@ -407,7 +407,9 @@ SELECT min(h) FROM (
     FROM (SELECT max(hour) AS newest FROM hourly_stats) n,
          generate_series(least(coalesce(n.newest, now()), now() - {_RECENT}), now() + interval '1 hour',
                          interval '1 hour') x) hours
- WHERE h <= now() AND NOT EXISTS (SELECT FROM hourly_stats s WHERE s.hour = h)
+ WHERE h <= now()
+   AND h NOT IN (SELECT s.hour FROM (SELECT hour FROM hourly_stats WHERE hour <= now()
+                                      ORDER BY hour DESC LIMIT 60) s)
    AND h >= coalesce((SELECT min(hour) FROM hourly_stats), date_trunc('hour', now(), :zone))
 """)
 _SINCE = "SELECT since FROM hour_marks WHERE source = 'turns'"
