@@ -12,6 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import MARKDOWN, Stub
+from tests.kit.hostile_texts import REPEATED, hostile_text
 
 pytestmark = pytest.mark.browser
 
@@ -191,6 +192,32 @@ def test_nothing_in_an_answer_becomes_active(desk: Desk) -> None:
     attributes = """all => all.flatMap(one => [...one.attributes].map(a => a.name))
         .filter(name => name === 'style' || name.startsWith('on'))"""
     assert answer.locator("*").evaluate_all(attributes) == []
+
+
+GROWTH = """async (texts) => {
+    const { render } = await import('/static/widget/md.js');
+    const tools = { copy() {}, labels: { copy: '' } };
+    const cost = (text) => Math.min(...[1, 2, 3].map(() => {
+        const start = performance.now();
+        render(document.createElement('div'), text, tools);
+        return performance.now() - start;
+    }));
+    return texts.filter(([kind, small, large]) => {
+        for (let tries = 0; tries < 3; tries++) {
+            const least = cost(small), most = cost(large);
+            if (most < 100 || most < 9 * least) return false;
+        }
+        return true;
+    }).map(([kind]) => kind);
+}"""
+"""Kinds of texts of which four times as much takes nine times as long, in three attempts of three."""
+
+
+@pytest.mark.control("S51")
+def test_markdown_work_grows_no_faster_than_its_text(desk: Desk) -> None:
+    kinds = {kind: [hostile_text(kind, chars) for chars in (15_000, 60_000)] for kind in REPEATED}
+    kinds["padded code"] = [f"` {'a' * chars}`" for chars in (45_000, 180_000)]
+    assert desk.chat().evaluate(GROWTH, [[kind, *texts] for kind, texts in kinds.items()]) == []
 
 
 @pytest.mark.control("S15")

@@ -86,6 +86,8 @@ function tabExpander() {
  * @param {string} line
  */
 const head = (line) => (line.length > 500 ? line.slice(0, 500) : line);
+/** Code without the space on both sides that sets it off from its backticks. A pattern would try every way to cut it. @param {string} code */
+const unpadded = (code) => (code.startsWith(" ") && code.endsWith(" ") && code.trim() ? code.slice(1, -1) : code);
 /** @param {string} line */
 const blank = (line) => line.trim() === "";
 /** @param {string[]} lines @param {number} at */
@@ -478,7 +480,7 @@ export function inline(text, depth = 0, linked = false) {
     if (!hopeless.has(mark)) {
       for (let end = text.indexOf(mark, at + size); end !== -1; end = text.indexOf(mark, end + 1)) {
         if (text[end - 1] === "`" || text[end + size] === "`") { while (text[end + 1] === "`") end++; continue; }
-        push(h("code", { dir: "ltr" }, text.slice(at + size, end).replace(/\n/g, " ").replace(/^ (.*\S.*) $/, "$1")));
+        push(h("code", { dir: "ltr" }, unpadded(text.slice(at + size, end).replace(/\n/g, " "))));
         return end + size - at;
       }
       hopeless.add(mark);
