@@ -41,9 +41,9 @@ class MarkedThread:
     """A thread that is busy with a named piece of work."""
 
     ident: int
-    """As `faulthandler` prints it."""
+    """Number that `faulthandler` prints."""
     native_id: int
-    """As the kernel counts its processor time."""
+    """Number by which the kernel counts processor time."""
     work: str
 
 

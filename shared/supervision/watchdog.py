@@ -1,4 +1,4 @@
-"""A process beside each of ours that ends it when it stands still, and writes down what it was busy with.
+"""A small process next to each process of Evertalk: it ends one that stands still, and names its work.
 
 C code that holds the interpreter's lock stops every thread of its process, heartbeats too. So the watch-dog
 is a process of its own, forked before anything is imported. It knows no database: an outage of PostgreSQL
@@ -33,14 +33,14 @@ UNEXPLAINED_SECONDS = 2.0
 SILENCE_SECONDS = 20.0
 """Seconds without a pulse before the process is ended: no thread of it could run Python code."""
 STILL_SECONDS = 30.0
-"""Seconds of its own pulses without a round of the event loop; its heartbeat stops then, too."""
+"""Pulses of the process, one a second, without a round of its loop; its heartbeat stops then, too."""
 DUMP_SECONDS = 0.5
 """Seconds to wait for the stack of a process that is about to be ended."""
 CLOSING_SECONDS = 60.0
 """Longest time between the end of the loop and the end of the process."""
 FAULTS_FOLDER = "faults"
 MAX_FAULT_FILES = 100
-"""Files of faults that nobody has stored yet; later ones are only logged."""
+"""Files of faults that are not stored yet; later ones are only logged."""
 MAX_DUMP_BYTES = 64 * 1024
 FRAMES = 6
 _SIGNALS = (
@@ -153,7 +153,7 @@ class Watchdog:
             self._explain_death()
 
     def judge(self) -> str:
-        """Look once; return why the process has to end, empty while it is well."""
+        """Look once; return why the process has to end, empty if it does not."""
         pulses, rounds, closing = self._board.read_counters()
         if pulses != self._pulses:
             self._still = 0.0 if rounds != self._rounds or not rounds else self._still + PULSE_SECONDS
@@ -285,7 +285,7 @@ class ProcessUsage:
         self._states = states
 
     def could_run(self, *, since: ProcessUsage | None) -> bool:
-        """Whether it had its chance since then: it computed, or it only slept.
+        """Return whether the process computed since then, or only slept.
 
         False for a process that is suspended, waits for a disk, or is ready and gets no processor.
         """

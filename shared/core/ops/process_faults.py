@@ -72,7 +72,7 @@ def parse_fault(content: bytes) -> ProcessFault:
 
 
 def _parse_work(work: str) -> tuple[WorkKind, tuple[str, ...]]:
-    """Work that this version does not know is `other`: the fault is reported all the same."""
+    """Work that this version does not know is `other`: the fault is reported, too."""
     name, *ids = work.split() or [""]
     for kind, number in ID_COUNTS.items():
         if name == kind and len(ids) == number and all(map(_is_id, ids)):

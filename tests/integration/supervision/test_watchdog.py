@@ -165,7 +165,7 @@ def test_silent_process_is_ended_after_twenty_seconds() -> None:
     assert watched.look(1) == "stood_still"
 
 
-def test_pulse_begins_the_silence_anew() -> None:
+def test_pulse_ends_the_silence() -> None:
     watched = Watched()
     watched.look(LOOKS - 1)
     watched.look(1, pulses=True)
@@ -254,7 +254,7 @@ async def test_mark_is_set_only_while_a_step_runs() -> None:
     assert works() == []
 
 
-def test_marked_threads_are_told_with_their_numbers() -> None:
+def test_marked_threads_have_their_numbers() -> None:
     board = WorkBoard()
     slot = board.open_slot()
     assert slot is not None
