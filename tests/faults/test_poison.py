@@ -70,7 +70,7 @@ async def test_turn_that_stops_its_process_is_given_up(
         [
             {
                 "match": {"kind": "chat", "contains": "Multiply"}, "times": 2,
-                "action": {"tool_use": [{"name": "calculator", "input": {"expression": "6060 * 11"}}]},
+                "action": {"tool_use": [{"name": "calculate", "input": {"expression": "6060 * 11"}}]},
             },
             {"match": {"kind": "chat", "contains": "Say it"}, "times": 2, "action": {"text": POISON_WORD}},
         ]
