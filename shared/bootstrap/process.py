@@ -124,14 +124,17 @@ async def _serve(
     ]
     try:
         code = await work(app, ending)
-        if app.heartbeat.is_lost:
-            return EXIT_REPLACED
-        return EXIT_SETTINGS_CHANGED if ending.renews and not code else code
     finally:
         for task in watching:
             task.cancel()
         await asyncio.wait(watching)
         await app.close()
+    if app.heartbeat.is_lost:
+        return EXIT_REPLACED
+    # A signal that came while everything was closed is heard here; a later one ends the process at once.
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+    return EXIT_SETTINGS_CHANGED if ending.renews and not code else code
 
 
 async def _stop_when_lost(app: App, ending: Ending) -> None:
