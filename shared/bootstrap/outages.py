@@ -62,12 +62,12 @@ async def run_outage_alerts(base: Foundation, channels: Channels, *, is_alone: b
 
 
 async def wait_for_writes(settings: Settings, stop: asyncio.Event, waiting: Waiting) -> None:
-    """Wait until the database of a process that could not start takes writes, or until `stop`."""
+    """Wait until a database that refused the writes of a start takes them, or until `stop`."""
     database_url, redis_url = resolve_server_urls(settings)
     began = time.monotonic()
     state: str = await find_write_state(database_url)
-    if state == "ok":
-        return
+    if state in ("ok", "unreachable"):
+        return  # Nothing is there to wait for: the supervisor starts the process again, and says why.
     claims, channels = RedisOutageClaims(redis_url), waiting.channels(settings)
     monitor = OutageMonitor(
         claims,
