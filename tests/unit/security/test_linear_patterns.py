@@ -33,6 +33,11 @@ BOUNDED = {
 }
 """Patterns whose input is short or our own, and why."""
 DYNAMIC = {
+    ("shared/adapters/models/dialects/abilities.py", "pattern"): "held by the module, where they are found",
+    (
+        "shared/adapters/models/dialects/refusal_wordings.py",
+        "pattern",
+    ): "held by the module, where they are found",
     ("shared/adapters/models/error_mapping.py", "pattern"): "held by the module, where they are found",
     ("shared/adapters/models/offline.py", "sign"): "held by the module as text, see below",
     ("shared/core/compaction/summary_filters.py", "f'{day_first}|{month_first}'"): "see below",

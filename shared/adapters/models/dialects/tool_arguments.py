@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_FENCED = re.compile(r"\s*+```[a-zA-Z]*+\s*+(.*?)\s*+```\s*+", re.DOTALL)
+_FENCED = re.compile(r"\s*+```[a-zA-Z]*+\s*+(.*?)(?:(?<!\s)\s++)?```\s*+", re.DOTALL)
 _MOST_LITERAL_CHARS = 20_000
 """Characters of a Python literal that are read: its parser needs far more memory than the one of JSON."""
 _MOST_NESTING = 50
