@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.models import offline
+from shared.adapters.models.dialects import abilities, refusal_wordings
 from shared.core.compaction import next_ledger, plan, summary_filters
 from shared.core.context import prompts, question, untrusted_text
 from shared.core.memory import knowledge
@@ -93,6 +94,22 @@ def test_every_pattern_of_the_product_is_found() -> None:
 def test_offline_sign_work_grows_no_faster_than_its_input(sign: str) -> None:
     found = Found("offline", re.compile(sign, re.IGNORECASE), "search")
     assert hunt(found, every=3) is None
+
+
+WORDINGS = [
+    *(row.pattern for row in (*refusal_wordings.FULL_WINDOWS, *refusal_wordings.OUTPUT_LIMITS)),
+    *(one.pattern for one in vars(refusal_wordings).values() if isinstance(one, refusal_wordings.Wording)),
+    *(row.pattern for row in abilities._ROWS),
+]
+
+
+@pytest.mark.control("S51")
+@pytest.mark.parametrize("pattern", WORDINGS, ids=lambda one: one.pattern[:40])
+def test_wording_of_a_refusal_work_grows_no_faster_than_its_input(pattern: re.Pattern[str]) -> None:
+    found = Found("dialects", pattern, "search")
+    inputs = sum(1 for _ in hostile(pattern))
+    assert hunt(found, every=by_night(1, else_=max(1, inputs // 100))) is None
+    assert not overlapping_neighbours(pattern)
 
 
 # The former patterns, which were quadratic: each is caught by the hunt, and its successor finds the same.
