@@ -29,18 +29,28 @@ class RetentionService:
         self._days = days
 
     async def sweep(self) -> dict[str, int]:
-        """How many rows of which table went; a table that takes too long stops no other."""
-        done: dict[str, int] = {}
+        """Delete what is too old, table by table, and return how many rows of each.
+
+        A table that fails stops no other. Raises: StorageUnavailable at the end, with the reason of each.
+        """
+        gone: dict[str, int] = {}
+        failed: dict[str, Exception] = {}
         for table in self._tables:
             try:
-                done[table] = await self._store.sweep(table)
+                gone[table] = await self._store.sweep(table)
             except StorageUnavailable as error:
                 log.warning("retention_deferred", table=table, reason=str(error))
-        gone = {table: number for table, number in done.items() if number}
-        if idle := await self._erase_idle_sessions():
-            gone["conversations"] = idle
+                failed[table] = error
+            except Exception as error:
+                log.exception("retention_failed", table=table, reason=f"{type(error).__name__}: {error}")
+                failed[table] = error
+        gone["conversations"] = await self._erase_idle_sessions()
+        gone = {name: number for name, number in gone.items() if number}
         if gone:
             log.info("retention_swept", **gone)
+        if failed:
+            reasons = "; ".join(f"{table}: {error}" for table, error in failed.items())
+            raise StorageUnavailable(reasons) from next(iter(failed.values()))
         return gone
 
     async def _erase_idle_sessions(self) -> int:

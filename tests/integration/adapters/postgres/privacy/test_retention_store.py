@@ -9,8 +9,10 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.privacy.retention import RULES, Sweep
+from shared.core.values.errors import StorageUnavailable
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.canaries import dumped
+from worker.duties import run_duty
 
 OLD = """
 INSERT INTO telegram_updates (bot_id, update_id, body, handled_at) VALUES
@@ -112,3 +114,48 @@ def test_every_rule_has_a_time_and_a_key() -> None:
         if isinstance(rule, Sweep):
             assert "{age}" in rule.where, table
             assert rule.key, table
+
+
+async def test_retention_duty_fails_with_each_tables_reason(guest: Visit) -> None:
+    pool = guest.app.pool
+    await pool.execute(OLD)
+    await pool.execute(
+        """CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no % today', TG_TABLE_NAME USING ERRCODE = 'disk_full'; END $$;
+           CREATE TRIGGER fail BEFORE DELETE ON jobs EXECUTE FUNCTION fail();
+           CREATE TRIGGER fail BEFORE DELETE ON checkpoints EXECUTE FUNCTION fail()"""
+    )
+    more, error = await run_duty(guest.app, "retention")
+    assert not more
+    assert "jobs: " in error
+    assert "no jobs today" in error
+    assert "no checkpoints today" in error
+    left = "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM workers WHERE stopped_at IS NOT NULL)"
+    assert [tuple(row) for row in await pool.fetch(left)] == [(2, 0)]
+    await pool.execute("DROP FUNCTION fail CASCADE")
+    assert await run_duty(guest.app, "retention") == (False, "")
+    assert await pool.fetchval("SELECT count(*) FROM jobs") == 1
+
+
+async def test_retention_duty_fails_when_a_statement_is_wrong(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await guest.app.pool.execute(OLD)
+    wrong = Sweep(days=1, key="id", where="no_such_column < now() - {age}", period="a day")
+    monkeypatch.setitem(RULES, "reminders", wrong)
+    more, error = await run_duty(guest.app, "retention")
+    assert not more
+    assert "no_such_column" in error
+    assert await guest.app.pool.fetchval("SELECT count(*) FROM workers WHERE stopped_at IS NOT NULL") == 0
+
+
+async def test_idle_conversation_is_forgotten_although_a_table_fails(guest: Visit) -> None:
+    pool = guest.app.pool
+    await pool.execute(
+        """UPDATE sessions SET last_active_at = now() - interval '31 days';
+           UPDATE session_list SET last_active_at = now() - interval '31 days';
+           ALTER TABLE login_tries RENAME TO other_tries"""
+    )
+    with pytest.raises(StorageUnavailable, match="login_tries"):
+        await guest.app.retention.sweep()
+    assert await pool.fetchval("SELECT erased_turn > 0 FROM sessions WHERE id = $1", guest.session_id)
