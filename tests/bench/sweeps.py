@@ -30,8 +30,6 @@ from web.app import make_parts
 from web.parts import ModelInfo
 
 GROWING: Mapping[str, str] = {
-    "recall_index": "looks through all notes, and all conversations, for what is not searchable yet",
-    "consolidation": "looks through the people with notes of the last 25 hours, every five minutes",
     "alerts": "looks through today's turns when a daily cap is near",
     "metrics_gauges": "counts failed jobs and undone summaries",
     "metrics_durations": "reads what came since the last scrape",

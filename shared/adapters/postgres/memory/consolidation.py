@@ -24,26 +24,46 @@ _FAMILY = "party_id IN (SELECT party_family((SELECT party_id FROM sessions WHERE
 
 _ASK = """
 WITH day AS (
-  SELECT (now() AT TIME ZONE $1)::date AS today, extract(hour FROM now() AT TIME ZONE $1) AS hour
+  SELECT (now() AT TIME ZONE $1)::date AS today,
+         extract(hour FROM now() AT TIME ZONE $1) >= $2::int AS has_come
+), chosen AS (
+  SELECT DISTINCT party_id
+    FROM (SELECT party_id FROM due_tidyings WHERE due_at <= now() AND (SELECT has_come FROM day)
+           ORDER BY due_at LIMIT $3) d
+), done AS (
+  DELETE FROM due_tidyings WHERE party_id IN (SELECT party_id FROM chosen) AND due_at <= now()
+  RETURNING party_id, new_note
 ), wanted AS (
-  SELECT DISTINCT coalesce(p.merged_into, p.id) AS party_id
-    FROM (SELECT party_id FROM notes WHERE created_at > now() - interval '25 hours'
-          UNION SELECT party_id FROM notes WHERE undo_until < now()
-          UNION SELECT party_id FROM notes WHERE durability = 'ephemeral' AND expired_at IS NULL
-                   AND superseded_by IS NULL AND forgotten_at IS NULL) n
-    JOIN parties p ON p.id = n.party_id, day
-   WHERE day.hour >= $2
+  SELECT d.party_id, d.new_note, 'tidy:' || w.person || ':' || day.today AS key,
+         (SELECT min(id) FROM sessions WHERE party_id = w.person) AS session_id
+    FROM (SELECT party_id, bool_or(new_note) AS new_note FROM done GROUP BY party_id) d
+    JOIN parties p ON p.id = d.party_id
+   CROSS JOIN LATERAL (SELECT coalesce(p.merged_into, p.id) AS person) w
+   CROSS JOIN day
+   WHERE EXISTS (SELECT FROM notes n WHERE n.party_id = d.party_id AND (
+             d.new_note OR n.created_at > now() - interval '25 hours' OR n.undo_until <= now()
+             OR n.durability = 'ephemeral' AND n.expired_at IS NULL AND n.superseded_by IS NULL
+                AND n.forgotten_at IS NULL))
+), asked AS (
+  INSERT INTO jobs (kind, session_id, key, trigger)
+  SELECT DISTINCT 'tidy', w.session_id, w.key, 'nightly' FROM wanted w
+   WHERE w.session_id IS NOT NULL
+     AND NOT EXISTS (SELECT FROM jobs j WHERE j.session_id = w.session_id AND j.key = w.key)
+   ORDER BY w.session_id
+  ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id, key
+), later AS (
+  INSERT INTO due_tidyings (party_id, due_at, new_note)
+  SELECT w.party_id, (day.today + 1 + make_interval(hours => $2)) AT TIME ZONE $1,
+         w.new_note AND w.key NOT IN (SELECT key FROM asked)
+    FROM wanted w, day
 )
-INSERT INTO jobs (kind, session_id, key, trigger)
-SELECT 'tidy', s.id, 'tidy:' || w.party_id || ':' || day.today, 'nightly'
-  FROM day, wanted w CROSS JOIN LATERAL (
-       SELECT min(id) AS id FROM sessions WHERE party_id = w.party_id) s
- WHERE s.id IS NOT NULL AND NOT EXISTS (
-       SELECT FROM jobs j WHERE j.session_id = s.id AND j.key = 'tidy:' || w.party_id || ':' || day.today)
- ORDER BY w.party_id LIMIT $3
-ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
+SELECT id FROM asked
 """
-"""Once per person and day, for whoever has something new, something to let go, or something dated."""
+"""A request of one job per person and day, if notes are new, past their undo time, or dated.
+
+Each listed person is looked at again the next night, until no such note is left. A note that comes after the
+day's job is marked as new until a job is requested.
+"""
 
 _LIVE = f"""
 SELECT id, scope, text, gist, authority, durability, event_date, observed_at::date AS observed,

@@ -30,7 +30,8 @@ class PostgresRecallIndex:
 
     @store_method
     async def list_unindexed(self, *, limit: int = 20) -> list[int]:
-        """Sessions with hidden messages, or notes of their party, that cannot be found yet."""
+        """Return sessions whose hidden turns, or all turns if no address leads there, are not searchable."""
+        await self._pool.execute(_FORGET_SETTLED)
         rows = await self._pool.fetch(_BEHIND, limit)
         return [row["id"] for row in rows]
 
@@ -53,11 +54,14 @@ class PostgresRecallIndex:
 
     @store_method
     async def index_notes(self) -> int:
-        """Make notes searchable that are not yet; how many."""
+        """Make the next listed notes searchable; return how many rows of the list were done."""
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(_NOTES_MINE):
                 return 0
-            rows = await connection.fetch(_NEW_NOTES, NOTES_AT_ONCE)
+            listed = [row["note_id"] for row in await connection.fetch(_TAKE_NOTES, NOTES_AT_ONCE)]
+            if not listed:
+                return 0
+            rows = await connection.fetch(_NEW_NOTES, listed)
             fallback = prevailing_dictionary(row["text"] for row in rows)
             notes = [
                 {
@@ -68,7 +72,7 @@ class PostgresRecallIndex:
                 for row in rows
             ]
             await connection.execute(_ADD_NOTES, notes)
-            return len(rows)
+            return len(listed)
 
 
 def _passages(entries: Sequence[Entry], session: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -115,13 +119,22 @@ def _day(at: datetime) -> str:
     return date_words(at.astimezone(UTC))
 
 
+_FORGET_SETTLED = """
+DELETE FROM left_sessions l
+ WHERE NOT EXISTS (
+       SELECT FROM sessions s WHERE s.id = l.session_id AND s.indexed_turn < s.next_turn - 1
+          AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))
+"""
+"""Deletes no row of a session with an open turn, whose end may have seen an address that was leaving."""
 _BEHIND = """
 (SELECT id FROM sessions WHERE indexed_turn < base_turn ORDER BY id LIMIT $1)
 UNION ALL
-(SELECT s.id FROM sessions s WHERE s.indexed_turn < s.answered_turn AND s.indexed_turn >= s.base_turn
+(SELECT s.id FROM sessions s
+  WHERE s.id IN (SELECT session_id FROM left_sessions)
+    AND s.indexed_turn < s.answered_turn AND s.indexed_turn >= s.base_turn
     AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) ORDER BY s.id LIMIT $1)
 """
-"""A session that no address leads to any more was put away: all of it can only be found."""
+"""Sessions with hidden turns, and sessions that no address leads to, which are hidden as a whole."""
 _MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || $1::bigint, 0))"
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
 _SESSION = """
@@ -156,11 +169,16 @@ SELECT $1, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitting, x.at
 ON CONFLICT (session_id, seq, part) DO NOTHING
 """
 _ADVANCE = "UPDATE sessions SET indexed_turn = $2 WHERE id = $1 AND indexed_turn < $2"
+_TAKE_NOTES = """
+DELETE FROM unindexed_notes
+ WHERE ctid = ANY (ARRAY (SELECT ctid FROM unindexed_notes LIMIT $1)) RETURNING note_id
+"""
 _NEW_NOTES = """
 SELECT n.id, n.text, n.subject, n.observed_at FROM notes n
- WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
+ WHERE n.id = ANY ($1::bigint[])
+   AND n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
    AND NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = n.id)
- ORDER BY n.id LIMIT $1 FOR SHARE OF n
+ ORDER BY n.id FOR SHARE OF n
 """
 _ADD_NOTES = """
 INSERT INTO note_words (note_id, party_id, terms, vector)

@@ -831,6 +831,21 @@ _RECALL = {
           FROM passages p LEFT JOIN sessions s ON s.id = p.session_id
          WHERE NOT EXISTS (SELECT FROM entries e WHERE e.session_id = p.session_id AND e.seq = p.seq)
             OR p.turn_no > s.indexed_turn""",
+    "I4: a note is not searchable, and is not listed to become so": f"""
+        SELECT {_at("note=n.id")} FROM notes n
+         WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
+           AND NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = n.id)
+           AND NOT EXISTS (SELECT FROM unindexed_notes u WHERE u.note_id = n.id)""",
+    "I4: a session without an address is not searchable, and is not listed to become so": f"""
+        SELECT {_at("session=s.id", "indexed_turn=s.indexed_turn")} FROM sessions s
+         WHERE s.indexed_turn < s.answered_turn
+           AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id)
+           AND NOT EXISTS (SELECT FROM left_sessions l WHERE l.session_id = s.id)""",
+    "I11: a note that was put away has an end, and no tidying is due by then": f"""
+        SELECT {_at("note=n.id")} FROM notes n
+         WHERE n.undo_until IS NOT NULL AND NOT EXISTS (
+               SELECT FROM due_tidyings d WHERE d.party_id = n.party_id
+                  AND d.due_at <= greatest(n.undo_until, now() + interval '26 hours'))""",
     "I4: the words of passages are counted wrongly": f"""
         SELECT {_at("session=s.id", "passages=n.number", "counted=w.passages")} FROM sessions s
           JOIN (SELECT session_id, count(*) AS number, sum(terms) AS terms

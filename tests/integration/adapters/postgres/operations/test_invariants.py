@@ -45,6 +45,10 @@ PASSAGE = """
 INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms, vector)
 VALUES (1, 999, 1, 0, 0, 'person', 1, now(), 'found', 1, 'found:1')
 """
+NOTE = """
+INSERT INTO notes (party_id, scope, kind, text, hash)
+SELECT party_id, 'default', 'fact', 'Likes tea.', '\\x01' FROM sessions WHERE id = 1
+"""
 SERVED = """
 UPDATE addresses SET account = '7';
 UPDATE workers SET beat = now(), stopped_at = NULL;
@@ -280,6 +284,19 @@ BROKEN = [
         """INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms,
                                  vector)
            VALUES (1, 999, 999, 0, 1, 'person', 1, now(), 'lost', 1, 'lost:1')""",
+    ),
+    ("I4", "a note is not searchable", f"{NOTE}; DELETE FROM unindexed_notes"),
+    (
+        "I4",
+        "a session without an address is not searchable",
+        """INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn)
+           SELECT party_id, agent_id, 2, 1 FROM sessions WHERE id = 1""",
+    ),
+    (
+        "I11",
+        "no tidying is due",
+        f"""{NOTE}; UPDATE notes SET forgotten_at = now(), undo_until = now() + interval '7 days';
+            DELETE FROM due_tidyings""",
     ),
     ("I4", "counted wrongly", PASSAGE + "; UPDATE recall_words SET passages = 7 WHERE lexeme = ''"),
     (
