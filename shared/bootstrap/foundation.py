@@ -14,7 +14,7 @@ import asyncpg
 import structlog
 
 from shared.adapters.files.workspace_files import WorkspaceFiles
-from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, list_servers
+from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpToolReviews, McpTools, list_servers
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.routing import Models, open_configured_models
 from shared.adapters.models.token_counter import VocabularyCounter
@@ -222,7 +222,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         reranker=build_reranker(settings),
         counter=counter,
         warm_up=WarmUp(models, counter),
-        mcp_tools=build_mcp_tools(settings, role=role),
+        mcp_tools=build_mcp_tools(settings, stores.mcp_tool_lists, role=role),
         workspaces=workspaces,
         policy=policy,
         caps=build_caps(settings),
@@ -277,7 +277,9 @@ def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
     )
 
 
-def build_mcp_tools(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools | None:
+def build_mcp_tools(
+    settings: Settings, reviews: McpToolReviews, *, role: Role
+) -> McpTools | KnownMcpTools | None:
     """Whoever answers people holds connections; the worker shows models what they were shown before."""
     servers, problems = list_servers(settings)
     for problem in problems:
@@ -287,6 +289,6 @@ def build_mcp_tools(settings: Settings, *, role: Role) -> McpTools | KnownMcpToo
     known = settings.data_dir / KNOWN_FILE
     if role == "worker":
         return KnownMcpTools(servers, known=known)
-    tools = McpTools(servers, known=known)
+    tools = McpTools(servers, known=known, reviews=reviews, rule=settings.mcp_approval)
     tools.start()
     return tools

@@ -39,6 +39,7 @@ from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.adapters.postgres.operations.evaluations import PostgresEvaluations
+from shared.adapters.postgres.operations.mcp_tool_lists import PostgresMcpToolLists
 from shared.adapters.postgres.operations.process_faults import PostgresProcessFaults
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agent_folders import PostgresAgentFolders
@@ -138,6 +139,7 @@ class Stores:
     reminders: PostgresReminders
 
     evaluations: PostgresEvaluations
+    mcp_tool_lists: PostgresMcpToolLists
     process_faults: PostgresProcessFaults
 
     account_links: PostgresAccountLinks
@@ -215,6 +217,7 @@ def build_stores(
         message_search=PostgresMessageSearch(pool),
         reminders=PostgresReminders(pool),
         evaluations=PostgresEvaluations(pool),
+        mcp_tool_lists=PostgresMcpToolLists(pool),
         process_faults=PostgresProcessFaults(pool),
         account_links=account_links,
         agent_folders=PostgresAgentFolders(pool),

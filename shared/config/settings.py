@@ -170,6 +170,7 @@ class Settings(BaseSettings):
     models_file: Path | None = None
     mcp_file: Path | None = None
     mcp_servers: SecretStr | None = None
+    mcp_approval: Literal["writing", "always", "never"] = "writing"
 
     # Who turns speech into words; without an address and a folder, nobody does.
     picture_url: str | None = None

@@ -41,7 +41,7 @@ async def test_a_side_effect_is_never_repeated_unless_that_does_no_harm(
     server = {"command": sys.executable, "args": ["-m", "tests.kit.fakes.mcp_server"], "cwd": str(ROOT)}
     servers.write_text(json.dumps({"mcpServers": {"test": server}}))
     more = {**provided_by(fake), "EVERTALK_MCP_FILE": str(servers), "EVERTALK_DATA_DIR": str(tmp_path)}
-    _known_from_before(servers, tmp_path)
+    await _known_from_before(servers, tmp_path)
     call = {"name": tool, "input": {"path": str(written), "line": "once"}}
     await fake.script([
         {"match": {"contains": "Write it"}, "times": 1, "action": {"tool_use": [call]}},
@@ -64,7 +64,7 @@ async def test_a_side_effect_is_never_repeated_unless_that_does_no_harm(
     assert await case.value(outcomes) == ("unknown" if told == UNKNOWN else "done")
 
 
-def _known_from_before(servers: Path, folder: Path) -> None:
+async def _known_from_before(servers: Path, folder: Path) -> None:
     """As a process that ran earlier would have left it: the tools are offered from the first turn on."""
     fields = {"path": {"type": "string"}, "line": {"type": "string"}}
     schema = {"type": "object", "properties": fields, "required": ["path", "line"]}
@@ -73,4 +73,4 @@ def _known_from_before(servers: Path, folder: Path) -> None:
         for name in ("write_line", "note_line")
     ]
     found, _ = load_servers(servers)
-    McpTools(found, known=folder / KNOWN_FILE)._record_tools("test", offered)
+    await McpTools(found, known=folder / KNOWN_FILE)._record_tools("test", offered)

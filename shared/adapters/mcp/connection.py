@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -39,7 +39,7 @@ STEADY_SECONDS = 60.0
 MOST_PAGES = 20
 LOGGED_LINES, LOGGED_CHARS = 40, 300
 
-OnTools = Callable[[Sequence[OfferedTool]], None]
+OnTools = Callable[[Sequence[OfferedTool]], Awaitable[None]]
 
 
 class McpConnection:
@@ -217,7 +217,7 @@ class McpConnection:
             cursor = page.next_cursor
             if not cursor:
                 break
-        self._on_tools(found)
+        await self._on_tools(found)
 
     async def _transport(self, stack: AsyncExitStack) -> Any:
         if self.server.url:
@@ -325,6 +325,7 @@ def _parse_tool(tool: Any) -> OfferedTool:
         description=str(tool.description or ""),
         schema=tool.input_schema,
         idempotent=harmless,
+        annotations={} if hints is None else hints.model_dump(mode="json", by_alias=True, exclude_none=True),
     )
 
 

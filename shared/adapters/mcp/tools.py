@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -26,7 +26,18 @@ from shared.core.tools.mcp import (
     server_names,
     servers_in,
 )
-from shared.core.values.messages import ToolSpec
+from shared.core.tools.mcp_approval import (
+    NAME_CHARS,
+    McpApproval,
+    McpToolList,
+    ReviewedTools,
+    build_tool_list,
+    hash_source,
+    hash_tool,
+    name_tool,
+)
+from shared.core.values.errors import StorageUnavailable
+from shared.core.values.messages import ToolSpec, storable
 from shared.ports import Tool, ToolContext, ToolFailed, ToolOutput
 
 log = structlog.get_logger(__name__)
@@ -85,6 +96,8 @@ class McpTool:
 
     borrowed: BorrowedTool
     link: McpConnection | None
+    waits: Callable[[], bool] = bool
+    """Whether the tool has changed and an administrator has not approved it yet."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -108,13 +121,40 @@ class McpTool:
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
         if self.link is None:
             raise ToolFailed(f"The server {self.borrowed.server} is not reached from here.")
+        await self.link.wait_until_tried(FIRST_WAIT_SECONDS)
+        if self.waits():
+            raise ToolFailed(
+                f"{self.spec.name} was not run: the server {self.borrowed.server} has changed this tool, and "
+                "an administrator has not approved the change yet. Continue without it."
+            )
         return await self.link.call(self.borrowed.name, arguments)
 
 
-class McpTools:
-    """For processes that answer people: all servers of the file, each with a link of its own."""
+class McpToolReviews(Protocol):
+    """Where all processes learn which tools of a server are approved."""
 
-    def __init__(self, servers: Sequence[McpServer], *, known: Path) -> None:
+    async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools: ...
+    async def load(self) -> Mapping[tuple[str, str], ReviewedTools]: ...
+
+
+class McpTools:
+    """For processes that answer people: all servers of the file, each with a link of its own.
+
+    Without `reviews`, each tool counts as approved.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[McpServer],
+        *,
+        known: Path,
+        reviews: McpToolReviews | None = None,
+        rule: McpApproval = "writing",
+    ) -> None:
+        self._reviews, self._rule = reviews, rule
+        self._unreviewed: set[str] = set()
+        self._waiting: dict[str, frozenset[str]] = {}
+        self._looking: asyncio.Task[None] | None = None
         self._servers = {server.name: server for server in servers}
         self._known = known
         self._offered = _read_known(known, self._servers)
@@ -130,8 +170,13 @@ class McpTools:
         """Nobody waits for it: a server's tools are offered once it has told them."""
         for link in self._links.values():
             link.start()
+        if self._reviews is not None:
+            self._looking = asyncio.ensure_future(self._follow_approvals(self._reviews))
 
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
     def tools(self) -> Sequence[Tool]:
@@ -143,13 +188,73 @@ class McpTools:
         found = await asyncio.gather(*(self._links[name].wait_until_tried(seconds) for name in names))
         return dict(zip(names, found, strict=True))
 
-    def _record_tools(self, server: str, tools: Sequence[OfferedTool]) -> None:
-        if self._offered.get(server) == tuple(tools):
+    async def _record_tools(self, server: str, tools: Sequence[OfferedTool]) -> None:
+        is_same = self._offered.get(server) == tuple(tools)
+        if is_same and server in self._waiting and server not in self._unreviewed:
             return
-        self._offered[server] = tuple(tools)
+        reviewed = await self._review(server, tools)
+        if reviewed is None:
+            hashes = {name_tool(tool): hash_tool(tool) for tool in self._offered.get(server, ())}
+            hashes = {name: found for name, found in hashes.items() if name not in self._list_waiting(server)}
+            self._unreviewed.add(server)
+            reviewed = ReviewedTools(approved=hashes, needs_approval=True)
+        else:
+            self._unreviewed.discard(server)
+        self._set_tools(server, tools, reviewed)
+
+    async def _review(self, server: str, tools: Sequence[OfferedTool]) -> ReviewedTools | None:
+        """Return None while the database does not answer: changed tools wait until it does."""
+        found = build_tool_list(self._servers[server], tools)
+        if self._reviews is None:
+            return ReviewedTools(approved=found.hashes, needs_approval=False)
+        try:
+            return await self._reviews.review(found, rule=self._rule)
+        except StorageUnavailable as error:
+            log.warning("mcp_tools_not_reviewed", server=server, reason=type(error).__name__)
+            return None
+
+    def _list_waiting(self, server: str) -> frozenset[str]:
+        return self._waiting.get(server, frozenset())
+
+    def _set_tools(self, server: str, tools: Sequence[OfferedTool], reviewed: ReviewedTools) -> None:
+        waiting = frozenset(
+            name_tool(tool)
+            for tool in tools
+            if reviewed.needs_approval and reviewed.approved.get(name_tool(tool)) != hash_tool(tool)
+        )
+        is_same = self._offered.get(server) == tuple(tools) and self._list_waiting(server) == waiting
+        self._offered[server], self._waiting[server] = tuple(tools), waiting
+        if is_same:
+            return
+        if waiting:
+            log.warning("mcp_tools_wait_for_approval", server=server, tools=len(waiting))
         self._tools = self._make_tools()
         self.version += 1
-        _write_known(self._known, self._servers, self._offered)
+        approved = {
+            name: tuple(tool for tool in listed if name_tool(tool) not in self._list_waiting(name))
+            for name, listed in self._offered.items()
+        }
+        _write_known(self._known, self._servers, approved)
+
+    async def _follow_approvals(self, reviews: McpToolReviews) -> None:
+        """Apply what was approved in another process, and review again what could not be reviewed."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                for server in tuple(self._unreviewed):
+                    await self._record_tools(server, self._offered[server])
+                if any(self._waiting.values()):
+                    self._apply(await reviews.load())
+            except StorageUnavailable as error:
+                log.warning("mcp_approvals_not_read", reason=type(error).__name__)
+
+    def _apply(self, found: Mapping[tuple[str, str], ReviewedTools]) -> None:
+        for server, waiting in tuple(self._waiting.items()):
+            reviewed = found.get((server, hash_source(self._servers[server])))
+            if waiting and reviewed is not None and server not in self._unreviewed:
+                # A list that waits here is not approved by a newer list that another process has seen.
+                held = ReviewedTools(approved=reviewed.approved, needs_approval=True)
+                self._set_tools(server, self._offered[server], held)
 
     def _make_tools(self) -> tuple[Tool, ...]:
         found, left_out = build_borrowed_tools(self._offered)
@@ -157,7 +262,13 @@ class McpTools:
             if tool not in self._told:
                 log.warning("mcp_tool_left_out", server=tool.server, tool=tool.name, reason=tool.reason)
         self._told = left_out
-        return tuple(McpTool(borrowed=tool, link=self._links[tool.server]) for tool in found)
+        return tuple(
+            McpTool(borrowed=tool, link=self._links[tool.server], waits=partial(self._waits, tool))
+            for tool in found
+        )
+
+    def _waits(self, tool: BorrowedTool) -> bool:
+        return storable(tool.name)[:NAME_CHARS] in self._list_waiting(tool.server)
 
 
 class KnownMcpTools:
@@ -211,7 +322,11 @@ class ServerProbe:
 async def probe_servers(server: McpServer, *, seconds: float = PROBE_SECONDS) -> ServerProbe:
     """Starts or reaches it once, and ends it again."""
     offered: list[OfferedTool] = []
-    link = McpConnection(server, on_tools=offered.extend)
+
+    async def keep(tools: Sequence[OfferedTool]) -> None:
+        offered.extend(tools)
+
+    link = McpConnection(server, on_tools=keep)
     link.start()
     try:
         reached = await link.wait_until_tried(seconds)
@@ -287,6 +402,7 @@ def _write_known(
                     "description": tool.description,
                     "schema": tool.schema,
                     "idempotent": tool.idempotent,
+                    "annotations": dict(tool.annotations),
                 }
                 for tool in offered[name]
             ],

@@ -52,6 +52,12 @@ class OfferedTool:
     description: str
     schema: Any
     idempotent: bool = False
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    """As the server gives them, such as `readOnlyHint`."""
+
+    @property
+    def read_only(self) -> bool:
+        return self.annotations.get("readOnlyHint") is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,7 +155,8 @@ class ToolCallResult:
 class _OfferedTool:
     tool: Tool
     arguments: ArgumentChecker
-    shown: ToolSpec
+    shown: ToolSpec | None
+    """None for a tool that is not offered: its run says why."""
 
 
 class Toolbox:
@@ -210,13 +211,19 @@ class Toolbox:
             and allowed.has_server(find_server(tool))
             and tool.spec.name not in self._offers
         ]
+        waiting = [tool for tool in brought if is_waiting(tool)]
+        brought = [tool for tool in brought if not is_waiting(tool)]
         if self._search is not None and len(brought) > allowed.search_above:
             brought = self._search(brought)
         theirs = {
             tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec), shown=tool.spec)
             for tool in brought
         }
-        return self._copy_with(theirs | ours, allowed.provider)
+        held = {
+            tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec), shown=None)
+            for tool in waiting
+        }
+        return self._copy_with(held | theirs | ours, allowed.provider)
 
     def _copy_with(self, offers: Mapping[str, _OfferedTool], provider: tuple[ToolSpec, ...] = ()) -> Toolbox:
         box = Toolbox((), images=self._images)
@@ -227,7 +234,7 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         """By name, so that the provider's cache knows the list again."""
         names = set(self._offers)
-        ours = tuple(self._offers[name].shown for name in sorted(names))
+        ours = tuple(shown for name in sorted(names) if (shown := self._offers[name].shown) is not None)
         return (*ours, *(spec for spec in self._provider if spec.name not in names))
 
     def server_of(self, name: str) -> str:
@@ -274,7 +281,7 @@ class Toolbox:
             return _failed(call, f"There is no tool called {call.name[:80]!r}.")
         tool = offer.tool
         try:
-            if fault := offer.arguments.find_fault(call.input):
+            if offer.shown is not None and (fault := offer.arguments.find_fault(call.input)):
                 return _failed(call, fault)
             output = await run_with_timeout(
                 tool.run(call.input, context=context), seconds=tool.timeout_seconds
@@ -346,6 +353,12 @@ def _outcome(task: asyncio.Future[T]) -> T:
 
 def find_server(tool: Tool) -> str:
     return str(getattr(tool, "server", ""))
+
+
+def is_waiting(tool: Tool) -> bool:
+    """Return whether the tool has changed and waits for an administrator."""
+    waits = getattr(tool, "waits", None)
+    return bool(waits is not None and waits())
 
 
 def find_output_cap(tool: Tool) -> int:

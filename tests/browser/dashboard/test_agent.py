@@ -157,6 +157,26 @@ async def test_a_server_of_tools_is_added_tested_and_removed(house: House) -> No
     await expect(card.get_by_text("No server yet.")).to_be_visible()
 
 
+async def test_changed_tools_are_approved_by_one_button(house: House) -> None:
+    page = await house.operator("anna", "admin", "/dashboard/agents/default")
+    card = page.get_by_label("MCP servers", exact=True)
+    await card.get_by_text("Add a server").click()
+    await card.get_by_label("Name", exact=True).fill("files")
+    await card.get_by_label("Address").fill("http://127.0.0.1:1/mcp")
+    await card.get_by_role("button", name="Add", exact=True).press("Enter")
+    await expect(card.get_by_role("button", name="Remove files")).to_be_visible()
+    await house.one(
+        """INSERT INTO mcp_tool_lists (server, source, seen, approved, can_write, needs_approval)
+           VALUES ('files', repeat('a', 64), '{"send": "2"}', '{"send": "1"}', true, true) RETURNING 1"""
+    )
+    await page.reload()
+    await expect(card.get_by_text("send", exact=True)).to_be_visible()
+    await looks_well(page, "agent-changed-tools")
+    await card.get_by_role("button", name="Approve changed tools").press("Enter")
+    await expect(card.get_by_text("send", exact=True)).to_be_hidden()
+    assert await house.one("SELECT count(*) FROM audit WHERE action = 'mcp.tools_approved'") == 1
+
+
 async def test_one_server_is_switched_off_for_an_agent(
     database_url: str, redis_url: str, browser: Browser, tmp_path: Path
 ) -> None:

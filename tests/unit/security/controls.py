@@ -179,6 +179,11 @@ CONTROLS: tuple[Control, ...] = (
         54, "A form that calls any address shows of a server no more than a JSON error's message", "V15, V16"
     ),
     _control(55, "A form names no folder outside of the data folder; that needs a shell", "V5"),
+    _control(
+        56,
+        "A changed tool of a server that can write is not offered before an administrator approves it",
+        "V15, LLM03",
+    ),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from web.security import HttpRefusal
 
 router = OperationRouter()
 SETTING = "EVERTALK_MCP_SERVERS"
+_UNCHANGED: Mapping[str, Any] = {"changed": [], "changed_at": None, "waiting": [], "mark": ""}
 ServerName = Annotated[str, describe("of the server", json_schema_extra={"minLength": 1, "maxLength": 32})]
 Url = Annotated[str, Field(min_length=1, max_length=500)]
 Headers = Annotated[
@@ -37,6 +39,10 @@ McpServerShown = TypedDict("McpServerShown", {
     "where": Annotated[str, describe("address without what may be secret, or the program")],
     "headers": Annotated[list[str], describe("names only")],
     "running": Annotated[bool, describe("whether this process works with it as it is stored")],
+    "changed": Annotated[list[str], describe("tools of the last change of its list, at most 20")],
+    "changed_at": datetime | None,
+    "waiting": Annotated[list[str], describe("changed tools that are not offered before an admin approves")],
+    "mark": Annotated[str, describe("of the waiting tools, to approve them by")],
 })  # fmt: skip
 McpServers = TypedDict("McpServers", {
     "servers": list[McpServerShown], "problems": list[str], "version": int,
@@ -80,6 +86,21 @@ async def remove_mcp_server(authed: AuthedRequest, server: ServerName, *, if_mat
         words = "Agents use this server by name: take it out of their tools first."
         raise HttpRefusal(409, "server_in_use", words, agents=agents)
     return await _keep(authed, found, stored, if_match)
+
+
+@router.on(
+    "POST /mcp-servers/{server}/approval", McpServers, role="admin", body="McpApprovalGiven", strict=True,
+    refusals=(409, 503),
+)  # fmt: skip
+async def approve_mcp_tools(
+    authed: AuthedRequest, server: ServerName, *, mark: Annotated[str, Field(min_length=1, max_length=64)]
+) -> Reply:
+    """Approve all changed tools of a server that wait."""
+    store = authed.context.stores.mcp_tool_lists
+    if not await store.approve(server, mark=mark, by=authed.operator.name):
+        words = "The tools of this server have changed again. Look at them once more."
+        raise HttpRefusal(409, "tools_changed", words)
+    return await _whole(authed, await load_stored(authed))
 
 
 @router.on(
@@ -167,11 +188,13 @@ async def _whole(authed: AuthedRequest, found: StoredSettings) -> dict[str, Any]
     text, running = found.values.get(SETTING), settings.mcp_servers
     stored, _ = servers_in(text, {}) if text else ((), ())
     held = {one.name: one for one in servers_in(running.get_secret_value(), {})[0]} if running else {}
+    changes = await authed.context.stores.mcp_tool_lists.list_changes()
+    shown = [
+        *(_shown(one, origin="file", running=True) for one in of_file),
+        *(_shown(one, origin="stored", running=held.get(one.name) == one) for one in stored),
+    ]
     return {
-        "servers": [
-            *(_shown(one, origin="file", running=True) for one in of_file),
-            *(_shown(one, origin="stored", running=held.get(one.name) == one) for one in stored),
-        ],
+        "servers": [{**one, **changes.get(one["name"], _UNCHANGED)} for one in shown],
         "problems": list(problems), "version": found.version,
     }  # fmt: skip
 

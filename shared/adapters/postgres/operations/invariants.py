@@ -921,6 +921,11 @@ _ALERTS = {
 }
 
 _SETTINGS = {
+    "I10: the tools of a server have changed and the audit does not say so": f"""
+        SELECT {_at("server=l.server")} FROM mcp_tool_lists l
+         WHERE l.changed_at IS NOT NULL AND NOT EXISTS (
+               SELECT FROM audit a WHERE a.action = 'mcp.tools_changed' AND a.object = l.server
+                  AND a.at >= l.changed_at)""",
     "I10: a stored setting was changed and the audit does not say by whom": f"""
         SELECT {_at("setting=s.name")} FROM stored_settings s
          WHERE NOT EXISTS (SELECT FROM audit a

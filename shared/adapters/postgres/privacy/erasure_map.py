@@ -209,6 +209,7 @@ ACTIONS: Mapping[str, Action] = {
     "alerts": Keep(why="numbers, fixed words and ids: facts by kind, never words of people"),
     "alert_sends": Keep(why="states of messages to operators"),
     "leases": Keep(why="about processes"),
+    "mcp_tool_lists": Keep(why="names and hashes of tools of servers"),
     "duties": Keep(why="about processes, with errors in the server's words"),
     "job_kinds": Keep(why="an operator's configuration"),
     "hourly_stats": Keep(why="numbers by the hour, of nobody in particular"),

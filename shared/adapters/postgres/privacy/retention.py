@@ -142,6 +142,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "deployment": KeptRows(period="one row"),
     "leases": KeptRows(period="one row per bot"),
+    "mcp_tool_lists": KeptRows(period="one row per MCP server and address"),
     "duties": KeptRows(period="one row per duty"),
     "job_kinds": KeptRows(period="configuration"),
     "hourly_stats": KeptRows(period="permanently; numbers only"),

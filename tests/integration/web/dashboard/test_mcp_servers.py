@@ -12,9 +12,11 @@ import pytest
 from aiohttp import web
 
 from shared.adapters.mcp.tools import list_servers
+from shared.adapters.postgres.operations.mcp_tool_lists import PostgresMcpToolLists
 from shared.bootstrap.stored_settings import build_stored_settings
 from shared.config.settings import BadSettings, load_settings
 from shared.config.stored import load_with_stored
+from shared.core.tools.mcp_approval import McpToolList
 from tests.kit.dashboard.fixtures import SAME_ORIGIN
 from tests.kit.dashboard.serve import served
 from tests.kit.fakes.mcp_process import running_mcp
@@ -128,6 +130,24 @@ async def test_the_servers_of_the_file_are_shown_and_win(desk: Desk) -> None:
     found, problems = list_servers(load_with_stored(await desk.stored(), data_dir=desk.folder))
     assert {server.name: server.url for server in found} == {"files": "https://file.example/mcp", "time": ""}
     assert problems == ("files: the file has one of this name",)
+
+
+@pytest.mark.control("S56")
+async def test_admin_approves_changed_tools_by_what_was_shown(desk: Desk) -> None:
+    store = PostgresMcpToolLists(desk.pool)
+    await desk.ask("PUT", "/files", match=0, body=FILES)
+    for found in ("1", "2"):
+        hashes = {"tell": found}
+        listed = McpToolList(server="files", source="a" * 64, hashes=hashes, can_write=True)
+        await store.review(listed, rule="writing")
+    _, told = await desk.ask("GET", role="viewer")
+    (shown,) = told["servers"]
+    assert (shown["waiting"], shown["changed"]) == (["tell"], ["tell"])
+    given = {"mark": shown["mark"]}
+    assert (await desk.ask("POST", "/files/approval", role="operator", body=given))[0] == 403
+    assert (await desk.ask("POST", "/files/approval", body={"mark": "other"}))[1]["code"] == "tools_changed"
+    status, told = await desk.ask("POST", "/files/approval", body=given)
+    assert (status, told["servers"][0]["waiting"]) == (200, [])
 
 
 async def test_only_admins_change_servers(desk: Desk) -> None:

@@ -1,0 +1,123 @@
+"""Tool lists of MCP servers: one truth for all processes, with an audit line for each change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.core.tools.mcp_approval import (
+    MAX_NAMED_TOOLS,
+    McpApproval,
+    McpToolList,
+    ReviewedTools,
+    approve_all,
+    find_changes,
+    find_waiting,
+    needs_approval,
+)
+
+_FIRST = """
+INSERT INTO mcp_tool_lists (server, source, seen, approved, can_write)
+VALUES ($1, $2, $3, $3, $4) ON CONFLICT (server, source) DO NOTHING RETURNING server
+"""
+_LOCK = "SELECT * FROM mcp_tool_lists WHERE server = $1 AND source = $2 FOR UPDATE"
+_CHANGE = """
+UPDATE mcp_tool_lists SET seen = $3, approved = $4, can_write = $5, needs_approval = $6,
+       changed = CASE WHEN $7::jsonb = '[]' THEN changed ELSE $7 END,
+       changed_at = CASE WHEN $7::jsonb = '[]' THEN changed_at ELSE now() END
+ WHERE server = $1 AND source = $2
+"""
+_ALL = "SELECT * FROM mcp_tool_lists ORDER BY server, source"
+_OF_SERVER = "SELECT * FROM mcp_tool_lists WHERE server = $1 ORDER BY source FOR UPDATE"
+_APPROVE = """
+UPDATE mcp_tool_lists SET approved = $3, needs_approval = false WHERE server = $1 AND source = $2
+"""
+
+
+class PostgresMcpToolLists(PoolStore):
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    @store_method
+    async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools:
+        """Store a list as a process has seen it, and return which of its tools are approved.
+
+        The first list of a server is approved at once. The row is locked, so that of two processes that
+        see the same change one writes the audit line.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            key = found.server, found.source
+            hashes = dict(found.hashes)
+            if await connection.fetchval(_FIRST, *key, hashes, found.can_write):
+                return ReviewedTools(approved=hashes, needs_approval=False)
+            (row,) = await connection.fetch(_LOCK, *key)
+            changes = find_changes(row["seen"], hashes)
+            waits = needs_approval(rule, could_write=row["can_write"], can_write=found.can_write)
+            waits = waits and bool(find_waiting(hashes, row["approved"]))
+            approved = row["approved"] if waits else approve_all(row["approved"], hashes)
+            # A server that could write once is not trusted when it calls all of its tools read-only.
+            can_write = row["can_write"] or found.can_write
+            if not changes and (waits, approved) == (row["needs_approval"], row["approved"]):
+                return ReviewedTools(approved=approved, needs_approval=waits)
+            named = list(changes[:MAX_NAMED_TOOLS])
+            await connection.execute(_CHANGE, *key, hashes, approved, can_write, waits, named)
+            if changes:
+                detail = {
+                    "tools": len(changes), "waiting": len(find_waiting(hashes, approved)),
+                    "hashes": [hashes[name] for name in named if name in hashes],
+                }  # fmt: skip
+                await append_audit(
+                    connection, actor="system", action="mcp.tools_changed", about=found.server, detail=detail
+                )
+        return ReviewedTools(approved=approved, needs_approval=waits)
+
+    @store_method
+    async def load(self) -> Mapping[tuple[str, str], ReviewedTools]:
+        """Return what is approved, by server and source."""
+        return {
+            (row["server"], row["source"]): ReviewedTools(
+                approved=row["approved"], needs_approval=row["needs_approval"]
+            )
+            for row in await self._pool.fetch(_ALL)
+        }
+
+    @store_method
+    async def list_changes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return by server: the last change, the tools that wait, and a mark of them to approve by."""
+        rows = await self._pool.fetch(_ALL)
+        return {
+            name: _describe([row for row in rows if row["server"] == name])
+            for name in {row["server"] for row in rows}
+        }
+
+    @store_method
+    async def approve(self, server: str, *, mark: str, by: str) -> bool:
+        """Approve all tools that wait; False if they are no longer those that `mark` stands for."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            rows = await connection.fetch(_OF_SERVER, server)
+            shown = _describe(rows)
+            if shown["mark"] != mark or not shown["waiting"]:
+                return False
+            for row in rows:
+                approved = approve_all(row["approved"], row["seen"])
+                await connection.execute(_APPROVE, server, row["source"], approved)
+            detail = {"tools": len(shown["waiting"]), "mark": mark}
+            await append_audit(connection, actor=by, action="mcp.tools_approved", about=server, detail=detail)
+        return True
+
+
+def _describe(rows: list[Any]) -> dict[str, Any]:
+    waiting: dict[str, list[str]] = {}
+    for row in rows:
+        if row["needs_approval"]:
+            for name in find_waiting(row["seen"], row["approved"]):
+                waiting.setdefault(name, []).append(row["seen"][name])
+    mark = hashlib.sha256(json.dumps(waiting, sort_keys=True).encode()).hexdigest()[:32]
+    last = max((row for row in rows if row["changed_at"]), key=lambda row: row["changed_at"], default=None)
+    return {
+        "waiting": sorted(waiting), "mark": mark,
+        "changed": list(last["changed"]) if last else [], "changed_at": last["changed_at"] if last else None,
+    }  # fmt: skip

@@ -1,0 +1,85 @@
+"""Changes of MCP tool lists: which changes need an administrator, and which tools wait."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.tools.mcp import McpServer, OfferedTool
+from shared.core.values.messages import storable
+
+McpApproval = Literal["writing", "always", "never"]
+MAX_LISTED_TOOLS = 512
+"""Tools of one server that are reviewed; others wait. A model is offered up to 64 per server."""
+MAX_APPROVED_TOOLS = 1_024
+"""Approved tools that are remembered, also of those that a server no longer lists."""
+MAX_NAMED_TOOLS = 20
+NAME_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpToolList:
+    """A server's tools as one process has seen them, by name with a hash each."""
+
+    server: str
+    source: str
+    hashes: Mapping[str, str]
+    can_write: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewedTools:
+    """Hashes of the approved tools; the others wait if the list needs approval."""
+
+    approved: Mapping[str, str]
+    needs_approval: bool
+
+
+def hash_tool(tool: OfferedTool) -> str:
+    """Return a hash of the name, description, input schema and annotations."""
+    whole = [tool.name, tool.description, tool.schema, dict(tool.annotations)]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def name_tool(tool: OfferedTool) -> str:
+    return storable(tool.name)[:NAME_CHARS]
+
+
+def hash_source(server: McpServer) -> str:
+    """Return a hash of the address or program; keys in headers and variables may be renewed."""
+    whole = [server.name, server.url, server.command, server.args]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+
+
+def build_tool_list(server: McpServer, tools: Sequence[OfferedTool]) -> McpToolList:
+    """Build the list in sorted order, so that two processes build equal lists."""
+    pairs = sorted((name_tool(tool), hash_tool(tool)) for tool in tools)[:MAX_LISTED_TOOLS]
+    return McpToolList(
+        server=server.name,
+        source=hash_source(server),
+        hashes=dict(pairs),
+        can_write=not all(tool.read_only for tool in tools),
+    )
+
+
+def needs_approval(rule: McpApproval, *, could_write: bool, can_write: bool) -> bool:
+    """Return whether a change waits; a server that could write may only call itself read-only."""
+    return rule == "always" or (rule == "writing" and (could_write or can_write))
+
+
+def find_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of tools that are new, different or gone."""
+    return tuple(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
+
+
+def find_waiting(seen: Mapping[str, str], approved: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name, found in seen.items() if approved.get(name) != found))
+
+
+def approve_all(approved: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str]:
+    """Return the approved hashes with those of `seen`; tools that are gone are forgotten at the limit."""
+    merged = {**approved, **seen}
+    return merged if len(merged) <= MAX_APPROVED_TOOLS else dict(seen)
