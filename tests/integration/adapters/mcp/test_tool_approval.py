@@ -160,3 +160,11 @@ async def test_changed_tool_waits_while_the_database_is_away(
         assert offered(tools) == []
     finally:
         await tools.close()
+
+
+async def test_change_is_recorded_once_when_processes_meet_it_together(pool: Any) -> None:
+    store = PostgresMcpToolLists(pool)
+    for round_, lines in (("1", 0), ("2", 1), ("3", 2)):
+        found = McpToolList(server="ours", source="a" * 64, hashes={"tell": round_}, can_write=False)
+        await asyncio.gather(*(store.review(found, rule="writing") for _ in range(4)))
+        assert await pool.fetchval(LINES) == lines
