@@ -262,6 +262,8 @@ export class Chat {
   /** @param {string} status */
   show(status) {
     const before = this.status;
+    // Tries to connect go on while the network is away: once said is enough.
+    if (status === before && status === "offline") return;
     this.status = status;
     clearTimeout(this.linkTimer);
     const words = /closed|online/.test(status) ? "" : status;

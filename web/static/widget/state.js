@@ -495,11 +495,11 @@ export class Conversation {
   ahead(item) {
     const mine = this.items.indexOf(item);
     const { turn } = item;
-    if (typeof turn !== "number") return;
-    const first = this.items.findIndex((one) => one.role === "assistant" ? (one.turn ?? -1) >= turn
-      : one.role === "person" && one !== item && (one.seq ? (one.turn ?? -1) > turn : one.status !== "failed"));
-    const last = this.items.map((one) => typeof one.turn === "number" && one.turn < turn).lastIndexOf(true);
-    const place = first >= 0 && first < mine ? first : last > mine ? last : mine;
+    if (!turn) return;
+    const first = this.items.findIndex((/** @type {any} */ one) => one.role === "assistant" ? one.turn >= turn
+      : one.role === "person" && one !== item && (one.seq ? one.turn > turn : one.status !== "failed"));
+    const last = this.items.map((one) => one.turn && one.turn < turn).lastIndexOf(true);
+    const place = first >= 0 && first < mine ? first : Math.max(last, mine);
     this.items.splice(mine, 1);
     this.items.splice(place, 0, item);
   }
