@@ -97,10 +97,14 @@ BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
 
 
+POISON = "after_process_fault"
+"""Tried in test_poison.py, where a process first has to stop."""
+
+
 def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *COUNTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS,
-        *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD,
+        *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD, POISON,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(CRASH_POINTS)

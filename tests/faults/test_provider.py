@@ -76,7 +76,7 @@ async def greeted(person: Person) -> None:
         pytest.param(
             "overloaded in mid-stream", {"stream_error": 3, "text": LONG}, marks=pytest.mark.row("F41")
         ),
-        pytest.param("without an end", {"no_message_stop": True, "text": LONG}, marks=pytest.mark.row("F44")),
+        pytest.param("without an end", {"cut": 4, "text": LONG}, marks=pytest.mark.row("F44")),
         pytest.param("unreadable", {"malformed": 2, "text": LONG}, marks=pytest.mark.row("F44")),
         pytest.param("busy for a second", {"status": 429, "retry_after": 1}, marks=pytest.mark.row("F40")),
     ],

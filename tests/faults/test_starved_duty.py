@@ -25,12 +25,13 @@ NEXT_MONTH = "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 month', '\"u
 async def test_other_duties_continue_when_one_is_starved(case: Case, duty: str, table: str) -> None:
     month = await case.value(NEXT_MONTH)
     await case.value(f"DROP TABLE {month}")
-    others = f"name <> '{duty}'"
+    # Retention sweeps nearly every table, so it fails with any of them, and says which.
+    starved = {duty, "retention"} if duty != "hourly_stats" else {duty}
+    others = f"name NOT IN ({', '.join(repr(name) for name in sorted(starved))})"
     async with locked(case, table), case.worker(**{CONSTANTS: HASTE}) as worker:
         await case.until(f"SELECT failures > 0 AND last_error <> '' FROM duties WHERE name = '{duty}'")
-        await case.until(
-            f"SELECT count(*) = {len(DUTY_NAMES) - 1} FROM duties WHERE succeeded_at IS NOT NULL AND {others}"
-        )
+        rest = len(DUTY_NAMES) - len(starved)
+        await case.until(f"SELECT count(*) = {rest} FROM duties WHERE succeeded_at IS NOT NULL AND {others}")
         await case.until(f"SELECT min(runs - failed_runs) >= 3 FROM duties WHERE seconds <= 5 AND {others}")
         assert await case.value(f"SELECT to_regclass('{month}') IS NOT NULL")
         assert await case.value(f"SELECT succeeded_at IS NULL FROM duties WHERE name = '{duty}'")

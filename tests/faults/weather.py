@@ -21,7 +21,6 @@ TEXT = "This answer is never heard whole, because it ends before its time and is
 MISHAPS: tuple[Json, ...] = (
     {"cut": 2, "text": TEXT},
     {"stream_error": 2, "text": TEXT},
-    {"no_message_stop": True, "text": TEXT},
     {"malformed": 1, "text": TEXT},
     {"status": 529},
     {"status": 500},

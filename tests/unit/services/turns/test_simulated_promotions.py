@@ -127,7 +127,7 @@ class Turns:
             "session_id": session_id, "turn": row.answered + 1, "epoch": row.epoch,
             "worker_id": self.worker_id, "attempt": 1, "faults": 0, "stop_requested": False,
             "told_waiting": False, "address_id": 1, "reservation_id": None, "refused_scope": None,
-            "near_caps": False,
+            "near_caps": False, "process_faults": 0, "waited_seconds": 0.0,
         }  # fmt: skip
         return SimpleNamespace(**known)  # type: ignore[return-value]
 
