@@ -44,9 +44,9 @@ export function mcpCard({ may, say, signal, changed }) {
   }
 
   /** @param {any} one */
-  const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { translate: "no" }, one.name), " ", h("code", { class: "small" }, one.where), " ", h("span", { class: "muted small" }, joinWithDots([one.from === "file" && t("from a file"), one.headers.length > 0 && h("code", null, one.headers.join(", ")), !one.running && t("waits for a restart")]))),
+  const row = (one) => h("li", null, h("div", { class: "split" }, h("span", null, h("b", { translate: "no" }, one.name), " ", h("code", { class: "small" }, one.where), " ", h("span", { class: "muted small" }, joinWithDots([one.from === "file" && t("from a file"), one.headers.length > 0 && h("code", null, one.headers.join(", ")), !one.running && t("waits for a restart")]))),
     may && one.from === "stored" && h("span", { class: "actions tight" }, h("button", { type: "button", class: "line", "aria-label": t("Edit: {note}", { note: one.name }), onclick: () => { name.value = one.name; url.value = one.where; headers.value = ""; adding.open = true; url.focus(); } }, t("Edit")),
-      h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => keep("DELETE", one.name) }, t("Remove"))),
+      h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => keep("DELETE", one.name) }, t("Remove")))),
     one.waiting.length > 0 ? h("div", { class: "warn-text" }, h("p", null, t("These tools have changed. The assistant cannot use them until an admin approves:"), " ", h("code", { class: "words small" }, one.waiting.join(", "))),
       may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", "aria-label": `${t("Approve changed tools")}: ${one.name}`, onclick: () => approve(one) }, t("Approve changed tools"))))
       : one.changed_at && h("p", { class: "muted small" }, t("Tools changed:"), " ", h("code", { class: "words" }, one.changed.join(", ")), " · ", time(one.changed_at)));
