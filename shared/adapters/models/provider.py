@@ -273,7 +273,7 @@ class StreamReader:
         self._begun = bytearray()
         """Of an event whose end has not come yet."""
         self._whole: bytearray | None = None
-        """What came so far of a body that is no stream of events."""
+        """Bytes so far of a body that is no stream of events."""
         self._is_stream = False
         self._broken: ModelError | None = None
         self._loop = asyncio.get_running_loop()

@@ -67,7 +67,7 @@ class _Call:
     unusable: int = 0
     """Answers so far that could not be used."""
     hint: str = ""
-    """What the model is told of its last answer."""
+    """Sentence for the model about its last answer; empty after a usable one."""
     aborted: list[Usage] = field(default_factory=list)
 
 

@@ -43,7 +43,7 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 class BrokenAnswer(Exception):
     """The stream ended, but what it said cannot be used.
 
-    `hint` is what the model is told before it is asked again; empty if there is nothing to tell.
+    `hint` is a sentence for the model before the next call; empty if there is none.
     """
 
     def __init__(self, reason: str, *, hint: str = "") -> None:

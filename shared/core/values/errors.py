@@ -370,7 +370,7 @@ class ModelAnswerUnusable(ModelError):
         self.may_repeat = may_repeat
         """Whether asking again may help; an answer without an end is too dear for that."""
         self.hint = hint
-        """What the model is told before it is asked again; empty if there is nothing to tell."""
+        """Sentence for the model before the next call; empty if there is none."""
 
 
 class ModelGaveUp(ModelError):
