@@ -27,7 +27,7 @@ DESCRIPTION: web.AppKey[list[str]] = web.AppKey("description", list)
 
 @description.on("GET /openapi.json", anyone=True)
 async def describe(call: Call) -> Reply:
-    """This description."""
+    """The OpenAPI description of this interface."""
     kept = call.request.app[DESCRIPTION]
     if not kept:
         from web.rest.openapi import document

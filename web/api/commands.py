@@ -46,7 +46,7 @@ class CommandCall(TypedDict):
 
 CommandChoice = TypedDict("CommandChoice", {"label": str, "args": str})
 CommandResult = TypedDict("CommandResult", {
-    "command": str, "success": bool, "result": Annotated[str, describe("Markdown for a person")],
+    "command": str, "success": bool, "result": Annotated[str, describe("result as Markdown")],
     "error": str | None, "event_seq": int | None, "cid": NotRequired[str],
     "choices": NotRequired[list[CommandChoice]],
 })  # fmt: skip
@@ -123,15 +123,15 @@ RUNS: web.AppKey[Runs] = web.AppKey("command_runs", Runs)
 )  # fmt: skip
 async def run_command(
     call: Call,
-    name: Annotated[str, describe("of a command, without the slash")],
+    name: Annotated[str, describe("name of a command, without the slash")],
     *,
     body: Annotated[Json, Shape(CommandCall)],
     key: IdempotencyKey = None,
 ) -> Reply:
-    """Run a command for a conversation.
+    """Run a command in a conversation.
 
-    Arguments stand beside `session_id` by name, or in `args` as a person types them. As events its progress
-    is told; the last event is `result` or `error`. Who hangs up does not end it.
+    Pass arguments by name next to `session_id`, or as typed text in `args`. An event stream reports progress
+    and ends with `result` or `error`. The command continues if the client disconnects.
     """
     request, parts = call.request, call.parts
     call.check_draining()

@@ -22,10 +22,10 @@ router = OperationRouter("conversations", visitor=True, refusals=(404,))
 Conversation = TypedDict("Conversation", {
     "session_id": UUID,
     "title": Annotated[
-        str, describe("its name, else that of its summary, else of its first question; empty for a new one")
+        str, describe("title by the person, else of the summary, else the first question; empty if new")
     ],
-    "named": Annotated[bool, describe("its person has named it")], "last_active_at": datetime,
-    "unread": Annotated[bool, describe("something was said there that nobody has seen yet")],
+    "named": Annotated[bool, describe("true if the person chose the title")], "last_active_at": datetime,
+    "unread": Annotated[bool, describe("true if there are messages that the visitor has not seen")],
 })  # fmt: skip
 Conversations = TypedDict("Conversations", {"conversations": list[Conversation], "next": str | None})
 Begun = TypedDict("Begun", {"session_id": UUID})
@@ -38,10 +38,10 @@ async def list_conversations(
     *,
     limit: Limit = 30,
     before: Annotated[
-        str | None, describe("`next` of the page before", json_schema_extra={"maxLength": 40})
+        str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 40})
     ] = None,
 ) -> Reply:
-    """The conversations of this visitor, the one that was last spoken in first."""
+    """List conversations of the visitor, last active first."""
     if before is not None and not _NEXT.fullmatch(before):
         raise BadField("`before` is the `next` of the page before.")
     moment, row = map(int, before.split(".")) if before else (None, None)
@@ -63,9 +63,10 @@ async def list_conversations(
 
 @router.on("POST /conversations", Begun, status=201, rate="commands", refusals=(404, 409))
 async def begin_conversation(call: Call) -> Reply:
-    """Begin another conversation; one in which nothing was said yet is given once more.
+    """Open another conversation.
 
-    Only where the site allows several.
+    Returns the existing conversation without messages, if there is one.
+    Refused unless the site allows several conversations.
     """
     call.check_draining()
     if call.person.site.config.conversations != "many":
@@ -81,9 +82,9 @@ async def name_conversation(
     session: SessionId,
     *,
     title: Annotated[
-        str, describe("empty: that of the summary or the first words again"), Field(max_length=TITLE_CHARS)
+        str, describe("title; an empty text restores the automatic one"), Field(max_length=TITLE_CHARS)
     ],
 ) -> Reply:
-    """Give a conversation a name."""
+    """Set the title of a conversation."""
     await call.parts.stores.visitors.name_conversation(call.person.row.address_id, " ".join(title.split()))
     return {"success": True}

@@ -17,14 +17,17 @@ from web.rest.operation import OperationRouter, Reply
 router = OperationRouter("conversations", visitor=True, rate="commands")
 PAGE_CHARS = 500
 LANGUAGE_CHARS = 35
-Rated = TypedDict("Rated", {"rating": Annotated[int, describe("the first that was given counts")]})
+Rated = TypedDict("Rated", {"rating": Annotated[int, describe("stored rating; later ones do not change it")]})
 
 
 @router.on("PUT /contact", Success)
 async def note_contact(
-    call: Call, *, page: Annotated[str, describe("the address that the visitor sees", max_length=4_000)]
+    call: Call, *, page: Annotated[str, describe("URL of the page that the visitor is on", max_length=4_000)]
 ) -> Reply:
-    """While an operator is asked for: which page the visitor is on. Query and fragment are not stored."""
+    """Report the page that the visitor is on.
+
+    Stored only while an operator is requested, without query and fragment.
+    """
     said = {
         "page": _plain(page),
         "browser": browser_name(call.request.headers.get("User-Agent", "")),
@@ -38,10 +41,10 @@ async def note_contact(
 async def rate(
     call: Call,
     *,
-    handover: Annotated[int, describe("`rate` of the event that ended it", ge=1, lt=2**63)],
+    handover: Annotated[int, describe("`rate` of the event that closed the hand-over", ge=1, lt=2**63)],
     rating: Annotated[int, Field(ge=1, le=5)],
 ) -> Reply:
-    """Rate the help of an operator, once it is resolved."""
+    """Rate a resolved hand-over."""
     stored = await call.parts.stores.inbox.record_rating(call.session_id, handover, rating)
     return None if stored is None else {"rating": stored}
 

@@ -15,7 +15,7 @@ from web.server.http_server import HEADERS
 
 router = OperationRouter("conversations")
 _FORMATS: dict[str, ExportFormat] = {"md": "md", "markdown": "md", "json": "json"}
-Format = Annotated[str, In("query", "format"), choice("Markdown without it", *_FORMATS)]
+Format = Annotated[str, In("query", "format"), choice("format of the export; Markdown by default", *_FORMATS)]
 
 
 @router.on(
@@ -23,7 +23,7 @@ Format = Annotated[str, In("query", "format"), choice("Markdown without it", *_F
     head=False,
 )  # fmt: skip
 async def export(call: Call, *, wanted: Format = "md") -> Reply:
-    """Everything that is kept of the person, as a file."""
+    """Export the person's data as a file."""
     if (kind := _FORMATS.get(wanted)) is None:
         raise HttpRefusal(400, "bad_format", "`format` is md or json.")
     exporting = call.parts.exporting

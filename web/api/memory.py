@@ -21,7 +21,7 @@ from web.security import HttpRefusal
 router = OperationRouter("memory", visitor=True, rate="commands", refusals=(404, 409, 410))
 SHOWN_AT_MOST = 200
 NOTE = "/memory/{id:n[0-9a-f]{8}}"
-NoteId = Annotated[str, describe("the short id of a note", json_schema_extra={"pattern": "^n[0-9a-f]{8}$"})]
+NoteId = Annotated[str, describe("short id of a note", json_schema_extra={"pattern": "^n[0-9a-f]{8}$"})]
 Note = TypedDict("Note", {
     "id": str, "text": str, "kind": str, "subject": str, "importance": int, "authority": str,
     "observed_at": datetime, "event_date": str | None, "from_turn": int | None,
@@ -38,9 +38,12 @@ NoteChange = TypedDict("NoteChange", {
 
 @router.on("GET /memory", Notes, scope="memory:read", refusals=(404,))
 async def list_notes(
-    call: Call, *, q: Annotated[str, Cut(300, "words to look for", change=str.strip)] = ""
+    call: Call, *, q: Annotated[str, Cut(300, "text to search for", change=str.strip)] = ""
 ) -> Reply:
-    """What is remembered of the person, the newest first, or found by words."""
+    """List or search notes about the person.
+
+    Newest first.
+    """
     _check_audience(call)
     notes = call.parts.stores.notes
     whose, stems = await notes.load_owner(call.session_id), search_stems(q) if q else []
@@ -50,7 +53,10 @@ async def list_notes(
 
 @router.on(f"PUT {NOTE}", ChangedNote, scope="memory:write")
 async def change_note(call: Call, short_id: NoteId, *, body: Annotated[Json, Shape(NoteChange)]) -> Reply:
-    """Correct a note; the newer one has an id of its own."""
+    """Correct a note.
+
+    The corrected note has a new id.
+    """
     source = await _load_source(call, short_id)
     old = await call.parts.stores.notes.find_note(short_id, source)
     if old is None or old.state == "put_away":
@@ -61,7 +67,10 @@ async def change_note(call: Call, short_id: NoteId, *, body: Annotated[Json, Sha
 
 @router.on(f"DELETE {NOTE}", ForgottenNote, scope="memory:write")
 async def put_note_away(call: Call, short_id: NoteId) -> Reply:
-    """Put a note out of sight; for a while it can come back."""
+    """Archive a note.
+
+    It can be restored for a limited time.
+    """
     return _build_reply(
         call, await call.parts.stores.notes.archive(short_id, await _load_source(call, short_id))
     )
@@ -69,7 +78,7 @@ async def put_note_away(call: Call, short_id: NoteId) -> Reply:
 
 @router.on(f"POST {NOTE}/restore", ChangedNote, scope="memory:write")
 async def restore_note(call: Call, short_id: NoteId) -> Reply:
-    """Bring a note back that was put away."""
+    """Restore an archived note."""
     source = await _load_source(call, short_id)
     return _build_reply(call, await call.parts.stores.notes.restore(short_id, source))
 

@@ -47,13 +47,13 @@ from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 router = OperationRouter("conversations", visitor=True, scope="sessions:read", rate="reads", refusals=(404,))
 STREAM_SECONDS = 600.0
 ID_CHARS = 200
-SessionId = Annotated[str, describe("the public id of a conversation", json_schema_extra={"format": "uuid"})]
+SessionId = Annotated[str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})]
 ShortText = Annotated[str | None, Field(max_length=64)]
 OpenedSession = TypedDict("OpenedSession", {"session_id": UUID, "site": str, "created": bool})
 
 
 class Event(TypedDict):
-    """A durable event, as the WebSocket sends it."""
+    """A stored event, in the same form as on the WebSocket."""
 
     t: str
     event_seq: int
@@ -88,16 +88,19 @@ async def open_session(
     *,
     external_id: Annotated[
         str,
-        describe("your id of the person; sent again, it opens the same conversation"),
+        describe("id of the person in your system; the same id always opens the same conversation"),
         Field(max_length=ID_CHARS, pattern=r"\S", json_schema_extra={"minLength": 1}),
     ],
-    site: Annotated[ShortText, describe("whose texts and agent hold; else the key's, else `default`")] = None,
-    agent: Annotated[ShortText, describe("who answers, of a new conversation")] = None,
-    name: Annotated[str | None, describe("what the person is called", max_length=ID_CHARS)] = None,
+    site: Annotated[
+        ShortText,
+        describe("site that provides texts and agent; defaults to the key's site, then to `default`"),
+    ] = None,
+    agent: Annotated[ShortText, describe("name of the agent that answers a new conversation")] = None,
+    name: Annotated[str | None, describe("display name of the person", max_length=ID_CHARS)] = None,
 ) -> Reply:
-    """Open the conversation of somebody whom your program knows.
+    """Open a conversation for a person of your system.
 
-    The same `external_id` on the same site is the same conversation.
+    The same `external_id` on the same site returns the same conversation.
     """
     key = call.request.get(KEY)
     if key is None:
@@ -127,14 +130,14 @@ async def write_message(
     *,
     text: Annotated[
         str | None,
-        describe("beside files it may be missing"),
+        describe("text of the message; optional if there are files"),
         Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS}),
     ] = None,
     cid: Cid | None = None,
     attachments: Annotated[
         Any,
         Field(
-            description="ids of uploads",
+            description="ids of uploaded files, from `POST /uploads`",
             json_schema_extra={
                 "type": "array",
                 "items": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
@@ -142,13 +145,13 @@ async def write_message(
             },
         ),
     ] = None,
-    wait: Annotated[int, In("query"), Digits(0, 60), describe("seconds to wait for the answer")] = 0,
+    wait: Annotated[int, In("query"), Digits(0, 60), describe("maximum seconds to wait for the answer")] = 0,
     key: IdempotencyKey = None,
 ) -> Reply:
-    """Write a message; the answer may be waited for.
+    """Send a message, and optionally wait for its answer.
 
-    Stored when 202 comes: it will be answered, whether you listen or not. `?wait=` holds the reply until the
-    answer is there; as events it comes while it is written.
+    The message is stored when 202 is returned, and will be answered even if the client disconnects. `?wait=`
+    holds the response until the answer is complete; an event stream sends it while it is written.
     """
     request, parts, known = call.request, call.parts, call.person
     call.check_draining()
@@ -193,10 +196,10 @@ async def edit_message(
     cid: Cid | None = None,
     key: IdempotencyKey = None,
 ) -> Reply:
-    """Put other words in the place of the last message, and have it answered anew.
+    """Edit the last message and regenerate its answer.
 
-    What was said before stays in the log; `former` shows it. Only the newest question can be edited, and not
-    while its answer is being written.
+    The former text stays in the log, see `former`. Only the newest message can be edited, and not while its
+    answer is being written.
     """
     request, parts, known = call.request, call.parts, call.person
     call.check_draining()
@@ -216,7 +219,10 @@ async def edit_message(
     "GET /sessions/{id}/messages/{mid}", SaidBefore, missing="There is no such message in this conversation."
 )
 async def show_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
-    """One message whole. Lists and events show the beginning of a long one, and its length as `chars`."""
+    """Get the full text of a message.
+
+    Lists and events have only the beginning of a long message, and its length as `chars`.
+    """
     return await call.parts.stores.history.load_message(call.session_id, mid)
 
 
@@ -226,7 +232,10 @@ async def show_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     missing="There is no such message in this conversation.",
 )
 async def list_former(call: Call, session: SessionId, mid: NamedMid) -> Reply:
-    """What a message said before it was edited, each time with its answers, oldest first."""
+    """List former texts of a message, oldest first.
+
+    Each has the answers that it received.
+    """
     versions = await call.parts.stores.history.list_versions(call.session_id, mid)
     return None if versions is None else {"versions": versions}
 
@@ -236,7 +245,10 @@ async def list_former(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     refusals=(404, 422, 429, 503), media="audio/mpeg", missing="This message cannot be read aloud here.",
 )  # fmt: skip
 async def speak_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
-    """An answer, read aloud. It is made and paid once, and kept for a day."""
+    """Get an answer as speech.
+
+    The recording is made once and stored for a day.
+    """
     parts, known = call.parts, call.person
     await record(call.request, "messages.speak", about=f"session:{known.row.session_public_id}")
     offered = parts.commands_for(known.audience, site=known.site)
@@ -257,11 +269,11 @@ async def list_messages(
     session: SessionId,
     *,
     limit: Limit = 50,
-    before: Annotated[int | None, Digits(1), describe("as the page after it says")] = None,
+    before: Annotated[int | None, Digits(1), describe("`before` of the page of newer messages")] = None,
 ) -> Reply:
-    """The newest messages, oldest first.
+    """List the newest messages, oldest first.
 
-    `before` of an answer is where the page before it ends; null when there is none.
+    Pass `before` of an answer to get the page of older messages; null if there is none.
     """
     rows = await call.parts.stores.events.list_messages_before(call.session_id, before, limit=limit)
     earlier = rows[0].event_seq if len(rows) == limit else None
@@ -274,11 +286,11 @@ async def list_events(
     session: SessionId,
     *,
     limit: Limit = 100,
-    after: Annotated[int, Digits(), describe("the number of the last event that you know")] = 0,
+    after: Annotated[int, Digits(), describe("number of the last event that the client has")] = 0,
 ) -> Reply:
-    """What happened after a number, for those who ask again and again.
+    """List events after a number, for polling.
 
-    Numbers have no gaps. When `log_epoch` grows, a backup was restored: begin again at 0.
+    Event numbers have no gaps. If `log_epoch` has grown, a backup was restored: start again at 0.
     """
     events = call.parts.stores.events
     head = await events.load_head(call.session_id)
@@ -297,15 +309,21 @@ async def show_history(
     session: SessionId,
     *,
     limit: Limit = 50,
-    before: Annotated[int | None, Digits(1), describe("the newest events with a lower number")] = None,
-    after: Annotated[int | None, Digits(), describe("the oldest events with a higher number")] = None,
-    since: Annotated[Moment, describe("the first events since a moment such as 2026-11-03T00:00:00Z")] = None,
-    around: Annotated[Mid, describe("the events from a message on, by its `mid`")] = None,
+    before: Annotated[
+        int | None, Digits(1), describe("event number; returns the newest events with a lower number")
+    ] = None,
+    after: Annotated[
+        int | None, Digits(), describe("event number; returns the oldest events with a higher number")
+    ] = None,
+    since: Annotated[
+        Moment, describe("time such as 2026-11-03T00:00:00Z; returns the first events since then")
+    ] = None,
+    around: Annotated[Mid, describe("`mid` of a message; returns the events from it on")] = None,
 ) -> Reply:
-    """What a screen shows: messages, results of commands, summaries in force, oldest first.
+    """List messages, command results and active summaries, oldest first.
 
-    One of `before`, `after`, `since` and `around` says where; without them, the end. Older events lie before
-    the answer's `before`, newer ones after its `after`; null when there are none.
+    Select the position by one of `before`, `after`, `since` and `around`; the default is the end. Pass
+    `before` of the answer for older events and `after` for newer ones; null if there are none.
     """
     if sum(place is not None for place in (before, after, since, around)) > 1:
         raise BadField("Give one of `before`, `after`, `since` and `around`.")
@@ -332,15 +350,17 @@ async def search_messages(
     session: SessionId,
     *,
     limit: Limit = HITS_PER_PAGE,
-    q: Annotated[str, describe("the words", max_length=QUERY_CHARS, pattern=r"\S")],
+    q: Annotated[str, describe("text to search for", max_length=QUERY_CHARS, pattern=r"\S")],
     before: Annotated[
-        str | None, describe("`next` of the page before", json_schema_extra={"maxLength": 60})
+        str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 60})
     ] = None,
 ) -> Reply:
-    """Messages that say all of these words, newest first, summarised ones too.
+    """Search messages, newest first.
 
-    An excerpt is text in parts; `hit` marks what was searched for. For frequent words, `next` may come with
-    few hits or none: the next page looks further back.
+    Finds messages with all words, including summarised ones.
+
+    An excerpt is a list of text parts; `hit` marks the matching ones. For frequent words a page may have few
+    results or none and still have `next`, which searches further back.
     """
     key = None if before is None else SearchKey.parse(before)
     if before is not None and key is None:

@@ -12,12 +12,14 @@ from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, describe
 from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter("conversations", visitor=True, rate="commands")
-PushKey = TypedDict("PushKey", {"key": Annotated[str, describe("the `applicationServerKey`, in base64url")]})
+PushKey = TypedDict(
+    "PushKey", {"key": Annotated[str, describe("`applicationServerKey` for the Push API, base64url")]}
+)
 
 
 @router.on("GET /push-key", PushKey, visitor=False, anyone=True, rate="", refusals=(503,))
 async def show_push_key(call: Call) -> Reply:
-    """What a browser subscribes with, so that its push service takes notifications from here only."""
+    """Get the public key for push subscriptions."""
     return {"key": await call.parts.push.public_key()}
 
 
@@ -28,11 +30,15 @@ async def notify_visitor(
     endpoint: Endpoint,
     p256dh: BrowserKey,
     auth: BrowserKey,
-    renews: Annotated[bool, describe("only go on with what this visitor has asked for, else 404")] = False,
+    renews: Annotated[
+        bool, describe("true renews an existing subscription only; 404 if there is none")
+    ] = False,
 ) -> Reply:
-    """Notify this browser of answers while the visitor has no page open.
+    """Subscribe this browser to notifications of answers.
 
-    It ends with the visitor's token, with `POST /push/end`, and 30 days after it was last asked for.
+    Notifications are sent while the visitor has no page open.
+
+    The subscription ends with the visitor's token, with `POST /push/end`, or 30 days after the last request.
     """
     services, token = call.parts.settings.push_services, _token(call)
     browser = parse_target(endpoint, p256dh, auth, language=call.language[:35], services=services)
@@ -44,7 +50,7 @@ async def notify_visitor(
 
 @router.on("POST /push/end", Success, body="EndedPush")
 async def end_visitors_push(call: Call, *, endpoint: Endpoint) -> Reply:
-    """Notify this browser of nothing any more."""
+    """Unsubscribe this browser from notifications."""
     await call.parts.stores.push.unsubscribe(endpoint, visitor_hash=_token(call))
     return DONE
 

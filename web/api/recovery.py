@@ -39,7 +39,7 @@ Site = TypedDict("Site", {
 RecoveryCode = TypedDict("RecoveryCode", {"code": str})
 Recovery = TypedDict("Recovery", {
     "code": str, "site": NotRequired[SiteName],
-    "page": NotRequired[Annotated[bool, describe("for our own page: its cookie instead of a token")]],
+    "page": NotRequired[Annotated[bool, describe("true sets a cookie instead of returning a token")]],
 })  # fmt: skip
 Recovered = TypedDict("Recovered", {"token": str | None})
 
@@ -47,13 +47,13 @@ Recovered = TypedDict("Recovered", {"token": str | None})
 @router.on("GET /sites/{name}", Site, anyone=True, refusals=(403, 404))
 async def describe_site(
     call: Call,
-    name: Annotated[str, describe("of a site", json_schema_extra={"pattern": wire.SITE_PATTERN})],
+    name: Annotated[str, describe("name of a site", json_schema_extra={"pattern": wire.SITE_PATTERN})],
     *,
-    locale: Annotated[str, Cut(64, "the reader's language")] = "",
+    locale: Annotated[str, Cut(64, "language of the visitor")] = "",
 ) -> Reply:
-    """How the chat of a site looks and speaks before anybody said hello.
+    """Get appearance and texts of a chat widget.
 
-    A page that may not use the chat gets 403 `foreign_origin`, which it can read.
+    A page whose origin is not allowed receives 403 `foreign_origin`.
     """
     request, visitors = call.request, call.parts.visitors
     found = (await visitors.sites()).get(name)
@@ -73,9 +73,9 @@ async def describe_site(
 
 @router.on("POST /recovery-code", RecoveryCode, visitor=True, rate="commands", refusals=(409,))
 async def make_recovery_code(call: Call) -> Reply:
-    """A code that opens this conversation in another browser.
+    """Create a recovery code for another browser.
 
-    Shown once; the one before it opens nothing any more.
+    The code is returned only once and replaces the former one.
     """
     row = call.person.row
     code = code_of(secrets.token_bytes(CHARS))
@@ -86,7 +86,7 @@ async def make_recovery_code(call: Call) -> Reply:
 
 @router.on("POST /recover", Recovered, anyone=True, refusals=(404,))
 async def recover(call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Reply:
-    """Exchange a code for a visitor's token."""
+    """Exchange a recovery code for a visitor's token."""
     request, parts = call.request, call.parts
     code, name, page = body.get("code"), body.get("site", "default"), body.get("page", False)
     if not isinstance(code, str) or not isinstance(name, str) or not isinstance(page, bool):

@@ -21,7 +21,7 @@ from web.rest.operation import OperationRouter, Reply
 router = OperationRouter("conversations")
 Command = TypedDict("Command", {
     "name": str, "description": str, "arguments": Thing, "required": list[str],
-    "args": NotRequired[Annotated[str, describe("as a person types them")]],
+    "args": NotRequired[Annotated[str, describe("arguments as typed after the command")]],
 })  # fmt: skip
 Commands = TypedDict("Commands", {"commands": list[Command]})
 Said = TypedDict("Said", {"role": str, "text": str, "at": datetime})
@@ -35,7 +35,7 @@ Originals = TypedDict("Originals", {"messages": list[Original], "before": NotReq
 
 @router.on("GET /commands", Commands, group="commands", anyone=True, visitor=True, scope="commands:run")
 async def list_commands(call: Call) -> Reply:
-    """Which commands there are, and their arguments."""
+    """List commands and their arguments."""
     parts, request = call.parts, call.request
     known = None if KEY in request else await parts.visitors.find_caller(request)
     if known is not None:
@@ -61,7 +61,7 @@ async def _for_anyone(parts: Parts, key: ApiKey | None) -> tuple[commands.Comman
     missing="There is nothing here.",
 )  # fmt: skip
 async def list_archived(call: Call) -> Reply:
-    """Earlier conversations that went on elsewhere after a /link."""
+    """List conversations that /link continued on another channel."""
     if call.person.audience == "public":
         return None
     found = await call.parts.stores.account_links.list_archived(call.session_id)
@@ -86,14 +86,16 @@ async def list_archived(call: Call) -> Reply:
 )  # fmt: skip
 async def list_originals(
     call: Call,
-    summary: Annotated[UUID, describe("the public id of a summary")],
+    summary: Annotated[UUID, describe("public id of a summary")],
     *,
     limit: Limit = 200,
-    before: Annotated[str, describe("as the page after it says", json_schema_extra={"maxLength": 30})] = "",
+    before: Annotated[
+        str, describe("`before` of the page of newer messages", json_schema_extra={"maxLength": 30})
+    ] = "",
 ) -> Reply:
-    """The messages that a summary stands for.
+    """List the messages that a summary replaces.
 
-    `before` of an answer is where the page before it ends; null when there is none.
+    Pass `before` of an answer to get the page of older messages; null if there is none.
     """
     if "." in before:
         return None  # a place in what operators read

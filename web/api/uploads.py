@@ -304,10 +304,11 @@ async def upload(
     *,
     file_name: FileName = "",
 ) -> Reply:
-    """Send a picture, a text, a PDF, an office file, an e-book or a recording, for a message to refer to.
+    """Upload a file for a message.
 
-    The file is the body; what it really is decides, not what it is called. The same bytes again are the same
-    file. A recording is transcribed, where the deployment does that. If that fails, send it again.
+    The body is the file. Its type is detected from the content, not from the name. The same bytes return the
+    same file. Recordings are transcribed if the deployment has a speech service; if that fails, upload the
+    file again.
     """
     request, parts, known = call.request, call.parts, call.person
     # A page of one site has no business with the visitors of another.
@@ -333,7 +334,7 @@ async def upload(
     missing="There is no such file in this conversation.",
 )  # fmt: skip
 async def download(call: Call, file: FileId) -> Reply:
-    """A file of the conversation."""
+    """Download a file of the conversation."""
     found = await call.parts.uploads.load(call.person, file, call.parts.limits_for(call.request))
     if found is None:
         return None

@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 router = OperationRouter("stream")
 TicketWord = Annotated[
-    str, describe("as `POST /api/v1/stream` gave it", json_schema_extra={"maxLength": 200})
+    str, describe("ticket from `POST /api/v1/stream`", json_schema_extra={"maxLength": 200})
 ]
 COMMENT_SECONDS = 15.0
 MAX_FRAMES = 32
@@ -45,7 +45,7 @@ Hello = TypedDict("Hello", {
     "t": Literal["hello"], "v": Literal[1], "site": SiteName,
     "last_seq": Annotated[int, Field(ge=0, le=2**53)],
     "token": NotRequired[Annotated[str, Field(max_length=256)]],
-    "identity": NotRequired[Annotated[str, describe("what the site signed of who this is")]],
+    "identity": NotRequired[Annotated[str, describe("identity token that the site's server has signed")]],
     "locale": NotRequired[str], "tz": NotRequired[str], "session": NotRequired[str],
 })  # fmt: skip
 Ticket = TypedDict("Ticket", {
@@ -53,9 +53,9 @@ Ticket = TypedDict("Ticket", {
 })  # fmt: skip
 Frames = TypedDict("Frames", {
     "site": SiteName, "frames": Annotated[list[Thing], Field(min_length=1, max_length=MAX_FRAMES)],
-    "stream": NotRequired[Annotated[str, describe("which event stream is this screen's")]],
+    "stream": NotRequired[Annotated[str, describe("id of this client's event stream")]],
     "locale": NotRequired[str],
-    "session": NotRequired[Annotated[str, describe("which conversation, of several")]],
+    "session": NotRequired[Annotated[str, describe("id of the conversation, if the visitor has several")]],
 })  # fmt: skip
 Close = TypedDict("Close", {"code": int, "reason": str})
 FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Thing], "close": NotRequired[Close]})
@@ -65,9 +65,10 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 @router.on("POST /stream", Ticket, anyone=True, refusals=(401, 409))
 async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
-    """Say hello, where no WebSocket gets through.
+    """Open a chat without a WebSocket.
 
-    The frame that opens a WebSocket. The ticket opens the event stream once, within seconds.
+    The body is the `hello` frame of the WebSocket. The returned ticket opens the event stream once, within
+    seconds.
     """
     # The address of an event stream is written into logs, so no token may be in it.
     request, parts = call.request, call.parts
@@ -105,9 +106,9 @@ async def open_stream(
     *,
     ticket: TicketWord = "",
 ) -> Reply:
-    """What a WebSocket would send, as server-sent events.
+    """Stream WebSocket frames as server-sent events.
 
-    `Last-Event-ID` resumes after an event. The last event is `close`, with a code.
+    `Last-Event-ID` resumes after an event. The last event is `close` with a code.
     """
     request, parts = call.request, call.parts
     call.check_draining()
@@ -132,9 +133,9 @@ async def open_stream(
 
 @router.on("POST /stream/send", FramesAnswered, visitor=True, finds_caller=True)
 async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Reply:
-    """What a WebSocket would be sent: one to 32 frames.
+    """Send 1 to 32 WebSocket frames.
 
-    Each frame is answered here; what comes of it comes over the event stream.
+    The answer has a reply to each frame; later events arrive on the event stream.
     """
     request, parts = call.request, call.parts
     call.check_draining()

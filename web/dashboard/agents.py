@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 router = OperationRouter()
 _HIDDEN = frozenset({"name", "prune_rules"})
 """Fields of a policy that are no numbers of their own."""
-Name = Annotated[str, describe("of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
-Version = Annotated[int, Field(ge=1, lt=2**63, description="of its config")]
+Name = Annotated[str, describe("name of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
+Version = Annotated[int, Field(ge=1, lt=2**63, description="version of the config")]
 
 Agents = TypedDict("Agents", {"agents": list[Thing]})
 Made = TypedDict("Made", {"name": str})
@@ -48,11 +48,11 @@ AgentVersions = TypedDict("AgentVersions", {"versions": list[AgentVersionMade]})
 ConfigLine = TypedDict("ConfigLine", {"change": Literal["same", "added", "removed"], "text": str})
 AgentVersion = TypedDict("AgentVersion", {
     "version": int, "config": Thing,
-    "lines": Annotated[list[ConfigLine], describe("what has changed since, as JSON line by line")],
+    "lines": Annotated[list[ConfigLine], describe("difference to the current config, line by line")],
 })  # fmt: skip
 SiteName = Annotated[str, Field(min_length=1, max_length=40)]
 SiteGiven = TypedDict("SiteGiven", {
-    "site": str, "moved": Annotated[int, describe("conversations that were there already")],
+    "site": str, "moved": Annotated[int, describe("number of existing conversations that changed agent")],
 })  # fmt: skip
 Utterance = TypedDict("Utterance", {
     "role": Literal["user", "assistant"],
@@ -61,7 +61,7 @@ Utterance = TypedDict("Utterance", {
 Talk = Annotated[list[Utterance], Field(min_length=1, max_length=200)]
 PlaygroundReply = TypedDict("PlaygroundReply", {
     "text": str, "model": str, "tools": list[Thing], "context_tokens": int,
-    "cost_micro": Annotated[int | None, describe("null where the price is not known")],
+    "cost_micro": Annotated[int | None, describe("cost in micro-dollars; null if the price is unknown")],
 })  # fmt: skip
 Agent = TypedDict("Agent", {
     "name": str, "config": Thing, "version": int, "sessions": int, "problems": list[str],
@@ -74,7 +74,7 @@ AgentJudged = TypedDict("AgentJudged", {
 
 @router.on("GET /agents", Agents, role="viewer")
 async def list_agents(authed: AuthedRequest) -> Reply:
-    """Who answers, and where."""
+    """List agents and the sites they answer."""
     return {"agents": [_listed(row, authed) for row in await authed.context.stores.agents.list_all()]}
 
 
@@ -82,7 +82,7 @@ async def list_agents(authed: AuthedRequest) -> Reply:
     "POST /agents", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,)
 )  # fmt: skip
 async def make_agent(authed: AuthedRequest, *, name: NewName) -> Reply:
-    """Make an agent, with the deployment's settings."""
+    """Create an agent with the deployment's settings."""
     if not await authed.context.stores.agents.create(name, {}, by=authed.operator.name):
         raise HttpRefusal(409, "name_taken", "There is an agent of that name already.")
     return {"name": name}
@@ -90,7 +90,7 @@ async def make_agent(authed: AuthedRequest, *, name: NewName) -> Reply:
 
 @router.on("GET /agents/{name}", Agent, role="viewer")
 async def agent(authed: AuthedRequest, name: Name) -> Reply:
-    """An agent, and the numbers it comes to."""
+    """Get an agent with its calculated limits."""
     row = await find_agent(authed, name)
     ground = await _ground(authed, row.config)
     judged = await asyncio.to_thread(_judged, row.config, ground)
@@ -116,7 +116,7 @@ async def agent(authed: AuthedRequest, name: Name) -> Reply:
     refusals=(404, 413, 503),
 )  # fmt: skip
 async def check_agent(authed: AuthedRequest, name: Name, *, config: Thing) -> Reply:
-    """What would be wrong with a config, and its numbers."""
+    """Validate a config and calculate its limits."""
     row = await find_agent(authed, name)
     _check_size(config)
     return await asyncio.to_thread(_judged, config, await _ground(authed, config, stored=row.config))
@@ -127,7 +127,10 @@ async def check_agent(authed: AuthedRequest, name: Name, *, config: Thing) -> Re
     refusals=(404, 409, 413, 422, 428, 503),
 )  # fmt: skip
 async def change_agent(authed: AuthedRequest, name: Name, *, config: Thing, if_match: Seen = "") -> Reply:
-    """Change an agent; it holds from each next message on."""
+    """Change an agent.
+
+    The change takes effect with the next message.
+    """
     row, seen = await find_agent(authed, name), parse_version(if_match)
     _check_size(config)
     judged = await asyncio.to_thread(_judged, config, await _ground(authed, config, stored=row.config))
@@ -145,7 +148,10 @@ async def change_agent(authed: AuthedRequest, name: Name, *, config: Thing, if_m
     missing="There is no such site.",
 )  # fmt: skip
 async def give_site(authed: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False) -> Reply:
-    """Let an agent answer a site's new conversations; with `existing` those that are there already, too."""
+    """Assign an agent to a site.
+
+    New conversations use the agent; with `existing`, current ones do as well.
+    """
     row, by, stores = await find_agent(authed, name), authed.operator.name, authed.context.stores
     if not await stores.sites.assign_agent(site, row.name, by=by):
         return None
@@ -160,7 +166,10 @@ async def give_site(authed: AuthedRequest, name: Name, *, site: SiteName, existi
     refusals=(404, 409, 413, 422, 503),
 )  # fmt: skip
 async def try_agent(authed: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
-    """Talk with a draft: nothing is stored but the cost, and no tool that touches anything is carried out."""
+    """Try a draft config in a test conversation.
+
+    Only the cost is stored. Tools that change anything are not run.
+    """
     row = await find_agent(authed, name)
     _check_size(config)
     if (playground := authed.context.playground) is None:
@@ -187,7 +196,10 @@ async def try_agent(authed: AuthedRequest, name: Name, *, config: Thing, message
 
 @router.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
 async def agent_versions(authed: AuthedRequest, name: Name) -> Reply:
-    """What an agent was before, the newest first; none before the first change."""
+    """List former versions of an agent, newest first.
+
+    The list is empty before the first change.
+    """
     found = await authed.context.stores.agents.list_versions((await find_agent(authed, name)).id)
     return {"versions": [{"version": version, "by": by, "at": iso(at)} for version, by, at in found]}
 
@@ -197,7 +209,10 @@ async def agent_versions(authed: AuthedRequest, name: Name) -> Reply:
     missing="There is no such thing here.",
 )  # fmt: skip
 async def agent_version(authed: AuthedRequest, name: Name, version: Version) -> Reply:
-    """One version, and what has changed since. To return to it, change the agent to its config."""
+    """Get a former version with its difference to now.
+
+    To return to it, store its config as the current one.
+    """
     row = await find_agent(authed, name)
     config = await authed.context.stores.agents.load_version(row.id, version)
     if config is None:

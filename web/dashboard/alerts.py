@@ -35,7 +35,7 @@ Target = TypedDict("Target", {
 })  # fmt: skip
 Alerts = TypedDict("Alerts", {
     "open": list[Alert], "past": list[Alert], "next": str | None, "unseen": int, "targets": list[Target],
-    "total": NotRequired[Annotated[Total | None, describe("of the past ones")]],
+    "total": NotRequired[Annotated[Total | None, describe("number of past alerts")]],
 })  # fmt: skip
 AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})
 
@@ -44,7 +44,7 @@ AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})
 async def list_alerts(
     authed: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, total: Counted = False
 ) -> Reply:
-    """What needs an operator, what did, and whether it reached everybody it should."""
+    """List open and past alerts with their delivery."""
     settings = authed.context.settings
     read = authed.context.admin.alerts
     found = read.load_page(settings.alert_targets, cursor=cursor, limit=limit)
@@ -72,7 +72,7 @@ async def newest_open(authed: AuthedRequest) -> list[dict[str, Any]]:
 
 @router.on("POST /alerts/test", AlertTested, role="admin", refusals=(409,))
 async def test_alerts(authed: AuthedRequest) -> Reply:
-    """Send a test to everybody whom alerts go to."""
+    """Send a test alert to every recipient."""
     targets = authed.context.settings.alert_targets
     if not targets:
         advice = "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL."
@@ -85,8 +85,11 @@ async def test_alerts(authed: AuthedRequest) -> Reply:
 @router.on(
     "POST /alerts/{id}/seen", Success, role="operator", refusals=(404,), missing="There is no such alert."
 )
-async def see_alert(authed: AuthedRequest, alert: Annotated[UUID, describe("the id of an alert")]) -> Reply:
-    """Say that an alert was seen: it is counted no more."""
+async def see_alert(authed: AuthedRequest, alert: Annotated[UUID, describe("id of an alert")]) -> Reply:
+    """Mark an alert as seen.
+
+    A seen alert is no longer counted as open.
+    """
     changed = await authed.context.stores.alerts.mark_seen(alert, by=authed.operator.name)
     if changed:
         await authed.record("alert.seen", f"alert:{alert}")

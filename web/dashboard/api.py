@@ -53,11 +53,11 @@ def _place(digits: int) -> Any:
     return BeforeValidator(read, json_schema_input_type=str)
 
 
-_AS_SAID = describe("as the page after it says", json_schema_extra={"maxLength": 40})
+_AS_SAID = describe("`before` of the preceding page", json_schema_extra={"maxLength": 40})
 Place = Annotated[tuple[int, int] | None, _place(9), _AS_SAID]
 LongPlace = Annotated[tuple[int, int] | None, _place(18), _AS_SAID]
-SessionId = Annotated[UUID, describe("the public id of a conversation")]
-SummaryId = Annotated[UUID, describe("the public id of a summary")]
+SessionId = Annotated[UUID, describe("public id of a conversation")]
+SummaryId = Annotated[UUID, describe("public id of a summary")]
 
 Me = TypedDict("Me", {
     "name": str, "display_name": str, "picture": str, "role": str, "has_password": bool, "by_provider": bool,
@@ -94,7 +94,7 @@ ContextAudit = TypedDict("ContextAudit", {"calls": list[Thing], "before": str | 
 
 @router.on("GET /me", Me, role="viewer")
 async def me(authed: AuthedRequest) -> Reply:
-    """Who is logged in."""
+    """Get the current operator."""
     who = authed.operator
     acts, hands_over = who.has_role("operator"), authed.context.handovers is not None
     return {
@@ -113,7 +113,7 @@ async def me(authed: AuthedRequest) -> Reply:
 
 @router.on("GET /overview", Overview, role="viewer")
 async def overview(authed: AuthedRequest) -> Reply:
-    """Spend of today, and what needs an eye."""
+    """Get today's costs and open problems."""
     settings = authed.context.settings
     page = await authed.context.admin.overview.load_overview()
     own = _own_breakers(authed)
@@ -143,15 +143,16 @@ def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str,
 
 Filters = TypedDict("Filters", {
     "q": Search,
-    "channel": Annotated[str, Cut(50, "of the newest message")],
-    "state": Annotated[str, choice("what is going on", *STATES)],
-    "agent": Annotated[str, Cut(200, "its name")],
-    "site": Annotated[str, Cut(200, "of the widget")],
-    "min_pct": Annotated[float, describe("how full at least", ge=0, allow_inf_nan=False)],
-    "from": Annotated[Since, describe("active since")],
-    "to": Annotated[Since, describe("active before")],
+    "channel": Annotated[str, Cut(50, "channel of the newest message")],
+    "state": Annotated[str, choice("state of the conversation", *STATES)],
+    "agent": Annotated[str, Cut(200, "name of the agent")],
+    "site": Annotated[str, Cut(200, "name of the site")],
+    "min_pct": Annotated[float, describe("minimum fill of the context, percent", ge=0, allow_inf_nan=False)],
+    "from": Annotated[Since, describe("earliest activity, inclusive")],
+    "to": Annotated[Since, describe("latest activity, exclusive")],
     "sort": Annotated[
-        str, choice("a minus is for the largest first", *SORTS, *(f"-{column}" for column in SORTS))
+        str,
+        choice("sort column; a leading minus sorts descending", *SORTS, *(f"-{column}" for column in SORTS)),
     ],
 }, total=False)  # fmt: skip
 """Of the list of conversations, on the page and as a sheet."""
@@ -175,14 +176,14 @@ async def list_sessions(
     total: Counted = False,
     **filters: Unpack[Filters],
 ) -> Reply:
-    """Conversations, by any order."""
+    """List conversations."""
     read, query = authed.context.admin.overview, session_query(filters, cursor=cursor, limit=limit)
     return await add_total(read.load_sessions(query), total and read.count_sessions(query))
 
 
 @router.on("GET /sessions/{id}", Session, role="viewer")
 async def session(authed: AuthedRequest, session: SessionId) -> Reply:
-    """One conversation: facts, contents of its window, spend."""
+    """Get a conversation with its context and costs."""
     found = await authed.context.admin.overview.load_session(session)
     if found is None:
         return None
@@ -195,7 +196,10 @@ async def session(authed: AuthedRequest, session: SessionId) -> Reply:
 async def list_compactions(
     authed: AuthedRequest, session: SessionId, *, before: Before = None, limit: Limit = 50
 ) -> Reply:
-    """Summaries, newest first, and whether each can be undone."""
+    """List summaries, newest first.
+
+    Each says whether it can be undone.
+    """
     found = await authed.context.admin.overview.load_compactions(session, before=before, limit=limit)
     return await _read(authed, "compactions", found)
 
@@ -204,7 +208,7 @@ async def list_compactions(
 async def context_audit(
     authed: AuthedRequest, session: SessionId, *, before: LongPlace = None, limit: Limit = 50
 ) -> Reply:
-    """What each call of the model was given."""
+    """List model calls with their context."""
     return await authed.context.admin.overview.load_context_audit(session, before=before, limit=limit)
 
 
@@ -212,7 +216,7 @@ async def context_audit(
 async def list_lines(
     authed: AuthedRequest, session: SessionId, *, before: Place = None, limit: Limit = 100
 ) -> Reply:
-    """Operators get all entries, by turn and step."""
+    """List all entries, by turn and step."""
     found = await authed.context.admin.overview.load_messages(session, before=before, limit=limit)
     who = authed.operator
     for note in found["private_notes"] if found else ():
@@ -225,14 +229,14 @@ async def list_lines(
 async def list_original_lines(
     authed: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
 ) -> Reply:
-    """Operators get all entries, by turn and step."""
+    """List all entries, by turn and step."""
     found = await authed.context.admin.overview.load_originals(summary, before=before, limit=limit)
     return await _read(authed, "originals", found)
 
 
 @router.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
 async def attachment(authed: AuthedRequest, file: FileId) -> Reply:
-    """A person's file, for those who may read what the person wrote."""
+    """Download a file of a conversation."""
     found = await authed.context.stores.uploads.load_for_operator(file)
     if found is None:
         return None
@@ -248,13 +252,13 @@ async def _read(authed: AuthedRequest, what: str, found: Thing | None) -> Reply:
 
 @router.on("POST /compactions/{id}/undo", Success, role="operator")
 async def undo_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """Take a summary back."""
+    """Undo a summary."""
     return await _change(authed, summary, command="undo", allowed="can_undo", reason="undo_reason")
 
 
 @router.on("POST /compactions/{id}/restore", Success, role="operator")
 async def restore_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """Put a summary in force again."""
+    """Restore an undone summary."""
     return await _change(authed, summary, command="restore", allowed="can_restore", reason="restore_reason")
 
 

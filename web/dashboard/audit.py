@@ -19,16 +19,16 @@ from web.rest.operation import OperationRouter, Reply
 router = OperationRouter()
 COLUMNS = ("id", "at", "operator", "action", "about", "detail")
 Asked = TypedDict("Asked", {
-    "operator": Annotated[str, Cut(200, "who did it")],
-    "action": Annotated[str, Cut(200, "a whole one, or a family such as `read`")],
-    "about": Annotated[str, Cut(200, "what it was done to")],
-    "from": Annotated[Since, describe("since")],
-    "to": Annotated[Since, describe("before")],
-    "before": Annotated[int, Digits(1, 2**62), describe("a page's `before`")], "limit": Limit,
+    "operator": Annotated[str, Cut(200, "id or name of the operator")],
+    "action": Annotated[str, Cut(200, "action, or a group of actions such as `read`")],
+    "about": Annotated[str, Cut(200, "id of the object that was read or changed")],
+    "from": Annotated[Since, describe("earliest time, inclusive")],
+    "to": Annotated[Since, describe("latest time, exclusive")],
+    "before": Annotated[int, Digits(1, 2**62), describe("`before` of the preceding page")], "limit": Limit,
 }, total=False)  # fmt: skip
 Entry = TypedDict("Entry", {
     "id": int, "at": datetime, "actor": str, "action": str, "about": str, "detail": Thing,
-    "person": Annotated[Thing | None, describe("whom it is about, by their name now")],
+    "person": Annotated[Thing | None, describe("current name of the entry's subject")],
 })  # fmt: skip
 AuditEntries = TypedDict("AuditEntries", {
     "entries": list[Entry], "before": int | None, "actors": list[str], "actions": list[str],
@@ -42,20 +42,20 @@ AuditChain = TypedDict("AuditChain", {
 
 @router.on("GET /audit", AuditEntries, role="admin")
 async def list_audit(authed: AuthedRequest, *, total: Counted = False, **asked: Unpack[Asked]) -> Reply:
-    """Who read and changed what, the newest first."""
+    """List audit entries, newest first."""
     read, query = authed.context.admin.audit, _query(asked)
     return await add_total(read.load_page(query), total and read.count(query))
 
 
 @router.on("GET /audit/chain", AuditChain, role="admin")
 async def check_audit(authed: AuthedRequest) -> Reply:
-    """Whether the log is whole."""
+    """Verify the hash chain of the audit log."""
     return await authed.context.admin.audit.check_chain()
 
 
 @router.on("GET /audit/csv", role="admin", media="text/csv")
 async def export_audit(authed: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
-    """The filtered log as a file."""
+    """Export the filtered audit log as CSV."""
     await authed.record("audit.exported")
     rows = _rows(authed.context.admin.audit, _query(asked))
     return await send_csv(authed.request, rows, name="evertalk-audit", columns=COLUMNS, headers=HEADERS)

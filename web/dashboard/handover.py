@@ -44,7 +44,7 @@ _NO_SESSION = "There is no such conversation."
 
 Which = Annotated[
     Literal["waiting", "human", "resolved"] | None,
-    describe("all that are open without it; `resolved` lately"),
+    describe("state of the hand-over; all open ones by default, `resolved` for recently closed ones"),
 ]
 Action = Literal["take", "return", "resolve", "assign", "snooze", "label"]
 Cid = Annotated[
@@ -59,18 +59,18 @@ PrivateNote = TypedDict("PrivateNote", {"id": UUID})
 _SAID = ("page", "browser", "language", "timezone", "email")
 Contact = TypedDict("Contact", {
     "page": str, "browser": str, "language": str, "timezone": str, "email": str,
-    "attributes": Annotated[dict[str, str], describe("what the site says of a person who is signed in")],
+    "attributes": Annotated[dict[str, str], describe("attributes that the site has signed for this person")],
 })  # fmt: skip
 Handovers = TypedDict("Handovers", {"enabled": bool, "handovers": list[Listed]})
 HandoverMoved = TypedDict("HandoverMoved", {
     "state": Literal["bot", "waiting", "human"], "changed": bool,
-    "name": NotRequired[Annotated[str, Field(description="who has it")]],
+    "name": NotRequired[Annotated[str, Field(description="name of the assigned operator")]],
 })  # fmt: skip
 
 
 @router.on("GET /handovers", Handovers, role="viewer")
 async def list_handovers(authed: AuthedRequest, *, state: Which = None) -> Reply:
-    """Conversations that a human was asked for, or has; the longest first."""
+    """List hand-overs, longest waiting first."""
     found = await _handovers(authed).list_handovers(state)
     await authed.record_reading("handovers")
     return {"enabled": authed.context.settings.has_handover, "handovers": found}
@@ -85,15 +85,24 @@ async def move_handover(
     *,
     action: Action,
     version: Annotated[
-        int, describe("of the handover, as it was seen: for `assign`, `snooze`, `label`", ge=0)
+        int,
+        describe(
+            "version of the handover that the caller has read; required for `assign`, `snooze` and `label`",
+            ge=0,
+        ),
     ] = 0,
-    operator: Annotated[str, describe("whose it becomes", max_length=200)] = "",
-    until: Annotated[Moment, describe("without it, a snooze ends")] = None,
-    labels: Annotated[list[str] | None, describe("all that it has from now on", max_length=50)] = None,
+    operator: Annotated[
+        str, describe("id of the operator who receives the conversation", max_length=200)
+    ] = "",
+    until: Annotated[Moment, describe("end of the snooze; null ends it now")] = None,
+    labels: Annotated[
+        list[str] | None, describe("complete list of labels; it replaces the current one", max_length=50)
+    ] = None,
 ) -> Reply:
-    """Take a conversation, assign it, snooze or label it, resolve it, or give it back to the assistant.
+    """Take, assign, snooze, label, resolve or return a conversation.
 
-    What is so already stays so. An admin may also return, resolve and snooze what another operator has.
+    Repeating the call has no effect. An admin may also return, resolve and snooze the conversation of another
+    operator.
     """
     service, who = _handovers(authed), authed.operator
     if (session_id := await service.find_session(session)) is None:
@@ -128,12 +137,14 @@ async def reply(
     cid: Cid,
     text: Annotated[str, Field(json_schema_extra={"maxLength": 8_000})],
     files: Annotated[
-        list[FileId] | None, describe("of uploads for this conversation", max_length=MOST_AT_ONCE)
+        list[FileId] | None, describe("ids of files uploaded for this conversation", max_length=MOST_AT_ONCE)
     ] = None,
 ) -> Reply:
-    """Write to the person, in a conversation that was taken; without words, if there are files.
+    """Reply to the person as an operator.
 
-    Stored when this answers, and on its way; the same `cid` again is the same message.
+    The operator must have taken the conversation. The text is optional if there are files.
+
+    The reply is stored when the operation returns. The same `cid` returns the same message.
     """
     if not cid.isprintable():
         raise HttpRefusal(400, "bad_input", "`cid` is of characters that can be printed.")
@@ -155,7 +166,10 @@ async def reply(
     refusals=(404, 409, 413, 422, 429), missing=_NO_SESSION,
 )  # fmt: skip
 async def upload_for_person(authed: AuthedRequest, session: SessionId, *, file_name: FileName = "") -> Reply:
-    """Keep a file that a reply is to bring, in a conversation that was taken."""
+    """Upload a file for a reply.
+
+    The operator must have taken the conversation.
+    """
     service, parts, request = _handovers(authed), _parts(authed), authed.request
     if (session_id := await service.find_session(session)) is None:
         return None
@@ -187,7 +201,7 @@ def _parts(authed: AuthedRequest) -> Parts:
 
 @router.on("GET /desk", Desk, role="viewer")
 async def desk_choices(authed: AuthedRequest) -> Reply:
-    """What operators choose from in the inbox: whom to assign to, labels in use, canned replies."""
+    """List operators, labels and canned replies for the inbox."""
     inbox = authed.context.stores.inbox
     return {
         "assignees": await inbox.find_assignees(),
@@ -198,7 +212,7 @@ async def desk_choices(authed: AuthedRequest) -> Reply:
 
 @router.on("GET /sessions/{id}/contact", Contact, role="viewer", missing=_NO_SESSION)
 async def show_contact(authed: AuthedRequest, session: SessionId) -> Reply:
-    """Who writes, as far as their page and their site say."""
+    """Get what page and site report about the visitor."""
     found = await authed.context.stores.inbox.find_contact(session)
     if found is None:
         return None
@@ -212,9 +226,12 @@ async def save_canned(
     name: Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")],
     *,
     body: Words,
-    version: Annotated[int, describe("as it was seen; 0 makes a new one", ge=0)] = 0,
+    version: Annotated[int, describe("version that the caller has read; 0 creates a new reply", ge=0)] = 0,
 ) -> Reply:
-    """Write a canned reply; `{{name}}`, `{{operator}}` and `{{site}}` are filled in when it is used."""
+    """Create or change a canned reply.
+
+    `{{name}}`, `{{operator}}` and `{{site}}` are filled in when it is used.
+    """
     with _refusing():
         saved = await authed.context.stores.inbox.save_canned(
             name, body, version=version, by=authed.operator.name
@@ -233,7 +250,10 @@ async def delete_canned(authed: AuthedRequest, name: str) -> Reply:
 
 @router.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
 async def add_private_note(authed: AuthedRequest, session: SessionId, *, cid: Cid, text: Words) -> Reply:
-    """Write beside a conversation what only operators read; the same `cid` again is the same note."""
+    """Add a private note for operators.
+
+    The same `cid` returns the same note.
+    """
     note = await authed.context.stores.inbox.add_note(
         session, operator_id=authed.operator.operator_id, cid=cid, body=text
     )
@@ -248,7 +268,10 @@ async def add_private_note(authed: AuthedRequest, session: SessionId, *, cid: Ci
     missing="There is no such note.",
 )  # fmt: skip
 async def delete_private_note(authed: AuthedRequest, session: SessionId, note: Id) -> Reply:
-    """Delete a note of one's own; an admin deletes any."""
+    """Delete a private note.
+
+    Operators delete their own notes; admins delete any.
+    """
     who = authed.operator
     gone = await authed.context.stores.inbox.delete_note(
         session, note, operator_id=who.operator_id, any_ones=who.has_role("admin")
@@ -261,7 +284,10 @@ async def delete_private_note(authed: AuthedRequest, session: SessionId, note: I
 
 @router.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)
 async def say_typing(authed: AuthedRequest, session: SessionId) -> Reply:
-    """Show the person for some seconds that a reply is being written, in a conversation that was taken."""
+    """Show the person a typing indicator.
+
+    Lasts a few seconds. The operator must have taken the conversation.
+    """
     service = _handovers(authed)
     if (session_id := await service.find_session(session)) is None:
         return None

@@ -229,11 +229,11 @@ class Live:
 
 @router.on("GET /live", role="viewer", refusals=(429, 503), media="text/event-stream")
 async def follow_changes(authed: AuthedRequest) -> Reply:
-    """Which topics changed, as server-sent events.
+    """Stream changes as server-sent events.
 
-    `hello`, then `changed` with `topics`, `progress` of summaries with `job`, `percent`, `stage`, `typing`
-    with the `session` that a person writes in, and `end` when the login is over or the server restarts. What
-    is new, the other operations tell.
+    Events: `hello` first; `changed` with `topics`; `progress` of summaries with `job`, `percent` and `stage`;
+    `typing` with the `session` that a person writes in; `end` when the login ends or the server restarts.
+    Fetch changed data with the other operations.
     """
     context, request = authed.context, authed.request
     if context.live is None:

@@ -22,7 +22,7 @@ from web.security import HttpRefusal
 router = OperationRouter(refusals=(404, 409, 410), missing="There is no such note.")
 _OWN_IMPORTANCE = 8
 """As of what a person asks to remember: it is in the next prompts."""
-NoteId = Annotated[UUID, describe("the id of a note")]
+NoteId = Annotated[UUID, describe("id of a note")]
 Words = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 600})]
 
 FoundNoteShown = TypedDict("FoundNoteShown", {
@@ -44,16 +44,16 @@ AddedNote = TypedDict("AddedNote", {"note": FoundNoteShown | None, "changed": bo
 async def list_all_notes(
     authed: AuthedRequest,
     *,
-    q: Annotated[str, Cut(200, "a part of its words or id", change=str.strip)] = "",
-    person: Annotated[UUID | None, describe("whose")] = None,
-    kind: Annotated[str, choice("of note", *NOTE_KINDS)] = "",
-    state: Annotated[str, choice("as it stands", *STATES)] = "",
-    authority: Annotated[str, choice("who vouches for it", *AUTHORITIES)] = "",
+    q: Annotated[str, Cut(200, "part of the text or of the id", change=str.strip)] = "",
+    person: Annotated[UUID | None, describe("public id of the person")] = None,
+    kind: Annotated[str, choice("kind of the note", *NOTE_KINDS)] = "",
+    state: Annotated[str, choice("state of the note", *STATES)] = "",
+    authority: Annotated[str, choice("source of the note", *AUTHORITIES)] = "",
     cursor: Cursor = "",
     limit: Limit = 50,
     total: Counted = False,
 ) -> Reply:
-    """What is remembered, of anybody; the newest first."""
+    """List notes of all people, newest first."""
     asked = NoteQuery(
         search=q, person=person, kind=kind, state=state, authority=authority, cursor=cursor, limit=limit
     )
@@ -77,9 +77,10 @@ async def add_note(
     ),
     event_date: Annotated[str, Field(json_schema_extra={"maxLength": 10})] = "",
 ) -> Reply:
-    """Add a note about a person, marked as an operator's.
+    """Add an operator's note about a person.
 
-    Without `agent` it goes to the one that they spoke to last. Secrets are taken out.
+    Without `agent`, the note belongs to the agent of the person's last conversation. Secrets are removed from
+    the text.
     """
     if kind and kind not in NOTE_KINDS:
         raise HttpRefusal(400, BadNote.code, f"kind is one of {', '.join(NOTE_KINDS)}.")
@@ -104,9 +105,11 @@ async def add_note(
     refusals=(404, 409, 410, 428),
 )  # fmt: skip
 async def correct_note(authed: AuthedRequest, id_: NoteId, *, text: Words, if_match: Seen = "") -> Reply:
-    """Correct a note; the newer one has an id of its own.
+    """Correct a note.
 
-    409 carries both versions when somebody else was faster.
+    The corrected note has a new id.
+
+    If another operator has changed the note, 409 returns both versions.
     """
     found = await _note(authed, id_)
     if parse_etag(if_match) != found.shown["etag"]:
@@ -125,7 +128,10 @@ async def correct_note(authed: AuthedRequest, id_: NoteId, *, text: Words, if_ma
 
 @router.on("DELETE /notes/{id}", CorrectedNote, role="operator")
 async def put_any_note_away(authed: AuthedRequest, id_: NoteId) -> Reply:
-    """Put a note out of sight; for a while it can come back."""
+    """Archive a note.
+
+    It can be restored for a limited time.
+    """
     found = await _note(authed, id_)
     if found.shown["state"] == "replaced":
         raise HttpRefusal(409, "replaced", "A newer note replaces this one: archive that one.")
@@ -137,9 +143,9 @@ async def put_any_note_away(authed: AuthedRequest, id_: NoteId) -> Reply:
 
 @router.on("POST /notes/{id}/restore", CorrectedNote, role="operator")
 async def restore_any_note(authed: AuthedRequest, id_: NoteId) -> Reply:
-    """Bring a note back that an operator put away.
+    """Restore a note that an operator archived.
 
-    What its person had forgotten, only they can bring back.
+    A note that the person has deleted can only be restored by the person.
     """
     found = await _note(authed, id_)
     if found.shown["state"] == "put_away" and not await authed.context.admin.memory.was_archived_by_operator(

@@ -35,7 +35,7 @@ COST_COLUMNS = (
 
 
 class Spent(Ranged, total=False):
-    group: Annotated[str, choice("what is summed up", *GROUPS)]
+    group: Annotated[str, choice("column to group by", *GROUPS)]
 
 
 Sums = TypedDict("Sums", {
@@ -62,7 +62,7 @@ Savings = TypedDict("Savings", {
 
 @router.on("GET /costs", Costs, role="viewer")
 async def costs(authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
-    """What was spent, by a group."""
+    """List costs by group."""
     group, period = _asked(authed, asked)
     found = await authed.context.admin.costs.load_costs(group, period)
     prices = load_price_list(authed.context.settings).rows(found.pop("models"), today_of(authed))
@@ -72,7 +72,7 @@ async def costs(authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
 
 @router.on("GET /savings", Savings, role="viewer")
 async def savings(authed: AuthedRequest) -> Reply:
-    """What caching and summaries saved this month."""
+    """Get this month's savings by caching and summaries."""
     period = period_of(authed, {})
     found = await authed.context.admin.costs.load_savings(period)
     price_on = load_price_list(authed.context.settings).find_prices
@@ -90,7 +90,7 @@ async def savings(authed: AuthedRequest) -> Reply:
 
 @router.on("GET /export/sessions.csv", role="viewer", media="text/csv")
 async def export_sessions(authed: AuthedRequest, **filters: Unpack[Filters]) -> Reply:
-    """The list of conversations as CSV."""
+    """Export the list of conversations as CSV."""
     query = session_query(filters)
     check(query)
     await _record(authed, "export.sessions")
@@ -118,7 +118,7 @@ def _usd(micro: int | None) -> float | None:
 
 @router.on("GET /export/costs.csv", role="viewer", media="text/csv")
 async def export_costs(authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
-    """Costs as CSV."""
+    """Export costs as CSV."""
     group, period = _asked(authed, asked)
     await _record(authed, "export.costs")
     found = await authed.context.admin.costs.load_costs(group, period, most=MOST_LINES)

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 router = OperationRouter()
 _ENDED = "This login has ended already."
-OperatorId = Annotated[UUID, describe("the id of an operator")]
-LoginId = Annotated[UUID, describe("the id of an open login")]
+OperatorId = Annotated[UUID, describe("id of an operator")]
+LoginId = Annotated[UUID, describe("id of an open login")]
 RoleWord = Annotated[str, Field(json_schema_extra={"enum": ["viewer", "operator", "admin"]})]
 
 Login = TypedDict("Login", {
     "id": UUID, "at": datetime, "seen_at": datetime, "expires_at": datetime, "how": str, "source": str,
-    "browser": str, "this": NotRequired[Annotated[bool, Field(description="the one that asks")]],
+    "browser": str,
+    "this": NotRequired[Annotated[bool, Field(description="true for the login that sent this request")]],
 })  # fmt: skip
 Logins = TypedDict("Logins", {"logins": list[Login]})
 
@@ -42,33 +43,34 @@ Operator = TypedDict("Operator", {
 Operators = TypedDict("Operators", {"operators": list[Operator], "provider": str | None})
 
 Invited = TypedDict("Invited", {
-    "id": UUID, "name": str, "link": Annotated[str, Field(description="logs in once; shown this once")],
+    "id": UUID, "name": str,
+    "link": Annotated[str, Field(description="single-use login link; returned only once")],
     "expires_at": datetime,
 })  # fmt: skip
 ChangedOperator = TypedDict("ChangedOperator", {
     "id": UUID, "name": str, "role": Role, "locked": bool, "version": int,
 })  # fmt: skip
 Picture = TypedDict("Picture", {
-    "picture": Annotated[str, Field(description="its key: it stands at /pictures/{key}")],
+    "picture": Annotated[str, Field(description="key of the picture, served at `/pictures/{key}`")],
 })  # fmt: skip
 Ended = TypedDict("Ended", {"ended": int})
 
 
 @router.on("GET /me/logins", Logins, role="viewer")
 async def list_own_logins(authed: AuthedRequest) -> Reply:
-    """One's own open logins."""
+    """List your open logins."""
     return {"logins": await _roster(authed).list_logins(authed.operator.operator_id, authed.token)}
 
 
 @router.on("DELETE /me/logins", Ended, role="viewer", refusals=(404,))
 async def end_other_logins(authed: AuthedRequest) -> Reply:
-    """End all of one's logins but this."""
+    """End all of your other logins."""
     return {"ended": await _roster(authed).end_own(authed.operator.operator_id, keep=authed.token)}
 
 
 @router.on("DELETE /me/logins/{login}", Ended, role="viewer", refusals=(404,), missing=_ENDED)
 async def end_own_login(authed: AuthedRequest, login: LoginId) -> Reply:
-    """End another of one's logins."""
+    """End one of your other logins."""
     ended = await _roster(authed).end_own(authed.operator.operator_id, keep=authed.token, login=login)
     return {"ended": ended} if ended else None
 
@@ -77,7 +79,10 @@ async def end_own_login(authed: AuthedRequest, login: LoginId) -> Reply:
 async def set_display_name(
     authed: AuthedRequest, *, display_name: Annotated[str, Field(json_schema_extra={"maxLength": 60})]
 ) -> Reply:
-    """What people see of oneself; empty takes it back."""
+    """Set your display name for visitors.
+
+    An empty name removes it.
+    """
     await _roster(authed).show_as(authed.operator.operator_id, display_name, by=authed.operator.name)
     return DONE
 
@@ -92,9 +97,9 @@ async def set_picture(
         Field(json_schema_extra={"contentEncoding": "base64"}),
     ],
 ) -> Reply:
-    """Set what people see beside one's name from the next word on.
+    """Set your picture, shown from the next message on.
 
-    Beside former words the name stands alone then.
+    Earlier messages then show your name without a picture.
     """
     try:
         content = base64.b64decode(picture, validate=True)
@@ -109,7 +114,7 @@ async def set_picture(
 
 @router.on("DELETE /me/picture", Success, role="viewer")
 async def remove_picture(authed: AuthedRequest) -> Reply:
-    """Let people see the name alone."""
+    """Delete your picture."""
     await _roster(authed).set_picture(authed.operator.operator_id, None, by=authed.operator.name)
     return DONE
 
@@ -130,7 +135,7 @@ async def show_picture(authed: AuthedRequest) -> web.StreamResponse:
 
 @router.on("GET /operators", Operators, role="admin")
 async def list_operators(authed: AuthedRequest) -> Reply:
-    """Everybody with their open logins."""
+    """List operators with their open logins."""
     return {"operators": await _roster(authed).list_all(), "provider": authed.context.settings.oidc_issuer}
 
 
@@ -143,13 +148,13 @@ async def invite_operator(
     ],
     role: RoleWord,
 ) -> Reply:
-    """Let somebody in, by a link that logs in once."""
+    """Invite an operator by a single-use link."""
     return _invitation(authed, await _roster(authed).invite(name, role, by=authed.operator.name))
 
 
 @router.on("POST /operators/{operator}/link", Invited, status=201, role="admin")
 async def make_login_link(authed: AuthedRequest, operator: OperatorId) -> Reply:
-    """Another link, for who forgot the password."""
+    """Create a new login link for an operator."""
     return _invitation(authed, await _roster(authed).link(operator, by=authed.operator.name))
 
 
@@ -165,7 +170,7 @@ async def change_operator(
     role: RoleWord | None = None,
     locked: bool | None = None,
 ) -> Reply:
-    """Change the role, lock or unlock."""
+    """Change role or lock state of an operator."""
     return await _roster(authed).change(
         operator, by=authed.operator.name, version=version, role=role, locked=locked
     )
@@ -173,7 +178,7 @@ async def change_operator(
 
 @router.on("DELETE /operators/{operator}/logins", Ended, role="admin", refusals=(404,))
 async def end_logins(authed: AuthedRequest, operator: OperatorId) -> Reply:
-    """End every login of somebody."""
+    """End all logins of an operator."""
     return {"ended": await _roster(authed).end_logins(operator, by=authed.operator.name)}
 
 
@@ -181,7 +186,7 @@ async def end_logins(authed: AuthedRequest, operator: OperatorId) -> Reply:
     "DELETE /operators/{operator}/logins/{login}", Ended, role="admin", refusals=(404,), missing=_ENDED
 )  # fmt: skip
 async def end_login(authed: AuthedRequest, operator: OperatorId, login: LoginId) -> Reply:
-    """End one login of somebody."""
+    """End one login of an operator."""
     ended = await _roster(authed).end_login(operator, login, by=authed.operator.name)
     return {"ended": int(ended)} if ended else None
 

@@ -25,7 +25,7 @@ Paired = TypedDict("Paired", {"request": Thing})
 
 @router.on("GET /pairing", Pairing, role="viewer")
 async def list_pairing(authed: AuthedRequest) -> Reply:
-    """Who asked to write to the bots, may, or may not."""
+    """List requests for access to the bots."""
     bots = {bot.bot_id: bot.username for bot in await authed.context.stores.telegram_bots.list_bots()}
     may = authed.operator.has_role("operator")
     rows = [
@@ -45,9 +45,9 @@ async def decide_pairing(
     bot: TelegramId = None,
     chat: TelegramId = None,
 ) -> Reply:
-    """Let somebody in, or keep them out.
+    """Approve, refuse, block or allow a chat.
 
-    `approve` and `refuse` take the `code` of a request; `block` and `allow` the numbers of `bot` and `chat`.
+    `approve` and `refuse` need the `code` of a request; `block` and `allow` need the ids of `bot` and `chat`.
     """
     if action in ("approve", "refuse"):
         row = await _by_code(authed, code, allowed=action == "approve")

@@ -27,7 +27,7 @@ router = OperationRouter()
 ERASE_SECONDS = 10.0
 """For so long the page waits for the end; then it shows how far the worker has come."""
 _NOBODY = "There is no such person, or they never had a conversation."
-PersonId = Annotated[UUID, describe("the public id of a person")]
+PersonId = Annotated[UUID, describe("public id of a person")]
 
 FoundPerson = TypedDict("FoundPerson", {
     "id": UUID, "name": str | None, "kind": str, "anonymous": bool, "sessions": int, "turns": int,
@@ -39,7 +39,10 @@ class Person(FoundPerson):
     places: NotRequired[list[Thing]]
     conversations: NotRequired[list[Thing]]
     hold: NotRequired[
-        Annotated[Thing | None, Field(description="since when nothing of them goes, and by whom")]
+        Annotated[
+            Thing | None,
+            Field(description="start of the legal hold and the operator who placed it; null without a hold"),
+        ]
     ]
 
 
@@ -56,14 +59,14 @@ Held = TypedDict("Held", {"changed": bool})
 async def list_people(
     authed: AuthedRequest,
     *,
-    q: Annotated[str, Cut(200, "a part of a name, a place or an id", change=str.strip)] = "",
-    channel: Annotated[str, Cut(50, "where they came from")] = "",
-    kind: Annotated[str, choice("a person or a group", *KINDS)] = "",
+    q: Annotated[str, Cut(200, "part of a name, of an address or of an id", change=str.strip)] = "",
+    channel: Annotated[str, Cut(50, "channel of the person")] = "",
+    kind: Annotated[str, choice("person or group", *KINDS)] = "",
     cursor: Cursor = "",
     limit: Limit = 50,
     total: Counted = False,
 ) -> Reply:
-    """Who there is; the last ones seen first."""
+    """List people, last seen first."""
     asked = PeopleQuery(search=q, channel=channel, kind=kind, cursor=cursor, limit=limit)
     read = authed.context.admin.people
     return await add_total(read.load_people(asked), total and read.count_people(asked))
@@ -71,13 +74,13 @@ async def list_people(
 
 @router.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)
 async def person(authed: AuthedRequest, person: PersonId) -> Reply:
-    """One person: places, conversations, figures."""
+    """Get a person with identities, conversations and totals."""
     return await authed.context.admin.people.load_person(person)
 
 
 @router.on("GET /people/{id}/export", role="operator", media="*/*", missing=_NOBODY)
 async def export_person(authed: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
-    """Everything that is kept of a person, as a file."""
+    """Export the data of a person as a file."""
     session_id = await _session_of(authed, person)
     await authed.record("person.export", str(person))
     exporting = DataExporter(store=authed.context.stores.export, clock=SystemClock())
@@ -89,7 +92,7 @@ async def export_person(authed: AuthedRequest, person: PersonId, *, kind: Format
 
 @router.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
 async def preview_erasure(authed: AuthedRequest, person: PersonId) -> Reply:
-    """What forgetting would take, and how far it is."""
+    """Get scope and progress of an erasure."""
     preview = await authed.context.stores.erasure.load_preview(await _session_of(authed, person))
     running = await authed.context.admin.people.load_erasure(person)
     return {"counts": {name: preview.counts.get(name, 0) for name in COUNTED}, "erasure": running}
@@ -102,9 +105,9 @@ async def erase_person(
     *,
     confirm: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
 ) -> Reply:
-    """Forget a person for good.
+    """Erase a person permanently.
 
-    `confirm` repeats the person's name or id. A worker goes on with what takes long.
+    `confirm` must be the person's name or id. A worker completes long erasures in the background.
     """
     shown = await authed.context.admin.people.load_person(person)
     if shown is None:
@@ -129,7 +132,7 @@ async def erase_person(
     "POST /people/{id}/hold", Held, role="admin", body="HoldWish", refusals=(404,), missing=_NOBODY
 )  # fmt: skip
 async def hold_person(authed: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
-    """Let nothing of a person be deleted, or again."""
+    """Place or lift a legal hold."""
     changed = await authed.context.stores.people_directory.set_legal_hold(
         person, on=on, by=authed.operator.name
     )

@@ -24,7 +24,7 @@ NewName = Annotated[
 Seen = Annotated[
     str, In("header", "If-Match"),
     Field(
-        description="the `etag` or version that the edit began with",
+        description="`etag` or version that the caller has read",
         json_schema_extra={"minLength": 1, "maxLength": 80},
     ),
 ]  # fmt: skip

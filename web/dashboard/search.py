@@ -29,14 +29,16 @@ FoundConversations = TypedDict("FoundConversations", {"sessions": list[FoundSess
 async def search_conversations(
     authed: AuthedRequest,
     *,
-    q: Annotated[str, describe("the words", max_length=QUERY_CHARS, pattern=r"\S")],
-    session: Annotated[str, describe("only this one", json_schema_extra={"format": "uuid"})] = "",
+    q: Annotated[str, describe("text to search for", max_length=QUERY_CHARS, pattern=r"\S")],
+    session: Annotated[
+        str, describe("public id of a single conversation", json_schema_extra={"format": "uuid"})
+    ] = "",
     cursor: Cursor = "",
 ) -> Reply:
-    """What people said, by words; the last active conversation first.
+    """Search messages of all conversations, last active first.
 
-    Each conversation comes with its newest messages that say the words; with `session`, with a page of them.
-    The search is audited as reading.
+    Each conversation has its newest matching messages; with `session`, a page of them. The search is written
+    to the audit log.
     """
     key = SearchKey.parse(cursor) if cursor else None
     if cursor and key is None:

@@ -34,21 +34,21 @@ def _day(raw: Any) -> date:
 
 Day = Annotated[date, BeforeValidator(_day)]
 Ranged = TypedDict("Ranged", {
-    "range": Annotated[str, choice("up to now; `from` and `to` go first", *RANGES)],
-    "from": Annotated[Day, describe("the first day")],
-    "to": Annotated[Day, describe("the last day")],
+    "range": Annotated[str, choice("period that ends now; ignored if `from` or `to` is given", *RANGES)],
+    "from": Annotated[Day, describe("first day, inclusive")],
+    "to": Annotated[Day, describe("last day, inclusive")],
 }, total=False)  # fmt: skip
 
 
 class Stepped(Ranged, total=False):
-    step: Annotated[str, choice("of what each number is; else what suits the range", *STEPS)]
+    step: Annotated[str, choice("length of a step; chosen by the range by default", *STEPS)]
 
 
 Series = TypedDict("Series", {
     "from": date, "to": date, "timezone": str, "step": str, "steps": list[Thing], "total": Thing,
-    "before": Annotated[Thing | None, describe("the total of the period before, as long as this one")],
+    "before": Annotated[Thing | None, describe("totals of the preceding period of equal length")],
     "counted_at": datetime | None,
-    "since": Annotated[datetime | None, describe("what is older has not been counted")],
+    "since": Annotated[datetime | None, describe("start of counting; older data are not included")],
 })  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def period_of(authed: AuthedRequest, asked: Ranged, *, days: int | None = None) 
 
 @router.on("GET /series", Series, role="viewer")
 async def series(authed: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
-    """Numbers over time, by the hour or the day.
+    """Get figures over time by hour or day.
 
     Each step and each total has `messages`, `people`, `answers`, `errors`, `first_token_p50_ms`,
     `first_token_p95_ms`, `calls`, `cost_micro`, `unknown_calls` (of unknown price), `input_tokens` (not

@@ -59,8 +59,9 @@ WindowNow = TypedDict("WindowNow", {
 })  # fmt: skip
 Replay = TypedDict("Replay", {
     "turn": int, "call": int, "calls": int, "newest": int | None,
-    "gone": Annotated[str | None, Field(description="why there is nothing to see")], "pieces": list[Thing],
-    "body": NotRequired[Annotated[Thing, Field(description="as the provider was sent it")]],
+    "gone": Annotated[str | None, Field(description="reason why the request is not available")],
+    "pieces": list[Thing],
+    "body": NotRequired[Annotated[Thing, Field(description="request body that the provider received")]],
 })  # fmt: skip
 SummaryDiff = TypedDict("SummaryDiff", {
     "lines": list[Thing], "items": list[Thing], "kept": int, "unsaid": list[Thing], "pins": list[Thing],
@@ -73,10 +74,10 @@ async def timeline(
     authed: AuthedRequest,
     session: SessionId,
     *,
-    max_points: Annotated[int, Digits(1, 2000), describe("at most so many")] = 500,
-    from_turn: Annotated[int, Digits(1, 2**53), describe("the first turn that is shown")] = 1,
+    max_points: Annotated[int, Digits(1, 2000), describe("maximum number of points")] = 500,
+    from_turn: Annotated[int, Digits(1, 2**53), describe("number of the first turn")] = 1,
 ) -> Reply:
-    """How full the window was at each turn."""
+    """List the fill of the context by turn."""
     return await authed.context.admin.sessions.load_timeline(
         session, max_points=max_points, from_turn=from_turn
     )
@@ -84,7 +85,7 @@ async def timeline(
 
 @router.on("GET /sessions/{id}/now", WindowNow, role="viewer")
 async def window_now(authed: AuthedRequest, session: SessionId) -> Reply:
-    """What fills the window now, and by which numbers."""
+    """Get the current context and its limits."""
     session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
@@ -97,11 +98,13 @@ async def replay(
     authed: AuthedRequest,
     session: SessionId,
     *,
-    turn: Annotated[int | None, Digits(1), describe("the newest without it")] = None,
-    call: Annotated[int | None, Digits(1), describe("of the turn; the last without it")] = None,
-    body: Annotated[str, choice("adds the request as it was sent", "1")] = "",
+    turn: Annotated[int | None, Digits(1), describe("number of the turn; the newest by default")] = None,
+    call: Annotated[
+        int | None, Digits(1), describe("number of the call within the turn; the last by default")
+    ] = None,
+    body: Annotated[str, choice("`1` adds the request as it was sent", "1")] = "",
 ) -> Reply:
-    """What the model saw at a turn's call."""
+    """Get the request of a model call."""
     session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
@@ -119,7 +122,7 @@ async def replay(
 
 @router.on("GET /sessions/{id}/export", role="viewer", media="*/*")
 async def export_session(authed: AuthedRequest, session: SessionId, *, kind: Format = "json") -> Reply:
-    """The conversation as a file, and what was noted in it."""
+    """Export a conversation and its notes as a file."""
     session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
@@ -137,10 +140,13 @@ async def estimate(
     authed: AuthedRequest,
     session: SessionId,
     *,
-    do: Annotated[Literal["compact", "flush"], describe("which of the two")] = "compact",
-    force: Annotated[str, choice("as if a gain were of no matter", "1")] = "",
+    do: Annotated[Literal["compact", "flush"], describe("summary or flush")] = "compact",
+    force: Annotated[str, choice("`1` estimates a forced summary, also without a gain", "1")] = "",
 ) -> Reply:
-    """What a summary or a flush would read, save and cost; no model is asked."""
+    """Estimate a summary or a flush.
+
+    Returns tokens read, tokens saved and cost. No model is called.
+    """
     session_id, inspecting = await authed.context.admin.sessions.find_session_id(session), _inspecting(authed)
     if session_id is None:
         return None
@@ -161,7 +167,10 @@ async def compact_now(
     focus: Annotated[str | None, Field(max_length=300, title="words of at most 300 characters")] = "",
     force: bool | None = False,
 ) -> Reply:
-    """Summarise older messages now; answers when it is done."""
+    """Summarise older messages now.
+
+    The answer comes when the summary is stored.
+    """
     args = f"{' '.join((focus or '').split())}{' --force' if force else ''}".strip()
     return await _run(authed, session, "compact", args)
 
@@ -172,7 +181,10 @@ async def compact_now(
 async def flush_now(
     authed: AuthedRequest, session: SessionId, *, body: Annotated[Json | None, Shape(FlushNow)] = None
 ) -> Reply:
-    """Save to memory now what was not read yet; answers when it is done."""
+    """Save new facts to memory now.
+
+    The answer comes when the flush is done.
+    """
     return await _run(authed, session, "flush")
 
 
@@ -186,7 +198,7 @@ async def _run(authed: AuthedRequest, session: UUID, name: str, args: str = "") 
 
 @router.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")
 async def diff_summary(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """What a summary changed against the one before it."""
+    """Compare a summary with the preceding one."""
     found = await authed.context.admin.sessions.load_diff(summary)
     if found is None:
         return None

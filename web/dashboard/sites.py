@@ -45,7 +45,7 @@ _PREVIEW_POLICY = (
 )
 """Nothing but the widget's words can be asked for; `http` stands for `https`, too."""
 Language = Annotated[Any, Field(json_schema_extra={"type": "string", "maxLength": 40})]
-Name = Annotated[str, describe("of a site", json_schema_extra={"minLength": 1, "maxLength": 64})]
+Name = Annotated[str, describe("name of a site", json_schema_extra={"minLength": 1, "maxLength": 64})]
 
 Sites = TypedDict("Sites", {"sites": list[Thing]})
 SiteWhole = TypedDict("SiteWhole", {
@@ -68,13 +68,16 @@ async def preview(authed: AuthedRequest) -> Reply:
 
 @router.on("GET /sites", Sites, role="viewer")
 async def list_sites(authed: AuthedRequest) -> Reply:
-    """Where the widget lives."""
+    """List sites."""
     return {"sites": [_listed(row) for row in await authed.context.stores.sites.list_all()]}
 
 
 @router.on("POST /sites", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,))
 async def make_site(authed: AuthedRequest, *, name: NewName) -> Reply:
-    """Make a site, which no page may use until it has origins."""
+    """Create a site.
+
+    Pages can use it once it has allowed origins.
+    """
     whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
     if problems := await _problems(authed, whole):
         raise HttpRefusal(409, "no_default_agent", problems[0])
@@ -87,7 +90,7 @@ async def make_site(authed: AuthedRequest, *, name: NewName) -> Reply:
 
 @router.on("GET /sites/{name}/settings", SiteWhole, role="viewer")
 async def site(authed: AuthedRequest, name: Name) -> Reply:
-    """A site: settings, secrets' ids, snippet."""
+    """Get a site with settings, secret ids and snippet."""
     return await _whole(authed, await _row(authed, name))
 
 
@@ -98,7 +101,7 @@ async def site(authed: AuthedRequest, name: Name) -> Reply:
 async def check_site(
     authed: AuthedRequest, name: Name, *, settings: Thing, language: Language = "en"
 ) -> Reply:
-    """What would be wrong with settings, and how they look."""
+    """Validate site settings and preview them."""
     await _row(authed, name)
     problems = await _problems(authed, settings)
     config = {key: value for key, value in settings.items() if key not in ROW_FIELDS and value is not None}
@@ -115,7 +118,10 @@ async def check_site(
 async def change_site(
     authed: AuthedRequest, name: Name, *, settings: Thing, language: Language = "en", if_match: Seen = ""
 ) -> Reply:
-    """Change a site; it holds within ten seconds."""
+    """Change a site.
+
+    Takes effect within ten seconds.
+    """
     row, seen = await _row(authed, name), parse_version(if_match)
     if problems := await _problems(authed, settings):
         words = "This cannot be used; nothing was changed."
@@ -133,7 +139,10 @@ async def allow_origin(
     *,
     origin: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
 ) -> Reply:
-    """Let the pages of an origin use a site's chat; it holds within ten seconds."""
+    """Allow an origin to use a site.
+
+    Takes effect within ten seconds.
+    """
     row = await _row(authed, name)
     settings = build_site_form(row)
     if await _problems(authed, {**settings, "origins": [*settings["origins"], origin]}):
@@ -144,7 +153,10 @@ async def allow_origin(
 
 @router.on("POST /sites/{name}/secrets", SiteSecret, role="admin", refusals=(404, 409, 503))
 async def make_site_secret(authed: AuthedRequest, name: Name) -> Reply:
-    """A secret that signs people in, shown this once."""
+    """Create a secret that signs visitors' identities.
+
+    The secret is returned only once.
+    """
     row = await _row(authed, name)
     try:
         key = await asyncio.to_thread(resolve_secret_key, authed.context.settings)
@@ -165,9 +177,12 @@ async def make_site_secret(authed: AuthedRequest, name: Name) -> Reply:
 async def revoke_site_secret(
     authed: AuthedRequest,
     name: Name,
-    secret: Annotated[str, describe("of the secret", json_schema_extra={"minLength": 1, "maxLength": 40})],
+    secret: Annotated[str, describe("id of a secret", json_schema_extra={"minLength": 1, "maxLength": 40})],
 ) -> Reply:
-    """Revoke a secret; whoever it signed in has to come again."""
+    """Revoke a secret.
+
+    Visitors who were signed in with it must sign in again.
+    """
     row = await _row(authed, name)
     revoked = await authed.context.stores.sites.revoke_secret(row.name, secret, by=authed.operator.name)
     return DONE if revoked else None

@@ -48,7 +48,7 @@ def _conversation(given: Any) -> str:
         raise ValueError("the id of a conversation") from None
 
 
-Conversation = Annotated[UUID | None, describe("of one conversation")]
+Conversation = Annotated[UUID | None, describe("public id of a conversation")]
 JobId = Annotated[int, BeforeValidator(_number), Field(json_schema_extra={"minimum": 1, "maximum": 2**53})]
 JobIds = Annotated[list[JobId] | None, Field(min_length=1, max_length=NAMED_AT_MOST)]
 Newest = Annotated[int, BeforeValidator(_number, json_schema_input_type=str)] | None
@@ -56,7 +56,7 @@ Newest = Annotated[int, BeforeValidator(_number, json_schema_input_type=str)] | 
 
 @with_config(ConfigDict(extra="forbid"))
 class Match(TypedDict, total=False):
-    """A filter that is not understood must not become no filter."""
+    """Filter of jobs. Unknown fields are refused."""
 
     state: str
     kind: str
@@ -96,14 +96,14 @@ WorkChanged = TypedDict("WorkChanged", {"changed": int, "skipped": int, "left": 
 async def list_jobs(
     authed: AuthedRequest,
     *,
-    state: Annotated[str, choice("of jobs", *JOB_STATES)] = "",
-    kind: Annotated[str, choice("of jobs", *JOB_KINDS)] = "",
+    state: Annotated[str, choice("state or kind of the jobs", *JOB_STATES)] = "",
+    kind: Annotated[str, choice("state or kind of the jobs", *JOB_KINDS)] = "",
     session: Conversation = None,
     before: Before = None,
     limit: Limit = 50,
     total: Counted = False,
 ) -> Reply:
-    """Work in the background, and the processes."""
+    """List background jobs and processes."""
     match, read = JobMatch(state=state, kind=kind, session=str(session or "")), authed.context.admin.jobs
     return await add_total(
         read.load_jobs(match, before=before, limit=limit), total and read.count_jobs(match)
@@ -114,13 +114,13 @@ async def list_jobs(
 async def list_deliveries(
     authed: AuthedRequest,
     *,
-    state: Annotated[str, choice("one of the two", *DOUBTS)] = "",
+    state: Annotated[str, choice("state of the delivery", *DOUBTS)] = "",
     session: Conversation = None,
     cursor: Cursor = "",
     limit: Limit = 50,
     total: Counted = False,
 ) -> Reply:
-    """Parts of answers that may not be in their chat, or never will be."""
+    """List deliveries that are uncertain or have failed."""
     asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
     read = authed.context.admin.jobs
     return await add_total(read.load_deliveries(asked), total and read.count_deliveries(asked))
@@ -132,15 +132,17 @@ async def list_deliveries(
 )  # fmt: skip
 async def set_job_kind(
     authed: AuthedRequest,
-    kind: Annotated[str, choice("of jobs", *JOB_KINDS)],
+    kind: Annotated[str, choice("state or kind of the jobs", *JOB_KINDS)],
     *,
     paused: bool,
     concurrency: Annotated[int | None, Field(ge=1, le=100)] = None,
     if_match: Seen = "",
 ) -> Reply:
-    """Pause jobs of a kind or let them run, and bound how many of them all workers together run at once.
+    """Pause, resume or limit a kind of job.
 
-    It holds for the next job that any worker takes. What runs ends; what is due stays due.
+    The limit is the number of jobs of this kind that all workers together run at once.
+
+    Takes effect with the next job that a worker claims. Running jobs finish; waiting jobs are kept.
     """
     if kind not in JOB_KINDS:
         return None
@@ -160,9 +162,10 @@ async def set_job_kind(
 async def retry_jobs(
     authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
 ) -> Reply:
-    """Begin jobs again that gave up, or that wait after an error.
+    """Retry jobs that failed or wait after an error.
 
-    By `ids`, or all that `match` up to the job `through`. What has moved on meanwhile is skipped, and told.
+    Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since are
+    skipped and listed in the answer.
     """
     return await _change_jobs(authed, "retry", ids, match, through)
 
@@ -171,9 +174,10 @@ async def retry_jobs(
 async def cancel_jobs(
     authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
 ) -> Reply:
-    """Put jobs away that nobody works on.
+    """Cancel jobs that no worker has claimed.
 
-    By `ids`, or all that `match` up to the job `through`. What has moved on meanwhile is skipped, and told.
+    Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since are
+    skipped and listed in the answer.
     """
     return await _change_jobs(authed, "cancel", ids, match, through)
 
@@ -195,18 +199,18 @@ async def _change_jobs(
 
 @router.on("POST /deliveries/arrived", WorkChanged, role="operator", body="PartsChange")
 async def mark_arrived(authed: AuthedRequest, *, parts: Parts) -> Reply:
-    """Take parts of answers as arrived.
+    """Mark uncertain deliveries as arrived.
 
-    Nothing is sent.
+    No message is sent.
     """
     return await _change_parts(authed, "arrived", parts)
 
 
 @router.on("POST /deliveries/send-again", WorkChanged, role="operator", body="PartsChange")
 async def send_again(authed: AuthedRequest, *, parts: Parts) -> Reply:
-    """Send parts of answers again.
+    """Send failed deliveries again.
 
-    The bot's process sends them. What did arrive is in the chat twice then.
+    The bot process sends them. A part that had arrived appears twice in the chat.
     """
     return await _change_parts(authed, "send_again", parts)
 

@@ -17,7 +17,7 @@ from shared.core.values.errors import EvertalkError
 from web.rest.arguments import In
 from web.rest.kinds import describe
 
-Format = Annotated[ExportFormat, In("query", "format"), describe("JSON without it")]
+Format = Annotated[ExportFormat, In("query", "format"), describe("format of the export; JSON by default")]
 log = structlog.get_logger(__name__)
 
 NAME_HEADER = "X-File-Name"
@@ -27,13 +27,13 @@ MOST_AT_ONCE = 5
 FileName = Annotated[
     str,
     In("header", NAME_HEADER),
-    describe("what the file is called, percent-encoded", json_schema_extra={"maxLength": 2_000}),
+    describe("file name, percent-encoded", json_schema_extra={"maxLength": 2_000}),
 ]
 Attachment = TypedDict("Attachment", {
     "id": str, "name": str, "mime": str, "size": int, "url": str, "width": NotRequired[int],
     "height": NotRequired[int],
-    "cut": NotRequired[Annotated[bool, describe("only its beginning will be read")]],
-    "heard": NotRequired[Annotated[str, describe("what is said in a recording; its message will say it")]],
+    "cut": NotRequired[Annotated[bool, describe("true if only the beginning of the file is read")]],
+    "heard": NotRequired[Annotated[str, describe("transcript of a recording, added to the message")]],
 })  # fmt: skip
 EXPORT_SECONDS = 600.0
 WRITE_SECONDS = 30.0

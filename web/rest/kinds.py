@@ -24,20 +24,20 @@ Thing = dict[str, Any]
 Success = TypedDict("Success", {"success": bool, "result": NotRequired[str]})
 Details = TypedDict("Details", {"advice": NotRequired[str], "retry_after": NotRequired[float]})
 Error = TypedDict("Error", {
-    "code": Annotated[str, Field(description="one word for programs")],
-    "message": Annotated[str, Field(description="a sentence for people")], "request_id": str,
+    "code": Annotated[str, Field(description="stable error code for programs")],
+    "message": Annotated[str, Field(description="error message for people")], "request_id": str,
     "details": NotRequired[
-        Annotated[Details, Field(description="`advice` says what to do; `retry_after` is in seconds")]
+        Annotated[Details, Field(description="`advice`: what to do next; `retry_after`: seconds to wait")]
     ],
 })  # fmt: skip
 Accepted = TypedDict("Accepted", {
     "mid": str, "turn": int, "event_seq": int,
-    "dup": NotRequired[Annotated[bool, Field(description="it had been accepted before")]],
+    "dup": NotRequired[Annotated[bool, Field(description="true if the same `cid` was accepted earlier")]],
 })  # fmt: skip
 ExcerptPart = TypedDict("ExcerptPart", {"text": str, "hit": bool})
 FoundMessage = TypedDict("FoundMessage", {
     "mid": str, "session_id": UUID,
-    "here": Annotated[bool, Field(description="false: it was said before a `/link`")],
+    "here": Annotated[bool, Field(description="false for a message from before a `/link`")],
     "turn": int, "role": str, "at": datetime, "excerpt": list[ExcerptPart],
 })  # fmt: skip
 
@@ -64,8 +64,8 @@ def describe(words: str, **limits: Any) -> Any:
     return Field(description=words, **limits)
 
 
-Endpoint = Annotated[str, describe("of the browser's push subscription", max_length=2_000)]
-BrowserKey = Annotated[str, describe("of that subscription, in base64url", max_length=200)]
+Endpoint = Annotated[str, describe("endpoint URL of the browser's push subscription", max_length=2_000)]
+BrowserKey = Annotated[str, describe("key of the push subscription, base64url", max_length=200)]
 
 
 def choice(words: str, *values: str) -> Any:
@@ -129,18 +129,18 @@ def _parse_exact_moment(raw: str) -> datetime:
     return found
 
 
-Limit = Annotated[int, Digits(1, 200), describe("at most so many")]
-Before = Annotated[int | None, Digits(), describe("a page's `before`")]
-Cursor = Annotated[str, Cut(500, "`next` of the page before")]
+Limit = Annotated[int, Digits(1, 200), describe("page size")]
+Before = Annotated[int | None, Digits(), describe("`before` of the preceding page")]
+Cursor = Annotated[str, Cut(500, "`next` of the preceding page")]
 Total = TypedDict("Total", {"count": int, "more": bool})
 Counted = Annotated[
-    bool, describe("also count all that match, up to 10,000; `total` is null when that takes long")
+    bool, describe("true adds `total`, the number of matches up to 10,000; null if counting takes too long")
 ]
-Search = Annotated[str, Cut(200, "a part of a name, or the beginning of an id", change=str.strip)]
+Search = Annotated[str, Cut(200, "part of a name, or beginning of an id", change=str.strip)]
 Mid = Annotated[int | None, BeforeValidator(read_mid, json_schema_input_type=str)]
 """The number in the id of a message."""
 NamedMid = Annotated[
-    int, BeforeValidator(read_mid, json_schema_input_type=str), describe("the `mid` of a message")
+    int, BeforeValidator(read_mid, json_schema_input_type=str), describe("`mid` of a message")
 ]
 """In an address."""
 Moment = Annotated[
@@ -151,20 +151,21 @@ Moment = Annotated[
 Since = Annotated[datetime, BeforeValidator(_parse_moment), Field(json_schema_extra={"format": "date"})]
 """A day or a moment."""
 SiteName = Annotated[str, Field(pattern=SITE_PATTERN)]
-FileId = Annotated[
-    str, Field(description="the id of a file", json_schema_extra={"pattern": "^[0-9a-f]{32}$"})
-]
+FileId = Annotated[str, Field(description="id of a file", json_schema_extra={"pattern": "^[0-9a-f]{32}$"})]
 Id = Annotated[UUID, Field(strict=False)]
 """In a body."""
 _CID = r"^[A-Za-z0-9_.:\-]{1,64}$"
 Cid = Annotated[
     str,
-    Field(pattern=_CID, description="your own id of this action; sent again, it is the same action"),
+    Field(
+        pattern=_CID,
+        description="idempotency key; repeating a request with the same key has no further effect",
+    ),
 ]
 IdempotencyKey = Annotated[
     str | None,
     In("header", "Idempotency-Key"),
-    Field(description="in place of `cid`", json_schema_extra={"pattern": _CID}),
+    Field(description="idempotency key, in place of `cid`", json_schema_extra={"pattern": _CID}),
 ]
 
 

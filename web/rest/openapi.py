@@ -18,32 +18,33 @@ VERSION = "3.1.0"
 REF = "#/components/schemas/{model}"
 _EVENTS = "text/event-stream"
 _REFUSED = {
-    400: "the request cannot be used",
-    401: "nobody known asks",
-    403: "not for this caller",
-    404: "not found, or not for this caller",
-    408: "it took too long",
-    409: "something else happened meanwhile",
-    410: "it is gone for good",
-    413: "too large",
-    415: "the body is not what is taken here",
-    422: "understood, and not possible",
-    428: "say which version you have read",
-    429: "too often; see Retry-After",
-    503: "not just now; see Retry-After",
+    400: "Invalid request.",
+    401: "Missing or invalid token, key or login.",
+    403: "The caller has no permission.",
+    404: "Not found, or no permission to know of it.",
+    408: "The request body took too long.",
+    409: "Conflict with the current state.",
+    410: "The object was deleted permanently.",
+    413: "The body is too large.",
+    415: "Unsupported media type.",
+    422: "Valid request that cannot be carried out.",
+    428: "Missing version of the object; send `If-Match`.",
+    429: "Too many requests; see `Retry-After`.",
+    503: "Temporarily unavailable; see `Retry-After`.",
 }
 _GROUPS = {
-    "conversations": "Conversations of visitors, and of people whom your program brings.",
-    "commands": "What people type as /words.",
-    "files": "Pictures, texts, PDF, office files and e-books of a conversation.",
-    "memory": "What is remembered of a person.",
-    "stream": "What the chat on a page needs beside its WebSocket.",
-    "dashboard": "For operators who are logged in.",
-    "description": "This description.",
+    "conversations": "Conversations of visitors and of people of your own system.",
+    "commands": "Slash commands such as /compact.",
+    "files": "Files of a conversation: pictures, texts, PDF, office files, e-books, recordings.",
+    "memory": "Notes of long-term memory.",
+    "stream": "Event streams and push notifications of the chat widget.",
+    "dashboard": "Operations of the dashboard, for operators.",
+    "description": "The OpenAPI description of this interface.",
 }
 
 _OF = {
-    "name": "session_id", "in": "query", "description": "whose, for a key; a visitor has one conversation",
+    "name": "session_id", "in": "query",
+    "description": "id of the conversation; required for API keys, ignored for visitors",
     "schema": {"type": "string", "format": "uuid"},
 }  # fmt: skip
 
@@ -73,7 +74,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "info": {
             "title": "Evertalk",
             "version": "1",
-            "description": "Conversations that never end. Errors have one shape everywhere: `Error`.",
+            "description": "Conversations that never end. Every error has the shape `Error`.",
         },
         "servers": [{"url": "/"}],
         "tags": [{"name": name, "description": told} for name, told in _GROUPS.items()],
@@ -81,7 +82,11 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "securitySchemes": {
-                "visitor": {"type": "http", "scheme": "bearer", "description": "a visitor's token"},
+                "visitor": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Token of a visitor, as `hello` or `POST /recover` returns it.",
+                },
                 "key": {"type": "http", "scheme": "bearer", "description": _key_words()},
                 "operator": {"type": "apiKey", "in": "cookie", "name": "evertalk_operator"},
             },
@@ -136,11 +141,11 @@ def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _who(one: Operation) -> str:
-    may = ["anyone"] if one.anyone else []
-    may += ["a visitor, of their own conversation"] if one.visitor else []
-    may += [f"a key with `{one.scope}`"] if one.scope else []
-    may += [f"an operator, from the role {one.role} on"] if one.role else []
-    return f"For {'; '.join(may)}."
+    may = ["everyone"] if one.anyone else []
+    may += ["visitors, in their own conversation"] if one.visitor else []
+    may += [f"API keys with the scope `{one.scope}`"] if one.scope else []
+    may += [f"operators with the role {one.role} or higher"] if one.role else []
+    return f"Allowed for {'; '.join(may)}."
 
 
 def _security(one: Operation) -> list[dict[str, list[str]]]:

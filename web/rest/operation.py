@@ -93,7 +93,8 @@ class Operation:
 
     @property
     def description(self) -> str:
-        return (inspect.getdoc(self.handler) or "").partition("\n\n")[2].replace("\n", " ")
+        paragraphs = (inspect.getdoc(self.handler) or "").split("\n\n")[1:]
+        return " ".join(" ".join(paragraphs).split())
 
 
 class OperationRouter(list[Operation]):

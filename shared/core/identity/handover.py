@@ -257,7 +257,7 @@ def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A hand-over as operators see it: open, or resolved lately."""
+    """Hand-over in the operators' list: open, or resolved recently."""
 
     session: str
     """Public id."""

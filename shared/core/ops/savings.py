@@ -20,7 +20,7 @@ PriceOn = Callable[[str, date], Prices | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Micro-dollars are None where no price of what was saved is known; `unpriced` tokens are not in them."""
+    """Savings in micro-dollars, None if no price is known; `unpriced` tokens are not included."""
 
     tokens: int
     micro: int | None

@@ -92,7 +92,7 @@ class ReplayedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEstimate:
-    """What a summary or a flush would do if it were asked for now."""
+    """Forecast of a summary or a flush."""
 
     possible: bool
     reason: str = ""

@@ -30,7 +30,10 @@ Checklist = TypedDict("Checklist", {"hidden": bool, "steps": list[ChecklistStep]
 
 @router.on("GET /checklist", Checklist, role="admin")
 async def see_checklist(authed: AuthedRequest) -> Reply:
-    """What is set up; `hidden` while it is put away and nothing has broken."""
+    """Get the set-up checklist.
+
+    `hidden` is true while an operator has hidden it and every step works.
+    """
     found = await authed.context.admin.overview.load_checklist(
         authed.operator.operator_id, demo_model=OFFLINE_MODEL
     )
@@ -54,7 +57,10 @@ async def see_checklist(authed: AuthedRequest) -> Reply:
 
 @router.on("PUT /checklist", Success, role="admin", refusals=())
 async def hide_checklist(authed: AuthedRequest, *, hidden: bool) -> Reply:
-    """Put it away, or show it again; by itself it comes back as soon as something breaks."""
+    """Hide or show the checklist.
+
+    A hidden checklist returns as soon as a step breaks.
+    """
     await authed.context.admin.operators.hide_checklist(authed.operator.operator_id, on=hidden)
     return DONE
 

@@ -23,12 +23,12 @@ from web.security import HttpRefusal
 
 router = OperationRouter()
 SECONDS = 120.0
-File = Annotated[str, In("query", "file"), Field(min_length=1, max_length=200), describe("its name")]
-Words = Annotated[str, In("query", "q"), Field(max_length=200), describe("words to look for in the files")]
+File = Annotated[str, In("query", "file"), Field(min_length=1, max_length=200), describe("name of the agent")]
+Words = Annotated[str, In("query", "q"), Field(max_length=200), describe("text to search for in the files")]
 
 KnowledgeFile = TypedDict("KnowledgeFile", {
     "path": str, "passages": int, "at": str,
-    "uploaded_by": Annotated[str | None, describe("null for a file of the agent's folder")],
+    "uploaded_by": Annotated[str | None, describe("operator who uploaded it; null for a folder's file")],
 })  # fmt: skip
 KnowledgePassage = TypedDict("KnowledgePassage", {"path": str, "heading": str, "text": str})
 Knowledge = TypedDict("Knowledge", {
@@ -39,7 +39,10 @@ FileKept = TypedDict("FileKept", {"path": str, "passages": int})
 
 @router.on("GET /agents/{name}/knowledge", Knowledge, role="viewer", refusals=(404,))
 async def list_knowledge(authed: AuthedRequest, name: Name, *, q: Words = "") -> Reply:
-    """The files that an agent knows; with words, the passages that have them, too."""
+    """List or search the knowledge of an agent.
+
+    With `q`, the answer also has the matching passages.
+    """
     agent, store = await find_agent(authed, name), authed.context.stores.knowledge
     files = [
         {"path": one.path, "passages": one.passages, "uploaded_by": one.uploaded_by, "at": iso(one.at)}
@@ -57,7 +60,10 @@ async def list_knowledge(authed: AuthedRequest, name: Name, *, q: Words = "") ->
     refusals=(404, 409, 413, 422),
 )  # fmt: skip
 async def keep_knowledge(authed: AuthedRequest, name: Name, *, file: File) -> Reply:
-    """Keep what a Markdown, text, CSV or PDF file says, in place of what one of this name said before."""
+    """Store or replace a knowledge file.
+
+    Markdown, text, CSV and PDF are read.
+    """
     agent, path = await find_agent(authed, name), file.strip()
     if not has_plain_name(path) or "/" in path or "\\" in path or not path:
         raise HttpRefusal(422, "bad_name", "A file has a name of printable signs, without folders.")
@@ -84,7 +90,10 @@ async def keep_knowledge(authed: AuthedRequest, name: Name, *, file: File) -> Re
     missing="There is no uploaded file of that name.",
 )  # fmt: skip
 async def discard_knowledge(authed: AuthedRequest, name: Name, *, file: File) -> Reply:
-    """Take an uploaded file away; those of the folder go when they leave it."""
+    """Delete an uploaded file.
+
+    A file of the agent's folder disappears when it is removed from the folder.
+    """
     agent = await find_agent(authed, name)
     if not await authed.context.stores.knowledge.discard(agent.id, file):
         return None

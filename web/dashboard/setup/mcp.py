@@ -27,35 +27,40 @@ from web.security import HttpRefusal
 router = OperationRouter()
 SETTING = "EVERTALK_MCP_SERVERS"
 _UNCHANGED: Mapping[str, Any] = {"changed": [], "changed_at": None, "waiting": [], "mark": ""}
-ServerName = Annotated[str, describe("of the server", json_schema_extra={"minLength": 1, "maxLength": 32})]
+ServerName = Annotated[
+    str, describe("name of an MCP server", json_schema_extra={"minLength": 1, "maxLength": 32})
+]
 Url = Annotated[str, Field(min_length=1, max_length=500)]
 Headers = Annotated[
     dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=2_000)]] | None,
-    Field(max_length=10, description="null leaves those of this address as they are"),
+    Field(max_length=10, description="header values by name; null keeps the stored values of this address"),
 ]
 
 McpServerShown = TypedDict("McpServerShown", {
     "name": str, "from": Literal["file", "stored"],
-    "where": Annotated[str, describe("address without what may be secret, or the program")],
-    "headers": Annotated[list[str], describe("names only")],
-    "running": Annotated[bool, describe("whether this process works with it as it is stored")],
-    "changed": Annotated[list[str], describe("tools of the last change of its list, at most 20")],
+    "where": Annotated[str, describe("address without secrets, or the command that starts the server")],
+    "headers": Annotated[list[str], describe("names of the headers, without values")],
+    "running": Annotated[bool, describe("true if this process uses the stored settings")],
+    "changed": Annotated[list[str], describe("tools changed by the last update of the list, at most 20")],
     "changed_at": datetime | None,
-    "waiting": Annotated[list[str], describe("changed tools that are not offered before an admin approves")],
-    "mark": Annotated[str, describe("of the waiting tools, to approve them by")],
+    "waiting": Annotated[list[str], describe("changed tools that wait for the approval of an admin")],
+    "mark": Annotated[str, describe("hash of the tools that wait for approval; send it to approve them")],
 })  # fmt: skip
 McpServers = TypedDict("McpServers", {
     "servers": list[McpServerShown], "problems": list[str], "version": int,
 })  # fmt: skip
 McpTested = TypedDict("McpTested", {
     "ok": bool, "problem": str, "tools": list[str],
-    "left_out": Annotated[list[str], describe("tools that no model can be offered, and why")],
+    "left_out": Annotated[list[str], describe("tools that cannot be offered to a model, with the reason")],
 })  # fmt: skip
 
 
 @router.on("GET /mcp-servers", McpServers, role="viewer", refusals=(503,))
 async def list_mcp_servers(authed: AuthedRequest) -> Reply:
-    """All servers of tools, by file and by what is stored; no secret is told."""
+    """List MCP servers of file and database.
+
+    The answer has no secrets.
+    """
     return await _whole(authed, await load_stored(authed))
 
 
@@ -66,7 +71,10 @@ async def list_mcp_servers(authed: AuthedRequest) -> Reply:
 async def keep_mcp_server(
     authed: AuthedRequest, server: ServerName, *, url: Url, headers: Headers = None, if_match: Seen = ""
 ) -> Reply:
-    """Add a server, or change it; an Evertalk that `up` runs follows within ten seconds."""
+    """Create or change an MCP server.
+
+    Running processes follow within ten seconds.
+    """
     found = await load_stored(authed)
     stored = _stored(found)
     return await _keep(authed, found, {**stored, server: _settings(stored, server, url, headers)}, if_match)
@@ -77,7 +85,10 @@ async def keep_mcp_server(
     missing="There is no such thing here.",
 )  # fmt: skip
 async def remove_mcp_server(authed: AuthedRequest, server: ServerName, *, if_match: Seen = "") -> Reply:
-    """Remove a stored server; those of the file stay. Refused while agents name it."""
+    """Delete a stored MCP server.
+
+    Servers of the file cannot be deleted here. Refused while an agent uses the server.
+    """
     found = await load_stored(authed)
     stored = _stored(found)
     if stored.pop(server, None) is None:
@@ -95,7 +106,7 @@ async def remove_mcp_server(authed: AuthedRequest, server: ServerName, *, if_mat
 async def approve_mcp_tools(
     authed: AuthedRequest, server: ServerName, *, mark: Annotated[str, Field(min_length=1, max_length=64)]
 ) -> Reply:
-    """Approve all changed tools of a server that wait."""
+    """Approve all changed tools of a server."""
     store = authed.context.stores.mcp_tool_lists
     if not await store.approve(server, mark=mark, by=authed.operator.name):
         words = "The tools of this server have changed again. Look at them once more."
@@ -110,7 +121,10 @@ async def try_mcp_server(
     authed: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,
     headers: Headers = None,
 ) -> Reply:  # fmt: skip
-    """Connect once, within 15 seconds, and list the tools; nothing is stored."""
+    """Test an MCP server and list its tools.
+
+    Connects once, for at most 15 seconds. Nothing is stored.
+    """
     settings = _settings(_stored(await load_stored(authed)), server, url, headers)
     found, problems = servers_in(json.dumps({"mcpServers": {server: settings}}), {})
     if problems:

@@ -62,8 +62,11 @@ async def look_for_models(
     base_url: Annotated[str, Field(max_length=500)] = "",
     key: Annotated[str, Field(max_length=500)] = "",
 ) -> Reply:
-    """The models that a server lists, asked with `key` or the one that is stored for it; without an address,
-    the servers that run on this machine. `message` says why there are none."""
+    """List models of a model server.
+
+    The server is called with `key` or with the stored key. Without an address, the answer lists servers of
+    this machine. `message` gives the reason if there are none.
+    """
     if not base_url:
         found = await find_local_servers()
         none = "" if found else "No model server was found on this machine."
@@ -102,10 +105,12 @@ async def try_settings(
     changes: Changes | None = None,
     name: Annotated[str, Field(max_length=200)] = "",
 ) -> Reply:
-    """Ask the provider or Telegram with these changes to what is stored; nothing is stored.
+    """Test changed settings with the provider or Telegram.
 
-    `name` is a model, or the number of a bot, other than those that the settings choose. `reason` has their
-    own words, where they refuse.
+    Nothing is stored.
+
+    `name` is a model or the number of a bot; the default is the one in the settings. `reason` has the message
+    of the provider or of Telegram if they refuse.
     """
     found = await load_stored(authed)
     wanted = merge_changes(found, changes)

@@ -53,7 +53,7 @@ _ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)\s]*\)")
 Changes = Annotated[
     dict[str, str | None],
-    Field(max_length=len(STORABLE), description="text by name; null takes a setting away"),
+    Field(max_length=len(STORABLE), description="new values by setting name; null removes a setting"),
 ]
 
 Setting = TypedDict("Setting", {
@@ -72,10 +72,12 @@ AllSettings = TypedDict("AllSettings", {
 
 @router.on("GET /settings", AllSettings, role="operator")
 async def list_settings(authed: AuthedRequest) -> Reply:
-    """Every setting, its value, and where that came from; never a secret.
+    """List settings with value and source.
 
-    `kind` is there for settings that can be stored, and `editable` says whether the environment leaves them
-    to the database. `pending` are those that this process does not work with yet.
+    Secrets are not included.
+
+    `kind` is present for settings that can be stored. `editable` is false if the environment sets the value.
+    `pending` lists stored settings that this process does not use yet.
     """
     return await _load_all(authed)
 
@@ -87,7 +89,10 @@ async def list_settings(authed: AuthedRequest) -> Reply:
 async def change_settings(
     authed: AuthedRequest, *, changes: Annotated[Changes, Field(min_length=1)], if_match: Seen = ""
 ) -> Reply:
-    """Store settings; each process works with them within ten seconds."""
+    """Store settings.
+
+    Every process uses them within ten seconds.
+    """
     store, seen = authed.context.admin.stored_settings, parse_version(if_match)
     found = await load_stored(authed)
     if found.version == seen:

@@ -123,7 +123,10 @@ async def set_password(
     *,
     password: Annotated[str, Field(json_schema_extra={"minLength": 10, "maxLength": 1_000})],
 ) -> Reply:
-    """Set one's own password; every other login ends."""
+    """Change your password.
+
+    All of your other logins end.
+    """
     operators = authed.context.admin.operators
     if authed.operator.by_provider:
         words = "Your password is your identity provider's; change it there."

@@ -19,8 +19,9 @@ from web.server.words import language_of
 
 router = OperationRouter()
 Tested = TypedDict("Tested", {
-    "sent": bool, "code": Annotated[str, describe("why not, such as `http_410`; empty if it was sent")],
-    "ended": Annotated[bool, describe("this browser cannot be notified any more, and is forgotten")],
+    "sent": bool,
+    "code": Annotated[str, describe("error code such as `http_410`; empty if the notification was sent")],
+    "ended": Annotated[bool, describe("true if the subscription has expired and was deleted")],
 })  # fmt: skip
 
 
@@ -28,9 +29,11 @@ Tested = TypedDict("Tested", {
 async def notify_operator(
     authed: AuthedRequest, *, endpoint: Endpoint, p256dh: BrowserKey, auth: BrowserKey
 ) -> Reply:
-    """Notify this browser of who waits for a human while no page of the dashboard is open.
+    """Subscribe this browser to notifications of hand-overs.
 
-    It ends with the login, with `POST /me/push/end`, and 30 days after it was last asked for.
+    Notifications are sent while no page of the dashboard is open.
+
+    The subscription ends with the login, with `POST /me/push/end`, or 30 days after the last request.
     """
     language, services = language_of(authed.request), authed.context.settings.push_services
     browser = parse_target(endpoint, p256dh, auth, language=language, services=services)
@@ -46,7 +49,7 @@ async def notify_operator(
 
 @router.on("POST /me/push/end", Success, role="operator", body="EndedPush")
 async def end_operators_push(authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
-    """Notify this browser of nothing any more."""
+    """Unsubscribe this browser from notifications."""
     await authed.context.stores.push.unsubscribe(endpoint, operator_id=authed.operator.operator_id)
     await authed.record("push.off", authed.operator.name)
     return DONE
@@ -56,7 +59,7 @@ async def end_operators_push(authed: AuthedRequest, *, endpoint: Endpoint) -> Re
     "POST /me/push/test", Tested, role="operator", body="EndedPush", refusals=(404, 503)
 )  # fmt: skip
 async def test_push(authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
-    """Send this browser a notification now."""
+    """Send a test notification to this browser."""
     found = await authed.context.stores.push.find_operators(endpoint, operator_id=authed.operator.operator_id)
     if found is None:
         return None

@@ -66,16 +66,18 @@ def _dark(row: Sequence[int]) -> Iterator[tuple[int, int]]:
 router = OperationRouter()
 BODY_BYTES = 1024
 MOST_CHARS = 100
-Code = Annotated[str, Cut(MOST_CHARS, "of the app"), Field(json_schema_extra={"minLength": 1})]
+Code = Annotated[
+    str, Cut(MOST_CHARS, "six-digit code of the authenticator app"), Field(json_schema_extra={"minLength": 1})
+]
 
 SecondFactor = TypedDict("SecondFactor", {"on": bool, "since": datetime | None, "codes_left": int})
 SecondFactorKey = TypedDict("SecondFactorKey", {
-    "key": Annotated[str, Field(description="to be typed into the app")],
-    "address": Annotated[str, Field(description="the same for an app on this device (`otpauth:`)")],
-    "picture": Annotated[Thing | None, describe("the same for a camera: `size` in modules, SVG `path`")],
+    "key": Annotated[str, Field(description="secret key to type into the authenticator app")],
+    "address": Annotated[str, Field(description="`otpauth:` link for an app on this device")],
+    "picture": Annotated[Thing | None, describe("QR code of the key: `size` in modules, `path` of an SVG")],
 })  # fmt: skip
 RecoveryCodes = TypedDict("RecoveryCodes", {
-    "codes": list[Annotated[str, Field(description="opens once; shown this once")]],
+    "codes": list[Annotated[str, Field(description="single-use recovery code; returned only once")]],
 })  # fmt: skip
 
 
@@ -108,7 +110,7 @@ async def log_in(authed: AuthedRequest) -> Reply:
 
 @router.on("GET /me/second-factor", SecondFactor, role="viewer")
 async def see_second_factor(authed: AuthedRequest) -> Reply:
-    """Whether one's own login needs a code."""
+    """Get the state of your second factor."""
     found = await _factors(authed).load_state(authed.operator.operator_id)
     since, left = (None, 0) if found is None else found
     return {"on": found is not None, "since": since, "codes_left": left}
@@ -116,7 +118,10 @@ async def see_second_factor(authed: AuthedRequest) -> Reply:
 
 @router.on("POST /me/second-factor", SecondFactorKey, role="viewer", refusals=(409, 503))
 async def begin_second_factor(authed: AuthedRequest) -> Reply:
-    """A key for an authenticator app, shown this once."""
+    """Create a key for an authenticator app.
+
+    The key is returned only once.
+    """
     begun = await _factors(authed).begin(authed.operator.operator_id)
     picture = qr_picture(begun.address)  # none of a very long name; the key can be typed
     return {"key": begun.key, "address": begun.address, "picture": picture and asdict(picture)}
@@ -127,7 +132,10 @@ async def begin_second_factor(authed: AuthedRequest) -> Reply:
     refusals=(409, 429, 503),
 )  # fmt: skip
 async def confirm_second_factor(authed: AuthedRequest, *, code: Code) -> Reply:
-    """The app's first code: from now on a login needs one; other logins end."""
+    """Confirm the second factor with a first code.
+
+    Every later login needs a code. Other logins end.
+    """
     codes = await _factors(authed).confirm(
         authed.operator.operator_id, code, source=authed.context.address(authed.request), keep=authed.token
     )
@@ -141,7 +149,10 @@ async def confirm_second_factor(authed: AuthedRequest, *, code: Code) -> Reply:
     refusals=(409, 429, 503),
 )  # fmt: skip
 async def remove_second_factor(authed: AuthedRequest, *, code: Code) -> Reply:
-    """By a code, of the app or for recovery."""
+    """Remove the second factor.
+
+    Needs a code of the app or a recovery code.
+    """
     source = authed.context.address(authed.request)
     waits = await _factors(authed).remove(authed.operator.operator_id, code, source=source)
     if waits is not None:

@@ -16,7 +16,7 @@ from shared.core.identity.handover import ChangedMeanwhile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannedReply:
-    """Words that operators send often."""
+    """Canned reply that operators send often."""
 
     name: str
     body: str

@@ -155,7 +155,7 @@ def test_names_words_and_shapes_of_the_description_come_from_the_handler() -> No
     told = document(router)
     seen, changed = told["paths"]["/api/v1/things/{id}"]["get"], told["paths"]["/api/v1/things/{id}"]["post"]
     assert (seen["operationId"], seen["summary"]) == ("seeThing", "One thing.")
-    assert seen["description"] == "And more of it.\n\nFor a visitor, of their own conversation."
+    assert seen["description"] == "And more of it.\n\nAllowed for visitors, in their own conversation."
     assert [(one["name"], one["in"]) for one in changed["parameters"]] == [
         ("session_id", "query"), ("id", "path"), ("wait", "query"), ("If-Match", "header"),
     ]  # fmt: skip
