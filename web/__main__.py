@@ -1,4 +1,6 @@
-"""The web process: `python -m web`. Ends cleanly on SIGTERM: says goodbye, finishes answers, lets go."""
+"""Web process, started by `python -m web`. SIGTERM ends it cleanly: it says goodbye, finishes answers,
+releases its turns.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ DRAIN_SECONDS = 10.0
 
 
 class Services(Protocol):
-    """What `shared.bootstrap.app.open_app` gives, as far as this process needs it."""
+    """Services of `shared.bootstrap.app.open_app` that the web process uses."""
 
     @property
     def settings(self) -> Settings: ...
@@ -184,7 +184,7 @@ def count_screens(app: web.Application) -> dict[str, int]:
 
 
 def list_present(app: web.Application) -> Present:
-    """Whose pages are open here."""
+    """Return the operators and addresses that have a page open in this process."""
     places = {subscriber.address_id for subscriber in app[PARTS].hub.list_subscribers()} - {0}
     return Present(operators=tuple(app[DESK].present_operators()), addresses=tuple(places))
 
@@ -199,7 +199,7 @@ def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:
 
 
 def start_draining(parts: Parts) -> None:
-    """Nobody new is sent to us, and those who are here are told to come back."""
+    """Refuse new connections, and ask connected clients to reconnect elsewhere."""
     parts.readiness.draining = True
     parts.replies.begin_to_close()
     parts.hub.close_all()

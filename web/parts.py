@@ -1,4 +1,4 @@
-"""What the handlers of the web channel work with, and what they need of the services."""
+"""Parts that the handlers of the web channel use, and what they need from the services."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CommandRunner(Protocol):
 
 
 def audience_of(word: str) -> Audience:
-    """As a site's row says it; whatever is not personal is public."""
+    """Return the audience of a site's row; every unknown value is public."""
     return "personal" if word == "personal" else "public"
 
 
@@ -102,7 +102,7 @@ class Readiness:
 
     draining: bool = False
     warm_up: Callable[[], None] = lambda: None
-    """Loads, once, what answers need: called when somebody comes, who then reads and types for a while."""
+    """Loads what answers need, once; called when a visitor comes, who then reads and types for a while."""
     write_state: Callable[[], WriteState] = lambda: "ok"
     """State of the database by this process's newest written heartbeat; tests have no heartbeat."""
 
@@ -142,14 +142,14 @@ class Parts:
 
     @property
     def common_windows(self) -> Mapping[str, RateWindows]:
-        """What is counted over all web processes; frames and open sockets are not."""
+        """Rate windows that all web processes share; frames and open sockets are not shared."""
         return {
             "sessions": self.session_windows, "addresses": self.address_windows,
             "streams": self.stream_windows, "keys": self.key_windows, **self.uploads.windows,
         }  # fmt: skip
 
     def commands_for(self, audience: str, *, site: Site | None = None) -> tuple[Command, ...]:
-        """What this audience may ask for here; nobody is offered a human who is not there."""
+        """Return the commands of an audience; `/human` only where an operator can be asked."""
         humans = self.settings.has_handover and (site is None or site.config.handover)
         demo = self.model.offline
         return commands_for(

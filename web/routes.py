@@ -51,14 +51,14 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *push.router,
     *uploads.router,
 )
-"""And for programs; at an address that they share with operators these come first."""
+"""Operations for visitors and programs; at addresses shared with operators they come first."""
 OPERATIONS: tuple[Operation, ...] = (*FOR_VISITORS, *dashboard.OPERATIONS)
 ANYONE: Literal["anyone"] = "anyone"
 _OPENS = {(one.method, one.path): ANYONE if one.anyone else one.scope for one in FOR_VISITORS}
 
 
 def scope_of(method: str, path: str) -> Scope | Literal["anyone"] | None:
-    """What opens a route to a key; None where no key may come."""
+    """Return the scope that opens a route to an API key; None where keys are not allowed."""
     return _OPENS.get(("GET" if method == "HEAD" else method, path))
 
 
@@ -102,7 +102,7 @@ async def root(request: web.Request) -> web.StreamResponse:
 
 
 async def healthz(request: web.Request) -> web.StreamResponse:
-    """This process answers; that is all."""
+    """Answer 200 while this process is alive."""
     return web.json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
 
 

@@ -1,4 +1,4 @@
-"""What holds for every request: an id, an honest error without insides, strict headers, no foreign writes."""
+"""Rules for every request: an id, errors without internals, strict headers, no writes from foreign pages."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ BODY_SECONDS = 10.0
 MAX_BODY_BYTES = 1024 * 1024
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROBES = frozenset({"/healthz", "/readyz"})
-"""Asked by whoever watches over us, under any name."""
+"""Addresses of health checks, allowed under any host name."""
 HELLO_PATH = "/api/v1/stream"
-"""Where a page says hello that has no token yet; it is let in by its origin, never by a cookie of ours."""
+"""Address where a page without a token says hello; its origin is checked, cookies do not count."""
 STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (MessageTooLong, 413),
     (UnknownSession, 404),
@@ -201,7 +201,7 @@ def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
 
 
 def _wants_page(request: web.Request) -> bool:
-    """Somebody follows a link; programs ask for no HTML."""
+    """Return whether a browser asks for a page; programs do not ask for HTML."""
     return (
         request.method == "GET"
         and "text/html" in request.headers.get("Accept", "")
@@ -238,7 +238,7 @@ def _refuse_packed_bodies(request: web.Request) -> None:
 
 
 async def _refuse_foreign_writes(request: web.Request) -> None:
-    """A page of somebody else must not act with our cookies; a bearer token is no cookie."""
+    """Refuse writes that a foreign page makes with our cookies; bearer tokens are no cookies."""
     if request.method in SAFE_METHODS:
         return
     parts = request.app[PARTS]

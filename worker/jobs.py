@@ -1,4 +1,4 @@
-"""The arq side of the silent jobs, and the sweep that rings again for what nobody heard."""
+"""arq functions of background jobs, and the sweep that announces jobs again if Redis lost them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ POLL_SECONDS = 0.1
 STOP_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
 RING_INTERVAL_SECONDS = 2.0
-"""A bell that Redis forgot is rung again, and a job that nobody hears of is done here."""
+"""Seconds between announcements of a waiting job; unheard jobs run in this process."""
 ERASURE_SECONDS = 3.0
 
 
 async def run_job(ctx: dict[str, Any], job_id: int, *_: Any, **__: Any) -> None:
-    """What arq calls: the row in Postgres says whether there is anything to do."""
+    """Run a job for arq; the row in Postgres says whether anything is left to do."""
     app: App = ctx["app"]
     try:
         await app.job_runner.run(job_id)
@@ -86,17 +86,17 @@ async def sweep(app: App) -> None:
 
 
 async def index_knowledge(app: App) -> None:
-    """What agents' own files say, kept findable while they change."""
+    """Keep the index of agents' knowledge folders current."""
     if app.knowledge_indexer is not None:
         await app.knowledge_indexer.run(poll_seconds=app.settings.workspace_poll_seconds)
     await asyncio.Event().wait()
 
 
 class JobDoorbell:
-    """Rings for jobs, at most every two seconds for the same one; what nobody hears is done here.
+    """Announcer of jobs, at most every two seconds for the same one; unheard jobs run in this process.
 
-    What was rung for before the start, somebody heard who may have died with it: his mark stays
-    in Redis for ten minutes. Workers that live for seconds only would never come to a second look.
+    A job announced before the start may have been taken by a worker that died; its mark stays in Redis for
+    ten minutes. Workers that live for seconds only would never look twice.
     """
 
     def __init__(self, app: App) -> None:
@@ -159,7 +159,7 @@ async def keep_erasure_log(app: App) -> None:
 
 
 async def _append_erasure_log(app: App, number: int) -> int:
-    """Beside the backups, so that a restored one is cleared again; where to go on."""
+    """Append new erasures to the file beside the backups, and return the last number."""
     fresh, last = await app.stores.erasure_log.list_since(number)
     if fresh:
         await asyncio.to_thread(app.erasure_file.add, fresh)
@@ -167,7 +167,9 @@ async def _append_erasure_log(app: App, number: int) -> int:
 
 
 async def watch_heartbeat(app: App) -> None:
-    """Each second; raises LeaseLost when this process was declared dead, so that it begins anew."""
+    """Watch the heartbeat every second. Raises LeaseLost if this process was declared dead, so that it
+    restarts.
+    """
     while not app.heartbeat.is_lost:
         clear_recent(time.monotonic())
         await asyncio.sleep(1.0)

@@ -32,7 +32,7 @@ from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 log = structlog.get_logger(__name__)
 
 KEPT_SECONDS = 60.0
-"""Who asked whether it was done just before it was finds it here still."""
+"""Seconds for which a finished run stays available to a client that repeats its request."""
 _RESERVED = ("session_id", "cid")
 router = OperationRouter("commands")
 
@@ -55,7 +55,7 @@ Progress = TypedDict("Progress", {"command": str, "message": str, "percent": Not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Who gives a command, and for which conversation."""
+    """Caller of a command, and the conversation that it is for."""
 
     known: Known
     operator: str | None = None
@@ -63,7 +63,7 @@ class Asker:
 
     @property
     def audience(self) -> str:
-        """An operator may whatever a conversation of one's own may."""
+        """Return the audience; an operator has the rights of a personal conversation."""
         return "personal" if self.operator is not None else self.known.audience
 
     @property
@@ -108,7 +108,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What runs in this process under a `cid`: whoever asks again hears of the same."""
+    """Command runs of this process by `cid`; a repeated request follows the same run."""
 
     by_cid: dict[tuple[int, str], Run] = field(default_factory=dict)
 

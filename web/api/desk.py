@@ -1,4 +1,4 @@
-"""What a visitor's page tells operators: where somebody is, and what they thought of the help."""
+"""Reports of a visitor's page to operators: the page it shows, and ratings of their help."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def rate(
 
 
 def _plain(page: str) -> str:
-    """Of the web, without what may be a secret."""
+    """Return a web address without query, fragment and login; empty for any other scheme."""
     try:
         found = urlsplit(page)
     except ValueError:

@@ -22,7 +22,7 @@ class EventWaiter:
         self._heard: asyncio.Queue[str | None] = asyncio.Queue(WAITING)
         self._deaf = False
         self.closed = False
-        """Nothing more comes: the server ends, or the reader was too slow."""
+        """True if no more events will come: the server ends, or the reader was too slow."""
 
     async def send_str(self, data: str) -> None:
         if not self._deaf:
@@ -37,7 +37,7 @@ class EventWaiter:
         self.closed = True
 
     def stop_listening(self) -> None:
-        """Whoever waits to put something in here must not wait any longer."""
+        """Stop listening, and release every sender that waits for room in the queue."""
         self._deaf = True
         while not self._heard.empty():
             self._heard.get_nowait()

@@ -1,4 +1,4 @@
-"""REST for the panel “Memory”: a visitor's own notes, to be read, corrected and put away."""
+"""REST of the panel *Memory*: visitors read, correct and archive their own notes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def restore_note(call: Call, short_id: NoteId) -> Reply:
 
 
 def _check_audience(call: Call) -> None:
-    """On public pages nobody is told of a memory, as with commands that are not offered; a scope tells."""
+    """Refuse memory on public pages, unless an API key with the scope asks. Raises HttpRefusal."""
     if call.person.audience == "public" and KEY not in call.request:
         raise HttpRefusal(404, "not_found", "Not found.")
 

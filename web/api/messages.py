@@ -1,4 +1,4 @@
-"""REST for conversations: opened for a program's people, written to, and read, by whoever may."""
+"""REST of conversations: opening one for a person of another program, writing and reading."""
 
 from __future__ import annotations
 

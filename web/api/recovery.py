@@ -117,7 +117,9 @@ async def _is_open(request: web.Request, name: str) -> bool:
 
 
 def _check_tries(request: web.Request, code: str) -> tuple[str, str]:
-    """Whoever guesses is slowed down: by address, and by the beginning of what they guess."""
+    """Count a try by address and by the beginning of the code, so that guessing is slow. Raises
+    RateLimited.
+    """
     parts = request.app[PARTS]
     most = parts.limits.recoveries
     keys = (parts.proxies.client_key(request), code_hash(plain_code(code)[:_PREFIX]).hex())

@@ -46,7 +46,7 @@ async def list_commands(call: Call) -> Reply:
 
 
 async def _for_anyone(parts: Parts, key: ApiKey | None) -> tuple[commands.Command, ...]:
-    """What everybody may; for a key, what its site allows."""
+    """Return the commands for callers without a conversation; for an API key, those of its site."""
     site = None
     if key is not None and key.site is not None:
         # A site that cannot be read lets nobody in: as if it were for strangers.

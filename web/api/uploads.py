@@ -64,7 +64,7 @@ BODY_SECONDS = 120.0
 RECEIVED_AT_ONCE = 8
 """By this process: each may hold a whole file in memory."""
 FOR_EVERYBODY = 4
-"""Behind so many, places are kept for addresses that hold none: a few slow ones must not hold them all."""
+"""Uploads in progress from which on free places are reserved for addresses that have none yet."""
 WINDOW_SECONDS = 60.0
 HOUR_SECONDS = 3_600.0
 
@@ -81,7 +81,7 @@ class StoredMessages(Protocol):
 
 
 class Uploads:
-    """What the web process knows of files; one for all requests."""
+    """File uploads of the web process, shared by all requests."""
 
     def __init__(
         self,
@@ -130,7 +130,9 @@ class Uploads:
         return self._places.open("")
 
     async def transcribe(self, request: web.Request, known: Known, attached: Attached) -> str:
-        """What is said in a recording that was taken; empty for other files. Raises as `HearingService`."""
+        """Return the transcript of an uploaded recording, empty for other files. Raises what
+        `HearingService` raises.
+        """
         if self._hearing is None or attached.mime not in AUDIO_MIMES:
             return ""
         session_id = known.row.session_id
@@ -150,11 +152,10 @@ class Uploads:
         text: str = "",
         most_chars: int = MOST_FILE_CHARS,
     ) -> tuple[str, tuple[Block, ...], tuple[Attached, ...]]:
-        """The `text` with what its recordings say, what the model gets beside it, and what screens are told.
+        """Return the text with its transcripts, the blocks for the model, and the attachments for screens.
 
-        Raises UnknownFile, also for a recording that nobody has listened to.
-
-        A repeated message is stored with its files already: they are not looked for again.
+        Raises UnknownFile, also for a recording without a transcript. The files of a repeated message are not
+        loaded again: they are stored with it.
         """
         if not ids:
             return text, (), ()

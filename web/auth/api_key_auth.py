@@ -34,13 +34,13 @@ class ApiKeyAuth:
     keys: PostgresApiKeys
     sessions: PostgresApiSessions
     scope_of: Callable[[str, str], Scope | Literal["anyone"] | None]
-    """Of a method and a route; None where no key opens it."""
+    """Scope of a method and a route; None where API keys are not allowed."""
     requests_per_minute: int = REQUESTS_PER_MINUTE
     windows: RateWindows = field(default_factory=lambda: RateWindows(KEY_SECONDS))
 
 
 ONLY_IN_PERSON = frozenset({"link", "unlink"})
-"""Whoever gets the code of a `/link` can join the conversation: that is for its person alone."""
+"""Commands that API keys cannot run: the code of a `/link` gives access to the conversation."""
 
 API: web.AppKey[ApiKeyAuth] = web.AppKey("api", ApiKeyAuth)
 KEY: web.RequestKey[ApiKey] = web.RequestKey("api_key", ApiKey)
@@ -49,7 +49,7 @@ RECORDED: web.RequestKey[bool] = web.RequestKey("recorded", bool)
 
 @web.middleware
 async def check_api_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A request without a key of ours is somebody else's business."""
+    """Check the API key of a request; requests without one are passed on."""
     token = _token(request)
     if token is None or request.match_info.http_exception is not None:
         return await handler(request)

@@ -1,4 +1,4 @@
-"""Who a site says somebody is: a short-lived token, signed with a secret that only the site and we know."""
+"""Identity tokens of sites: short-lived, and signed with a secret that the site and Evertalk share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IdentityExpired(BadIdentity):
     def __init__(self, reason: str, *, place: str = "") -> None:
         super().__init__(reason)
         self.place = place
-        """Whose it was."""
+        """Address that the expired token named."""
 
 
 class IdentityRequired(BadIdentity):

@@ -1,4 +1,4 @@
-"""Asks again, while screens are open, whether what let them in still lives: what ended lets nobody stay."""
+"""Check of open connections: closes those whose token has been revoked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from web.server.hub import Hub, Subscriber
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS = 15.0
-"""Gone twice in a row is gone: in between, a screen may have signed in as somebody else."""
+"""Seconds between checks. A token must be missing twice, since a screen may sign in between."""
 
 
 class Tokens(Protocol):
@@ -26,7 +26,7 @@ class Tokens(Protocol):
 
 
 class TokenRevocation:
-    """One statement for all screens of the process; Redis may be away, Postgres knows who was let in."""
+    """Check of all connections of this process by one statement; it works without Redis."""
 
     def __init__(self, hub: Hub, tokens: Tokens, *, every: float = CHECK_SECONDS) -> None:
         self._hub = hub
@@ -40,7 +40,7 @@ class TokenRevocation:
             await self.check()
 
     async def check(self) -> None:
-        """Whoever was found without a living token in the look before, too, is sent away."""
+        """Close connections whose token was missing in this check and in the last one."""
         subscribers = [
             subscriber
             for subscriber in self._hub.list_subscribers()

@@ -1,4 +1,4 @@
-"""Who talks: by the page's cookie, by a widget's token, or somebody new."""
+"""Visitors: recognised by the page's cookie or a widget's token, or created."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COOKIE = "evertalk_visitor"
 SITE_HEADER = "X-Evertalk-Site"
 DESK_HEADER = "X-Evertalk-Desk"
 """Sent by the dashboard: who is also a visitor in this browser asks as an operator there."""
-"""Which of our pages asks, where cookies say who it is."""
+"""Name of our page that sent the request, where cookies identify the caller."""
 YEAR_SECONDS = 365 * 24 * 3600
 SITES_SECONDS = 10.0
 MOST_ORIGIN_CHARS = 200
@@ -56,7 +56,7 @@ class UnknownSite(BadInput):
 
 
 class NobodyYet(Exception):
-    """Somebody who was never here looks in: until they do anything, nothing is kept of them."""
+    """Visitor who has done nothing yet; nothing is stored for them until they do."""
 
     def __init__(self, site: Site, audience: Literal["public", "personal"]) -> None:
         super().__init__("nobody yet")
@@ -101,7 +101,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A visitor let in; `token` only when the browser must keep a new one."""
+    """Admitted visitor. `token` is set only if the browser must store a new one."""
 
     row: VisitorRow
     audience: str
@@ -109,15 +109,15 @@ class Known:
     """Where they talk; on another channel, no site at all."""
     token: str | None = field(default=None, repr=False)
     key: str = field(default="", repr=False)
-    """What they came with, or were given."""
+    """Token that the browser sent or was given."""
     admitted_by: bytes | int | None = field(default=None, repr=False)
-    """The hash of that, or the id of a program's key: when it ends, whoever came with it has to go."""
+    """Hash of the token, or id of the API key; when it is revoked, the connection is closed."""
     locale: str = ""
     """The one that their site says they read."""
     moved: bool = False
     """Another place may have been left for this one."""
     network: str | None = None
-    """Where they come from, as a hash; whoever signs out again still comes from there."""
+    """Hash of the client's network; signing out does not change it."""
 
     def build_site_config(self, language: str) -> dict[str, Any]:
         return build_public_config(self.site.config, language or self.locale)
@@ -157,7 +157,7 @@ class Visitors:
         self._sites_read = float("-inf")
 
     def _site(self, row: SiteRow) -> Site | None:
-        """A site whose settings cannot be read lets nobody in: it may have been meant to be strict."""
+        """Return the site, or None if its settings cannot be read: they may have restricted access."""
         try:
             config = read_site_config(row.config)
         except BadSiteConfig as error:
@@ -204,10 +204,10 @@ class Visitors:
     async def greet(
         self, request: web.Request, hello: wire.Hello, *, wait: Callable[[], float] = lambda: 0.0
     ) -> Known:
-        """`wait` tells how long somebody who was never here has to; 0 lets them in.
+        """Admit a visitor. `wait` returns seconds that a new visitor has to wait, 0 for none.
 
         Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable, and
-        NobodyYet unless the hello wants to begin.
+        NobodyYet unless the hello asks for a conversation at once.
         """
         network = self._network_of(request)
         known = await self._greet(request, hello, network=network, wait=wait)
@@ -251,9 +251,9 @@ class Visitors:
         return self._build_known(site, row, key=token, token=None if cookie else token)
 
     async def _greet_signed(self, site: Site, signed: str, *, key: str | None, tz: str) -> Known:
-        """A signature outlives no hour, a screen that comes back may be older: its own token still tells.
+        """Admit a signed-in visitor; an expired signature counts while the visitor's token is valid.
 
-        If it is of the same person: on a shared computer the token may be of whoever was here before.
+        The token must belong to the same person: on a shared computer it may be another one's.
         """
         try:
             identity = self._read(site, signed)
@@ -265,13 +265,16 @@ class Visitors:
         return await self._sign_in(site, identity, key=key, tz=tz)
 
     async def identify(self, known: Known, signed: str) -> Known:
-        """Who is here has signed in; raises BadIdentity, StillAnswering, StorageUnavailable."""
+        """Sign the visitor in. Raises BadIdentity, StillAnswering and StorageUnavailable."""
         site = (await self.sites()).get(known.site.name, known.site)
         signed_in = await self._sign_in(site, self._read(site, signed), key=known.key, tz="")
         return replace(await self.open(signed_in, "") or signed_in, network=known.network)
 
     async def sign_out(self, known: Known) -> Known:
-        """Anonymous again, with a new token; raises IdentityRequired where nobody may be."""
+        """Sign the visitor out and return an anonymous one with a new token.
+
+        Raises IdentityRequired where anonymous visitors are not allowed.
+        """
         if not known.row.identified:
             return replace(known, token=None, moved=False)
         await self._store.revoke(known.key)
@@ -304,21 +307,19 @@ class Visitors:
         return replace(known, locale=identity.locale, moved=former is not None)
 
     async def _keep_former(self, site: Site, identity: Identity, former: str, tz: str) -> Known:
-        """Nobody is kept out: they go on as who they are, and are signed in when they come back.
+        """Keep an anonymous visitor who cannot be signed in now; the next visit signs them in.
 
-        Where nobody may be anonymous, their anonymous conversation stays behind.
+        Where anonymous visitors are not allowed, sign in without the anonymous conversation.
         """
         if site.config.verified == "required":
             return await self._sign_in(site, identity, key=None, tz=tz)
         return self._build_known(site, await self._load_by_token(former, site.name), key=former)
 
     async def find_caller(self, request: web.Request, *, site: str | None = None) -> Known | None:
-        """The visitor of a REST call: a bearer token, else the page's cookie.
+        """Return the visitor of a REST call by bearer token, else by the page's cookie; None without one.
 
-        One browser may be a visitor of several sites: then the page says as whose it asks. The dashboard
-        asks as nobody's visitor.
-
-        Raises IdentityRequired.
+        A browser may hold cookies of several sites, so the page names its site. Requests of the dashboard
+        have no visitor. Raises IdentityRequired.
         """
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind:
@@ -337,7 +338,7 @@ class Visitors:
         return found[0] if len(found) == 1 else None
 
     async def load_known(self, row: VisitorRow) -> Known:
-        """A visitor who was let in before; raises UnknownToken, IdentityRequired."""
+        """Return a visitor who was admitted before. Raises UnknownToken and IdentityRequired."""
         site = (await self.sites()).get(row.site)
         if site is None:
             raise UnknownToken
@@ -365,7 +366,7 @@ class Visitors:
     def set_cookie(
         self, request: web.Request, response: web.StreamResponse, site: str, *, token: str = ""
     ) -> None:
-        """One year from now, the same token as before; its row is made when somebody says hello."""
+        """Set the visitor's cookie for a year. Its row is created by the first hello."""
         response.set_cookie(
             self.cookie_name(request, site),
             token or self.read_cookie(request, site) or generate_token(),
@@ -381,7 +382,7 @@ class Visitors:
         return origin is not None and self._proxies.is_same_origin(request, origin)
 
     def _network_of(self, request: web.Request) -> str | None:
-        """A hash that nobody without our key can look up; None where no cap asks for it."""
+        """Return a keyed hash of the client's network; None where no spending cap needs it."""
         network = self._proxies.network(request) if self._settings.profile == "public" else None
         if network is None:
             return None

@@ -252,7 +252,7 @@ class EventSink:
         await self._response.write(encode_event(data).encode())
 
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
-        """A stream has no close code of its own, so the last event says it."""
+        """Send the close code as last event: an event stream has no close code."""
         said = json.dumps({"code": code, "reason": message.decode(errors="replace")})
         await self._response.write(f"event: close\ndata: {said}\n\n".encode())
         await self._response.write_eof()

@@ -104,7 +104,7 @@ class Handshake:
     async def _backlog(
         self, session_id: int, last_seq: int, head: int
     ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
-        """What this screen missed, or, when that is too much or impossible, the newest messages."""
+        """Return the events that the screen missed, or the newest messages if they are too many."""
         if 0 < last_seq <= head and head - last_seq <= BACKLOG:
             rows = await self._parts.stores.events.list_after(session_id, last_seq, limit=BACKLOG)
             resumed = True
@@ -115,7 +115,7 @@ class Handshake:
         return resumed, [wire.durable(row.event_seq, row.kind, row.payload) for row in shown]
 
     def _state(self, session_id: int, stored: dict[str, Any], *, public: bool) -> dict[str, Any]:
-        """What runs, as Postgres knows it, with the text that only memory has."""
+        """Return the state stored in Postgres with the draft text that only memory has."""
         draft = self._parts.hub.draft(session_id)
         run = stored.get("run")
         if draft is not None and (run is None or run.get("turn") == draft.turn):
@@ -127,7 +127,7 @@ class Handshake:
 
 
 def build_newcomer_welcome(parts: Parts, nobody: NobodyYet, locale: str) -> wire.Frame:
-    """What somebody sees who was never here: all that could be done, and no conversation yet."""
+    """Return the welcome of a visitor without a conversation."""
     return wire.welcome(
         session="", token=None, log_epoch=None, head=0, resumed=False, events=(), pinned=(), ctx=None,
         state={}, site=build_public_config(nobody.site.config, locale),

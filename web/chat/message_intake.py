@@ -16,7 +16,7 @@ from web.server.rate_limits import ClientLimits
 
 ACCEPT_SECONDS = 15.0
 CHARS_OF_ONE = 8_000
-"""A longer message counts as several: nobody may send more words than as many short ones hold."""
+"""Characters of one message; a longer one counts as several against the rate limit."""
 
 
 class CidUsed(BadInput):
@@ -34,9 +34,9 @@ def dedupe_key(cid: str) -> str:
 async def check_messages(
     parts: Parts, limits: ClientLimits, known: Known, *, cid: str, address: str | None, chars: int
 ) -> None:
-    """What was accepted before is never refused: its browser would take the refusal for a loss.
+    """Check rate limits; a message that was accepted before always passes. Raises RateLimited.
 
-    Without an address a program asks, for many people. Raises RateLimited.
+    Without an address the caller is a program that writes for many people.
     """
     session_id = known.row.session_id
     weight = 1 + min(chars, wire.MAX_CHARS) // CHARS_OF_ONE
@@ -48,7 +48,9 @@ async def check_messages(
 
 
 async def build_inbound(parts: Parts, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
-    """What a visitor or a program says, with its files; raises UnreadableMessage, UnknownFile."""
+    """Build the message of a visitor or a program with its files. Raises UnreadableMessage and
+    UnknownFile.
+    """
     session_id, key = known.row.session_id, dedupe_key(cid)
     words = wire.clean(text) if text.strip() or not files else ""
     try:
@@ -70,9 +72,9 @@ async def build_inbound(parts: Parts, known: Known, *, text: str, cid: str, file
 
 
 async def store_message(parts: Parts, inbound: Inbound) -> Accepted:
-    """Raises CidUsed, and StorageUnavailable for whatever nobody expected while storage was not well.
+    """Store a message; call `announce_message` next.
 
-    `announce_message` comes next.
+    Raises CidUsed, and StorageUnavailable for unexpected errors while storage is failing.
     """
     try:
         async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
@@ -120,14 +122,14 @@ async def store_edit(
 
 
 def announce_edit(parts: Parts, accepted: Accepted, shown: Mapping[str, Any]) -> None:
-    """As `announce_message`."""
+    """Announce an edited message to screens and start its answer."""
     if not accepted.repeated:
         parts.hub.publish(accepted.session_id, accepted.event_seq, "msg", shown)
     parts.replies.answer(accepted.session_id)
 
 
 async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:
-    """What had its id before must not swallow another message unheard; an erased one is no longer known."""
+    """Return whether the stored message of this `cid` differs. An erased one counts as equal."""
     rows = await parts.stores.events.list_after(inbound.session_id, accepted.event_seq - 1, limit=1)
     stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None
     return bool(stored) and stored != inbound.text

@@ -110,7 +110,7 @@ class _Chat:
         return None
 
     async def _stay(self, known: Known, hello: wire.Hello, first: str | None) -> Known | None:
-        """Until the socket closes, or somebody signs in or out: then as whom it goes on."""
+        """Serve the socket until it closes or the visitor signs in or out; return the new identity then."""
         self._public = known.audience == "public"
         session = SocketSession(
             self._parts, known, limits=self._limits, address=self._address, language=hello.locale,

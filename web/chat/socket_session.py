@@ -71,7 +71,7 @@ class Closed(Exception):
         self.error = error
 
     def frames(self, *, public: bool) -> list[Mapping[str, Any]]:
-        """What is said before the line is closed."""
+        """Return the frames to send before the connection is closed."""
         said: list[Mapping[str, Any]] = []
         if self.error is not None:
             said.append(wire.error(self.error, public=public))
@@ -87,13 +87,13 @@ def _is_away(error: EvertalkError) -> bool:
 
 
 def build_retry_close(error: Exception) -> Closed:
-    """Without a cid and with a close: the browser sends again by itself, under the same id."""
+    """Return a close that makes the browser send again under the same `cid`."""
     log.warning("storage_away", reason=str(error))
     return Closed(wire.CLOSE_SLOW, "try again", error=StorageUnavailable())
 
 
 class IdentityChanged(Exception):
-    """The same line goes on as somebody else."""
+    """Change of the visitor's identity on an open connection."""
 
     def __init__(self, known: Known) -> None:
         super().__init__("signed again")
@@ -101,7 +101,7 @@ class IdentityChanged(Exception):
 
 
 async def admit(parts: Parts, deciding: Awaitable[Known]) -> Known:
-    """Who this is, once that is decided; raises Closed."""
+    """Return the visitor once `deciding` is done. Raises Closed."""
     try:
         async with asyncio.timeout(STEP_SECONDS):
             known = await deciding
@@ -123,7 +123,7 @@ async def admit(parts: Parts, deciding: Awaitable[Known]) -> Known:
 
 
 class SocketSession:
-    """What a visitor who was let in may say; `take_frame` is asked before each frame, 0 lets it pass."""
+    """Session of a visitor on a socket. `take_frame` returns seconds to wait before a frame, 0 for none."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class SocketSession:
         self._public = known.audience == "public"
         self._strikes = 0
         self.signed_out = False
-        """Other screens of the place are to be told, once this one has left."""
+        """True if other screens of the address must be told of the sign-out after this one has left."""
 
     async def receive(self, data: str | Mapping[str, Any]) -> None:
         """One frame, as text or as its object; raises Closed when this was the last, IdentityChanged."""
@@ -204,7 +204,7 @@ class SocketSession:
                 raise wire.BadFrame("hello was said already")
 
     async def _identify(self, identity: str | None) -> None:
-        """A new welcome follows, in the conversation of whoever this is now."""
+        """Sign in or out. Raises IdentityChanged, after which a new welcome is sent."""
         visitors = self._parts.visitors
         anew = (
             visitors.sign_out(self._known) if identity is None else visitors.identify(self._known, identity)

@@ -61,7 +61,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardContext:
-    """What the handlers work with."""
+    """Stores, settings and services that handlers of the dashboard use."""
 
     stores: Stores
     admin: DashboardStores
@@ -70,7 +70,7 @@ class DashboardContext:
     proxies: Proxies
     handovers: HandoverService | None = None
     announcer: ErasureAnnouncer | None = None
-    """Tells screens that something new is stored; None where nobody listens."""
+    """Announcer that tells screens of new entries; None without listeners."""
     provider: OidcProvider | None = None
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None
     context_inspector: ContextInspector | None = None
@@ -88,11 +88,11 @@ class DashboardContext:
         return set() if self.live is None else self.live.operators
 
     def address(self, request: web.Request) -> str:
-        """Of the client, behind proxies that are trusted: who locks themselves out locks out nobody else."""
+        """Return the client's address behind trusted proxies, so that a lock-out concerns one client."""
         return self.proxies.client_address(request)
 
     def origin(self, request: web.Request) -> str:
-        """What links begin with; the Host header is believed only where nobody else can send it."""
+        """Return the origin of links; the Host header counts only on loopback."""
         if self.settings.public_url is None and is_loopback(_host(request.host)):
             return f"{request.scheme}://{request.host}"
         return self.settings.base_url
@@ -103,7 +103,7 @@ DESK: web.AppKey[DashboardContext] = web.AppKey("desk", DashboardContext)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthedRequest:
-    """One request that was let in; `who` is None only where anyone may come."""
+    """Admitted request. `who` is None only for operations that are open to everyone."""
 
     request: web.Request
     context: DashboardContext
@@ -116,7 +116,7 @@ class AuthedRequest:
 
     @property
     def token(self) -> str:
-        """Of this login."""
+        """Token of this login."""
         return self.request.cookies.get(cookie_name(self.request, self.context.settings), "")
 
     @property
@@ -124,13 +124,15 @@ class AuthedRequest:
         return POLL_HEADER in self.request.headers
 
     async def record(self, action: str, about: str = "", **detail: Any) -> None:
-        """What cannot be put on record is not done: raises StorageUnavailable."""
+        """Write to the audit log. Raises StorageUnavailable, so that an unrecorded action is not carried
+        out.
+        """
         await self.context.admin.operators.record(
             actor=self.operator.name, action=action, about=about, detail=detail or None
         )
 
     async def record_reading(self, what: str, about: str = "") -> None:
-        """A screen that refreshes itself is told once in a while: a header alone must hide no reading."""
+        """Audit reading; a screen that refreshes itself is recorded once in a while."""
         operators = self.context.admin.operators
         record = operators.record_once if self.refresh else operators.record
         await record(actor=self.operator.name, action=f"read.{what}", about=about)
@@ -160,7 +162,7 @@ def build_handler(
 
 
 async def _build_refusal(request: web.Request, error: Exception) -> HttpRefusal:
-    """What a typed error is to a caller: its status, its code and its advice."""
+    """Return the HTTP refusal for a typed error: status, code and advice."""
     match error:
         case BadField(place="body"):
             return HttpRefusal(400, "bad_input", error.advice)
@@ -209,7 +211,7 @@ async def _dispatch(
 
 @contextmanager
 def raise_conflicts() -> Iterator[None]:
-    """What the story refuses is 409 here."""
+    """Turn each EvertalkError of the block into HTTP 409."""
     try:
         yield
     except EvertalkError as error:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 router = OperationRouter()
 _HIDDEN = frozenset({"name", "prune_rules"})
-"""Fields of a policy that are no numbers of their own."""
+"""Fields of a policy that are not shown as numbers."""
 Name = Annotated[str, describe("name of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
 Version = Annotated[int, Field(ge=1, lt=2**63, description="version of the config")]
 

@@ -1,4 +1,4 @@
-"""Alerts for operators: what is open and over, whom it went to, a test, and that somebody has seen one."""
+"""Alerts for operators: open and past ones, their recipients, a test alert, and marking one as seen."""
 
 from __future__ import annotations
 

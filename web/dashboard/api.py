@@ -135,7 +135,7 @@ def _own_breakers(authed: AuthedRequest) -> dict[str, BreakerState]:
 
 
 def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str, Any]:
-    """What this process told of itself, in all the words that it heard."""
+    """Return the row of this process with the full error text that it has in memory."""
     if state is None or one["role"] != "web" or one["reason"] != redact_reason(state):
         return one
     return {**one, "reason": state.reason}
@@ -155,7 +155,7 @@ Filters = TypedDict("Filters", {
         choice("sort column; a leading minus sorts descending", *SORTS, *(f"-{column}" for column in SORTS)),
     ],
 }, total=False)  # fmt: skip
-"""Of the list of conversations, on the page and as a sheet."""
+"""Filters of the list of conversations, on the page and in the CSV."""
 
 
 def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> SessionQuery:

@@ -39,7 +39,7 @@ from web.security import HttpRefusal
 router = OperationRouter()
 RETRY_SECONDS = 2
 FILE_CHARS = 4_000
-"""Of the texts in an operator's files, for the assistant that goes on later."""
+"""Characters of an operator's files that the assistant reads after the hand-over."""
 _NO_SESSION = "There is no such conversation."
 
 Which = Annotated[
@@ -304,7 +304,7 @@ def _handovers(authed: AuthedRequest) -> HandoverService:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """With who has it, where somebody else does."""
+    """Turn errors into HTTP refusals; a conversation taken by another operator names the operator."""
     try:
         yield
     except StorageUnavailable:

@@ -27,11 +27,11 @@ TOPICS = tuple(LIVE_TOPICS)
 COMMENT_SECONDS = 15.0
 """Proxies cut off what is silent."""
 CHECK_SECONDS = 60.0
-"""How often a login is looked at again; sooner when somebody logs out."""
+"""Seconds between checks of an open stream's login; a logout checks at once."""
 LOOK_SECONDS = 1.0
-"""How often Postgres is looked at while somebody follows; an announcement makes it sooner."""
+"""Seconds between looks at Postgres while a stream is open; an announcement looks at once."""
 STREAMS_AT_MOST = 10
-"""Of one operator, in one process."""
+"""Open streams of one operator in one process."""
 SIGNED_OUT: Mapping[str, Any] = {"t": "signed_out"}
 PROGRESS = "progress"
 MOST_STAGE_CHARS = 60
@@ -39,7 +39,7 @@ _BYE = "bye"
 
 
 class DashboardNews(Protocol):
-    """Announcements over a connection of its own: the chat's follows what the chat needs."""
+    """Announcements on a connection separate from the chat's."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
@@ -86,7 +86,7 @@ class Follower:
         self._wake.set()
 
     def take_events(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What is to be written now, each with its name."""
+        """Return the events to write now, as pairs of name and data."""
         told = [(PROGRESS, one) for one in self.progress.values()]
         told += [("typing", {"session": one}) for one in sorted(self.typing)]
         told += [("changed", {"topics": sorted(self.changed)})] if self.changed else []
@@ -102,7 +102,7 @@ class Follower:
         self._wake.set()
 
     async def wait_for_change(self, seconds: float) -> bool:
-        """False when nothing happened for so long."""
+        """Wait for a change, and return False if none came within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -113,7 +113,7 @@ class Follower:
 
 
 class Live:
-    """Looks at Postgres while anybody follows, and at once when told; nothing runs while nobody does."""
+    """Watch on Postgres for open streams of the dashboard; idle while there is no stream."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Live:
 
     @property
     def operators(self) -> set[int]:
-        """Who has a page open in this process."""
+        """Ids of operators with an open page in this process."""
         return {one.operator_id for one in self._followers if not one.gone}
 
     def join(self, follower: Follower) -> bool:
@@ -168,7 +168,7 @@ class Live:
             await self._tasks.cancel()
 
     async def announce_sign_out(self) -> None:
-        """Somebody's login ended: every process looks at those of its streams."""
+        """Announce that a login ended, so that every process checks its streams."""
         self._request_login_checks()
         if self._news is not None:
             await self._news.announce(DASHBOARD, SIGNED_OUT)

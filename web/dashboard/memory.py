@@ -1,4 +1,4 @@
-"""Memory for operators: notes with where they came from, added, corrected, put away and brought back."""
+"""Memory for operators: notes with their sources, added, corrected, archived and restored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from web.security import HttpRefusal
 
 router = OperationRouter(refusals=(404, 409, 410), missing="There is no such note.")
 _OWN_IMPORTANCE = 8
-"""As of what a person asks to remember: it is in the next prompts."""
+"""Importance of an operator's note, equal to that of a person's request to remember."""
 NoteId = Annotated[UUID, describe("id of a note")]
 Words = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 600})]
 
@@ -165,7 +165,7 @@ async def _note(authed: AuthedRequest, note: UUID) -> FoundNote:
 
 
 async def _load_standing(authed: AuthedRequest, found: FoundNote) -> Mapping[str, Any] | None:
-    """What stands for the note now; None when that was put away."""
+    """Return the newest version of the note; None if it was archived."""
     insights, heir = authed.context.admin.memory, found
     for _ in range(50):
         following = heir.shown["superseded_by"]

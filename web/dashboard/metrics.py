@@ -100,7 +100,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(slots=True)
 class Scrape:
-    """What one process keeps from one scrape to the next."""
+    """State that one process keeps between scrapes."""
 
     clock: Callable[[], float]
     durations: Durations
@@ -231,7 +231,7 @@ def histogram_samples(stages: Mapping[str, Histogram]) -> list[Sample]:
 
 
 def render_exposition(samples: Mapping[str, list[Sample]]) -> str:
-    """What is unknown is left out: an absent series is honest, a zero is not."""
+    """Return samples in the text format of Prometheus, without series of unknown value."""
     lines: list[str] = []
     for name, (kind, words) in METRICS.items():
         if told := samples.get(name):
@@ -251,7 +251,7 @@ def _one(value: float | None) -> list[Sample]:
 
 
 def _by(label: str, values: Mapping[str, float]) -> list[Sample]:
-    """A value without a name of its own stands for the whole."""
+    """Return one sample per value; an empty key stands for the total."""
     return [({label: key} if key else {}, value) for key, value in sorted(values.items())]
 
 

@@ -121,7 +121,7 @@ async def remove_picture(authed: AuthedRequest) -> Reply:
 
 @router.page("GET /pictures/{key:[0-9a-f]{32}}", anyone=True)
 async def show_picture(authed: AuthedRequest) -> web.StreamResponse:
-    """What people see of an operator; the key changes with it."""
+    """Send the picture of an operator; a new picture has a new key."""
     content = await _roster(authed).load_picture(authed.request.match_info["key"])
     mime = content and picture_mime(content)
     if not content or not mime:

@@ -1,4 +1,4 @@
-"""People for operators: who there is, a copy of what is kept of somebody, and forgetting them."""
+"""People for operators: the list, an export of one person's data, and erasure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from web.security import HttpRefusal
 
 router = OperationRouter()
 ERASE_SECONDS = 10.0
-"""For so long the page waits for the end; then it shows how far the worker has come."""
+"""Seconds that a request waits for an erasure; the page then shows the worker's progress."""
 _NOBODY = "There is no such person, or they never had a conversation."
 PersonId = Annotated[UUID, describe("public id of a person")]
 

@@ -1,4 +1,4 @@
-"""What was sent to the dashboard: JSON objects and forms, bounded in size and time, and the version seen."""
+"""Request bodies of the dashboard: JSON objects and forms, bounded in size and time, and versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 10.0
 NewName = Annotated[
     str, Field(pattern=f"^{AGENT_NAME.pattern}$", title="1 to 40 of a-z, 0-9, _ and -, no mark first")
 ]
-"""Of what is to be made, by the rule of the command line."""
+"""Name of a new agent, by the rule of the command line."""
 Seen = Annotated[
     str, In("header", "If-Match"),
     Field(
@@ -72,7 +72,7 @@ async def add_total(
 
 
 def parse_etag(if_match: str) -> str:
-    """The version that the editor began with; an edit without one would overwrite what nobody has seen."""
+    """Return the version that the editor has read. Raises HttpRefusal 428 without one."""
     given = if_match.strip().removeprefix("W/")
     if not given:
         raise HttpRefusal(428, "version_needed", "Send `If-Match` with the version that you have read.")
@@ -88,7 +88,7 @@ def parse_version(if_match: str) -> int:
 
 
 def build_stale_refusal(*, yours: Any, theirs: Any) -> HttpRefusal:
-    """Somebody was faster: 409 with both versions, so that nothing typed is lost."""
+    """Return HTTP 409 with both versions, after another operator has changed the object."""
     words = "Somebody else changed this meanwhile: nothing of yours was stored."
     return HttpRefusal(409, "stale", words, yours=yours, theirs=theirs)
 

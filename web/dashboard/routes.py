@@ -74,7 +74,7 @@ async def serve_language(authed: AuthedRequest) -> web.StreamResponse:
 
 @pages.page("GET /dashboard/words", role="viewer")
 async def serve_languages(authed: AuthedRequest) -> web.StreamResponse:
-    """Which languages the dashboard speaks."""
+    """Return the languages of the dashboard."""
     return web.json_response(dashboard_languages())
 
 
@@ -141,11 +141,11 @@ def add_dashboard(
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
     demo: bool = False,
 ) -> DashboardContext:
-    """Adds the routes; the desk that comes back knows who is signed in.
+    """Add the dashboard's routes, and return its desk, which knows signed-in operators.
 
-    The application serves `web/static` at `/static` and owns the pool.
-    `announcer` only tells people's screens; `news` is one of its own that this follows: following with the
-    former would replace the set that the chat follows.
+    The application serves `web/static` at `/static` and owns the pool. `announcer` tells screens of new
+    entries. `news` must be a second connection, since following a topic replaces the set that the chat
+    follows.
     """
     admin = build_dashboard_stores(pool, settings)
     following = Live(admin.jobs.load_pulse, news=news)

@@ -19,7 +19,7 @@ router = OperationRouter()
 RANGES = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 """Days up to now."""
 _HOURLY_DAYS = 2
-"""Up to so many are drawn by the hour, unless somebody asks otherwise."""
+"""Days up to which a range is drawn by the hour unless the request names a step."""
 
 
 def _day(raw: Any) -> date:
@@ -57,7 +57,7 @@ def today_of(authed: AuthedRequest) -> date:
 
 
 def period_of(authed: AuthedRequest, asked: Ranged, *, days: int | None = None) -> Period:
-    """What was asked for, else the last days, else this month. Raises BadQuery."""
+    """Return the requested period, else the last `days`, else this month. Raises BadQuery."""
     zone, last = authed.context.settings.timezone, asked.get("to") or today_of(authed)
     if not asked.get("from") and not asked.get("to"):
         if (name := asked.get("range")) is not None and name not in RANGES:

@@ -43,7 +43,7 @@ _PREVIEW_POLICY = (
     "form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'; trusted-types 'none'; "
     "connect-src http://{host}/static/locales/"
 )
-"""Nothing but the widget's words can be asked for; `http` stands for `https`, too."""
+"""Content policy of the preview, which loads nothing but the widget. `http` covers `https`, too."""
 Language = Annotated[Any, Field(json_schema_extra={"type": "string", "maxLength": 40})]
 Name = Annotated[str, describe("name of a site", json_schema_extra={"minLength": 1, "maxLength": 64})]
 

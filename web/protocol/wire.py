@@ -31,7 +31,7 @@ CLOSE_NO_HELLO = 4408
 CLOSE_RATE = 4429
 
 MOST_FILES = 5
-"""Of one message."""
+"""Files of one message."""
 _FILE = re.compile(r"[0-9a-f]{32}")
 _CID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _MID = re.compile(r"[a-z][0-9]{1,18}")
@@ -89,9 +89,9 @@ class Hello:
     session: str = ""
     """The one that `last_seq` counts in, where the screen knows it."""
     identity: str | None = None
-    """What the site says, signed, of who this is."""
+    """Identity token that the site has signed."""
     begin: bool = True
-    """Whether somebody new gets a conversation at once, or with the first thing that they do."""
+    """True if a new visitor gets a conversation at once, false if with the first action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class Resync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identify:
-    """Somebody signed in on the page, or out of it."""
+    """Frame of a visitor who signs in or out on the page."""
 
     identity: str | None
 
@@ -271,7 +271,7 @@ def _hello(frame: Mapping[str, Any]) -> Hello:
 
 
 def _identity(frame: Mapping[str, Any]) -> str | None:
-    """How long it may be is its reader's to say, with words of its own."""
+    """Return the identity token as text; its reader bounds the length."""
     identity = frame.get("identity")
     if identity is not None and not isinstance(identity, str):
         raise BadFrame("`identity` is not text", cid=_cid_of(frame))

@@ -59,7 +59,7 @@ class Untitled(GenerateJsonSchema):
         return False
 
     def field_is_required(self, field: Any, *given: Any, **more: Any) -> bool:
-        """What is sent has all its fields, those with defaults, too."""
+        """Return whether a field is required; answers always have all fields, those with defaults, too."""
         sent = self.mode == "serialization" and field["type"] == "dataclass-field"
         return sent or super().field_is_required(field, *given, **more)
 
@@ -109,10 +109,7 @@ def _argument(one: inspect.Parameter, hint: Any, parts: Any, usual: Place) -> Pa
 
 @functools.cache
 def model_of(operation: Operation, *, body: bool) -> type[BaseModel]:
-    """What the handler takes in the address and the headers, which is text, or in the body.
-
-    Made when the first request comes: most operations are not asked for in most processes.
-    """
+    """Build the model of address and headers, or of the body, when the first request comes."""
     fields = [one for one in arguments_of(operation) if (one.place == "body") is body and one.shape is None]
     made: Any = {one.name: (Annotated[one.hint, Field(alias=one.wire_name)], one.default) for one in fields}
     extra: Literal["forbid", "ignore"] = "forbid" if operation.strict and body else "ignore"
@@ -128,9 +125,9 @@ async def read_arguments(
     read_body: Callable[[bool], Awaitable[Json]],
     without_empty: bool = False,
 ) -> dict[str, Any]:
-    """By the names of the handler's parameters; `read_body` is told whether there must be one.
+    """Return arguments by the names of the handler's parameters.
 
-    Raises BadField, HttpRefusal and what `read_body` raises.
+    `read_body` receives whether a body is required. Raises BadField, HttpRefusal and what `read_body` raises.
     """
     asked = arguments_of(operation)
     outside = {one.wire_name: one.place for one in asked if one.place != "body"}
@@ -182,7 +179,7 @@ def _refusal(error: Any, model: type[BaseModel]) -> str:
 
 @functools.cache
 def _fields_of(model: type[BaseModel]) -> Json:
-    """Made once: whoever sends nonsense all the time costs no more than others."""
+    """Return the schema of a model; it is cached, so that invalid requests cost no more than valid ones."""
     return model.model_json_schema(schema_generator=Untitled)
 
 
@@ -193,7 +190,7 @@ _WORDS = {
 
 
 def describe_schema(schema: Json) -> str:
-    """What a value is, in a few words."""
+    """Return a short description of a value's type."""
     if "anyOf" in schema:
         schema = {**schema, **schema["anyOf"][0]}
     if "title" in schema and " " in schema["title"]:

@@ -20,12 +20,14 @@ from web.security import HttpRefusal, cross_origin_headers, preflight, read_json
 
 _NO_STORE = {"Cache-Control": "no-store"}
 Others = Mapping[tuple[str, str], Handler]
-"""Who serves an address when it is no visitor's and no key's: by method and path."""
+"""Operators' handlers by method and path, for addresses that visitors and keys share with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request that was let in; `known` is None where anyone may come, or the handler finds out itself."""
+    """Admitted request. `known` is None if everyone may call, or if the handler finds the caller
+    itself.
+    """
 
     request: web.Request
     known: Known | None
@@ -74,7 +76,9 @@ def unauthorized_error(
 
 
 def build_handler(operation: Operation, others: Others) -> Handler:
-    """The way in for those whose own it is; anybody else is sent to the operators' door, if there is one."""
+    """Build the handler for visitors and keys; other callers go to the operators' handler, if there is
+    one.
+    """
 
     async def handle(request: web.Request) -> web.StreamResponse:
         itself = operation.anyone or operation.finds_caller

@@ -37,7 +37,7 @@ Attachment = TypedDict("Attachment", {
 })  # fmt: skip
 EXPORT_SECONDS = 600.0
 WRITE_SECONDS = 30.0
-"""A reader who takes nothing for so long is gone."""
+"""Seconds without progress after which a reader counts as gone."""
 PIECE_CHARS = 65_536
 _MARK = "\ufeff"
 """Without it a widely used spreadsheet takes the file for Windows-1252."""
@@ -53,7 +53,7 @@ async def send_file(
     headers: Mapping[str, str],
     seconds: float | None = EXPORT_SECONDS,
 ) -> web.StreamResponse:
-    """What fails before the first piece is still a proper error."""
+    """Send pieces as a file; an error before the first piece is answered as an error."""
     first = await anext(pieces)
     told = {"Content-Type": kind, "Content-Disposition": f'attachment; filename="{name}"'}
     response = web.StreamResponse(headers={**headers, **told})
@@ -88,7 +88,7 @@ async def send_csv(
     columns: Sequence[str],
     headers: Mapping[str, str],
 ) -> web.StreamResponse:
-    """`name` without `.csv`, of words of ours."""
+    """Send rows as CSV; `name` has no suffix and holds no foreign text."""
     pieces = _pieces(columns, rows)
     return await send_file(
         request, pieces, name=f"{name}.csv", kind="text/csv; charset=utf-8", headers=headers, seconds=None

@@ -60,7 +60,7 @@ def _plain(value: Any) -> Any:
 
 
 def describe(words: str, **limits: Any) -> Any:
-    """What the description says of a value, beside its type and limits."""
+    """Return the description of a value with its limits, for the OpenAPI document."""
     return Field(description=words, **limits)
 
 
@@ -69,7 +69,7 @@ BrowserKey = Annotated[str, describe("key of the push subscription, base64url", 
 
 
 def choice(words: str, *values: str) -> Any:
-    """Described so: whoever looks for it refuses others."""
+    """Return the description of a value with its choices; the handler refuses others."""
     return Field(description=words, json_schema_extra={"enum": list(values)})
 
 

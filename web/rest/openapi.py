@@ -95,7 +95,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _body_of(one: Operation) -> Any:
-    """What the whole body is: of a shape with a name, or of the fields that the handler names."""
+    """Return the type of the whole body: a named shape, or a model of the handler's fields."""
     inside = [each for each in arguments_of(one) if each.place == "body"]
     shape = next((each.shape for each in inside if each.shape is not None), None)
     if shape is not None:
@@ -173,7 +173,7 @@ def _parameters(one: Operation) -> list[dict[str, Any]]:
 
 
 def _given(schema: Schema) -> Schema:
-    """What is left out of an address is no null."""
+    """Return the schema of a parameter without null and default."""
     shape = {key: value for key, value in schema.items() if key != "default"}
     kinds = [kind for kind in shape.pop("anyOf", ()) if kind != {"type": "null"}]
     return shape | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})

@@ -16,7 +16,7 @@ from shared.core.identity.operators import Role
 V1 = "/api/v1"
 JSON = "application/json"
 Reply = web.StreamResponse | Mapping[str, Any] | None
-"""What a handler returns: a response of its own, the body of one, or nothing where nothing was found."""
+"""Result of a handler: a response, a JSON object, or None for 404."""
 Handler = Callable[..., Awaitable[Reply]]
 _Registered = TypeVar("_Registered", bound=Handler)
 _PATTERN = re.compile(r"\{(\w+):(?:[^{}]|\{[^{}]*\})*\}")
@@ -30,41 +30,41 @@ class Operation:
 
     method: str
     pattern: str
-    """As the router has it: parts of the path may have a regular expression."""
+    """Pattern of the router; parts of the path may have a regular expression."""
     handler: Handler
     group: str = ""
     """The chapter of the description; what has none is a page, and not described."""
     anyone: bool = False
     visitor: bool = False
-    """Of their own conversation."""
+    """True if visitors may call it for their own conversation."""
     scope: Scope | None = None
-    """Which opens this to a key."""
+    """Scope that an API key needs; None if keys are not allowed."""
     role: Role | None = None
     """From which on an operator may."""
     scraper: bool = False
-    """For whoever reads metrics."""
+    """True if a scraper of metrics may call it."""
     finds_caller: bool = False
     """The handler itself finds out who asks: it takes more than the address to know."""
     rate: Literal["", "reads", "commands", "exports"] = ""
-    """Which limit of a visitor's this counts for."""
+    """Rate limit of visitors that the operation counts for."""
     answers: Mapping[int, Any] = field(default_factory=dict)
     """Statuses and what comes with them; None is for what is no JSON."""
     events: Mapping[str, Any] = field(default_factory=dict)
     """With `Accept: text/event-stream`: names of events and what they hold."""
     refusals: tuple[int, ...] = ()
-    """Beside those that every operation of its kind has."""
+    """Statuses of errors, in addition to those of every operation."""
     media: str = JSON
     takes: str = JSON
     """The media type of the body."""
     body: str = ""
-    """What a body is called in the description; else as the operation."""
+    """Name of the body's schema; by default the name of the operation."""
     strict: bool = False
-    """Fields that nobody knows are refused, not passed over."""
+    """True if unknown fields are refused instead of ignored."""
     most_bytes: int = 256 * 1024
     missing: str = "There is no such thing here."
     """The sentence of 404."""
     head: bool = True
-    """Without it: what is written piece by piece would follow its headers all the same."""
+    """False for streamed answers: to HEAD they would send their body."""
 
     def __post_init__(self) -> None:
         allowed = (self.anyone, self.visitor, self.scope, self.role, self.scraper)
@@ -76,13 +76,13 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Of the handler, in the way of JSON."""
+        """Name of the handler in camel case."""
         first, *others = self.handler.__name__.split("_")
         return first + "".join(map(str.capitalize, others))
 
     @property
     def names_session(self) -> bool:
-        """Whose it is, a key says by `?session_id=`; a visitor has one conversation."""
+        """True if API keys name the conversation by `?session_id=`; a visitor has exactly one."""
         themselves = self.anyone or self.finds_caller or self.scope is None
         return self.visitor and not themselves and "/sessions/{id}" not in self.path
 
@@ -123,7 +123,7 @@ class OperationRouter(list[Operation]):
         return register
 
     def page(self, place: str, **terms: Any) -> Callable[[_Registered], _Registered]:
-        """What is no part of REST: for browsers and scrapers."""
+        """Register a page or another route outside REST, for browsers and scrapers."""
         method, path = place.split()
 
         def register(handler: _Registered) -> _Registered:

@@ -22,7 +22,7 @@ def wants_events(request: web.Request) -> bool:
 
 
 class EventStream:
-    """After its reader has gone, `send` does nothing: whoever works on goes on working."""
+    """Server-sent events; after the reader has gone `send` does nothing, and the work continues."""
 
     def __init__(self, request: web.Request, *, request_id: str, headers: Mapping[str, str]) -> None:
         self._request = request

@@ -38,7 +38,7 @@ HEADER_SECONDS = 15.0
 KEEPALIVE_SECONDS = 75.0
 MAX_CONNECTIONS = 4_096
 MAX_OF_ONE_ADDRESS = 256
-"""Of the connections above; this machine and trusted proxies speak for many and are not counted."""
+"""Connections of one address. Trusted proxies and this machine are not counted."""
 MAX_HEADER_BYTES = 8 * 1024
 BACKLOG = 256
 """Connections that wait to be accepted, also while the process renews itself."""
@@ -61,7 +61,7 @@ class Connection(web.RequestHandler):
         super().__init__(manager, **kwargs)
         self._limit = limit
         self._peer: str | None = None
-        """Whose place is taken; None without one."""
+        """Address whose place is taken; None without one."""
         self._busy = 0
         self._deadline: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[], None] | None = None
@@ -101,7 +101,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What could not even be read as HTTP: as typed and as strict as every other answer."""
+        """Answer a request that could not be parsed as HTTP with a typed error."""
         del message
         if status >= 500:
             log.error("connection_failed", exc_info=exc)
@@ -116,7 +116,7 @@ class Connection(web.RequestHandler):
         return response
 
     def mark_busy(self) -> None:
-        """A request's headers are whole; whoever handles it minds the time from here on."""
+        """Mark the request as received; from here on its handler bounds the time."""
         self._busy += 1
         self._stop_deadline()
 
@@ -147,7 +147,7 @@ class Listener:
     """One listening address for an application whose runner is set up."""
 
     def __init__(self, runner: web.AppRunner, *, is_counted: Callable[[str], bool] | None = None) -> None:
-        """`is_counted`: whether an address may have so many connections only, by default nobody's."""
+        """`is_counted` returns whether an address has a connection limit; by default none has."""
         self._runner = runner
         self._connection_limit = ConnectionLimit(is_counted=is_counted or (lambda address: False))
         self._servers: list[asyncio.Server] = []
@@ -168,7 +168,7 @@ class Listener:
         return [one.fileno() for server in self._servers for one in server.sockets]
 
     async def stop_listening(self) -> None:
-        """Nobody new; who is connected stays."""
+        """Close listening sockets; open connections stay."""
         for server in self._servers:
             server.close()
 

@@ -39,15 +39,15 @@ PATIENCE_SECONDS = 0.02
 """Events of this process may overtake each other by this much before Postgres is asked."""
 POLL_SECONDS = 1.0
 POLLS_WHILE_HEARING = 5
-"""With Redis at hand Postgres is looked at only every so many polls."""
+"""Polls per look at Postgres while Redis delivers announcements."""
 PAGE = 500
 OUTGOING = 1_000
 GATHER_SECONDS = 0.001
-"""So long announcements gather: a turn's own work goes first, and what comes together is one message."""
+"""Seconds for which announcements are collected into one message."""
 WANTED = {"t": "wanted"}
 """Asks other processes for the text so far of an answer; never a frame of a screen."""
 LEFT = {"t": "left"}
-"""Somebody signed out of a place."""
+"""Announcement of a visitor's sign-out."""
 RESET_SPREAD_MS = 1_000
 HELD_BACK = 1_000
 """Events a screen may be sent before its welcome is ready."""
@@ -99,7 +99,7 @@ class Subscriber:
         self.admitted_by = admitted_by
         """The hash of a visitor's token, or the id of a program's key."""
         self.name = name
-        """What a screen is called whose frames come in by another way than they go out."""
+        """Name of a screen whose frames arrive on another connection than its events leave."""
         self.public = public
         self.address_id = address_id
         self.last: int | None = None
@@ -115,7 +115,9 @@ class Subscriber:
             self.last = event_seq
 
     def send_ephemeral(self, text: str, *, internal: bool, droppable: bool) -> None:
-        """What is shown only to those who are here; before the welcome, the welcome says it."""
+        """Send a frame that is not stored; before the welcome it is dropped, since the welcome has the
+        state.
+        """
         if self._held is None and not (internal and self.public):
             self.send_queue.put(text, droppable=droppable)
 
@@ -154,7 +156,7 @@ class SessionChannel:
         self.remote_deltas = Pieces(ANNOUNCE_SECONDS)
         self.filling = False
         self.later: list[Mapping[str, Any]] = []
-        """What another process said of its run while the message before it is still being read."""
+        """Frames of another process that arrived while the message before them was being read."""
 
     @property
     def idle(self) -> bool:
@@ -329,15 +331,15 @@ class Hub:
         self._enqueue_announcement(session_id, frame)
 
     def publish_typing(self, public_id: str) -> None:
-        """Operators who look at this conversation are told; nobody else."""
+        """Tell operators who watch the conversation that the person is typing."""
         self._enqueue_announcement(DASHBOARD, {**TYPING, "session": public_id})
 
     def request_stream(self, session_id: int, turn: int) -> None:
-        """Whoever has the whole text so far shows it to all screens."""
+        """Ask the process that writes the answer to show its whole text to all screens."""
         self._enqueue_announcement(session_id, {**WANTED, "turn": turn})
 
     def advance_to(self, session_id: int, head: int) -> None:
-        """Somebody saw that the events go up to this number."""
+        """Note that events exist up to `head`, and deliver the missing ones."""
         channel = self._channels.get(session_id)
         if channel is None or not channel.subscribers or head < 1:
             return
@@ -351,7 +353,7 @@ class Hub:
         self._tasks.start(self._check_moved())
 
     def publish_sign_out(self, session_id: int, address_id: int) -> None:
-        """Somebody signed out: other screens of the place come back by what they have a right to."""
+        """Announce a sign-out; other screens of the address reconnect with their own rights."""
         self._enqueue_announcement(ALL_PROCESSES, {**LEFT, "session": session_id, "place": address_id})
         self._redirect(session_id, address_id, "signed out")
 
@@ -428,7 +430,7 @@ class Hub:
                 channel.show(channel.later.pop(0))
 
     def _advance_held(self, channel: SessionChannel) -> None:
-        """As `_advance`, by the task that fills: it must not start another."""
+        """Advance from within the task that fills the channel, without a second task."""
         assert channel.filling
         self._advance(channel)
 
@@ -618,10 +620,10 @@ class SessionBroadcast:
         self._hub.handle_event(self._session_id, event)
 
     async def mark_idle(self) -> None:
-        """They stay open."""
+        """Do nothing: connections to Redis stay open."""
 
     async def close(self) -> None:
-        """They stay open."""
+        """Do nothing: connections to Redis stay open."""
 
 
 class Replies:

@@ -70,12 +70,13 @@ class Proxies:
         return address
 
     def client_key(self, request: web.Request) -> str:
-        """Whom a limit holds for: of IPv6 the network, for whoever has one has all its addresses."""
+        """Return the key of rate limits: the address, for IPv6 the network."""
         return network_key(self.client_address(request))
 
     def network(self, request: web.Request) -> str | None:
-        """Whose money an anonymous visitor's is counted with: an IPv4 address, or the /56 that a customer of
-        IPv6 gets at least. None for this machine and for a proxy that speaks for many.
+        """Return the network that a visitor's spending counts for: an IPv4 address, or the /56 of IPv6.
+
+        None for this machine and for a proxy that speaks for many clients.
         """
         address = self.client_address(request)
         if not self.is_direct_and_unknown(address):
@@ -87,9 +88,9 @@ class Proxies:
         return str(ipaddress.ip_network((found, 32 if found.version == 4 else 56), strict=False))
 
     def is_ours(self, request: web.Request) -> bool:
-        """Whether we are meant: a name that somebody else let lead here would make their pages ours.
+        """Return whether the Host header names this server; foreign names that resolve to us are refused.
 
-        An address in figures is nobody's name, and a trusted proxy has decided by itself.
+        Numeric addresses are allowed, and trusted proxies have checked the name.
         """
         name = _host_name(request.host)
         if self._public is not None and name == self._public.host:
@@ -170,7 +171,7 @@ def _plain_address(text: str) -> str:
 
 
 def _host_name(host: str) -> str:
-    """Of a Host header, without its port; a name that cannot be read is nobody's."""
+    """Return the name of a Host header without port; an invalid one matches no name."""
     found = _HOST.fullmatch(host.lower())
     return found[1].strip("[]").rstrip(".") if found else "unreadable.invalid"
 

@@ -1,4 +1,4 @@
-"""Pages and files: the chat page, the widget's loader, static modules, and whether this process is well."""
+"""Pages and files: the chat page, the widget's loader, static modules and the health checks."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Files:
         return (self._packed if packed else self._files).get(path)
 
     def page(self, name: str, accepted: str) -> File | None:
-        """A page of ours, in the language of an `Accept-Language`."""
+        """Return a page in the language of an `Accept-Language` header; None if there is no such page."""
         found, language = self._pointing_at_digest(name), choose_language(accepted, self.languages)
         if found is None:
             return None
@@ -105,7 +105,7 @@ class Files:
 
 
 def choose_language(accepted: str, languages: Collection[str]) -> str:
-    """Of an `Accept-Language`, the language that is wanted most of those we have; English for none."""
+    """Return the available language with the highest preference; English if none matches."""
     asked = sorted(map(_quality, accepted[:1000].split(",")), key=lambda one: -one[0])
     for _, tag in asked:
         language = match_language(tag, languages)
@@ -138,7 +138,7 @@ def _file(name: str, body: bytes) -> File:
 
 
 def serve(request: web.Request, file: File, *, cache: str, foreign: bool) -> web.Response:
-    """`foreign` files may be loaded by pages of other origins: they hold nothing of anybody."""
+    """Send a file; `foreign` files may be loaded by pages of other origins."""
     headers = {"Cache-Control": cache, "Vary": "Accept-Encoding"}
     if foreign:
         headers |= {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}

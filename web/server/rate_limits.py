@@ -93,7 +93,7 @@ class Window:
 
 
 class RateWindows:
-    """One window per key, quiet ones are forgotten; other processes may let in for the same keys."""
+    """One window per key; idle ones are deleted. Counts of other processes can be added."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -120,7 +120,7 @@ class RateWindows:
         return taken
 
     def set_remote_counts(self, elsewhere: Mapping[str, int]) -> None:
-        """What other processes have let in; it counts until a window has passed without news."""
+        """Set the counts of other processes; they expire after one window without news."""
         self._elsewhere, self._elsewhere_at = elsewhere, self._clock()
 
     def _taken_elsewhere(self, key: str) -> int:

@@ -1,4 +1,4 @@
-"""What waits to be sent to one socket, bounded, and the answer that is being written, put together."""
+"""Bounded queue of one socket's frames, and the draft of the answer that is being written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEND_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
-"""Runs a coroutine as a task that somebody owns."""
+"""Function that runs a coroutine as an owned task."""
 
 
 class FrameSink(Protocol):
@@ -91,7 +91,7 @@ class SendQueue:
 
     @property
     def crowded(self) -> bool:
-        """Whoever goes on putting should let some of it get away first."""
+        """True if senders should pause until some frames are sent."""
         return len(self._frames) >= MAX_FRAMES // 4
 
     def _is_over(self) -> None:
@@ -155,7 +155,7 @@ class Draft:
         self.attempt = attempt
         self.tool: str | None = None
         self.subject = ""
-        """What the tool is about."""
+        """Subject of the tool call, such as a search text."""
         self.units = 0
         self.whole = True
         """False when a piece was missed."""
@@ -163,7 +163,7 @@ class Draft:
 
     @classmethod
     def from_text(cls, *, turn: int, attempt: int, text: str) -> Draft:
-        """As another process has it."""
+        """Return a draft with the text that another process has."""
         draft = cls(turn=turn, attempt=attempt)
         draft.add(Delta(turn=turn, attempt=attempt, offset=0, text=text))
         return draft
@@ -230,7 +230,7 @@ class Pieces:
             self._schedule(flush)
 
     def take(self) -> dict[str, Any] | None:
-        """What was collected, as a frame."""
+        """Return the collected deltas as one frame; None if there are none."""
         first, self._first = self._first, None
         self._cancel()
         if first is None:

@@ -1,6 +1,5 @@
-"""Limits that hold over all web processes: each tells the others each second what it has let in.
-
-Nobody who asks waits for it. While Redis is away a process counts alone, and what it knew of others fades.
+"""Rate limits over all web processes, which exchange their counts by Redis every second. Requests never wait
+for it. Without Redis each process counts alone, and the counts of others expire.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from web.server.rate_limits import RateWindows
 
 EVERY_SECONDS = 1.0
 SLICES = 6
-"""Of a window; the oldest is let go as a whole."""
+"""Slices of a window; the oldest is dropped as a whole."""
 MOST_KEYS = 2_000
 """Told in one exchange: those that took most."""
 

@@ -18,20 +18,20 @@ from web.server.pages import ASK_AGAIN, File, choose_language, serve
 
 Words: TypeAlias = Mapping[str, str | Mapping[str, str]]
 COOKIE = "evertalk-language"
-"""What an operator chose on the page Account; the pages before the login read it, too."""
+"""Cookie with the language chosen on the page Account; pages before the login read it, too."""
 _MARKED = re.compile(r"\[\[t (.+?)\]\]")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 def language_of(request: web.Request) -> str:
-    """What the operator chose, else the first language of the browser that the dashboard speaks."""
+    """Return the language that the operator chose, else the first one of the browser that is available."""
     wanted = f"{request.cookies.get(COOKIE, '')},{request.headers.get('Accept-Language', '')}"
     return choose_language(wanted, dashboard_languages())
 
 
 @functools.cache
 def dashboard_languages() -> Mapping[str, Mapping[str, str]]:
-    """Those that the dashboard speaks: what their people call them, who translated, and the direction."""
+    """Return the languages of the dashboard with native name, translator and direction."""
     return {
         language: json.loads((FOLDER / language / "about.json").read_text("utf-8"))
         for language in list_languages()
@@ -41,7 +41,7 @@ def dashboard_languages() -> Mapping[str, Mapping[str, str]]:
 
 @functools.cache
 def load_texts(language: str) -> Words:
-    """By the English text: the text in this language, or one text for each plural category."""
+    """Return translations by English text, or by plural category."""
     path = FOLDER / language / "dashboard.json"
     words: Mapping[str, str | Mapping[str, str]] = (
         json.loads(path.read_text("utf-8")) if path.exists() else {}

@@ -19,7 +19,9 @@ from web.rest.operation import OperationRouter, Reply
 router = OperationRouter()
 State = Literal["done", "todo", "broken"]
 _OUTSIDE = ("environment", "file")
-"""This process need not begin anew for a token, so of what is stored the database knows more."""
+"""Sources outside the database; stored values are read from the database, which is newer than this
+process.
+"""
 _PROVIDER_ALERTS = {"provider_refused", "breaker_open"}
 
 ChecklistStep = TypedDict("ChecklistStep", {
@@ -90,5 +92,5 @@ def _are_elsewhere(settings: Settings) -> bool:
 
 
 def _nearest(path: Path) -> Path:
-    """It, or the folder in which it will be made."""
+    """Return the path itself, or the nearest folder that exists."""
     return next(one for one in (path, *path.parents) if one.exists())

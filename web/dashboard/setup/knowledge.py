@@ -1,4 +1,4 @@
-"""What an agent's files say, for operators: uploaded, listed, searched and taken away."""
+"""Knowledge files of an agent, for operators: upload, list, search and delete."""
 
 from __future__ import annotations
 

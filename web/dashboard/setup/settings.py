@@ -124,7 +124,7 @@ def merge_changes(found: StoredSettings, changes: Changes | None) -> dict[str, s
 
 
 async def check_changes(found: StoredSettings, changes: Mapping[str, str | None]) -> Settings:
-    """What would hold after a change; raises HttpRefusal with a reason for each field that cannot be so."""
+    """Return the settings after a change. Raises HttpRefusal with a reason for each refused field."""
     try:
         values = await asyncio.to_thread(apply_changes, found.values, changes)
         settings = await asyncio.to_thread(load_with_stored, values)
@@ -151,7 +151,7 @@ def _render_change(row: StoredSetting) -> dict[str, str | None]:
 
 
 def _text_of(row: StoredSetting) -> str | None:
-    """Of a secret only that it is there; of several, what they are for."""
+    """Return the stored text; for a secret whether it is set, for several secrets their purposes."""
     if row.text and list_storable().get(row.name) in SEVERAL_SECRETS:
         return " ".join(sorted(read_secrets(row.text)))
     return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
@@ -180,7 +180,7 @@ def _render_all(given: Settings, found: StoredSettings) -> dict[str, Any]:
 
 
 def _pending(given: Settings, wanted: Settings, locked: frozenset[str]) -> Iterator[str]:
-    """As far as this process can know: it is not given the secrets of others."""
+    """Yield settings that this process does not use yet; secrets of other processes are unknown to it."""
     names = list_setting_names()
     for field in STORABLE:
         mine = "web" in PROCESSES_BY_SETTING.get(field, ("web",)) and names[field] not in locked
@@ -206,7 +206,7 @@ def _render_setting(
 
 
 def _render_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[str, Any]:
-    """What a form needs; what is stored is shown as it was typed, whether or not it holds already."""
+    """Return what a form needs; a stored value is shown as typed, even if it is not in use yet."""
     kind, choices = _kind(field)
     form = {"kind": kind, "choices": choices, "editable": not locked, "stored": None}
     if row is None:
@@ -246,7 +246,7 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 
 
 def _render_value(field: str, value: object, *, known: bool) -> str | None:
-    """As it could be written; a secret never, not even its length. Some only other processes are given."""
+    """Return the value as it could be typed; of a secret only whether it is set."""
     if is_secret(field):
         return "set" if value is not None or known else "not set"
     if value is None or value in ((), ""):
@@ -259,7 +259,7 @@ def _render_value(field: str, value: object, *, known: bool) -> str | None:
 
 
 def _without_password(text: str) -> str:
-    """An address may carry a name and a password of its own."""
+    """Return an address without its user name and password."""
     try:
         parts = urlsplit(text)
         if not parts.scheme or "@" not in parts.netloc:

@@ -140,7 +140,7 @@ async def set_password(
 
 
 async def _end(authed: AuthedRequest) -> None:
-    """A login never goes on under its old number."""
+    """End the current login, so that a new login gets a new token."""
     if authed.token:
         await authed.context.admin.operators.log_out(authed.token)
 
@@ -174,8 +174,10 @@ def login_form(
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> web.Response:
-    """Asks for a name and a password, or for the code of the authenticator app: `step` stands for what was
-    right so far. Only words of ours, and values of harmless characters, are ever put into the page.
+    """Return the login form: name and password, or the code of the authenticator app.
+
+    `step` is the proof of the first step. The page holds only our own texts and values of harmless
+    characters.
     """
     language = language_of(authed.request)
     words = translate(language, MESSAGES.get(message, ""), minutes=minutes)
