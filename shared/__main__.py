@@ -31,7 +31,7 @@ EXTRAS = {
     "voice": ("faster_whisper", "set EVERTALK_TRANSCRIBE_FOLDER to the folder of a model for faster-whisper"),
     "traces": ("opentelemetry.sdk", "set EVERTALK_OTLP_ENDPOINT to the address of a collector"),
 }
-"""What not everybody needs: each has a lock file of its own, a package, and a setting that uses it."""
+"""Optional packages: each has a lock file, a package and a setting that uses it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -78,7 +78,7 @@ def _login_link(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _migrate(settings: Settings, rest: Sequence[str]) -> int:
-    """For deployments whose processes are started one by one; `up` does it by itself."""
+    """Run migrations, for deployments without `up`, which runs them at its start."""
 
     async def upgrade() -> int:
         from shared.adapters.postgres.db.migrate import read_schema_state
@@ -138,7 +138,7 @@ def _service(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _run_or_explain(work: Callable[[], int]) -> int:
-    """What may fail for a reason that a person can do something about."""
+    """Run a task, and print the advice of expected errors."""
     from shared.adapters.embedded import EmbeddedServerFailed
     from shared.core.values.errors import EvertalkError, StorageUnavailable
 
@@ -342,7 +342,7 @@ def _eval(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> int:
-    """What needs an up-to-date database for a moment: `work(database_url=…)`."""
+    """Run `work(database_url=…)` with an up-to-date database."""
 
     async def do() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_explain, read_schema_state
@@ -364,7 +364,7 @@ def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> i
 
 
 def _print_aside(line: str) -> None:
-    """Beside the result, which may be written to a file or read by a program."""
+    """Print to standard error, so that the result stays readable for programs."""
     print(line, file=sys.stderr)
 
 
@@ -490,7 +490,7 @@ _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
     "test": (_test, "run all checks and tests; arguments go to pytest", True),
     "version": (_version, "print versions", False),
 }
-"""What is called, the line in the help, and whether more words may follow."""
+"""Verbs by name: function, line in the help, and whether more arguments may follow."""
 VERB_NAMES = tuple(_VERBS)
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from shared.services.voice.speaking import SpeakingService
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App(Foundation):
-    """What a process works with: its foundation, and the services on it."""
+    """Process of Evertalk: its foundation, and the services built on it."""
 
     sessions: SessionService
     commands: CommandService

@@ -46,7 +46,7 @@ def build_push_sender(
     clock: Clock,
     crash_point: CrashPoint = ignore_crash_point,
 ) -> PushSender:
-    """What encrypts is loaded when somebody is told something."""
+    """Build the sender of push notifications; encryption is loaded with the first notification."""
     channel = WebPush(
         store,
         encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
@@ -57,7 +57,7 @@ def build_push_sender(
 
 
 def _push_subject(settings: Settings) -> str:
-    """Whom a push service may ask about us; one of them refuses names that lead nowhere."""
+    """Return the contact for push services; one of them refuses names that cannot be reached."""
     url, mail = settings.public_url or "", settings.alert_email_from
     return url if url.startswith("https:") else f"mailto:{mail}" if mail else "https://localhost"
 

@@ -45,7 +45,7 @@ BOT_MESSAGE_CHARS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
-    """What the other rooms use of this one."""
+    """Services of turns that other rooms use."""
 
     requests: RequestBuilder
     toolbox: Toolbox

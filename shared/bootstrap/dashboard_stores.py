@@ -1,4 +1,4 @@
-"""What only operators read and change, beside `stores`: built once, by the process that serves them."""
+"""Stores that only operators use, built once by the process that serves the dashboard."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
 
 
 def build_operators(pool: asyncpg.Pool[asyncpg.Record], settings: Settings | None = None) -> Operators:
-    """Without settings nobody is known by a place where they have logged in before."""
+    """Build the store of operators; without settings it recognises no earlier login place."""
     return Operators(pool) if settings is None else Operators(pool, place_key=_make_place_key(settings))
 
 
 def _make_place_key(settings: Settings) -> Callable[[], bytes | None]:
-    """For hashes of places where somebody has logged in before; None where there is no key to make it of."""
+    """Return a function for the key that hashes login places; it returns None without a secret key."""
 
     @functools.cache
     def key() -> bytes | None:

@@ -1,6 +1,5 @@
-"""Stored settings of a process without a supervisor of ours: read at its start, watched while it runs.
-
-Under `./evertalk up` the supervisor gives its processes what is stored, so they read nothing here.
+"""Stored settings of a process that runs without our supervisor: read at its start, watched while it runs.
+Under `./evertalk up` the supervisor passes stored settings on, so its processes read nothing here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every process stands on before it serves anybody: connections, stores, models and its heartbeat."""
+"""Foundation of every process: connections, stores, models and its heartbeat."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class WarmUp:
         self._has_begun = False
 
     async def run(self) -> bool:
-        """Whether this was the first call, and all is loaded; another returns at once.
+        """Load models and counters, and return True after the first call; later calls return False at once.
 
-        What cannot be loaded stops nothing: whoever needs it says why.
+        A failure to load stops nothing: the first user of the part reports it.
         """
         if self._has_begun:
             return False
@@ -87,10 +87,10 @@ class WarmUp:
 log = structlog.get_logger(__name__)
 
 FAILED_BACKUP_FILE = "failed.txt"
-"""Beside the backups: why the last daily one failed; gone when one succeeds."""
+"""File beside the backups with the reason why the last daily one failed; deleted when one succeeds."""
 Role = Literal["web", "bot", "worker"]
 CHANNELS: Mapping[Role, str] = {"web": "web", "bot": "telegram", "worker": ""}
-"""Whose turns a process answers."""
+"""Channel whose turns a process answers, by role."""
 
 
 class SystemClock:
@@ -109,7 +109,7 @@ class Foundation:
     limit_storage: StorageLimiter
     announcer: RedisAnnouncer
     dashboard_announcer: RedisAnnouncer
-    """For what operators' pages follow; connected while one does."""
+    """Announcer for operators' pages, connected while one of them is open."""
     doorbell: ArqDoorbell
     models: Models
     speaker: HttpSpeaker | None
@@ -136,7 +136,7 @@ class Foundation:
     """How busy this loop is, for the heartbeat to tell; and whether another server is the primary."""
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
-        """Which providers this process asks just now."""
+        """Return the state of the circuit breakers by provider."""
         others = (self.transcriber, self.speaker, self.picture_maker)
         return _states((self.models, *(one for one in others if one is not None)))
 
@@ -239,7 +239,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
 
 
 async def _has_waiting_work(stores: Stores, role: Role) -> bool:
-    """Whoever was here before has left something whose first step is a call of the model."""
+    """Return whether earlier work waits whose first step is a model call."""
     if role == "worker":
         return bool(await stores.jobs.due_jobs(limit=1))
     return bool(await stores.turns.list_unanswered(CHANNELS[role]))
@@ -254,7 +254,7 @@ def _states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
 
 
 def build_health(settings: Settings, models: Models, services: Sequence[HasBreakers] = ()) -> Health:
-    """A file tells of a backup that failed, whoever makes them: `up`, or a process for that alone."""
+    """Build the health report; a file tells of a failed backup, whichever process made it."""
     failed = settings.backups / FAILED_BACKUP_FILE if settings.backup_keep else None
     marks = _build_fingerprint(settings)
     return Health(
@@ -269,7 +269,7 @@ def build_health(settings: Settings, models: Models, services: Sequence[HasBreak
 
 
 def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
-    """None where nobody gave us the key that they are made with."""
+    """Return a function for the host's fingerprint; it is empty without the secret key."""
     if settings.secret_key is None:
         return dict
     return HostFingerprint(
@@ -280,7 +280,7 @@ def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
 def build_mcp_tools(
     settings: Settings, reviews: McpToolReviews, *, role: Role
 ) -> McpTools | KnownMcpTools | None:
-    """Whoever answers people holds connections; the worker shows models what they were shown before."""
+    """Return connections to MCP servers, for the worker only the tools that models saw before."""
     servers, problems = list_servers(settings)
     for problem in problems:
         log.warning("mcp_file_invalid", problem=problem)

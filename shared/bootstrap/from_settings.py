@@ -1,4 +1,4 @@
-"""What the settings say, as values of the core and adapters: policy, caps, alert rules, agents' defaults."""
+"""Values of the core and of adapters from settings: policy, caps, alert rules, agents' defaults."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ BUILT_IN_TOOLS = tuple(map(without_limits, (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
     REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, LOOK_AT_PICTURE,
 )))  # fmt: skip
-"""What every agent may use unless its configuration says otherwise."""
+"""Tools of every agent whose configuration does not select its tools."""
 DEMO_SOFT_BUDGET = 3_000
-"""Of the conversation, in tokens: the year of talk in `shared/samples` fills it."""
+"""Tokens of the demo's conversation that the talk in `shared/samples` fills."""
 _EARLY = {
     "soft_budget": DEMO_SOFT_BUDGET, "flush_threshold": DEMO_SOFT_BUDGET // 10, "recall_tokens": 400,
 }  # fmt: skip
 VISITORS_OF_A_NETWORK = 3
-"""So many times what one anonymous visitor may spend, all of one network may together."""
+"""Cap of a network as a multiple of one anonymous visitor's cap."""
 
 
 def resolve_server_urls(settings: Settings) -> tuple[str, str]:
@@ -79,9 +79,9 @@ def resolve_server_urls(settings: Settings) -> tuple[str, str]:
 
 
 def build_policy(settings: Settings, *, demo: bool = False) -> ContextPolicy:
-    """The preset with the operator's numbers; raises ContradictoryPolicy.
+    """Return the preset with the operator's numbers. Raises ContradictoryPolicy.
 
-    The demo summarises early unless the operator says when: nobody talks so long with it as with a model.
+    The demo summarises early unless the operator has set a limit, since talks with it are short.
     """
     given = load_policy_overrides(settings)
     unsaid = settings.context_window is None and not given.keys() & _EARLY
@@ -114,7 +114,7 @@ def to_micro(dollars: Decimal | None) -> int | None:
 
 
 def build_alert_rules(settings: Settings) -> AlertRules:
-    """Half of the time that a person waits before the assistant goes on is too long for nobody to know."""
+    """Return the rules of alerts; an unanswered hand-over is reported after half of the waiting time."""
     waiting = settings.handover_minutes * 60 / 2 if settings.has_handover else 0.0
     return AlertRules(
         timezone=settings.timezone, cap_micro=build_caps(settings).total, handover_seconds=waiting
@@ -200,20 +200,24 @@ def build_reranker(settings: Settings) -> RerankServer | None:
 
 
 def build_away(settings: Settings, clock: Clock) -> Callable[[], str | None]:
-    """What is said outside of working hours, "" for words of ours; None within them."""
+    """Return a function for the text outside of working hours: empty for the default text, None within
+    them.
+    """
     hours = parse_working_hours(settings.working_hours, settings.timezone)
     return lambda: None if hours is None or hours.is_open(clock.now()) else settings.away_text
 
 
 def build_handover_limits(settings: Settings) -> HandoverLimits:
-    """Where it was switched off, nobody waits any longer."""
+    """Return the limits of hand-overs; zero where they are switched off, so that waiting ends at once."""
     if not settings.has_handover:
         return HandoverLimits(waiting=0, silence=0)
     return HandoverLimits(waiting=settings.handover_minutes, silence=settings.handover_silence_minutes)
 
 
 async def load_server_names(stored: PostgresStoredSettings, settings: Settings) -> frozenset[str] | None:
-    """Of all MCP servers, also of those stored since this process began; None where nothing opens them."""
+    """Return the names of all MCP servers, also of those stored after the start; None if they cannot be
+    read.
+    """
     try:
         values = (await stored.load()).values
     except (BadSettings, CannotUnseal):
@@ -222,7 +226,9 @@ async def load_server_names(stored: PostgresStoredSettings, settings: Settings) 
 
 
 def build_agent_defaults(settings: Settings) -> AgentDefaults:
-    """What agents' rows are checked against; raises ContradictoryPolicy, ModelsFileBroken."""
+    """Return the defaults that agents' rows are checked against. Raises ContradictoryPolicy and
+    ModelsFileBroken.
+    """
     entries = list_entries(settings)
     named = {settings.model, settings.summary_model, *settings.fallback_models} - {""}
     return AgentDefaults(

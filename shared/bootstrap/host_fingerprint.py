@@ -1,4 +1,4 @@
-"""What has to be the same on every host, as short marks that tell nothing of what they stand for."""
+"""Fingerprint of what must be equal on all hosts, as short marks that reveal nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from shared.core.ops.backups import key_id_of
 REFRESH_SECONDS = 60.0
 _MARK_CHARS = 8
 _READ_BYTES = 16 * 1024
-"""Of a longer file the beginning and the size."""
+"""Bytes read of each file; longer files count by their beginning and size."""
 _MOST_FILES = 200
-"""Of one folder: this is done between two heartbeats."""
+"""Files per folder, since the fingerprint is made between two heartbeats."""
 _HOST_SETTINGS = frozenset(
     {
         "data_dir", "database_url", "direct_database_url", "redis_url", "http_host", "http_port",

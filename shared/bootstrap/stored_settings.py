@@ -1,4 +1,4 @@
-"""The store of settings, by itself: `up` reads it before there is anything else."""
+"""Store of settings alone: `up` reads it before other stores exist."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def load_in_force(database_url: str, settings: Settings) -> Settings:
 async def open_stored_settings(
     database_url: str, settings: Settings
 ) -> AsyncIterator[PostgresStoredSettings]:
-    """Over one connection of its own."""
+    """Open the store of settings over a separate connection."""
     pool = await open_pool(database_url, size=1)
     try:
         yield build_stored_settings(pool, settings)

@@ -81,8 +81,9 @@ if TYPE_CHECKING:
 
 
 class LazyStore:
-    """Stands for a store of administration until it is asked for something. SQLAlchemy takes a second and 20
-    MiB, which nobody pays who administers nothing; it is loaded beside the loop, so that nobody waits for it.
+    """Proxy of an administration store that loads it at the first call.
+
+    SQLAlchemy takes a second and 20 MiB. It is loaded in a thread, so that the event loop does not wait.
     """
 
     def __init__(self, module: str, name: str, pool: asyncpg.Pool[asyncpg.Record]) -> None:
@@ -253,7 +254,7 @@ def build_stores(
 
 @asynccontextmanager
 async def open_stores(database_url: str, *, size: int = 2) -> AsyncIterator[Stores]:
-    """For what needs the database for a moment, as a verb of the command line does."""
+    """Open all stores for a short task, such as a verb of the command line."""
     pool = await open_pool(database_url, size=size)
     try:
         yield build_stores(pool)

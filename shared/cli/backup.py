@@ -55,7 +55,7 @@ from shared.core.values.errors import EvertalkError
 from shared.runtime import CrashPoint, build_crash_point, read_version
 
 FOLDERS = (WORKSPACES_FOLDER, "drafts", "mcp.json", KNOWN_FILE)
-"""What of the data folder belongs to a copy; servers are dumped, logs are not kept."""
+"""Paths of the data folder that a backup holds; servers are dumped, logs are not kept."""
 INTERVAL = timedelta(days=1)
 _SPARE_BYTES = 64 * 1024**2
 PrintLine = Callable[[str], None]

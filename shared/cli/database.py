@@ -1,4 +1,4 @@
-"""`evertalk database`: what an administrator of a PostgreSQL of one's own needs."""
+"""`evertalk database`: tasks of an administrator with a separate PostgreSQL."""
 
 from __future__ import annotations
 

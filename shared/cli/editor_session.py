@@ -21,7 +21,7 @@ _EDITORS = ("nano", "vi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """How a person at a terminal is told, asked and given a file to edit."""
+    """Terminal of a person: output, questions, and an editor for a file."""
 
     say: Callable[[str], None] = print
     ask: Callable[[str], str] = input
@@ -42,9 +42,9 @@ class EditorSession:
         self, name: str, version: int, shown: object, *,
         check: Callable[[Any], Sequence[str]], store: Callable[[Any, Sequence[str]], Awaitable[int]],
     ) -> int:  # fmt: skip
-        """Nothing that was typed is lost: the draft stays in its file until `store` has changed the row.
+        """Edit a row in an editor; the draft stays in its file until `store` has changed the row.
 
-        `check` has remarks about what was typed, or raises; `store` gets both and ends with 0 when it did.
+        `check` returns remarks or raises. `store` receives config and remarks, and returns 0 on success.
         """
         try:
             draft = self._create_draft(name, version, shown)
@@ -79,7 +79,7 @@ class EditorSession:
     async def _edit(
         self, name: str, draft: Path, check: Callable[[Any], Sequence[str]]
     ) -> tuple[Any, Sequence[str]] | None:
-        """What the person wrote, checked, and remarks about it; None when they gave up for now."""
+        """Return the edited config and its remarks; None if the person gave up."""
         while True:
             if (code := await asyncio.to_thread(self._open_editor, draft)) != 0:
                 self._say(f"The editor ended with {code}. Nothing was changed; the draft is in {draft}.")
@@ -134,7 +134,7 @@ def format_json(value: object) -> str:
 
 
 def format_columns(rows: Sequence[Sequence[str]], *, most: Sequence[int]) -> list[str]:
-    """Columns side by side, each at most so many characters wide: a row fits into 80 with those of ours."""
+    """Return rows as aligned columns, each at most `most` characters wide."""
     cut = [
         [_cut(replace_unprintable(cell), chars) for cell, chars in zip(row, most, strict=True)]
         for row in rows

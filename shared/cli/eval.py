@@ -1,7 +1,6 @@
-"""`evertalk eval`: what this deployment keeps over compactions and what it costs, with its own models.
-
-Each preset and talk has a conversation of its own, with an agent that is the chosen one but for the preset.
-Its place is named by what is played, so the same command finds what a broken run has done.
+"""`evertalk eval`: facts that this deployment keeps over compactions and their cost, with its own models.
+Each preset and talk has a separate conversation with a copy of the agent under that preset. Its name
+depends on the input, so that the same command continues a broken run.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ ROOMY = "spec008"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalTerminal:
-    """Results go to `say`, what is told beside them to `tell`; `ask` is None where nobody could answer."""
+    """Output of an evaluation: results to `say`, progress to `tell`; `ask` is None without a terminal."""
 
     say: Callable[[str], None]
     tell: Callable[[str], None]
@@ -379,7 +378,7 @@ class EvalRun:
         )
 
     def _digest(self, config: Mapping[str, Any], talk: EvalTalk) -> str:
-        """Of all that makes a difference to what is said; a larger cap makes none."""
+        """Return a digest of everything that changes the conversation; the spending cap does not."""
         asked = [one.question for one in talk.questions]
         told = [self.app.models.chat, config, talk.name, talk.messages, asked]
         told += [self.wish.compactions, self.wish.run]

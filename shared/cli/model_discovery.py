@@ -1,4 +1,4 @@
-"""Which models these settings choose, and what else runs on this machine that could answer."""
+"""Models that the settings choose, and model servers that run on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`evertalk pairing`: who may write to the bots of Telegram, and the links that make somebody an owner."""
+"""`evertalk pairing`: access to Telegram bots, and links that make a person an owner."""
 
 from __future__ import annotations
 

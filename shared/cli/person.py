@@ -1,4 +1,4 @@
-"""`evertalk person`: whom this installation knows, a copy of what it has of somebody, and forgetting them."""
+"""`evertalk person`: the list of people, an export of a person's data, and erasure."""
 
 from __future__ import annotations
 

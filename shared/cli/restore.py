@@ -160,7 +160,7 @@ def describe_restore(done: RestoreResult, path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def hold_data_folder(data: Path) -> Iterator[None]:
-    """Nobody else has the data folder meanwhile."""
+    """Lock the data folder against every other process."""
     (data / "servers").mkdir(exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     try:
         # `up` holds the first; commands that start the servers for a moment hold the second.
@@ -251,7 +251,7 @@ def _swap(data: Path, stage: Path, manifest: Manifest, crash_point: CrashPoint) 
 def swap_in(
     data: Path, what: str, built: Sequence[tuple[str, Path]], *, crash_point: CrashPoint = ignore_crash_point
 ) -> Path | None:
-    """What is there goes aside, what was built takes its place; where aside is, if anything was there."""
+    """Move present data aside, and put restored data in place; return the folder of the old data, if any."""
     aside = _free(data / f"before-{what}-{datetime.now(UTC):%Y%m%dT%H%M%S}Z")
     places = [*(place for place, _ in built), "servers/valkey"]
     # Only what is there now: the same move must not be done twice, with what has come meanwhile.

@@ -24,14 +24,14 @@ Run = Callable[[Sequence[str]], int]
 
 
 class ServiceUnavailable(EvertalkError):
-    """There is nobody here who could keep a service."""
+    """No service manager was found on this machine."""
 
     code = "no_service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceHost:
-    """What the verbs need of the world; tests have their own."""
+    """System that the verbs act on; tests replace it."""
 
     platform: str
     uid: int
@@ -39,7 +39,7 @@ class ServiceHost:
     root: Path = Path("/")
     run: Run
     follow: Run
-    """For what goes on until Ctrl-C."""
+    """Runner of commands that last until Ctrl-C."""
 
     @classmethod
     def detect(cls) -> ServiceHost:
@@ -129,7 +129,7 @@ def _text(settings: Settings, host: ServiceHost, account: str | None) -> bytes:
 
 
 def _account(settings: Settings, named: str | None) -> str:
-    """Who owns the data, else who owns this folder: no account is made for it."""
+    """Return the account that owns the data, else the folder; none is created."""
     if named is not None:
         try:
             return pwd.getpwnam(named).pw_name

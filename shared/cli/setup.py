@@ -36,7 +36,7 @@ _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=-]*")
 _ANTHROPIC_KEY = "sk-ant-"
 _ADDRESSES = {"sk-or-": "https://openrouter.ai/api/v1", "gsk_": "https://api.groq.com/openai/v1"}
-"""Whose keys tell by their beginning where they are for."""
+"""API addresses by the beginning of a key."""
 _LOCAL_URLS = frozenset(server.base_url for server in KNOWN)
 _NO_PROVIDER = dict.fromkeys(
     ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "EVERTALK_MODEL"), ""
@@ -116,7 +116,7 @@ def _use_anthropic(known: Mapping[str, str], key: str) -> dict[str, str]:
 
 
 def _ask_for_provider(known: Mapping[str, str], ask: Ask, key: str) -> dict[str, str]:
-    """Of a key that does not say whose it is. Raises KeyRefused."""
+    """Ask for the provider of a key that does not reveal it. Raises KeyRefused."""
     usual = next((url for start, url in _ADDRESSES.items() if key.startswith(start)), OPENAI_URL)
     question = f"Address of its API, if that is as OpenAI's, or anthropic [{usual}] "
     url = _ask_until_valid(ask, question, usual, _anthropic_or_address)
@@ -233,7 +233,7 @@ def _numbers(text: str) -> str:
 
 
 def _ask_until_valid(ask: Ask, question: str, default: str, check: Callable[[str], str]) -> str:
-    """`check` raises ValueError with a sentence for whoever typed it."""
+    """Ask until the answer is valid; `check` raises ValueError with a sentence for the person."""
     while True:
         try:
             return check(ask(question).strip() or default)

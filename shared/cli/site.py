@@ -243,7 +243,7 @@ class SiteEditor:
 
 
 def _collect_flags(wish: argparse.Namespace) -> dict[str, Any]:
-    """What the flags say, under the names of the settings; None takes a setting away."""
+    """Return the flags under the names of settings; None removes a setting."""
     given: dict[str, Any] = {
         name: value for name in ("agent", "audience") if (value := getattr(wish, name)) is not None
     }

@@ -1,4 +1,4 @@
-"""`evertalk up`: servers, migrations, processes, in that order; and back again when it is told to stop."""
+"""`evertalk up`: starts servers, migrations and processes in that order, and stops them in reverse."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class _Supervisor:
         self, store: PostgresStoredSettings, version: int, database_url: str, redis_url: str,
         tasks: asyncio.TaskGroup,
     ) -> None:  # fmt: skip
-        """Changed settings: whoever works with one of them begins anew; the others are left alone."""
+        """Follow changed settings; only processes that use one of them restart."""
         while True:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             with contextlib.suppress(StorageUnavailable):
@@ -184,7 +184,7 @@ class _Supervisor:
         await asyncio.gather(*(self._replace(name, wanted.get(name), tasks) for name in changed))
 
     def _differs(self, name: str, wanted: ChildProcess | None) -> bool:
-        """Which setting came from where is no reason to begin anew."""
+        """Return whether the environment differs; sources of settings do not count."""
         mine = self._children.get(name)
         if mine is None or wanted is None:
             return True
@@ -278,7 +278,7 @@ class _Supervisor:
                     print_line(line)
 
     async def _stop(self) -> None:
-        """Who makes work stops first; the truth stops last."""
+        """Stop processes: those that create work first, servers last."""
         if self._children:
             print_line("Stopping …")
         last = [child for child in self._children.values() if child.name == "web"]
@@ -350,7 +350,7 @@ def print_line(line: str) -> None:
 
 
 def _with_free_ports(settings: Settings, *, webhooks: bool) -> Settings:
-    """Port 0 becomes a free one; a port that is taken is told before anything starts."""
+    """Replace port 0 by a free one. Raises CannotStart if a port is taken."""
     ports = {"http_port": _free_port(settings.http_host, settings.http_port, "EVERTALK_HTTP_PORT")}
     if webhooks and settings.http_port == settings.telegram_port != 0:
         raise CannotStart(

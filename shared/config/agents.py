@@ -1,4 +1,4 @@
-"""What an operator may write into an agent's row: checked as a whole, every problem named with its place."""
+"""Config of an agent's row: checked as a whole, every problem named with its place."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from shared.core.values.messages import ToolSpec, storable
 from shared.core.values.tokens import estimate_by_script, estimate_tools
 
 MOST_CHARS = 200_000
-"""Of an agent's whole config as JSON."""
+"""Characters of an agent's whole config as JSON."""
 PERSONA_CHARS = 50_000
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _MODE = r"^[a-z0-9][a-z0-9_-]{0,19}$"
@@ -49,7 +49,7 @@ class ConfigSection(BaseModel):
 
 
 class ProviderTool(ConfigSection):
-    """A tool that the provider carries out by itself; what else it takes, the provider says."""
+    """Tool that the provider runs; the provider defines its other fields."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
     type: Name
@@ -78,13 +78,13 @@ class AgentConfig(ConfigSection):
     """`agents.config`; what is left out is as the deployment has it."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
-    """What the assistant calls itself."""
+    """Name of the assistant."""
     persona: Annotated[str, Field(max_length=PERSONA_CHARS)] | None = None
     workspace: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     """A folder: a name below the data folder's `workspaces`, or an absolute path."""
     model: Name | None = None
     models: Annotated[list[Name], Field(max_length=20)] | None = None
-    """What people may choose from with `/model`."""
+    """Models that people may choose with `/model`."""
     modes: (
         Annotated[
             dict[Annotated[str, Field(pattern=_MODE)], Annotated[str, Field(min_length=1, max_length=2_000)]],
@@ -118,7 +118,7 @@ class BadAgentConfig(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDefaults:
-    """What an agent stands on: the deployment's policy and numbers, its models, its folders."""
+    """Defaults of an agent: the deployment's policy and numbers, its models, its folders."""
 
     policy: ContextPolicy
     context_window: int | None = None
@@ -127,9 +127,9 @@ class AgentDefaults:
     """Names that lead to a model; empty when that is not known."""
     load_workspace: Callable[[str], Workspace] = lambda _folder: EMPTY
     tools: tuple[ToolSpec, ...] = (SAVE_MEMORY,)
-    """What is built in, before the agent's own choice of it."""
+    """Built-in tools, before the agent's own selection."""
     offered: tuple[ToolSpec, ...] | None = None
-    """What the agent chose of all tools, those of servers too; None where these are not known."""
+    """Tools that the agent selected, with those of servers; None if these are unknown."""
     servers: Collection[str] | None = None
     """Names of MCP servers; None where they are not known."""
     workspaces: Path | None = None
@@ -153,7 +153,7 @@ def read_config(text: str) -> Any:
 
 
 def check_config(config: object, defaults: AgentDefaults) -> tuple[str, ...]:
-    """What the operator may not have meant, each a sentence. Raises BadAgentConfig."""
+    """Return remarks on what the operator may not have meant, each a sentence. Raises BadAgentConfig."""
     if not isinstance(config, Mapping):
         raise BadAgentConfig([f"must be an object such as {{}}, not {_quote(config)}"])
     problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config, defaults)]
@@ -305,7 +305,7 @@ def _pruning_problems(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_unknown_servers(config: Mapping[str, Any], known: Collection[str] | None) -> Iterator[str]:
-    """Of the MCP servers that an agent names, those that are not there; nothing where `known` is None."""
+    """Yield MCP servers that an agent names and that do not exist; none if `known` is None."""
     if known is None:
         return
     for number, name in enumerate(AllowedTools.of(config.get("tools")).servers or ()):
@@ -332,11 +332,11 @@ def _with_place(problem: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveConfig:
-    """What an agent's config comes to."""
+    """Effective configuration of an agent."""
 
     policy: ContextPolicy
     inherited: ContextPolicy
-    """What held without the agent's own numbers."""
+    """Policy without the agent's own numbers."""
     budget: ContextBudget
     """On the window of the policy: a smaller model's leaves less."""
     tools: tuple[str, ...]

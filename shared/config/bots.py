@@ -1,5 +1,6 @@
-"""Which Telegram bots this deployment has: the one of TELEGRAM_BOT_TOKEN, those of the bots file, and those
-of EVERTALK_TELEGRAM_BOTS, whose tokens are settings, too."""
+"""Telegram bots of this deployment: the one of TELEGRAM_BOT_TOKEN, those of the bots file, and those of
+EVERTALK_TELEGRAM_BOTS, whose tokens are settings, too.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class BotConfig:
 
     @property
     def lease_name(self) -> str:
-        """Who holds this lease is the only one who polls the bot, and sends for it."""
+        """Return the name of the lease; its holder alone polls the bot and sends for it."""
         return f"telegram:{self.bot_id}"
 
 
@@ -75,7 +76,7 @@ def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> t
 
 
 def check_stored_bots(settings: Settings) -> None:
-    """Those of EVERTALK_TELEGRAM_BOTS; raises BadSettings."""
+    """Check the bots of EVERTALK_TELEGRAM_BOTS. Raises BadSettings."""
     problems: list[SettingsProblem] = []
     _load_stored_bots(settings, problems)
     if problems:
@@ -83,7 +84,7 @@ def check_stored_bots(settings: Settings) -> None:
 
 
 def _load_stored_bots(settings: Settings, problems: list[SettingsProblem]) -> list[BotConfig]:
-    """Their tokens are those of EVERTALK_TELEGRAM_TOKENS alone."""
+    """Return the stored bots; their tokens come from EVERTALK_TELEGRAM_TOKENS alone."""
     bots, tokens = [], read_secrets(settings.telegram_tokens)
     for number, entry in enumerate(parse_json(settings.telegram_bots or "[]"), start=1):
         try:
@@ -96,7 +97,7 @@ def _load_stored_bots(settings: Settings, problems: list[SettingsProblem]) -> li
 
 
 def find_remarks(bots: tuple[BotConfig, ...], settings: Settings) -> tuple[str, ...]:
-    """What an operator may not have meant, each a sentence."""
+    """Return remarks on what the operator may not have meant, each a sentence."""
     return tuple(remark for bot in bots for remark in _remarks(bot, settings))
 
 

@@ -1,4 +1,4 @@
-"""What an operator can set: read from the environment and `.env`, checked once, refused with reasons."""
+"""Settings: read from the environment and `.env`, checked once, refused with reasons."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from shared.core.tools.web_address import is_this_machine
 
 PREFIX = "EVERTALK_"
 ENV_FILE_NAME = "EVERTALK_ENV_FILE"
-"""Which `.env` to read; empty means none. Tests use it to stay clear of an operator's own."""
+"""Variable with the path of the `.env` file; empty means none. Tests avoid an operator's file by it."""
 
 ORIGINS_NAME = "EVERTALK_ORIGINS"
-"""What `up` tells its processes of where settings came from, in words such as `REDIS_URL=file`."""
+"""Variable by which `up` tells its processes the sources of settings, such as `REDIS_URL=file`."""
 
 TELEGRAM_API_URL = "https://api.telegram.org"
 
@@ -74,7 +74,7 @@ _REDIS_WORDS = frozenset(
         "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile",
     }
 )  # fmt: skip
-"""Of the query of REDIS_URL: the client would fall over others when it connects."""
+"""Query parameters of REDIS_URL that the client accepts; it fails on others when it connects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,7 +463,9 @@ class Settings(BaseSettings):
     @field_validator("mcp_servers")
     @classmethod
     def _servers_by_address(cls, servers: SecretStr | None) -> SecretStr | None:
-        """What can be set in a browser starts no program, and reads no variable of this machine."""
+        """Refuse MCP servers that start programs: settings of the browser may neither start one nor read
+        variables.
+        """
         if servers is None:
             return None
         found, problems = servers_in(servers.get_secret_value(), {})
@@ -496,7 +498,7 @@ class Settings(BaseSettings):
 
     @property
     def base_url(self) -> str:
-        """What links that people open begin with."""
+        """Return the base of links that people open."""
         return self.public_url or self.local_url
 
     @property
@@ -521,7 +523,7 @@ class Settings(BaseSettings):
         return self.backup_dir or self.data_dir / "backups"
 
     def direct_url(self, database_url: str) -> str:
-        """The same database without a pooler in between, for what needs a session of its own."""
+        """Return the address without a pooler, for connections that need a server session."""
         direct = self.direct_database_url
         return database_url if direct is None or self.database_url is None else direct.get_secret_value()
 
@@ -551,7 +553,7 @@ def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
 
 
 def _contradictions(settings: Settings) -> Iterator[SettingsProblem]:
-    """What each value alone does not show."""
+    """Yield problems that show only when values are compared."""
     yield from _number_contradictions(settings)
     yield from _alert_contradictions(settings)
     yield from _transcribe_contradictions(settings)
@@ -582,7 +584,7 @@ _POLICY_SETTINGS = (
 
 
 def load_policy_overrides(settings: Settings) -> dict[str, Any]:
-    """What the operator has set of the policy's fields, by field name."""
+    """Return the policy fields that the operator has set, by field name."""
     numbers = {name: getattr(settings, name) for name in _POLICY_SETTINGS}
     return {name: value for name, value in numbers.items() if value not in (None, ())}
 

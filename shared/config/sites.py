@@ -1,4 +1,4 @@
-"""What an operator may write into a site's row: checked as a whole, every problem named with its place."""
+"""Config of a site's row: checked as a whole, every problem named with its place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IN_WORDS = {
 
 AUDIENCES = ("personal", "public")
 ROW_FIELDS = frozenset({"agent", "audience", "origins"})
-"""What of a site stands beside its config."""
+"""Fields of a site that are columns of its row, outside of the config."""
 _ORIGIN = re.compile(r"(https?://)?(\*\.)?([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
 
 ShortText = Annotated[str, Field(min_length=1, max_length=60)]
@@ -32,7 +32,7 @@ LongText = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class SiteTexts(ConfigSection):
-    """What is said in one language; what is left out is as the site or the program has it."""
+    """Texts of one language; a missing one falls back to the site, then to the program."""
 
     title: ShortText | None = None
     welcome: LongText | None = None
@@ -52,7 +52,7 @@ class SiteConfig(SiteTexts):
     verified: Literal["off", "optional", "required"] = "off"
     """Whether people may, or must, come with the site's signature."""
     webview: bool = False
-    """Apps that show a page of their own send no origin, or `null`."""
+    """True for apps with an embedded page, which send no origin, or `null`."""
     uploads: bool | None = None
     """May visitors send files; None: in personal conversations, not in public ones."""
     handover: bool = True
@@ -117,12 +117,12 @@ def _row_problems(whole: Mapping[str, Any]) -> list[str]:
 
 
 def _strip_unprintable(text: str) -> str:
-    """What was typed, which must not steer a terminal."""
+    """Return typed text without characters that could control a terminal."""
     return f"“{''.join(char for char in text if char.isprintable()).strip()[:60]}”"
 
 
 def select_texts(config: SiteConfig, language: str) -> dict[str, Any]:
-    """What is said to somebody of that language: `de-AT` is also spoken to as `de`."""
+    """Return the texts for a language; `de-AT` falls back to `de`."""
     tags = {tag.lower(): texts for tag, texts in (config.texts or {}).items()}
     wanted = language.replace("_", "-").lower()
     found = config.model_dump(include=set(SiteTexts.model_fields), exclude_none=True)
@@ -133,7 +133,7 @@ def select_texts(config: SiteConfig, language: str) -> dict[str, Any]:
 
 
 def build_public_config(config: SiteConfig, language: str) -> dict[str, Any]:
-    """What a page may know of its site before anybody has said hello; nothing of how it is guarded."""
+    """Return the site's settings that a page may read before the first hello."""
     shown: dict[str, Any] = {"starters": [], **select_texts(config, language)}
     if config.accent and (accent := full_hex(config.accent)):
         shown |= {"accent": accent, "on_accent": text_on(accent)}
@@ -184,7 +184,7 @@ class SiteView:
 
 
 def build_site_form(site: SiteView) -> dict[str, Any]:
-    """As it is edited: what the row and its config say, in one object."""
+    """Return the site's row and config in one object, as forms edit it."""
     return {
         "agent": site.agent, "audience": site.audience, "origins": list(site.origins), **site.config,
     }  # fmt: skip
@@ -200,5 +200,5 @@ def parse_site_form(name: str, whole: Mapping[str, Any], *, version: int) -> Sit
 
 
 def build_secret_context(site: str, secret_id: str) -> str:
-    """What a sealed secret is bound to."""
+    """Return the context that a sealed secret is bound to."""
     return f"site-secret:{site}:{secret_id}"

@@ -98,7 +98,7 @@ _OUTSIDE = ("environment", "file")
 
 
 def load_with_stored(values: Mapping[str, str], **overrides: Any) -> Settings:
-    """What holds with these values, whatever this process began with; raises BadSettings."""
+    """Return the settings in force with these stored values. Raises BadSettings."""
     locked = find_locked()
     given = {
         field: values[name] if name in values else Settings.model_fields[field].get_default()
@@ -109,9 +109,9 @@ def load_with_stored(values: Mapping[str, str], **overrides: Any) -> Settings:
 
 
 def merge_secrets(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The changes; of a setting with several secrets one names those that change, null takes one away.
+    """Return the changes, with several-secret settings merged: null removes one, missing ones are kept.
 
-    Nobody who changes one is shown the others. Raises BadSettings.
+    An operator who changes one secret is not shown the others. Raises BadSettings.
     """
     names = {name for name, field in list_storable().items() if field in SEVERAL_SECRETS}
     merged = dict(changes)

@@ -1,5 +1,4 @@
-"""What `evertalk doctor` checks, and how findings are reported.
-
-`doctor` runs the checks of the other modules against settings, servers and rows; `security_review` does the
-same for `--security`. A check returns findings and changes nothing. Begin with `doctor`.
+"""Checks of `evertalk doctor`, and how findings are reported. `doctor` runs the checks of the other modules
+against settings, servers and rows; `security_review` does the same for `--security`. A check returns
+findings and changes nothing. Begin with `doctor`.
 """

@@ -1,4 +1,4 @@
-"""What a check is, what it finds, and how checks are run, one after the other."""
+"""Checks and findings, and running checks one after the other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from shared.adapters.certificates import find_certificate_fault
 from shared.config.settings import Settings
 
 Level = Literal["ok", "warn", "fail", "slight", "serious", "grave"]
-"""The doctor's three, and those of a risk. Grave: somebody can read, write or spend what is not theirs.
-Serious: one more mistake, and they can."""
+"""Level of a finding. Grave: a stranger can read, write or spend. Serious: one more mistake allows it."""
 _CHECK_SECONDS = 30.0
 
 

@@ -39,7 +39,7 @@ ROWS = (
 
 
 def run_doctor() -> int:
-    """0 when everything is well enough to start, 1 otherwise."""
+    """Run all checks, and return 0 if Evertalk can start, 1 otherwise."""
     say = partial(print, flush=True)
     found = list(local.check_settings())
     for finding in found:

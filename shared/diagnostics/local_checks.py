@@ -1,4 +1,4 @@
-"""What the doctor finds on this machine: Python, folder, port, model, plug-ins, MCP servers and backups."""
+"""Checks of this machine: Python, folder, port, model, plug-ins, MCP servers and backups."""
 
 from __future__ import annotations
 

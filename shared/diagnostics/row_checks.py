@@ -1,4 +1,4 @@
-"""What the doctor finds in stored rows: agents, sites, spending, models and reminders."""
+"""Checks of stored rows: agents, sites, spending, models and reminders."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _REJECTED_ADVICE = (
 
 
 async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
-    """Says nothing where all is well, or where nothing runs."""
+    """Report problems of models; returns nothing if there are none, or if no process runs."""
     advice = "Requests are kept shorter meanwhile. If that is its window, name it in a models file."
     found = [
         Finding(
@@ -108,7 +108,7 @@ async def check_spending(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) -> Finding:
-    """`warned`: people and conversations that were near a cap of theirs today."""
+    """Report today's spending; `warned` counts people and conversations near a cap of today."""
     cap = settings.cap_total_per_day_usd
     whose = "1 person or conversation" if warned == 1 else f"{warned} people or conversations"
     near = f"; {whose} came near a cap" if warned else ""
@@ -204,7 +204,7 @@ def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Ite
 
 
 async def check_sites(settings: Settings, url: str) -> Sequence[Finding]:
-    """Sites whose rows cannot be used let nobody in, and say so only in the log."""
+    """Report sites whose rows are invalid; such sites admit no visitor and write only to the log."""
     async with open_stores(url, size=1) as stores:
         sites = await stores.visitors.load_sites()
     problems = [

@@ -1,4 +1,4 @@
-"""What only the database knows of a deployment's safety: operators, keys, sites, bots, agents, the record."""
+"""Security checks of the database: operators, keys, sites, bots, agents, the audit log."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
-    """What strangers can have done, and what could carry words away."""
+    """Report tools that strangers can use, and tools that can send text elsewhere."""
     servers, _ = list_servers(settings)
     places: dict[str, list[str]] = {}
     for row, place in (*((one, f"site {one['name']}") for one in stored.sites),

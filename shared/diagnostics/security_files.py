@@ -1,4 +1,4 @@
-"""Who else on this machine can read or change what a deployment keeps in files."""
+"""Security checks of files: other accounts that can read or change them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _root(folder: Path) -> Iterator[Finding]:
 
 
 def _servers_account(settings: Settings) -> ProcessUser | None:
-    """Whose rights the servers have that root starts; None where they have our own, or none are ours."""
+    """Return the account of servers that root starts; None if it is our own, or if there are no servers."""
     if os.geteuid() != 0 or not (settings.embedded_postgres or settings.embedded_redis):
         return None
     servers = settings.data_dir / "servers"

@@ -1,4 +1,4 @@
-"""What settings alone tell of a deployment's safety: doors, secrets, and what travels in the open."""
+"""Security checks of settings: open doors, weak secrets, unencrypted connections."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Findi
 
 
 def classify_host(host: str) -> HostLocation:
-    """On this machine, in a network that is nobody else's (as of containers), or somewhere else."""
+    """Return whether a host is this machine, a private network such as that of containers, or elsewhere."""
     name = host.strip("[]").rstrip(".").lower()
     if name in ("", "localhost") or name.startswith("/") or name.endswith(".localhost"):
         return "here"
@@ -51,7 +51,7 @@ def classify_host(host: str) -> HostLocation:
 
 
 def is_public(settings: Settings) -> bool:
-    """Whether somebody from elsewhere can open the page."""
+    """Return whether the page can be opened from the internet."""
     return classify_host(urlsplit(settings.public_url or "").hostname or "") == "away"
 
 
@@ -126,7 +126,7 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
 
 
 def explain_weakness(secret: str) -> str:
-    """Nothing where it looks as if a machine had made it."""
+    """Return why a secret is weak; empty if it looks random."""
     plain = secret.casefold()
     if len(secret) < _MANY_CHARACTERS:
         return f"it has {len(secret)} characters"

@@ -1,4 +1,4 @@
-"""What the doctor finds about Redis, PostgreSQL, a pooler, the schema, what is stored, hosts, Telegram."""
+"""Checks of Redis, PostgreSQL, a pooler, the schema, stored data, hosts and Telegram."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def check_postgres(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
-    """What it does not keep, and what has to go past it; nothing where none stands in between."""
+    """Report limits of a pooler, and connections that must bypass it; nothing without a pooler."""
     async with open_connection(url) as connection:
         found = await probe_pooler(connection)
         timeout = await connection.fetchval("SELECT current_setting('statement_timeout')")
@@ -133,7 +133,7 @@ async def check_hosts(settings: Settings, url: str) -> Iterable[Finding]:
 
 
 def compare_hosts(by_role: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Finding]:
-    """Of each role by place what its process told; roles are given different settings, hosts are not."""
+    """Yield differences between hosts; processes of different roles may have different settings."""
     places = sorted({place for told in by_role.values() for place in told})
     if len(places) < 2:
         return
@@ -205,7 +205,7 @@ def _check_webhook(bot: BotConfig, seen: BotProbe, webhook: WebhookProbe) -> Ite
 
 
 async def check_bots_in_service(settings: Settings, url: str) -> Sequence[Finding]:
-    """Whether somebody serves them, what they complain of, and what may not have arrived."""
+    """Report bots without a process, errors of bots, and uncertain deliveries."""
     bots = load_bots(settings)
     if not bots:
         return []

@@ -1,6 +1,5 @@
-"""The daily backup beside a running system: in a process of its own, so that nobody waits for it.
-
-In a container: `python -m shared.supervision.backup_schedule`. It runs until SIGTERM, where there is no `up`.
+"""Daily backup in a separate process, so that no other one waits for it. Containers run `python -m
+shared.supervision.backup_schedule` until SIGTERM, since they have no `up`.
 """
 
 from __future__ import annotations

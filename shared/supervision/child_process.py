@@ -171,7 +171,7 @@ class ChildProcess:
 
 
 def build_child_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """With what every program of ours needs so that it finds itself."""
+    """Return the environment with the variables that every child needs to find the program."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 

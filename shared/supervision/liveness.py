@@ -1,7 +1,6 @@
-"""Whether the process of EVERTALK_PROCESS_FILE is well: it marks that file with each written heartbeat.
-
-A container asks `python -m shared.supervision.liveness` all day: it imports nothing but the standard library.
-With `--ready` it asks whether the process can store something now, as `/readyz` of the web process does.
+"""Health check of the process of EVERTALK_PROCESS_FILE, which it touches with each heartbeat. Containers run
+`python -m shared.supervision.liveness` all day, so it imports the standard library alone. With `--ready`
+it checks whether the process can store data now, as `/readyz` does.
 """
 
 from __future__ import annotations

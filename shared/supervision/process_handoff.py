@@ -1,4 +1,4 @@
-"""Whoever is started again after a process ended takes up its work without waiting for its lease."""
+"""Hand-off of leases: a restarted process takes over the work of its predecessor at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class WorkerRegistry(Protocol):
 
 
 async def take_over_process(workers: WorkerRegistry, role: str, file: Path | None) -> int:
-    """The id under which this process works, left in `file` for whoever comes after it.
+    """Register this process in place of its predecessor, and return its id, written to `file` for the next
+    one.
 
-    The file belongs to one process at a time: whoever starts it again waits for the end of the one before.
+    One process at a time has the file: a restart waits for the end of the former process.
     """
     worker_id = await workers.register(role, instead_of=_read_previous_id(file))
     if file is not None:
@@ -32,7 +33,7 @@ async def take_over_process(workers: WorkerRegistry, role: str, file: Path | Non
 
 
 def clear_process_file(file: Path | None) -> None:
-    """The id is nobody's any more, or somebody else's: whoever comes next must not end it."""
+    """Clear the id, so that the next process does not end a stranger's leases."""
     if file is not None:
         with suppress(OSError):
             file.write_text("")

@@ -1,4 +1,4 @@
-"""Which of an operator's secrets each process is given: those that it works with, and no others."""
+"""Secrets of each process: it receives those that it uses, and no others."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def select_environment(
     tokens: Collection[str],
     stored: Collection[str] = (),
 ) -> dict[str, str]:
-    """What is set, by name, as far as this process works with it; `tokens` are variables of bots' tokens,
-    and `stored` those that come from the database.
+    """Return the environment of a process: settings that it uses, by name.
 
-    The file is read once, for all: what it holds for others would be read again by each.
+    `tokens` are variables of bots' tokens, `stored` those from the database. The `.env` file is read once for
+    all processes, since each would read the secrets of others.
     """
     names = list_setting_names()
     others = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}

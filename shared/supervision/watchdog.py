@@ -1,8 +1,7 @@
-"""A small process next to each process of Evertalk: it ends one that stands still, and names its work.
-
-C code that holds the interpreter's lock stops every thread of its process, heartbeats too. So the watch-dog
-is a process of its own, forked before anything is imported. It knows no database: an outage of PostgreSQL
-ends no process. It counts time by its own rounds, so that a suspended or starved machine ends none either.
+"""Watch-dog: a small process next to each process of Evertalk that ends it when it hangs, and names its work.
+C code that holds the interpreter's lock stops every thread of its process, heartbeats too, so the
+watch-dog is a separate process, forked before imports. It knows no database: an outage of PostgreSQL ends
+no process. It counts time by its own rounds, so that a suspended or starved machine ends none either.
 """
 
 from __future__ import annotations

@@ -34,13 +34,13 @@ class Argument:
 
     @property
     def shown(self) -> str:
-        """As it is typed, with its name in place of a value."""
+        """Return the argument as help shows it, with its name in place of a value."""
         if self.kind == "flag":
             return f"--{self.name}"
         return " or ".join(self.one_of) or self.typed.format(f"<{self.name}>")
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """Return the JSON Schema of the argument."""
         match self.kind:
             case "flag":
                 return {"type": "boolean"}
@@ -53,7 +53,9 @@ class Argument:
 
 
 def render_arguments(command: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> str:
-    """What a person would type for these values; raises BadArguments. None is as if it were not given."""
+    """Return the text that a person would type for these values; None counts as absent. Raises
+    BadArguments.
+    """
     given = {name: value for name, value in given.items() if value is not None}
     if RAW in given:
         return _raw(command, given, takes_words=bool(arguments))

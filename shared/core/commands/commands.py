@@ -1,4 +1,4 @@
-"""The commands of every channel in one table, and what somebody may have meant by a name."""
+"""Commands of all channels in one table, and suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Audience = Literal["personal", "public"]
 Who = Literal["person", "operator"]
 CommandSection = Literal["talk", "context", "memory", "manner", "data"]
 Members = Literal["everyone", "admins"]
-"""Who of a group's members may; alone with the assistant everybody may."""
+"""Members of a group who may run it; in private chats everyone may."""
 
 __all__ = [
     "COMMANDS", "FOCUS_CHARS", "Argument", "Audience", "BadArguments", "Channel", "Command",
@@ -35,9 +35,9 @@ _ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
 class Command:
     name: str
     args: str = ""
-    """As help shows them; empty means that it takes none."""
+    """Arguments as help shows them; empty if the command has none."""
     example: str = ""
-    """What somebody may type behind it, where that is no word of a language; else the catalogue has it."""
+    """Example argument that needs no translation; otherwise the catalogue has it."""
     named: tuple[Argument, ...] = ()
     """The same by name and type, for programs; see `arguments`."""
     channels: frozenset[Channel] = _EVERYWHERE
@@ -45,24 +45,24 @@ class Command:
     who: Who = "person"
     groups: Members = "everyone"
     section: CommandSection = "talk"
-    """What it stands among in help and in lists."""
+    """Section of help and of lists."""
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """A command that takes words has an argument for them, even if nobody gave it a better name."""
+        """Return the arguments; a command with unnamed arguments has one called `text`."""
         if self.named or not self.args:
             return self.named
         return (Argument(name="text"),)
 
     def schema(self, language: str = "") -> dict[str, Any]:
-        """Of the arguments, as the properties of a JSON object."""
+        """Return the arguments as properties of a JSON object."""
         return {
             one.name: {"description": self.describe_argument(one, language), **one.schema()}
             for one in self.arguments
         }
 
     def describe(self, language: str = "") -> str:
-        """What it does, for menus, pop-ups and help."""
+        """Return a description for menus, pop-ups and help."""
         return catalogue("commands", language).say(f"command_{self.name}")
 
     def describe_argument(self, argument: Argument, language: str = "") -> str:
@@ -228,10 +228,9 @@ def commands_for(
     demo: bool = False,
     speaks: bool = False,
 ) -> tuple[Command, ...]:
-    """Without `humans` nobody is offered one: no operator takes conversations here.
+    """Return the commands of an audience on a channel.
 
-    Only the demo, in which no real model answers, plays a sample. Where nothing `speaks`, there is
-    no `/voice`.
+    Without `humans` there is no `/human`, without `speaks` no `/voice`, and outside the demo no `/sample`.
     """
     return tuple(
         command
@@ -255,7 +254,7 @@ def may_in_group(name: str, *, admin: bool) -> bool:
 
 
 def nearest_commands(name: str, offered: Collection[str]) -> tuple[str, ...]:
-    """Names of those that somebody may have meant, the likeliest first: at most three."""
+    """Return at most three similar names, the likeliest first."""
     begun = [known for known in offered if len(name) > 1 and known.startswith(name)]
     return tuple(dict.fromkeys((*begun, *get_close_matches(name, offered))))[:MOST_NEAREST]
 

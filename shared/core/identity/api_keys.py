@@ -1,4 +1,4 @@
-"""What a program's key may be made for: few scopes, each a sentence."""
+"""Scopes of API keys, each with a sentence."""
 
 from __future__ import annotations
 

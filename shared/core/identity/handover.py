@@ -13,7 +13,9 @@ from shared.core.values.errors import BadInput, EvertalkError
 State = Literal["bot", "waiting", "human"]
 Asker = Literal["person", "assistant", "operator"]
 End = Literal["operator", "person", "unanswered", "silent", "off", "resolved"]
-"""Given back by the operator, or by the person; nobody came; the operator fell silent; switched off; done."""
+"""Reason of an end: returned by the operator or the person, no operator came, the operator fell silent,
+switched off, or resolved.
+"""
 Told = Literal["nothing", "queued", "sending", "told", "uncertain", "dead"]
 
 EVENT = "handover"
@@ -21,14 +23,14 @@ REASON_CHARS = 500
 LABELS_AT_MOST = 10
 LABEL_CHARS = 40
 NOTE_CHARS = 4_000
-"""Of a private note, and of a canned reply."""
+"""Characters of a private note, and of a canned reply."""
 CANNED_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 PER_HOUR = 5
-"""Of one conversation: who asks more often is asking for something else."""
+"""Requests for a human per hour in one conversation."""
 ANSWERED_TOGETHER = "answered_together"
 """The error code of a turn whose answer stands in a later one: an operator's words answer all that waits."""
 NAMELESS = "Support"
-"""Who writes, where an operator has no name of their own."""
+"""Name of an operator who has no display name."""
 
 RETURNED = "handover_returned"
 RESOLVED = "handover_resolved"
@@ -41,7 +43,7 @@ CODES: Mapping[End, str] = {
     "silent": SILENT,
     "off": UNANSWERED,
 }
-"""What the person is told by; whoever ended it by their own word needs no telling."""
+"""Texts for the person by the kind of end; a person who ended it needs none."""
 ADVICE: Mapping[str, str] = {
     RETURNED: "The assistant answers here again.",
     RESOLVED: "This conversation is closed, and the assistant answers here again. How was our help?",
@@ -60,7 +62,7 @@ class HandoverLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewHandover:
-    """What is asked for; the same `key` again is the same hand-over."""
+    """Request for a human; the same `key` returns the same hand-over."""
 
     session_id: int
     address_id: int | None
@@ -69,7 +71,7 @@ class NewHandover:
     key: str | None = None
     turn: int = 0
     epoch: int = 0
-    """Of the turn's claim: a turn that was taken away asks for nobody; 0 is no turn."""
+    """Epoch of the turn's claim, so that a turn taken over cannot ask; 0 outside of turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ class UnsentNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The conversation becomes that operator's, whoever had it."""
+    """Assignment of the conversation to an operator, with or without a former one."""
 
     operator: str
 
@@ -161,7 +163,7 @@ class TakenByOther(EvertalkError):
 
 
 class ChangedMeanwhile(EvertalkError):
-    """Somebody changed this conversation after the operator had looked."""
+    """Another operator changed this conversation after this one had read it."""
 
     code = "changed_meanwhile"
     advice = "Another operator has just changed this conversation. Look at it, then try again."
@@ -196,7 +198,7 @@ class AnswerRuns(EvertalkError):
 
 
 class CannotHandOver(EvertalkError):
-    """This conversation cannot change hands: it goes on elsewhere, or nobody ever wrote in it."""
+    """The conversation cannot be handed over: it continues elsewhere, or it has no message."""
 
     code = "cannot_hand_over"
     advice = "This conversation cannot be taken: it goes on elsewhere by now."
@@ -232,7 +234,7 @@ def event_payload(
 
 
 def operator_payload(name: str, picture: str) -> dict[str, str]:
-    """What people see of an operator, in events."""
+    """Return an operator's name and picture, as people see them in events."""
     return {"name": name or NAMELESS} | ({"picture": picture} if picture else {})
 
 
@@ -275,7 +277,7 @@ class Listed:
     asked_at: datetime
     taken_at: datetime | None
     waits_since: datetime | None
-    """Since when words of the person have no answer."""
+    """Time of the person's first unanswered message."""
     version: int = 0
     snoozed_until: datetime | None = None
     """None too once the person has written."""

@@ -1,4 +1,4 @@
-"""What a site may say of a person who is signed in there, once its signature has been checked."""
+"""Claims of a site about a signed-in person, whose signature has been checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME_CHARS = 80
 EMAIL_CHARS = 254
 ATTRIBUTES_AT_MOST = 20
 ATTRIBUTE_CHARS = 40, 200
-"""Of its name, and of its value."""
+"""Characters of an attribute's name, and of its value."""
 _OUT_OF_SIGHT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _LOCALE_CHARS = 35
 
@@ -25,7 +25,7 @@ Refusal = Literal["invalid", "expired"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who somebody is on a site."""
+    """Identity of a person on a site."""
 
     site: str
     subject: str
@@ -33,7 +33,7 @@ class Identity:
     locale: str = ""
     email: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """What else operators are to see of this person; no model reads it."""
+    """Further attributes for operators; no model reads them."""
 
     @property
     def contact(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class NoEntry(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderIdentity:
-    """Whom the identity provider vouches for."""
+    """Identity that the provider has confirmed."""
 
     issuer: str
     subject: str
@@ -103,7 +103,7 @@ def name_of(claims: Mapping[str, Any]) -> str:
 
 
 def is_safe_address(url: object) -> bool:
-    """https, or http on this machine, where nobody listens on the way."""
+    """Return whether the address is https, or http on this machine."""
     if not isinstance(url, str) or len(url) > 2_000 or not url.isascii():
         return False
     try:

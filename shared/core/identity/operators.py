@@ -1,4 +1,4 @@
-"""What an operator may be called, and why a change to an operator can be refused."""
+"""Rules for names of operators, and reasons that a change to an operator is refused."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider"
 
 
 class BadOperator(BadInput):
-    """Nobody can be called so, or be given this role."""
+    """Invalid operator name or role."""
 
     code = "bad_operator"
 
 
 class UnknownOperator(EvertalkError):
-    """There is no such operator."""
+    """Unknown operator."""
 
     code = "unknown_operator"
     advice = "There is no such operator. Reload the list."
@@ -45,7 +45,7 @@ class OperatorExists(EvertalkError):
 
 
 class LastAdmin(EvertalkError):
-    """Nobody would be left who may let others in."""
+    """The last admin cannot be removed or locked."""
 
     code = "last_admin"
     advice = "This is the last admin. Make somebody else an admin first."
@@ -66,7 +66,7 @@ class OperatorLocked(EvertalkError):
 
 
 class StaleOperator(EvertalkError):
-    """Somebody else changed the operator meanwhile."""
+    """Another admin has changed this operator."""
 
     code = "stale"
     advice = "Somebody else changed this operator meanwhile. Look at the newer state, then try again."
@@ -88,7 +88,7 @@ def check_operator_name(name: str) -> str:
 
 
 def check_display_name(name: str) -> str:
-    """What people may see of an operator; empty is none. Raises BadOperator."""
+    """Return the display name without extra blanks; empty is none. Raises BadOperator."""
     name = " ".join(name.split())
     if len(name) > MOST_DISPLAY_CHARS or not name.isprintable():
         raise BadOperator(advice=f"A name that people see has at most {MOST_DISPLAY_CHARS} printable signs.")
@@ -96,7 +96,7 @@ def check_display_name(name: str) -> str:
 
 
 def check_picture(content: bytes) -> bytes:
-    """What people may see beside the name. Raises BadOperator."""
+    """Return a valid picture for the display name. Raises BadOperator."""
     if not 0 < len(content) <= MOST_PICTURE_BYTES or picture_mime(content) is None:
         raise BadOperator(
             advice=f"A picture is a JPEG, PNG, GIF or WebP file of at most {MOST_PICTURE_BYTES // 1024} kB."
@@ -113,7 +113,7 @@ def check_role(role: str) -> Role:
 
 
 def presentable_name(said: str, *, fallback: str) -> str:
-    """Of what an identity provider calls somebody, as much as can be a name here."""
+    """Return a valid operator name from the identity provider's name, else from `fallback`."""
     for one in (said, fallback):
         try:
             return check_operator_name(re.sub(r"[^\w.@+ \-]", "", one)[:MOST_NAME_CHARS].lstrip(".@+ -"))

@@ -1,4 +1,4 @@
-"""Which passwords of operators are too easy: short ones, and what guessers try first."""
+"""Rules against weak passwords: short ones, and those that guessers try first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 LEAST_CHARS = 12
 MOST_CHARS = 1_000
 _LEAST_OWN_CHARS = 5
-"""What must be left when everything that is guessed first has been taken away."""
+"""Characters that must remain after all common parts are removed."""
 _GUESSED_FIRST = """
 evertalk password passwort passphrase administrator admin operator dashboard chatbot letmein welcome
 willkommen changeme default secret geheim master dragon monkey football baseball sunshine princess

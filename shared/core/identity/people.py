@@ -22,7 +22,7 @@ GUESS_MINUTES = 10
 LinkRefusal = Literal[
     "no_code", "own_code", "too_many_codes", "busy", "with_human", "group", "not_here", "moved"
 ]
-"""`no_code` is all that whoever guesses ever hears: unknown, used, lapsed, or too many tries."""
+"""Reason of a refused link. `no_code` covers unknown, used and expired codes, and too many tries."""
 UnlinkRefusal = Literal["not_linked", "which", "busy", "with_human", "moved"]
 
 
@@ -31,20 +31,20 @@ class Joined:
     """Two persons are one from now on."""
 
     session_id: int
-    """Goes on."""
+    """Session that continues."""
     archived_session_id: int
     other_channel: str
     agent: str
-    """Of the session that goes on."""
+    """Agent of the session that continues."""
     other_agent: str
     notes_merged: int = 0
     again: bool = False
-    """The same code once more, after it had done its work."""
+    """True if the same code was used again after it had succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountLink:
-    """What `/unlink` can part again."""
+    """Link between channels that `/unlink` can separate."""
 
     id: int
     channel: str
@@ -85,7 +85,7 @@ class ArchivedSession:
 
 
 def parse_code(words: str) -> str | None:
-    """As people type it, with or without blanks and dashes, in any case; None when it cannot be one."""
+    """Return a typed code without blanks and dashes, in upper case; None if it cannot be a code."""
     code = "".join(char for char in words.upper() if char not in " -–—_.`\u00a0")
     return code if len(code) == CODE_CHARS and set(code) <= set(CODE_ALPHABET) else None
 

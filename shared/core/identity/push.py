@@ -1,4 +1,4 @@
-"""Notifications of browsers in which no page is open: which browsers, and what they are told."""
+"""Push notifications for browsers without an open page: subscriptions and notices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.core.tools.web_address import BadWebAddress, WebAddress, is_public, 
 from shared.core.values.errors import BadInput, EvertalkError
 
 Kind = Literal["waits", "wrote", "answer"]
-"""Somebody waits for a human; wrote to the operator who has them; or was answered."""
+"""Event: a person waits for a human, wrote to their operator, or was answered."""
 Urgency = Literal["normal", "high"]
 _POINT_BYTES, _AUTH_BYTES = 65, 16
 _UNCOMPRESSED = 4
@@ -53,17 +53,17 @@ class PushTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushNotice:
-    """Something that one browser is to be told."""
+    """Notification for one browser."""
 
     target: PushTarget
     kind: Kind
     session: str
     """Public id."""
     name: str
-    """Who waits, or the operator who answered; empty for somebody unnamed, and for the assistant."""
+    """Name of the waiting person or the answering operator; empty if unnamed, and for the assistant."""
     site: str = ""
     title: str = ""
-    """What the site calls its chat; may be empty."""
+    """Title of the site's chat; may be empty."""
 
 
 def origin_of(endpoint: str) -> str:
@@ -75,9 +75,9 @@ def origin_of(endpoint: str) -> str:
 def parse_target(
     endpoint: str, p256dh: str, auth: str, *, language: str, services: Collection[str]
 ) -> PushTarget:
-    """As a browser tells it, keys in base64url; `services` are origins of one's own.
+    """Return the push target of a browser's subscription with keys in base64url.
 
-    Raises BadSubscription.
+    `services` are the deployment's own push services. Raises BadSubscription.
     """
     try:
         if origin_of(endpoint) not in services:

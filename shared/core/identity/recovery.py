@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shared.core.identity.people import CODE_ALPHABET
 
 CHARS = 24
-"""Of 32 each: 120 bits."""
+"""Characters of a code with 32 values each: 120 bits."""
 GROUP = 4
 _MOST_READ = 200
 
@@ -20,10 +20,10 @@ def code_of(numbers: Sequence[int]) -> str:
 
 
 def code_hash(words: str) -> bytes:
-    """However it was typed; what can be no code has a hash, too, and costs the same to look for."""
+    """Return the hash of a code in any spelling; invalid codes have one, too, and cost the same search."""
     return hashlib.sha256(f"evertalk.recovery:{plain_code(words)}".encode()).digest()
 
 
 def plain_code(words: str) -> str:
-    """As it was made, without its groups."""
+    """Return the code as it was made, without its groups."""
     return "".join(char for char in words[:_MOST_READ].upper() if char in CODE_ALPHABET)

@@ -32,7 +32,7 @@ def code_at(key: bytes, step: int, *, digits: int = DIGITS) -> str:
 
 
 def step_of(seconds: float) -> int:
-    """Of seconds since 1970."""
+    """Return the time step of seconds since 1970."""
     return int(seconds) // STEP_SECONDS
 
 
@@ -50,12 +50,12 @@ def matching_step(key: bytes, typed: str, *, seconds: float, after: int) -> int 
 
 
 def format_key(key: bytes) -> str:
-    """As people type it into an app: groups of four letters and digits."""
+    """Return the key in groups of four letters and digits, as people type it into an app."""
     return _groups(base64.b32encode(key).decode().rstrip("="))
 
 
 def app_address(key: bytes, *, name: str, issuer: str) -> str:
-    """What an authenticator app reads, as a link or from a picture."""
+    """Return the `otpauth:` address that authenticator apps read from a link or a QR code."""
     asked = {"secret": base64.b32encode(key).decode().rstrip("="), "issuer": issuer}
     return f"otpauth://totp/{quote(issuer)}:{quote(name)}?{urlencode(asked, quote_via=quote)}"
 
@@ -65,7 +65,7 @@ def format_recovery_codes(drawn: Iterable[bytes]) -> tuple[str, ...]:
 
 
 def recovery_digest(typed: str) -> bytes:
-    """What is stored of a recovery code: it has 80 random bits, so that one hash is enough."""
+    """Return the stored hash of a recovery code; its 80 random bits make one hash enough."""
     bare = typed.translate(_SPACES).lower()[:100]
     return hashlib.sha256(f"evertalk.recovery:{bare}".encode("utf-8", "replace")).digest()
 

@@ -1,4 +1,1 @@
-"""What operators look after.
-
-Alerts and when they open, the names of backups, service units, and the figures of the dashboard.
-"""
+"""Operations: alerts and when they open, names of backups, service units, and figures of the dashboard."""

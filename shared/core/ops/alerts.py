@@ -1,6 +1,5 @@
-"""What operators are told of when it needs them: kinds, their few typed facts, and the words made of both.
-
-Nothing here holds a word of a person: facts are numbers, ids, and names that operators chose themselves.
+"""Alerts for operators: kinds, typed facts, and the texts made of them. Facts are numbers, ids, and names
+that operators chose, never text of a person.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
     ),
     "test": ("A test of the alerts", "Nothing is wrong: somebody pressed Send a test."),
 }
-"""Of each kind its headline, and what to do."""
+"""Headline and advice by kind."""
 
 PERMITTED: Mapping[Kind, frozenset[str]] = {
     "spend_80": frozenset({"used_micro", "cap_micro"}),
@@ -137,7 +136,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
 
 MOST_TRIES = 12
 EXPIRES_HOURS = 24
-"""What could not be told by then is told no more: it stands on the page."""
+"""Hours after which an undelivered alert is no longer sent; it stays on the page."""
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 900.0
 _FACT = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,255}")
 _WORDING = re.compile(r"[^\x00-\x1f\x7f]{0,255}")
@@ -164,7 +163,7 @@ ADVICE: Mapping[str, str] = {
     "never_told": "The start could not be sent, so the end is not sent either.",
     "tries": "It failed too often.",
 }
-"""By the code of a failure; `http_500` and the like have one of their own."""
+"""Advice by the code of a failure; statuses such as `http_500` have advice of another table."""
 
 
 class BadAlert(ValueError):
@@ -233,14 +232,14 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRefused:
-    """It will never be taken as it is."""
+    """Outcome of a send: refused for good."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOutcomeUnknown:
-    """It may have arrived, or not."""
+    """Outcome of a send: unknown, the alert may have arrived."""
 
     code: str
 
@@ -290,7 +289,7 @@ def facts(alert: Alert) -> str:
 
 
 def message(alert: Alert, phase: Phase, *, dashboard_url: str) -> str:
-    """What a person reads in Telegram or in a mail."""
+    """Return the text of an alert for Telegram or mail."""
     lines = [headline(alert, phase), facts(alert)]
     if phase == "opened":
         lines += ["", KINDS[alert.kind][1]]

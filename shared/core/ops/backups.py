@@ -1,4 +1,4 @@
-"""What a backup says of itself, which ones are kept, and how a broken or foreign one is told."""
+"""Backups: their manifest, which ones are kept, and how a broken or foreign one is recognised."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REVISION = re.compile(r"[0-9A-Za-z_]{1,40}")
 
 
 class BadBackup(EvertalkError):
-    """This file cannot be restored; nothing was changed."""
+    """The backup cannot be restored; nothing was changed."""
 
     code = "bad_backup"
     advice = "Take another one: ./evertalk backup --list shows those of this machine."
@@ -71,7 +71,7 @@ def name_of(made_at: datetime) -> str:
 
 
 def parse_made_at(name: str) -> datetime | None:
-    """By its name; None for a file that is no backup of ours."""
+    """Return the time in the name of a backup; None for another file."""
     found = _NAME.fullmatch(name)
     return None if found is None else datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
 
@@ -90,7 +90,9 @@ def is_due(names: Iterable[str], *, now: datetime, every: timedelta) -> bool:
 
 
 def find_superfluous(names: Iterable[str], *, keep: int, just_made: str, now: datetime) -> list[str]:
-    """Which may go once `just_made` is safe: names of the future first, then the oldest."""
+    """Return backups that can be deleted once `just_made` is stored: future-dated ones first, then the
+    oldest.
+    """
     dated = [(at, name) for name in names if (at := parse_made_at(name)) is not None and name != just_made]
     dated.sort(key=lambda one: (one[0] <= now, one[0]))
     return [name for _, name in dated[: max(0, len(dated) - max(0, keep - 1))]]

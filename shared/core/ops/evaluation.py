@@ -41,7 +41,7 @@ class EvalTalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalFigures:
-    """What the calls of one conversation came to, as the ledger has them."""
+    """Sums of one conversation's calls from the ledger."""
 
     compactions: int = 0
     fresh: int = 0
@@ -66,7 +66,7 @@ class EvalAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalRow:
-    """What a preset has kept and cost, over all talks."""
+    """Facts kept and cost of one preset over all talks."""
 
     preset: str
     answers: tuple[EvalAnswer, ...]
@@ -118,7 +118,7 @@ def _words(text: str) -> list[str]:
 
 
 RECALL_TOKENS, QUESTION_TOKENS, SUMMARY_TOKENS = 1_200, 30, 1_500
-"""What a question brings back, a question itself, a summary with its notes."""
+"""Tokens of a recall, of a question, and of a summary with its notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What an evaluation found, as a table for a terminal and as a picture."""
+"""Result of an evaluation as a table for the terminal and as a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does with jobs and with answers that may not have arrived, and what becomes of it."""
+"""Operators' actions on jobs and uncertain deliveries, and their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKED_AGAIN = "sent again by an operator"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMatch:
-    """Which jobs a page shows."""
+    """Filter of jobs on a page."""
 
     state: str = ""
     kind: str = ""
@@ -40,7 +40,7 @@ class PartKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """What was left as it is, and why, in words for the operator."""
+    """Object that was skipped, with the reason for the operator."""
 
     what: str
     why: str
@@ -54,4 +54,4 @@ class WorkChanged:
     skipped: tuple[Skipped, ...] = ()
     rung: tuple[tuple[int, int], ...] = ()
     more: int = 0
-    """Of those that match, so many were left for the next time."""
+    """Number of matching objects left for the next request."""

@@ -9,7 +9,7 @@ from shared.core.ops.evaluation import EvalQuestion, EvalTalk
 from shared.core.values.errors import BadInput
 
 MESSAGE_CHARS = 2_400
-"""A message holds so much of the record: fewer messages are fewer calls."""
+"""Characters of the record in one message; fewer messages are fewer calls."""
 _ADVERSARIAL = 5
 """LoCoMo's category of questions that have no answer in the talk."""
 _FIRST = (
@@ -86,14 +86,18 @@ def _long_mem(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _long_mem_question(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
-    """Those that cannot be answered from the talk are left out: words cannot tell whether that was said."""
+    """Yield questions that the talk can answer; whether an unanswerable one was declined cannot be judged
+    by words.
+    """
     if not str(one.get("question_id", "")).endswith("_abs"):
         day = f"(It is {one['question_date']}.) " if one.get("question_date") else ""
         yield EvalQuestion(question=f"{day}{one['question']}", answers=(str(one["answer"]),))
 
 
 def _packed(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Lines under their day, as many as fit into a message; a longer line is a message by itself."""
+    """Yield messages of as many lines as fit, under their day; a longer line is a message of its line
+    alone.
+    """
     held, day, size = [""] * 0, None, 0
     for of, line in lines:
         heading = bool(of) and of != day

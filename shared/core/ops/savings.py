@@ -1,8 +1,7 @@
-"""What caching and summaries have saved, from the ledger's tokens and the prices of the day.
-
-Both are counted low rather than high. Caching: the same tokens at the price of plain input, less what
-was paid. Summaries: for each answered turn the tokens that its standing summary took away, at the price of
-reading them from a cache, less what making summaries cost.
+"""Savings by caching and summaries, from the ledger's tokens and the prices of the day, estimated low.
+Caching: the same tokens at the price of plain input, less the price paid. Summaries: for each answered
+turn the tokens that its summary replaced, at the price of reading them from a cache, less the cost of
+making summaries.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def compute_caching_savings(rows: Sequence[Mapping[str, Any]], price_on: PriceOn
 def compute_summary_savings(
     rows: Sequence[Mapping[str, Any]], price_on: PriceOn, *, paid_micro: int | None
 ) -> Saving:
-    """Rows are sums of a model and a day; `paid_micro` is what the summaries cost, None when nobody knows."""
+    """Sum savings of rows by model and day; `paid_micro` is the cost of the summaries, None if unknown."""
     tokens = unpriced = 0
     worth: int | None = None
     for row in rows:

@@ -1,4 +1,4 @@
-"""What systemd and launchd are told: a service that may do what Evertalk does, and little else."""
+"""Units for systemd and launchd, with few rights."""
 
 from __future__ import annotations
 

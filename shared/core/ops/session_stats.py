@@ -1,4 +1,4 @@
-"""What one conversation holds and has used."""
+"""Figures of one conversation: contents and usage."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SessionFigures:
     output_tokens: int
     cache_read_tokens: int
     last_cached_percent: int | None
-    """Of the last request, what the provider had read before."""
+    """Percent of the last request that the provider read from its cache."""
     cost_micro: int | None
     upkeep_micro: int | None
-    """Of it, what was spent on summaries and memory."""
+    """Micro-dollars of the total that summaries and memory cost."""
     today_micro: int | None
 
     @property
@@ -33,7 +33,7 @@ class SessionFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeSpending:
-    """What a capped scope has spent today, and what of it is only set aside; micro-dollars."""
+    """Spending of a capped scope today in micro-dollars; `held_micro` is reserved for running calls."""
 
     scope: Literal["party", "session", "total"]
     spent_micro: int
@@ -47,9 +47,9 @@ class DaySpending:
 
     scopes: tuple[ScopeSpending, ...]
     session_micro: int
-    """What this conversation has cost today, as far as the price was known."""
+    """Cost of this conversation today in micro-dollars, without calls of unknown price."""
     unknown_calls: int
-    """Calls of today in this conversation whose price nobody knows."""
+    """Calls of today in this conversation whose price is unknown."""
     anew_at: datetime
     """When the day of spending ends."""
     timezone: str | None

@@ -1,4 +1,3 @@
-"""What is erased, kept and exported.
-
-`erasure` says what a person's request means, `export` writes everything of a person as Markdown or JSON.
+"""Erasure, retention and export. `erasure` gives the meaning of a person's request, `export` writes the data
+of a person as Markdown or JSON.
 """

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from shared.core.session.ledger import Ledger
 
 WISH_MINUTES = 10
-"""For so long a preview may be answered with yes."""
+"""Minutes for which a preview may be confirmed."""
 COUNTED = ("entries", "links", "notes", "artifacts", "attachments", "pins")
-"""What people are told of; the rest is machinery."""
+"""Counts that people see; others are internal."""
 _WORD = re.compile(r"\w{4,}")
 
 
@@ -30,13 +30,13 @@ class Report:
     erasure_id: int
     counts: Mapping[str, int]
     finished: bool = True
-    """False: a worker goes on with it."""
+    """False while a worker continues the erasure."""
     marks: Mapping[int, int] | None = None
     """Session → number of the event that clears its screens."""
 
 
 def drop_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
-    """What the record says of these messages goes, and every word that cannot say where it comes from."""
+    """Return the ledger without items from these messages, and without items of unknown source."""
     gone = set(seqs)
     items = tuple(item for item in ledger.items if item.sources and not gone & set(item.sources))
     topics = tuple(

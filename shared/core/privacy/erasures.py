@@ -1,4 +1,4 @@
-"""What a line of the log of erasures says: when, whose by a hash, and what by numbers and ids."""
+"""Lines of the erasure log: the time, a hash of the person, and numbers and ids of erased rows."""
 
 from __future__ import annotations
 

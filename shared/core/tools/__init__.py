@@ -1,4 +1,3 @@
-"""What a model may call.
-
-Tools of MCP servers as plain values, addresses and pages that may be fetched, and when reminders are due.
+"""Tools for models: tools of MCP servers as plain values, addresses and pages that may be fetched, and due
+times of reminders.
 """

@@ -9,7 +9,7 @@ _MARK = re.compile(rf"<(?=\s*+/?+\s*+{FENCE})", re.IGNORECASE)
 
 
 def page_text(url: str, text: str, *, title: str = "", truncated: bool = False) -> str:
-    """Nothing in the page can end the fence that it stands in."""
+    """Return the page's text in a fence that the page cannot close."""
     said = [f"Page: {_inert(url)}"]
     if title:
         said.append(f"Title: {_inert(title)}")

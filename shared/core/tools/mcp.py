@@ -39,7 +39,7 @@ class McpServer:
 
     @property
     def fingerprint(self) -> str:
-        """Of all that it is, without telling any of it."""
+        """Return a hash of the whole definition, which reveals none of it."""
         whole = [self.name, self.command, self.args, dict(self.env), self.cwd, self.url, dict(self.headers)]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
@@ -53,7 +53,7 @@ class OfferedTool:
     schema: Any
     idempotent: bool = False
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    """As the server gives them, such as `readOnlyHint`."""
+    """Annotations of the server, such as `readOnlyHint`."""
 
     @property
     def read_only(self) -> bool:
@@ -62,7 +62,7 @@ class OfferedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BorrowedTool:
-    """A tool of a server under a name of ours."""
+    """Tool of a server under a name of this deployment."""
 
     server: str
     name: str
@@ -95,7 +95,7 @@ def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServ
 
 
 def server_names(text: str) -> frozenset[str]:
-    """Of all servers of an `mcp.json`, also of those that cannot be used here; never raises."""
+    """Return the names of all servers of an `mcp.json`, also of unusable ones; never raises."""
     try:
         return frozenset(map(str, _section(text)))
     except _Unusable:
@@ -222,7 +222,9 @@ def _left_out(server: str, tool: OfferedTool, reason: str) -> LeftOutTool:
 
 
 def usable_schema(raw: Any) -> dict[str, Any]:
-    """As providers want it: an object at the top, nothing combined there; raises ValueError."""
+    """Return the schema as providers accept it: an object without combinations at the top. Raises
+    ValueError.
+    """
     if not isinstance(raw, Mapping):
         raise _Unusable("its schema is no object")
     schema = _resolve(dict(raw))
@@ -246,7 +248,7 @@ def usable_schema(raw: Any) -> dict[str, Any]:
 
 
 def _resolve(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema that only points to one of its own definitions is that definition."""
+    """Return the definition that a schema consisting of one reference points to."""
     pointer = schema.get("$ref")
     if not isinstance(pointer, str):
         return schema

@@ -14,11 +14,11 @@ Refusal = Literal["public", "too_many", "too_many_repeat", "crowded"]
 
 TEXT_CHARS = 500
 PENDING_AT_MOST = 20
-"""Of one person, or of one group."""
+"""Pending reminders of one person or one group."""
 REPEATING_AT_MOST = 10
-"""Of these, how many may repeat, each of which is a turn again and again."""
+"""Repeating reminders among them; each repetition is a turn."""
 PER_HOUR = 6
-"""Of these, how many may be due within any one hour: each is a turn that costs money."""
+"""Reminders due within any one hour; each is a turn that costs money."""
 LEAST_AHEAD = timedelta(minutes=1)
 MOST_AHEAD = timedelta(days=366)
 
@@ -45,7 +45,7 @@ class BadMoment(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewReminder:
-    """What is asked for; the same `key` again is the same reminder."""
+    """Request for a reminder; the same `key` returns the same reminder."""
 
     key: str
     party_id: int
@@ -57,12 +57,12 @@ class NewReminder:
     """A rule of `repeating`; empty for one that comes once."""
     turn: int = 0
     epoch: int = 0
-    """Of the turn's claim: a turn that was taken away sets no reminder; 0 is no turn."""
+    """Epoch of the turn's claim, so that a turn taken over cannot set a reminder; 0 outside of turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reminder:
-    """One that is kept; `reason` says why it could not be told."""
+    """Stored reminder; `reason` says why it could not be delivered."""
 
     id: int
     text: str
@@ -70,21 +70,21 @@ class Reminder:
     state: ReminderState
     reason: str = ""
     timezone: str | None = None
-    """Of the person, where it is known."""
+    """Timezone of the person, if known."""
     repeat: str = ""
     paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReminder:
-    """One whose time has come, and what decides whether it may be told now."""
+    """Reminder that is due, with the facts that decide on its delivery."""
 
     id: int
     text: str
     asked_at: datetime
     due_at: datetime
     now: datetime
-    """By the clock that found it due."""
+    """Current time of the clock that found it due."""
     timezone: str | None
     reachable: bool
     repeat: str = ""
@@ -109,7 +109,7 @@ def parse_quiet_hours(text: str) -> QuietHours | None:
 
 
 def quiet_until(at: datetime, quiet: QuietHours | None, zone: tzinfo) -> datetime | None:
-    """When somebody in this zone may be disturbed again; None when they may be now."""
+    """Return the end of quiet hours in this zone; None outside of them."""
     if quiet is None:
         return None
     local = at.astimezone(zone)

@@ -52,12 +52,12 @@ class Repeat:
     every: int
     at: time
     weekdays: tuple[str, ...] = ()
-    """Of weeks; in the order of the week."""
+    """Days of the week in order; only for weeks."""
     day: int = 0
-    """Of months."""
+    """Day of the month; only for months."""
 
     def __str__(self) -> str:
-        """As it is stored; `parse` reads it."""
+        """Return the stored form, which `parse` reads."""
         what = ",".join(self.weekdays) if self.unit == "week" else str(self.day or "")
         return f"{self.unit}/{self.every}/{what}/{self.at:%H:%M}"
 

@@ -1,4 +1,4 @@
-"""Which of many tools a few words mean, and the tool that asks it."""
+"""Search among many tools by words, and the tool that offers it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.core.values.searching import words_of
 FOUND_AT_MOST = 5
 FIND_TOOLS_CHARS = 20_000
 _NAMES_CHARS = 3_000
-"""Of all names together; the others are found by their words."""
+"""Characters of all names together; other tools are found by their words."""
 _PARTS = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 
 
@@ -33,7 +33,7 @@ def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
 
 
 def find_matching(query: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Those that are named, then those that share the rarest words with the query, a few."""
+    """Return tools named in the query, then those that share its rarest words."""
     told = {tool.name: _words(f"{tool.name} {tool.description}") for tool in tools}
     known = Counter(word for words in told.values() for word in words)
     asked = _words(query)

@@ -1,4 +1,4 @@
-"""Which web addresses may be fetched for a model: what is written, and what it resolves to."""
+"""Rules for web addresses that may be fetched for a model: their text, and the addresses they resolve to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class BadWebAddress(ValueError):
-    """Nothing may be fetched from there; the text is for the model."""
+    """The address may not be fetched; the text is for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is an address of the open internet, whatever form it hides in."""
+    """Return whether an IP address belongs to the open internet, in whatever form it is written."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and not address.is_reserved
     if address.scope_id is not None or address in _SITE_LOCAL or address in _NAT64_LOCAL:
@@ -135,7 +135,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def is_local_name(host: str) -> bool:
-    """Of a machine or a network at home: nobody can buy a name without a dot, or below one of these."""
+    """Return whether a name belongs to a private network: without a dot, or below a reserved domain."""
     name = host.rstrip(".").lower()
     return "." not in name or name.endswith(_HOUSE_NAMES)
 

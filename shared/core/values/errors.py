@@ -75,7 +75,7 @@ class BadInput(EvertalkError):
     code = "bad_input"
     advice = "That could not be read. Please send it again as plain text."
     key = ""
-    """Of the advice in the catalogue of commands, which has it in every language; with its values."""
+    """Key of the advice in the catalogue of commands, which has it in every language."""
     values: Mapping[str, str | int] = MappingProxyType({})
 
     @classmethod
@@ -273,15 +273,17 @@ class ModelError(EvertalkError):
     ends_turn = False
     """Whether the same request would meet the same end, so that the turn is not tried again."""
     aborted: tuple[Usage, ...] = ()
-    """What the attempts that failed have cost, so that the ledger can hold it."""
+    """Usages of the failed attempts, so that the ledger can book them."""
     provider: str = ""
-    """Whose answer it was, by host; empty where nobody was asked."""
+    """Host of the provider that answered; empty if no provider was asked."""
     shown: str | None = None
     """Status and message of a JSON error, for forms that call any address; None if there was no answer."""
 
     @property
     def form_reason(self) -> str:
-        """What a form may show that sends a call to any address: our own words, or a JSON error's message."""
+        """Return the reason for a form that may call any address: our own text, or the message of a JSON
+        error.
+        """
         if self.shown is not None:
             return self.shown
         return str(self) if self.__cause__ is None else type(self.__cause__).__name__

@@ -1,4 +1,4 @@
-"""Files that people send: what they may hold, what became of them, and how screens are told of them."""
+"""Files that people send: allowed kinds, limits, results of reading, and their form on screens."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Literal
 from shared.core.values.recordings import AUDIO_MIMES
 
 MOST_BYTES = 20 * 1024 * 1024
-"""Of one file, on every channel; Telegram's own limit for bots."""
+"""Bytes of one file on every channel, equal to Telegram's limit for bots."""
 MOST_TEXT_CHARS = 200_000
-"""Of one file's text; the rest is left out."""
+"""Characters of one file's text that the model reads; the rest is left out."""
 MOST_FILE_CHARS = 100_000
-"""Of the text of all files of one message; the rest is left out, and said so."""
+"""Characters of all files of one message that the model reads; the rest is left out with a note."""
 JPEG = "image/jpeg"
 PDF = "application/pdf"
 PLAIN = "text/plain"
@@ -36,7 +36,7 @@ NAME_CHARS = 120
 
 Unread = Literal["file_unknown_kind", "file_unreadable", "file_empty", "file_locked"]
 DocumentKind = Literal["pdf", "paper", "page"]
-"""What only the opening process reads, besides pictures."""
+"""Kinds of documents that only the opening process reads, besides pictures."""
 
 _SAVED_AS_THEY_ARE = frozenset({PDF, *PAPER_MIMES, *AUDIO_MIMES})
 _MAGIC = (
@@ -88,7 +88,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """A stored file of a message, as screens are told of it; `id` is its public one."""
+    """Stored file of a message, as screens receive it; `id` is the public one."""
 
     id: str
     name: str
@@ -136,7 +136,7 @@ class Served:
 
 
 def picture_mime(content: bytes) -> str | None:
-    """What it really is; None for what no model takes."""
+    """Return the type of a picture by its first bytes; None for types that no model reads."""
     for magic, mime in _MAGIC:
         if content.startswith(magic):
             return mime
@@ -166,7 +166,7 @@ def clean_name(name: str) -> str:
 
 
 def disposition(name: str, *, inline: bool) -> str:
-    """Of RFC 6266: an ASCII name for old clients, the real one beside it."""
+    """Return a Content-Disposition header of RFC 6266: an ASCII name for old clients, then the real one."""
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
     encoded = "".join(
         chr(byte) if (chr(byte).isalnum() and byte < 128) or chr(byte) in "._-" else f"%{byte:02X}"

@@ -56,7 +56,7 @@ def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tupl
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Lines together, some at a time: whoever wants a few identifiers needs not read everything."""
+    """Yield lines in groups, so that a caller who needs a few identifiers does not read the whole text."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + _PART_CHARS)

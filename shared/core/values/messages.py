@@ -1,4 +1,4 @@
-"""What a request is made of: messages and their blocks, system parts, tools; text that can be stored."""
+"""Parts of a model request: messages and their blocks, system parts, tools, and storable text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ends_in_half(text: str) -> bool:
 Role = Literal["user", "assistant"]
 Author = Literal["person", "assistant", "tool", "operator", "program"]
 BEGINNERS: frozenset[Author] = frozenset({"person", "program", "operator"})
-"""Whose message may begin a turn: a person's, ours when a reminder is due, or an operator's."""
+"""Authors whose message may begin a turn: a person, the program for a reminder, or an operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +94,9 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderBlock:
-    """A block that only the provider understands: a search of its own, its result, thinking under seal.
+    """Block that only the provider reads, such as its own search result or encrypted thinking.
 
-    It is sent back unchanged while its turn is open; later the words around it say enough.
+    It is sent back unchanged while its turn is open; later turns leave it out.
     """
 
     raw: Mapping[str, Any]
@@ -248,7 +248,7 @@ def _is_words(text: str) -> bool:
 
 
 def _clean(messages: Iterable[Message]) -> list[Message]:
-    """Without blocks that the provider refuses by themselves: blank, of the other role, repeated."""
+    """Return messages without blocks that the provider refuses: blank, of the wrong role, or repeated."""
     calls: set[str] = set()
     kept: list[Message] = []
     for message in messages:

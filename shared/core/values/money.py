@@ -16,9 +16,9 @@ from statistics import median
 OLD_AFTER_MONTHS = 12
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
 _MARGIN = 10
-"""One part in so many is how far an estimate may be too low."""
+"""Divisor of the margin: an estimate may be a tenth too low."""
 HOUR_WRITE_FACTOR = 2
-"""What is to be kept for an hour costs twice the input price to write, by the provider's price list."""
+"""Price of a cache write that lasts an hour, as a multiple of the input price (provider's price list)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cache_hour_tokens: int = 0
-    """Of those written, the ones that the provider keeps for an hour; they cost more."""
+    """Tokens of `cache_write_tokens` that the provider keeps for an hour, at a higher price."""
     known: bool = True
 
     @property
@@ -47,7 +47,7 @@ class Prices:
     cache_read: float
     cache_write: float
     dated: str
-    """When this was read, as `2026-11` or `2026-11-21`; empty where nobody said."""
+    """Date of the price list, as `2026-11` or `2026-11-21`; empty if unknown."""
     starts: str = ""
     """The day from which on it holds, `2026-11-21`; empty is always."""
     above: int | None = None
@@ -77,10 +77,10 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
 
 
 def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, hour: bool = False) -> int:
-    """What must be reserved: everything written to the cache anew, and the longest answer.
+    """Return the micro-dollars to reserve: the whole prompt written to the cache, and the longest answer.
 
-    The provider may count more than was estimated, by a tenth at most; so a prompt may also turn out to be of
-    the size from which on it is dearer.
+    The provider may count a tenth more than was estimated, so the prompt may also reach the size of the
+    higher price.
     """
     prompt = context_tokens + -(-context_tokens // _MARGIN)
     of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
@@ -117,7 +117,7 @@ def affordable_output(
 
 
 def affordable_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
-    """The largest prompt that so much money pays for at worst, with an answer of that size; -1 when none."""
+    """Return the largest prompt in tokens that `micro` pays for at worst; -1 if not even an empty one."""
     return _most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
 
 
@@ -126,13 +126,13 @@ def _most(most: int, micro: int, price: Callable[[int], int]) -> int:
 
 
 def micro_per_input_token(prices: Prices) -> float:
-    """What is set aside for a token of an ordinary prompt, as `worst_case_micro` does."""
+    """Return the micro-dollars that `worst_case_micro` reserves for one token of an ordinary prompt."""
     of_input, _, of_read, of_write, share = _in_whole_shares(prices)
     return max(of_input, of_write, of_read) / share * (1 + 1 / _MARGIN)
 
 
 def price_on(day: date, prices: Sequence[Prices]) -> Prices | None:
-    """Of several, the newest that holds on that day; before all of them the first."""
+    """Return the newest price in force on `day`; the first one if all begin later, None without prices."""
     begun = [price for price in prices if not price.starts or price.starts <= day.isoformat()]
     return max(begun, key=lambda price: price.starts) if begun else next(iter(prices), None)
 
@@ -146,7 +146,7 @@ def are_old(prices: Prices, today: date) -> bool:
 
 
 def _factor(prompt: int, prices: Prices) -> Fraction | None:
-    """What a long prompt costs more; None for an ordinary one."""
+    """Return the price factor of a long prompt; None for an ordinary one."""
     is_long = prices.above is not None and prompt > prices.above
     return _exact(prices.above_factor) if is_long else None
 
@@ -176,10 +176,10 @@ TURNS_LOOKED_AT = 20
 
 
 def cache_life(times: Sequence[datetime]) -> timedelta:
-    """Of the two lives on offer the one that pays, from when the last turns began, in any order.
+    """Return the cache lifetime that costs less, from the start times of the last turns in any order.
 
-    The long life costs more to write: it pays for somebody who mostly comes back within the hour, but not
-    within five minutes. With no rhythm to speak of the short one is the smaller mistake.
+    The long life costs more to write. It pays for people who mostly return within the hour, but not within
+    five minutes. Without a rhythm the short life is the smaller mistake.
     """
     gap = median_gap(times)
     return LONG_LIFE if gap is not None and SHORT_LIFE < gap <= LONG_LIFE else SHORT_LIFE

@@ -14,12 +14,12 @@ _ENDINGS = {
 }  # fmt: skip
 AUDIO_MIMES = tuple(_ENDINGS)
 SpeechFormat = Literal["opus", "mp3"]
-"""Of spoken answers: what Telegram shows as a voice note, and what every browser decodes."""
+"""Formats of spoken answers: Opus for voice notes of Telegram, MP3 for every browser."""
 SPEECH_MIMES: dict[SpeechFormat, str] = {"opus": "audio/ogg", "mp3": "audio/mpeg"}
 HEARD = "🎤"
 """Stands before words that were heard, not typed."""
 RECORDING_NOTE = "[voice message]"
-"""Beside the heard words, for the model; screens show a player in its place."""
+"""Note for the model that precedes a transcript; screens show a player instead."""
 _MAGIC = (
     (b"OggS", "audio/ogg"),
     (b"\x1aE\xdf\xa3", "audio/webm"),
@@ -28,17 +28,17 @@ _MAGIC = (
     *((bytes((0xFF, second)), "audio/mpeg") for second in (0xF2, 0xF3, 0xFA, 0xFB)),
 )
 _PICTURES = frozenset({b"hei", b"hev", b"avi"})
-"""Of telephones, in the same container: HEIC and AVIF."""
+"""Marks of HEIC and AVIF pictures, which phones store in the same container."""
 _OPUS_RATE = 48_000
 _PART_BYTES = 65_536
 """At either end of a file: headers stand there."""
 LEAST_BYTES_PER_SECOND = 1_500
-"""Of speech as apps record it; for recordings that do not say how long they are."""
+"""Bytes per second of speech as apps record it, for recordings without a stated length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Somebody's voice, as it came; `seconds` as its channel or its header says, None when neither does."""
+    """Recording as it arrived; `seconds` by its channel or header, None if neither has it."""
 
     body: bytes
     mime: str
@@ -47,7 +47,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingLimits:
-    """What may be heard, and its price; None is unknown, never 0."""
+    """Limits of transcription and its price per minute; None is unknown, never 0."""
 
     minutes: float
     bytes: int
@@ -60,7 +60,7 @@ class RecordingLimits:
         return math.ceil(self.micro_per_minute * seconds / 60)
 
     def estimate_seconds(self, recording: Recording) -> float:
-        """How long it is; where nobody says, as long as so many bytes of speech can be."""
+        """Return the length in seconds; without a stated one, the longest for this number of bytes."""
         most = self.minutes * 60
         if recording.seconds is not None:
             return min(recording.seconds, most)
@@ -68,7 +68,7 @@ class RecordingLimits:
 
 
 def audio_mime(content: bytes) -> str | None:
-    """What it is by its first bytes; None for what no service hears."""
+    """Return the audio type by its first bytes; None for types that no service transcribes."""
     for magic, mime in _MAGIC:
         if content.startswith(magic):
             return mime
@@ -79,7 +79,7 @@ def audio_mime(content: bytes) -> str | None:
 
 
 def header_seconds(content: bytes, mime: str) -> float | None:
-    """As its header claims; None when it claims nothing. Nothing is decoded."""
+    """Return the length in seconds that the header states; None if it states none. Nothing is decoded."""
     match mime:
         case "audio/ogg":
             return _ogg_seconds(content)
@@ -91,7 +91,7 @@ def header_seconds(content: bytes, mime: str) -> float | None:
 
 
 def silence(*, seconds: int = 1) -> bytes:
-    """A WAV file in which nobody speaks, for trying out a service."""
+    """Return a WAV file of silence, for testing a service."""
     rate, size = 16_000, 2 * 16_000 * seconds
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return (
@@ -103,12 +103,14 @@ def silence(*, seconds: int = 1) -> bytes:
 
 
 def name_recording(mime: str) -> str:
-    """As services and people are told; the ending says the kind."""
+    """Return the file name of a recording with the suffix of its type."""
     return f"recording.{_ENDINGS.get(mime, 'bin')}"
 
 
 def guess_language(app: str, chosen: str = "") -> str:
-    """For who transcribes, as `de`; empty where nothing tells: apps in English are used in every language."""
+    """Return a language such as `de` for transcription; empty if unknown, since English apps are used in
+    every language.
+    """
     guess = re.split(r"[-_,;]", chosen or app)[0].strip().lower()
     return guess if len(guess) == 2 and (chosen or guess != "en") else ""
 
@@ -118,7 +120,7 @@ def transcript_text(words: str) -> str:
 
 
 def _ogg_seconds(content: bytes) -> float | None:
-    """By the position of the last page; of Opus alone, whose rate is always the same."""
+    """Return the seconds by the position of the last page; only for Opus, whose rate is fixed."""
     at = content.rfind(b"OggS", -_PART_BYTES)
     if b"OpusHead" not in content[:_PART_BYTES] or at < 0 or at + 14 > len(content):
         return None

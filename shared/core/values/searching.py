@@ -102,13 +102,13 @@ def date_words(day: date, dictionary: str = PLAIN) -> str:
 
 
 def prevailing_dictionary(texts: Iterable[str]) -> str:
-    """For what is too short to tell: that of everything around it; empty when that is mixed."""
+    """Return the dictionary of texts that are too short to tell alone; empty if their languages differ."""
     language = language_of(" ".join(texts))
     return _DICTIONARIES.get(language, PLAIN) if language else ""
 
 
 def pieces(text: str, *, chars: int = PIECE_CHARS) -> tuple[str, ...]:
-    """The text in parts of at most so many characters, cut between sentences where it can be."""
+    """Split text into parts of at most `chars` characters, between sentences where possible."""
     text = text.strip()
     if len(text) <= chars:
         return (text,) if text else ()
@@ -140,7 +140,7 @@ def is_unspaced(char: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """What two notes have in common when they differ in case, blanks and punctuation only."""
+    """Return the text without case, repeated blanks and punctuation, for comparing notes."""
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 

@@ -55,9 +55,9 @@ _NAMES = ("pass", "key", "secret", "token", "пароль", "kennwort", "contras
 
 
 def redact(text: str) -> str:
-    """The text with every secret that can be told by its looks replaced by `REDACTED`.
+    """Replace every recognisable secret by `REDACTED`.
 
-    Nearly no text holds any, so each costly search is made only where a cheap one sees a reason.
+    Few texts hold any, so each costly search runs only if a cheap one finds a reason.
     """
     digits = _MANY_DIGITS.search(text) is not None
     if digits or _holds_one(text, _BEGINNINGS):

@@ -1,4 +1,4 @@
-"""What of an answer is read aloud: plain words without marks and code, up to a bound, and what that costs."""
+"""Speakable text of an answer, without marks and code, with its bound and its price."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def spoken_text(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOS
 
 
 def speech_micro(words: str, micro_per_1000_chars: int | None) -> int | None:
-    """Rounded up to the next micro-dollar; None where nobody knows the price."""
+    """Return the price in micro-dollars, rounded up; None if the price is unknown."""
     return None if micro_per_1000_chars is None else math.ceil(micro_per_1000_chars * len(words) / 1_000)
 
 

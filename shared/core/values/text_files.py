@@ -12,7 +12,7 @@ _UNUSED_LATIN = frozenset(range(0x80, 0xA0))
 
 
 class NotText(ValueError):
-    """These bytes are no text in any encoding that we know."""
+    """No known encoding fits these bytes."""
 
 
 def read_text(content: bytes) -> str:

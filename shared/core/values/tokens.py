@@ -25,7 +25,7 @@ IMAGE_TOKENS = 1_600
 MESSAGE_OVERHEAD = 4
 TOOL_BLOCK_OVERHEAD = 10
 TOOLS_PRESENT = 549
-"""What the provider's own tool prompt costs as soon as one tool is offered (measured on the 4.5 family)."""
+"""Tokens that the provider adds as soon as one tool is offered (measured on the 4.5 family)."""
 PER_TOOL = 53
 
 RATIO_LEAST, RATIO_MOST = 0.8, 2.5
@@ -88,7 +88,7 @@ def _described(tools: tuple[ToolSpec, ...]) -> tuple[str, ...]:
 
 
 def tool_text(tool: ToolSpec) -> str:
-    """What a model reads of it, for counting."""
+    """Return the text of a tool as the model reads it, for counting."""
     return f"{tool.name} {tool.description} {_compact_json(tool.provider or tool.input_schema)}"
 
 
@@ -124,10 +124,10 @@ def update_ratio(old: float, actual: int, estimated: int) -> float:
 def reply_tokens(
     blocks: Iterable[Block], *, exact: bool, reported: int | None, ratio: float, estimate: int
 ) -> int:
-    """What an answer is stored with: the provider's own count where exact numbers are asked for.
+    """Return the tokens to store for an answer: the provider's count if exact numbers are asked for.
 
-    Stored counts are multiplied by the session's ratio when they are used, so the exact one is divided by it.
-    Thinking is counted by the provider but not sent again: such a reply keeps its estimate.
+    Stored counts are multiplied by the session's ratio when used, so the exact one is divided by it. A reply
+    with thinking keeps its estimate, since thinking is counted but not sent again.
     """
     thought = any(isinstance(block, Thinking | ProviderBlock) for block in blocks)
     if not exact or reported is None or thought:

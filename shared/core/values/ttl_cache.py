@@ -1,4 +1,4 @@
-"""What was worked out of somebody's words is remembered for a while, and never longer than that."""
+"""Cache of results computed from people's text, which expire after minutes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
 SECONDS_AT_MOST = 600.0
-"""As long as a process remembers the entries of a conversation."""
+"""Seconds until a result expires, equal to the life of cached entries."""
 _Asked = ParamSpec("_Asked")
 _Answer = TypeVar("_Answer")
 _KEPT: WeakSet[Any] = WeakSet()
@@ -16,7 +16,7 @@ _BEGAN = [0.0]
 
 
 def ttl_cache(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
-    """As `lru_cache`, for what holds words of people: `clear_recent` ends it."""
+    """Cache results as `lru_cache` does, until `clear_recent` expires them."""
 
     def remembering(function: Callable[_Asked, _Answer]) -> Callable[_Asked, _Answer]:
         kept: Any = lru_cache(maxsize=maxsize)(function)

@@ -1,4 +1,4 @@
-"""Says in a few words which browser somebody used, from what the browser says of itself."""
+"""Names of browsers, taken from the User-Agent header."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_CHARS = 500
 
 
 def browser_name(user_agent: str) -> str:
-    """`Firefox on Linux`; only words of ours, so nobody writes on an operator's page by a header."""
+    """Return a name such as `Firefox on Linux`, made of our own words only."""
     said = user_agent[:MOST_CHARS]
     browser = next((name for mark, name in _BROWSERS if mark in said), "")
     system = next((name for mark, name in _SYSTEMS if mark in said), "")
