@@ -1,7 +1,6 @@
-"""Tells operators what needs them: looks at what is so, and brings what is due to webhooks and by mail.
-
-Runs in the processes that talk with people, so that a worker's death is told too; the worker itself reaches
-nobody. Telegram's share is brought by whoever holds the bot.
+"""Alerts: finds problems, and sends alerts to webhooks and by mail. Runs in the web and bot processes, so
+that the death of a worker is reported too; the worker itself sends none. The process that polls the bot
+sends the alerts for Telegram.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class AlertSender:
 
 
 class AlertMonitor:
-    """`watch` and `send` go on until they are cancelled; `look` and `bring` are one round of each."""
+    """Monitor of alerts. `watch` and `send` run until cancelled; `look` and `bring` are one round of each."""
 
     def __init__(
         self,

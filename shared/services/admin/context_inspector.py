@@ -1,4 +1,6 @@
-"""What operators look at: what fills a session's window now, what a model saw, what a summary would cost."""
+"""Inspector for operators: contents of a session's window, the request of a model call, estimates of
+summaries.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ SUMMARY_INSTRUCTION_TOKENS = 1_000
 SUMMARY_ANSWER_TOKENS = 1_500
 FLUSH_INSTRUCTION_TOKENS = 600
 FLUSH_ANSWER_TOKENS = 400
-"""What a summary and a ghost turn usually take beside what they read; for an estimate, not for a cap."""
+"""Output tokens that a summary or a silent turn usually takes; for estimates, not for caps."""
 
 BuildBody = Callable[[ModelRequest], Awaitable[Mapping[str, Any]]]
 
@@ -82,7 +84,7 @@ class ReplayedCall:
     gone: str = ""
     """Why it cannot be made again; then there are no pieces."""
     same: bool = True
-    """Whether it is what was sent, byte for byte."""
+    """True if the rebuilt request equals the one that was sent, byte for byte."""
     differs: str = ""
     """Why it is not."""
     model: str = ""
@@ -109,7 +111,7 @@ class CompactionEstimate:
     cost_micro: int | None = None
     """Without what the provider may still have in its cache; None is unknown."""
     flush: CompactionEstimate | None = None
-    """What is saved to memory first."""
+    """Estimate of the memory flush that precedes the summary."""
 
 
 class ContextInspector:
@@ -172,11 +174,11 @@ class ContextInspector:
         )
 
     async def build_body(self, request: ModelRequest) -> Mapping[str, Any]:
-        """As the provider is sent it."""
+        """Return the request body as the provider receives it."""
         return await self._body(request)
 
     async def estimate_compaction(self, session_id: int, *, force: bool = False) -> CompactionEstimate:
-        """What `/compact` would do now; asks no model and changes nothing."""
+        """Estimate what `/compact` would do now; calls no model and changes nothing."""
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         names = models_for(
@@ -214,7 +216,7 @@ class ContextInspector:
         return way
 
     async def estimate_flush(self, session_id: int) -> CompactionEstimate:
-        """What saving to memory would read now; asks no model and changes nothing."""
+        """Estimate a flush to memory; calls no model and changes nothing."""
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         found = self._flush(state, prepared, through=state.answered_turn)

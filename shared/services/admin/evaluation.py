@@ -1,7 +1,6 @@
-"""Measures what a deployment keeps: plays a talk into a conversation of its own, compacts it, and asks.
-
-Everything takes the way that a person's messages take. A message is stored under its number, so a run that
-was broken off goes on where it stopped: what was answered is read, not asked again.
+"""Evaluation of a deployment's memory: plays a talk into a separate conversation, compacts it, and asks.
+Messages take the same way as a person's. Each is stored under its number, so a run that was interrupted
+continues where it stopped: stored answers are read, not asked again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from shared.services.compaction.silent_requests import CompletionTimeouts, OneSh
 from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 
 WAIT_SECONDS = 600.0
-"""So long a turn may wait for its provider, or a job for whoever works at it."""
+"""Seconds to wait for a turn's provider, or for a job."""
 LOOK_SECONDS = 0.2
 TRIES = 3
 _ANSWER_TOKENS = 1_024
@@ -41,7 +40,7 @@ _JUDGE = (
 
 
 class EvaluationStopped(EvertalkError):
-    """It cannot go on now; what was played stays, and the same command goes on."""
+    """The run cannot continue now; played messages stay, and the same command continues."""
 
     code = "evaluation_stopped"
 
@@ -90,7 +89,7 @@ class EvaluationPlace:
 
 
 class SpendingGuard:
-    """What a run may still spend, over all its conversations; None is no limit."""
+    """Spending limit of a run over all its conversations; None is no limit."""
 
     def __init__(self, cap_micro: int | None, prices: Prices | None) -> None:
         self._cap = cap_micro
@@ -137,7 +136,9 @@ class Evaluation:
         self._progress = progress
 
     async def play(self, place: EvaluationPlace, talk: EvalTalk, *, compactions: int) -> list[EvalAnswer]:
-        """The talk with so many compactions, then its questions. Raises EvaluationStopped, EvertalkError."""
+        """Play the talk with `compactions` compactions, then ask. Raises EvaluationStopped and
+        EvertalkError.
+        """
         ends, whole = part_ends(len(talk.messages), compactions), len(talk.messages) + len(talk.questions)
         await self._note_spending(place)
         for number, words in enumerate(talk.messages, 1):
@@ -190,7 +191,7 @@ class Evaluation:
         raise EvaluationStopped(f"The model has not answered for {WAIT_SECONDS / 60:.0f} minutes.")
 
     async def _compact(self, place: EvaluationPlace, wanted: int) -> None:
-        """Unless the preset has made so many by itself."""
+        """Compact until `wanted` compactions exist, including those that the preset made."""
         figures = await self._note_spending(place)
         if figures.compactions >= wanted:
             return
@@ -205,7 +206,7 @@ class Evaluation:
         await self._settle(place)
 
     async def _settle(self, place: EvaluationPlace) -> None:
-        """Everything that is due in the background, whoever does it."""
+        """Run or await every due background job."""
         until = time.monotonic() + WAIT_SECONDS
         while await self._store.has_waiting_jobs(place.session_id):
             if (job := await self._jobs.find_due_job(place.session_id)) is not None:

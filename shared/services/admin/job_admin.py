@@ -1,4 +1,4 @@
-"""What an operator does with jobs and deliveries: the rows change, then the doorbell rings."""
+"""Operators' actions on jobs and deliveries: the rows change, then the doorbell rings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobAdminStore(Protocol):
 
 
 class JobAdmin:
-    """Who may, the caller has checked."""
+    """Actions on jobs and deliveries; the caller has checked the operator's rights."""
 
     def __init__(
         self, store: JobAdminStore, doorbell: Doorbell, announcer: Announcer, *, crash_point: CrashPoint
@@ -41,7 +41,7 @@ class JobAdmin:
         self._crash_point = crash_point
 
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
-        """These jobs; what has moved on meanwhile is skipped, and told."""
+        """Change these jobs; those whose state has changed since are skipped and reported."""
         done = await self._store.change_jobs(verb, ids, actor=actor)
         self._crash_point("after_work_change")
         await self._ring(done)
@@ -51,8 +51,10 @@ class JobAdmin:
     async def set_kind(
         self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
     ) -> bool:
-        """Holds for the next job that any worker takes; what is due of a paused kind stays due. False when
-        somebody else was faster."""
+        """Pause or limit a kind of job from the next claim on; waiting jobs of a paused kind stay due.
+
+        Returns False if another operator was faster.
+        """
         done = await self._store.set_kind(
             kind, paused=paused, concurrency=concurrency, version=version, actor=actor
         )

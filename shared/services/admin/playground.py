@@ -33,9 +33,9 @@ SECONDS = 75.0
 """For the whole answer: what is set aside for it is swept up later than that."""
 ROUNDS = 4
 MANY = 1_000
-"""Of tools of servers; more than there can be."""
+"""Limit of servers' tools, above any real number."""
 RUN_TOOLS = frozenset({"calculate", "current_time"})
-"""These touch nothing; every other tool is only told of."""
+"""Tools that the playground runs, since they change nothing; others are only shown."""
 NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had worked; invent no result."
 _NOBODY = 0
 """Stands for the session and the person of what belongs to none."""
@@ -62,7 +62,7 @@ class PlaygroundAnswer:
     model: str
     tools: tuple[ToolUse, ...]
     context_tokens: int
-    """Of the request, by our estimate."""
+    """Estimated tokens of the request."""
     cost_micro: int | None
 
 
@@ -85,7 +85,7 @@ class Playground:
         return {spec.name: (spec, box.server_of(spec.name)) for spec in box.specs}
 
     def list_offered(self, config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-        """As the agent's requests hold them, before a small window leaves some out."""
+        """Return the agent's tools, before a small window leaves some out."""
         return self._toolbox.for_agent(config).specs
 
     async def answer(
@@ -131,7 +131,7 @@ class Playground:
         return prepared.with_answer_room()
 
     async def _recall(self, agent_id: int, words: str, limit: int) -> Recalled:
-        """What the agent's files say to it, where a turn would be reminded of them."""
+        """Return passages of the agent's knowledge that a turn would recall."""
         if limit == 0:
             return NOTHING_RECALLED
         hits = await self._knowledge.search(agent_id, words)
@@ -143,7 +143,7 @@ class Playground:
         return Recalled(text=text, short=text)
 
     def _view(self, said: Sequence[Said]) -> View:
-        """As if it were stored: each message of the person begins a turn."""
+        """Return a view as if the messages were stored; each message of the person begins a turn."""
         entries: list[Entry] = []
         for seq, one in enumerate(said, 1):
             turn = sum(before.role == "user" for before in said[:seq])

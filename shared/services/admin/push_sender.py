@@ -1,8 +1,6 @@
-"""Notifies browsers in which no page is open: of who waits for an operator, and of answers to visitors.
-
-Runs in the processes that have people's pages, for they know who is here. What one is told is looked up in
-Postgres again and again: nothing of a turn waits for it, and nobody need announce anything. A message is
-taken before it is sent, and told once at most.
+"""Push notifications for browsers without an open page: hand-overs for operators, answers for visitors. Runs
+in the web processes, which know the open pages. Notices are found by polling Postgres, so no turn waits
+for them. A notice is claimed before it is sent, hence sent at most once.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ BRAND = "Evertalk"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """Whose pages this process has."""
+    """Operators and addresses with an open page in this process."""
 
     operators: Sequence[int] = ()
     addresses: Sequence[int] = ()
@@ -66,7 +64,7 @@ class PushSender:
         crash_point: CrashPoint = ignore_crash_point,
         try_again_seconds: float = TRY_AGAIN_SECONDS,
     ) -> None:
-        """`away`: None within working hours; outside of them operators are told nothing."""
+        """`away` returns None within working hours; outside of them operators get no notifications."""
         self._store = store
         self._channel = channel
         self._away = away
@@ -76,11 +74,11 @@ class PushSender:
         self._tasks = BackgroundTasks()
 
     async def public_key(self) -> str:
-        """What browsers subscribe with. Raises StorageUnavailable, PushUnavailable."""
+        """Return the public key for subscriptions. Raises StorageUnavailable and PushUnavailable."""
         return await self._channel.public_key()
 
     async def run(self, present: Callable[[], Present]) -> None:
-        """Goes on until it is cancelled."""
+        """Send notices until cancelled."""
         try:
             await self._make_key()
             while True:
@@ -106,7 +104,7 @@ class PushSender:
         await self._tasks.drain(LONGEST_WAIT_SECONDS)
 
     async def test(self, target: PushTarget) -> Outcome:
-        """Tell one browser that it can be told. Raises StorageUnavailable, PushUnavailable."""
+        """Send a test notice to one browser. Raises StorageUnavailable and PushUnavailable."""
         words = catalogue("commands", target.language).say("push_test")
         message = _message(BRAND, words, tag="test", url="dashboard/account")
         outcome = await self._channel.send(target, message, topic="test", ttl_seconds=60, urgency="high")
@@ -128,7 +126,9 @@ class PushSender:
             log.warning("push_failed", kind=notice.kind, reason=str(error))
 
     async def _sent(self, notice: PushNotice) -> Outcome:
-        """What is sent again has the same topic and tag: it takes the place of the one before."""
+        """Send a notice with retries; a repeated notice has the same topic and tag, so it replaces the
+        former.
+        """
         desk, tried = notice.kind != "answer", 1
         while True:
             async with self._places:
@@ -152,7 +152,9 @@ class PushSender:
 
 
 def message_of(notice: PushNotice) -> bytes:
-    """What the service worker shows: who, never what was said. `url` is seen from the server's root."""
+    """Return the notice for the service worker: a name, never message text. `url` begins at the server's
+    root.
+    """
     words = catalogue("commands", notice.target.language)
     if notice.kind == "answer":
         said = words.say("push_answer_of", name=notice.name) if notice.name else words.say("push_answer")

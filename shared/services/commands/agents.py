@@ -23,7 +23,7 @@ _DASHES = frozenset({NONE, "\N{EN DASH}", "\N{EM DASH}"})
 
 
 class ChosenSettings(Protocol):
-    """What a conversation's people have chosen, and its agent's row."""
+    """Choices of a conversation's people, and its agent's row."""
 
     @property
     def goal(self) -> str: ...
@@ -43,7 +43,9 @@ class SessionSettingsStore(Protocol):
     async def choose_mode(self, session_id: int, mode: str) -> None: ...
     async def choose_voice(self, session_id: int, choice: str) -> None: ...
     async def choose_model(self, session_id: int, model: str) -> None:
-        """The view's epoch rises: what was planned for the former model is planned anew."""
+        """Choose a model; the view's epoch rises, so that jobs planned for the former model are planned
+        again.
+        """
         ...
 
 

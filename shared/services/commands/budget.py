@@ -1,4 +1,4 @@
-"""What may be spent today, and what of it is left: `/budget`."""
+"""Command `/budget`: limits and spending of today."""
 
 from __future__ import annotations
 

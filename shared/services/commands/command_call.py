@@ -26,18 +26,18 @@ class CommandInvocation:
     progress: ReportProgress
     texts: Catalogue
     cid: str | None = None
-    """What the caller names this call, where it may come twice."""
+    """Idempotency key of the call, if its sender may repeat it."""
 
 
 class Ephemeral(str):
-    """Words for the one who asks and for nobody later: they are said and not stored."""
+    """Text for the caller only: it is shown and not stored."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The same command once more, with these words."""
+    """Button that runs the same command with other arguments."""
 
     label: str
     args: str
@@ -56,7 +56,7 @@ class Offering(str):
 
 
 CommandReply = tuple[bool, str]
-"""Whether it worked, and the words for the person."""
+"""Success of a command, and the text for the person."""
 CommandHandler = Callable[[CommandInvocation], Awaitable[CommandReply]]
 
 

@@ -1,4 +1,4 @@
-"""What commands do, the same on every channel: each answers with words, and changes the log only by links."""
+"""Commands, the same on every channel: each returns a text, and changes the log by compactions only."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class CommandService:
             self._doers |= room.handlers
 
     def list_offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
-        """What a person can give there; a channel may carry out more by itself than this service does."""
+        """Return the commands of a channel; a channel may add more in its adapter."""
         demo = "sample" in self._doers
         table = commands_for(
             channel=channel, audience=audience, humans=self._humans, demo=demo, speaks=self._speaks

@@ -124,7 +124,7 @@ class ContextCommands:
         return True, said
 
     async def _ring_late_flush(self, call: CommandInvocation) -> None:
-        """What was hidden is still read once for what should be remembered."""
+        """Announce the flush that reads hidden turns once for memory."""
         job_id = await self._store.find_due_job(call.session_id)
         if job_id is not None:
             await self._doorbell.ring(job_id, 0)
@@ -185,7 +185,7 @@ class ContextCommands:
         return None if found.possible else _nothing_compacted(call.texts, found.reason)
 
     async def _flush(self, call: CommandInvocation) -> CommandReply:
-        """For operators: whoever asked hears what came of it, and no screen of the person does."""
+        """Flush for an operator: the caller receives the result, the person's screens show nothing."""
         state = await self._store.load_state(call.session_id)
         key = f"flush:{call.session_id}:{MANUAL}"
         payload = {"threshold": MANUAL, "cycle": state.view.cycle}
@@ -226,7 +226,7 @@ def stays_hidden(view: View) -> bool:
 
 
 def describe_compaction(texts: Catalogue, state: str, outcome: Mapping[str, Any]) -> CommandReply:
-    """What became of a compaction job, for the person who asked for it."""
+    """Return the result of a compaction job for the person who asked for it."""
     if state == "dead":
         advice = str(outcome.get("advice") or "") if texts.language == "en" else ""
         return False, advice or texts.say("compact_failed")

@@ -1,4 +1,4 @@
-"""What people do with their own data: `/forget everything` and `/export`."""
+"""Commands on a person's own data: `/forget everything` and `/export`."""
 
 from __future__ import annotations
 

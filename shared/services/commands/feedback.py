@@ -1,4 +1,4 @@
-"""What people say about the answers: `/feedback`."""
+"""Command `/feedback`: opinions of people about answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered, for the person it is about: `/memory`, `/remember` and `/forget`."""
+"""Commands on memory for its person: `/memory`, `/remember` and `/forget`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shared.services.commands.command_call import (
 LISTED = 20
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 _NOTES = re.compile(r"#[0-9]{1,18}( #[0-9]{1,18})*")
-"""What a button below a preview says: a number below an older one would name another note."""
+"""Argument of a button below a preview: note numbers, which stay valid when the list changes."""
 _YES = frozenset({"yes", "ja"})
 _OWN_IMPORTANCE = 8
 _WHAT_CHARS = 300
@@ -89,7 +89,7 @@ class MemoryCommands:
                 return await self._preview(call)
 
     async def _preview(self, call: CommandInvocation) -> CommandReply:
-        """Also what is out of date or put away: to erase is to erase all of it."""
+        """Preview an erasure, including outdated and archived notes."""
         texts, whose = call.texts, await self._notes.load_owner(call.session_id)
         found = await self._notes.find(whose, search_stems(_what(call)), limit=LISTED, everything=True)
         if not found.notes:

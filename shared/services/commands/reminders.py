@@ -1,4 +1,4 @@
-"""What a person asked to be reminded of: `/reminders`, and `/reminders cancel 2`, `pause` or `resume`."""
+"""Commands on reminders: `/reminders`, and `/reminders cancel 2`, `pause` or `resume`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ReminderCommandStore(Protocol):
 
 class ReminderCommands:
     def __init__(self, store: ReminderCommandStore, clock: Clock, *, timezone: str) -> None:
-        """`timezone` is for people whose own nobody knows."""
+        """`timezone` is for people whose timezone is unknown."""
         self._store = store
         self._clock = clock
         self._timezone = timezone

@@ -1,4 +1,4 @@
-"""The last question, answered once more: `/retry`, where a screen can show the newer answer for the older."""
+"""Command `/retry`: answers the last question again, where a screen can replace the former answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RetryStore(Protocol):
 
 class RetryCommand:
     def __init__(self, store: RetryStore, announcer: Announcer, *, channel: str = "web") -> None:
-        """`channel` is whose processes answer; Telegram has a way of its own."""
+        """`channel` is the one whose processes answer; Telegram has another way."""
         self._store = store
         self._announcer = announcer
         self._channel = channel

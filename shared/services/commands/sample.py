@@ -1,4 +1,6 @@
-"""The demo's conversation: `/sample` plays one of ours into a person's own, `/sample remove` erases it."""
+"""Demo conversation: `/sample` plays a recorded talk into the person's conversation, `/sample remove` erases
+it.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,9 @@ class MessageEraser(Protocol):
 
 
 class SamplePlayer:
-    """Whoever serves a channel looks here as often as for turns that nobody answers.
+    """Player of samples, polled as often as unanswered turns.
 
-    What is played next, a row says: after a crash, any process goes on. Its turns are answered as all are.
+    A row holds the next message, so any process continues after a crash. Turns are answered as usual.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class SampleCommand:
         *,
         limit: int,
     ) -> None:
-        """`limit`: so many tokens a conversation has here before it is summarised."""
+        """`limit` is the number of tokens at which a conversation is summarised."""
         self._store = store
         self._sessions = sessions
         self._erasure = erasure
@@ -131,7 +133,7 @@ class SampleCommand:
         )
 
     async def _remove(self, call: CommandInvocation) -> CommandReply:
-        """Its words, and what was made of them; then the conversation begins anew."""
+        """Erase the sample and everything made of it, and start the conversation again."""
         seqs = await self._store.stop(call.session_id)
         if seqs is None:
             return False, call.texts.say("sample_none")

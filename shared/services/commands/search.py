@@ -1,4 +1,4 @@
-"""What was said in a conversation, found by its words: `/search`."""
+"""Command `/search`: finds messages of a conversation by their words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MessageSearchStore(Protocol):
 
 class SearchCommand:
     def __init__(self, store: MessageSearchStore, *, timezone: str) -> None:
-        """`timezone` is for people whose own nobody knows."""
+        """`timezone` is for people whose timezone is unknown."""
         self._store = store
         self._timezone = timezone
 

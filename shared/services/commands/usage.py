@@ -1,4 +1,4 @@
-"""What a conversation holds and costs: `/status`, `/context` and `/usage`."""
+"""Commands on contents and cost of a conversation: `/status`, `/context` and `/usage`."""
 
 from __future__ import annotations
 

@@ -210,7 +210,9 @@ class CheckpointService:
 
 
 def _upgrade_later(job: JobClaim, written: SummaryResult) -> JobDone:
-    """Ever more rarely; while nobody can be asked at all, nothing is held against the digest."""
+    """Schedule the next try of an upgrade at growing intervals; without any reachable model the interval
+    stays.
+    """
     if written.attempts and all(attempt.code in _NO_MODEL_CODES for attempt in written.attempts):
         return JobDone(outcome={"resting": "no_model"}, state="due", retry_seconds=BREAKER_SECONDS)
     return JobDone(
@@ -223,4 +225,4 @@ def _upgrade_later(job: JobClaim, written: SummaryResult) -> JobDone:
 
 
 async def ignore_progress(_percent: int, _stage: str) -> None:
-    """Checkpoints and upgrades are nobody's wait."""
+    """Ignore progress: no screen waits for checkpoints and upgrades."""

@@ -65,9 +65,9 @@ MAX_PLANS = 4
 IDLE_TOLERANCE_SECONDS = 1.0
 INSTRUCTION_TOKENS = 1_000
 BEGINNING_TOKENS = 16
-"""Of one message, as it is listed behind the chat that has it."""
+"""Tokens of each message's beginning in the list that follows the chat."""
 ANSWER_TOKENS = 1_500
-"""What a summary's JSON usually takes, for comparing prices."""
+"""Tokens of a summary's JSON, for comparing prices."""
 
 ReportStage = Callable[[int, str], Awaitable[None]]
 
@@ -191,7 +191,7 @@ class Compactor:
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _slide(self, job: JobClaim) -> JobDone:
-        """Hide turns that can never be sent again, without a model; the summary before them goes on."""
+        """Hide turns that can never be sent again, without a model; the former summary stays in force."""
         for _ in range(MAX_PLANS):
             state = await self._store.load_state(job.session_id)
             prepared = await self._silent_requests.build_next(state)
@@ -241,7 +241,7 @@ class Compactor:
         return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail, "sizes": list(plan.sizes)})
 
     async def _stop_thrashing(self, context: CompactionContext) -> JobDone | None:
-        """Compacting again would not help: it stops, and the operator is told what fills the context."""
+        """Stop when another compaction would not help, and tell the operator what fills the context."""
         now_turn = context.state.answered_turn
         soft, limit = context.prepared.policy.soft_budget, context.prepared.budget.limit
         if min(limit if soft is None else soft, limit) < THRASH_LEAST_BUDGET:
@@ -321,7 +321,7 @@ class Compactor:
     async def _flush_and_write(
         self, context: CompactionContext, plan: CompactionPlan
     ) -> tuple[FlushResult, SummaryResult]:
-        """In one request where that costs less; what it did not bring is asked for by itself."""
+        """Flush and summarise in one request where that costs less; ask separately for missing parts."""
         job, state = context.job, context.state
         chosen = await self._choose_together(context, plan)
         if chosen is None:
@@ -364,7 +364,7 @@ class Compactor:
     async def _choose_writers(
         self, context: CompactionContext, plan: CompactionPlan, flushed: FlushResult
     ) -> tuple[tuple[str, ...], ModelRequest | None]:
-        """Who is asked, and the chat on its own warm prefix where that is wanted or costs less."""
+        """Return the models to ask, and the chat's warm prefix if it is wanted or costs less."""
         if context.resting:
             return (), None
         prepared, wanted = context.prepared, context.prepared.policy.summariser
@@ -482,7 +482,7 @@ class Compactor:
 
 
 def _check_obsolete(context: CompactionContext) -> JobDone | None:
-    """What asked for this compaction is past: another one was made, or a person took the last one back."""
+    """Return the end of a job whose reason has passed: another summary was made, or the last one undone."""
     view, payload = context.state.view, context.job.payload
     if int(payload.get("cycle", view.cycle)) != view.cycle:
         return JobDone(outcome={"nothing": "done_already", "detail": "Another summary was made meanwhile."})
@@ -515,7 +515,9 @@ def _check_delay(context: CompactionContext) -> JobDone | None:
 def _largest_parts(
     prepared: PreparedRequest, state: SessionState
 ) -> tuple[list[tuple[str, int]], list[tuple[str, str, int]]]:
-    """The three biggest parts of a request, and of its messages by id and author; never anybody's words."""
+    """Return the three largest parts of a request, and its largest messages by id and author, without
+    text.
+    """
     parts = sorted(prepared.built.parts.items(), key=lambda part: -part[1])[:3]
     entries = sorted((*state.view.pins, *state.view.entries), key=lambda entry: -entry.tokens)[:3]
     return (
@@ -583,7 +585,7 @@ def continue_from_checkpoint(plan: CompactionPlan, made: Checkpoint) -> Compacti
 
 
 def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, Any], ...]:
-    """For operators: which model failed at what, and never anybody's words."""
+    """Return failed attempts for operators: models and steps, without text of people."""
     return tuple(
         {
             "attempt": job.attempt,
@@ -598,7 +600,7 @@ def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, A
 
 
 async def record_unused_spending(store: JobSpendingStore, context: CompactionContext) -> None:
-    """What was asked led to nothing that could be committed; the calls are paid for all the same."""
+    """Book calls whose result could not be used; they cost the same."""
     await store.record_spending(
         context.job, purpose="compact", spent=context.tracker.take_spent(), party_id=context.state.party_id
     )

@@ -1,4 +1,4 @@
-"""Saves what should outlive a range of turns: a ghost turn that nobody sees and that leaves only notes."""
+"""Memory flush: a silent turn, invisible to people, that saves notes from a range of turns."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ LEFT_OVER_SECONDS = 1.0
 FAULTS_AT_MOST = 3
 _RECALLED_ENOUGH = f"recall was used {RECALLS_PER_TURN} times already, which is the most."
 DIGEST_TOKENS = 800
-"""Of a range that no model can make notes of; its weightiest sentences are kept instead."""
+"""Tokens of the digest that replaces notes when no model can write them."""
 RESULT_TOKENS = 60
-"""What surrounds a tool's result in a request, with some to spare."""
+"""Tokens around a tool's result in a request, with a margin."""
 _SPELLED_CALL = re.compile(rf'"name"\s*:\s*"{SAVE_MEMORY.name}"|\b{SAVE_MEMORY.name}\W{{0,3}}[({{]')
 """A call as words: its model cannot call tools, or its server cannot."""
 STAGE = "saving to memory"
 COMPACTION_PERCENT = 10
-"""Percent of a compaction that its own flush stands for; then its summary is told."""
+"""Percent of a compaction's progress that its flush takes; the summary takes the rest."""
 
 
 class FlushStore(Protocol):
@@ -81,7 +81,7 @@ class UnflushedStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushResult:
-    """What became of a range; `ticket` is that of the last ghost turn, None when there was none to make."""
+    """Result of flushing a range; `ticket` is that of the last silent turn, None if there was none."""
 
     outcome: FlushOutcome = "nothing"
     ticket: FlushTicket | None = None
@@ -94,7 +94,7 @@ class FlushResult:
 
 @dataclass(slots=True, kw_only=True)
 class _SilentTurn:
-    """What one ghost turn has said and done so far."""
+    """State of one silent turn."""
 
     job: JobClaim
     state: SessionState
@@ -168,7 +168,7 @@ class Flusher:
         return _retried(job, flushed, for_ever=False) if flushed.outcome == "failed" else _done(flushed)
 
     async def flush_late(self, job: JobClaim) -> JobDone:
-        """What was hidden unread is read from the log, one link after the other; tried until it works."""
+        """Flush turns that were hidden unread, one compaction after the other, until it succeeds."""
         flushed = FlushResult(through=0)
         for _ in range(MAX_PORTIONS):
             owed = await self._owed.find_unflushed(job.session_id)
@@ -336,7 +336,7 @@ class Flusher:
     async def _run_silent_turn(
         self, ask: SilentRequest, tracker: SpendTracker, silent: _SilentTurn, *, at: tuple[float, float]
     ) -> None:
-        """The turn itself is never stored: only its notes, and the words that nobody will see."""
+        """Run the silent turn, which is never stored: only its notes are."""
         request = ask.request
         for called in range(MAX_FLUSH_ROUNDS):
             reply = await tracker.pay_for(
@@ -374,7 +374,9 @@ class Flusher:
             )
 
     async def _keep_written(self, request: ModelRequest, reply: ModelReply, silent: _SilentTurn) -> None:
-        """What a model without tools has written; where it holds no notes, code goes on."""
+        """Store the notes that a model without tools has written; without notes in its answer, use a
+        digest.
+        """
         answer = text_of(reply.blocks)
         if request.json_schema is not None and reply.stop_reason != "refusal":
             self._unable.learn_json(request.model, answer)
@@ -397,7 +399,7 @@ class Flusher:
         await self._keep(drafts, silent)
 
     async def _keep(self, drafts: Sequence[NoteDraft], silent: _SilentTurn) -> None:
-        """By the same door as a model's own calls; what it refuses is not kept."""
+        """Store notes by the memory tool, with the same checks as a model's own calls."""
         for wish in drafts:
             shown = silent.shown
             if wish.by_tool:
@@ -406,7 +408,7 @@ class Flusher:
             silent.shown = shown
 
     async def _report_progress(self, job: JobClaim, share: float) -> None:
-        """To operators alone: nobody else sees anything of a flush."""
+        """Report progress to operators only; people do not see flushes."""
         percent = round((COMPACTION_PERCENT if job.kind == "compact" else 100) * share)
         told = {"t": "progress", "job": job.id, "percent": percent, "stage": STAGE}
         await self._announcer.announce(DASHBOARD, told)
@@ -459,9 +461,9 @@ def _done(flushed: FlushResult) -> JobDone:
 
 
 def _retried(job: JobClaim, flushed: FlushResult, *, for_ever: bool = False, dead: bool = False) -> JobDone:
-    """Late, never lost: until it works, or until a compaction takes the early flush upon itself.
+    """Retry a flush until it succeeds or a compaction takes it over.
 
-    Who asked for it by hand is told at once (`dead`), and may ask again.
+    A flush that an operator has asked for ends at once with `dead`, and can be repeated.
     """
     over = dead or (not for_ever and job.faults + 1 >= FAULTS_AT_MOST)
     return replace(

@@ -101,9 +101,10 @@ class JobRunner:
             self._running.remove(job_id)
 
     async def release_unknown_jobs(self) -> None:
-        """What this process holds and does not work at is due again; raises StorageUnavailable.
+        """Release jobs that the table gives to this process and that it does not run. Raises
+        StorageUnavailable.
 
-        A claim or an end had no reply, or a standby was promoted that had not heard of the end.
+        A claim or an end had no reply, or a promoted standby did not have the end.
         """
         before, now = set(self._running), time.monotonic()
         strange = set(await self._store.list_held_jobs(self._worker_id)) - before - set(self._running)
@@ -213,7 +214,9 @@ class JobRunner:
             await self._compactor.report_progress(job, 100, "failed", state="failed")
 
     async def _end(self, job: JobClaim, **how: Any) -> bool:
-        """However long Postgres is away; False when somebody else has the job, or it is away for too long."""
+        """End a job, waiting while Postgres is away; False if another worker has it, or after too many
+        tries.
+        """
         for _ in range(MAX_STORAGE_RETRIES):
             try:
                 await self._store.end_job(job, **how)
@@ -228,7 +231,7 @@ class JobRunner:
         return False
 
     async def _interrupted(self, job: JobClaim) -> None:
-        """The queue went away or the process ends: somebody else may begin again at once."""
+        """Release a job that was interrupted, so that another worker can start it at once."""
         with contextlib.suppress(LeaseLost, StorageUnavailable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})

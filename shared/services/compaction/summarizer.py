@@ -69,13 +69,13 @@ log = structlog.get_logger(__name__)
 DIGEST_TOKENS = 1_000
 """Without a model: with recall this kept 88.6 % of literal answers within reach when it was chosen."""
 MAX_ATTEMPTS = 2
-"""Of one model at one step: an answer, and a repaired one."""
+"""Attempts per model and step: an answer, and a repaired one."""
 MAX_SPLITS = 16
 _ECHOED_CHARS = 12_000
-"""Of an answer that is to be repaired; an endless one would not fit beside its own request."""
+"""Characters of an answer that is sent back for repair; an endless one would not fit."""
 _MERGING_AT = 90
 _WHOLE = 10**9
-"""Behind a warm prefix nothing is cut: the model has read every word."""
+"""Limit that cuts nothing: after a warm prefix the model has read the whole text."""
 _WORDS_PER_TOKEN = 0.7
 _FAULTS_STORED = 40
 _CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
@@ -95,11 +95,11 @@ class SummaryAttempt:
     fault: str
     scores: Mapping[str, float] = field(default_factory=dict)
     cost_micro: int | None = None
-    """What its calls have cost; None where nobody knows, or nobody was asked."""
+    """Cost in micro-dollars; None if the price is unknown or no model was called."""
 
     @property
     def costs(self) -> dict[str, int]:
-        """For the row that tells of it: what nobody knows is left out."""
+        """Return the cost for the attempt's row, empty if unknown."""
         return {} if self.cost_micro is None else {"cost_micro": self.cost_micro}
 
     @property
@@ -109,7 +109,7 @@ class SummaryAttempt:
 
     @property
     def code(self) -> str:
-        """The fault for operators: an error's code, or what was wrong without anybody's words."""
+        """Return the fault for operators: an error's code, or a description without quotations."""
         code = _CODE.match(self.fault)
         return code[1] if code else redact_quotes(self.fault)[:200] or "not_usable"
 
@@ -121,7 +121,7 @@ class SummaryResult:
     kind: CompactionKind
     ledger: Ledger
     verdict: AuditVerdict | None
-    """Of the last step; None for a digest alone."""
+    """Verdict of the last step; None for a digest alone."""
     model: str
     duration_ms: int
     audit: Mapping[str, Any] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class SummaryTask:
     plan: CompactionPlan
     source: str
     former: Ledger
-    """What the step goes on from."""
+    """Ledger that the step continues."""
     system: str = ""
     user: str
     count: Count
@@ -191,7 +191,7 @@ class SummaryTask:
         )
 
     def title_in(self, answer: str) -> str:
-        """What the conversation may be called; empty where that was not asked for or is no good."""
+        """Return the title in an answer; empty if it was not asked for or is unusable."""
         if not self.titled:
             return ""
         if self.is_text:
@@ -202,7 +202,7 @@ class SummaryTask:
         return check_title(said, self.source, self.former)
 
     def notes_in(self, answer: str) -> tuple[NoteDraft, ...] | None:
-        """What is to be saved to memory; None where that was not asked for or not answered."""
+        """Return the notes in an answer; None if they were not asked for or are missing."""
         patch = parse_ledger_patch(answer) if self.with_notes else None
         if not isinstance(patch, LedgerPatch) or patch.notes is None:
             return None
@@ -217,12 +217,12 @@ class SummaryDraft:
     count: Count
     on_progress: OnProgress
     models: list[str]
-    """Who is asked, in this order; the first that works stays."""
+    """Models to ask, in order; the first that works stays."""
     named: set[int]
     message_tokens: int
     most_attempts: int
     title: str = ""
-    """What the conversation is called: asked for until it has been answered, with what is asked anyway."""
+    """Title of the conversation, asked for along with other steps until a model has answered it."""
     model: str = ""
     way: str = "fold"
     digested: bool = False
@@ -405,7 +405,7 @@ class Summariser:
         return ledger
 
     async def _merge_portions(self, draft: SummaryDraft) -> Ledger:
-        """Each portion by itself, then all of them into one."""
+        """Summarise each portion, then merge the results."""
         plan = draft.plan
         draft.way = "merge"
         pending = deque(plan.chunks)
@@ -451,7 +451,7 @@ class Summariser:
     async def _write_portion(
         self, draft: SummaryDraft, portion: Portion, former: Ledger, pending: deque[Portion]
     ) -> Ledger | None:
-        """The ledger after it; None when nobody could write one, or when it was cut and put back."""
+        """Return the ledger after a portion; None if no model could write it, or if it was split."""
         source = self._source(draft, portion)
         try:
             task = draft.build_portion(source, former)
@@ -492,7 +492,9 @@ class Summariser:
         return None
 
     async def _ask_model(self, draft: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
-        """One answer and, where so many are wanted, a repaired or a shorter one. Raises PromptTooLong."""
+        """Ask a model for an answer and, within the attempts, a repaired or shorter one. Raises
+        PromptTooLong.
+        """
         room = await self._answer_room(draft, model)
         as_lines = self._unable.lacks(model, "json")
         request = task.build_request(model, room=room, as_lines=as_lines)
@@ -528,7 +530,7 @@ class Summariser:
         return too_long
 
     async def _audit_reply(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:
-        """Beside the loop: checking a long range takes a good part of a second."""
+        """Check an answer in a thread: a long range takes a good part of a second."""
         if reply.stop_reason == "window_exceeded":
             raise PromptTooLong("the model's window was exceeded while it answered")
         if reply.stop_reason == "refusal":
@@ -616,7 +618,7 @@ def _repairing(request: ModelRequest, reply: ModelReply, repair: str) -> ModelRe
 
 
 def _behind(prefix: ModelRequest, words: str) -> ModelRequest:
-    """As the last message of the user; where the person has just spoken, in the same message."""
+    """Append the text as last message of the user, or to their last message."""
     messages = prefix.messages
     if not messages or messages[-1].role != "user":
         return replace(prefix, messages=(*messages, text_message("user", words)))
@@ -626,5 +628,5 @@ def _behind(prefix: ModelRequest, words: str) -> ModelRequest:
 
 
 def redact_quotes(fault: str) -> str:
-    """For logs and operators: what is quoted may be anybody's words."""
+    """Replace quotations, which may be text of people, for logs and operators."""
     return _QUOTED.sub("…", fault)

@@ -18,12 +18,12 @@ log = structlog.get_logger(__name__)
 RETRY_SECONDS = 5.0
 """How long a database that is away is left alone."""
 MAX_PASSAGES = 5_000
-"""Of one agent; files beyond it are left out, the last ones by name first."""
+"""Passages of one agent; further files are left out, the last by name first."""
 
 
 class KnowledgeStore(Protocol):
     async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
-        """What is kept: sha256 by path."""
+        """Return the sha256 of stored files by path."""
         ...
 
     async def replace(
@@ -58,7 +58,7 @@ class FolderPreloader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """What one look at an agent's files led to."""
+    """Result of one look at an agent's files."""
 
     read: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -97,7 +97,9 @@ class KnowledgeIndexer:
         self._changed.set()
 
     async def run(self, *, poll_seconds: float) -> None:
-        """For ever: at once, whenever a folder changed, and every so often (0: never by itself)."""
+        """Run until cancelled: index at once, after a change, and every `poll_seconds` (0: only after
+        changes).
+        """
         while True:
             self._changed.clear()
             try:

@@ -1,4 +1,4 @@
-"""The tools with which a model keeps, finds, changes and puts away notes about its person."""
+"""Tools by which a model saves, finds, changes and archives notes about its person."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _line(note: KeptNote, zone: tzinfo) -> str:
 
 
 def _render_result(result: NoteResult, done: str) -> str:
-    """As the model reads it; raises ToolFailed for what was refused."""
+    """Return the result for the model. Raises ToolFailed for refusals."""
     match result.outcome:
         case "saved" | "changed" | "forgotten" | "restored":
             known = f" [{result.note.short_id}]" if result.note and result.outcome != "forgotten" else ""

@@ -1,4 +1,4 @@
-"""What the worker does for memory: tidies notes at night, and makes searchable what was hidden or noted."""
+"""Upkeep of memory by the worker: merges notes at night, and indexes hidden messages and notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 PLAN_SECONDS = 60.0
 MAX_BATCHES = 50
-"""Of one session in a row; what is left over is done by the next sweep."""
+"""Batches of one session in a row; the next sweep does the rest."""
 
 
 class ConsolidationStore(Protocol):
@@ -58,7 +58,7 @@ class MemoryConsolidator:
 
 
 class RecallIndexer:
-    """Late perhaps, never lost: it looks at what the rows say, not at what was announced."""
+    """Indexer that reads rows by polling, so that a lost announcement only delays it."""
 
     def __init__(
         self, store: RecallIndexStore, *, crash_point: CrashPoint, given_up: Collection[str] = ()
@@ -78,7 +78,7 @@ class RecallIndexer:
             log.warning("indexing_storage_unavailable", session_id=session_id, reason=str(error))
 
     async def sweep(self) -> None:
-        """Whatever was hidden and not made searchable; raises StorageUnavailable."""
+        """Index everything that is hidden and not searchable yet. Raises StorageUnavailable."""
         for session_id in await self._store.list_unindexed():
             await self._session(session_id)
         for _ in range(MAX_BATCHES):

@@ -15,7 +15,7 @@ from shared.runtime import CrashPoint
 log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 60.0
-"""For so long a person waits for the end; the worker has more."""
+"""Seconds that a person waits for the end of an erasure; the worker has more."""
 
 
 class ErasureAnnouncer(Protocol):
@@ -35,18 +35,18 @@ class ErasureStore(Protocol):
 
 
 class ErasureService:
-    """Nothing is written back afterwards: turns and jobs lose their epochs before the first word goes."""
+    """Erasure of people's data. Turns and jobs lose their epochs first, so that nothing is written back."""
 
     def __init__(
         self, *, store: ErasureStore, announcer: ErasureAnnouncer | None, crash_point: CrashPoint
     ) -> None:
-        """Without an announcer screens find what is stored by themselves, within seconds."""
+        """Without an announcer screens find changes by polling, within seconds."""
         self._store = store
         self._announcer = announcer
         self._crash_point = crash_point
 
     async def preview_erasure(self, session_id: int) -> Preview:
-        """What is there of the person, and for ten minutes they may say yes."""
+        """Return what is stored of the person, and accept a confirmation for ten minutes."""
         preview = await self._store.load_preview(session_id)
         await self._store.record_pending_confirmation(session_id)
         return preview
@@ -64,13 +64,13 @@ class ErasureService:
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
     ) -> Report:
-        """These messages and what was made of them; they stay as empty places, unless nobody misses them."""
+        """Erase messages and everything made of them; `places` keeps empty places in the log."""
         report = await self._store.erase_messages(session_id, seqs, actor=actor, places=places)
         await self._announce(report)
         return report
 
     async def erase_session(self, session_id: int) -> Report:
-        """One conversation that nobody has used for as long as the operator keeps them."""
+        """Erase a conversation that was unused for the retention period."""
         return await self._whole(
             await self._store.start_erasure(session_id, actor="retention", scope="retention")
         )

@@ -1,4 +1,4 @@
-"""What is older than its retention goes, table by table, and conversations that nobody uses."""
+"""Retention: deletes rows older than their period, table by table, and unused conversations."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from shared.ports import ToolContext, ToolFailed, ToolSpec
 
 EXPRESSION_CHARS = 500
 DIGITS = 60
-"""Of the working precision; results that need more are rounded and said to be."""
+"""Digits of the working precision; results that need more are rounded and marked."""
 SHOWN_DIGITS = 15
-"""Of a rounded result."""
+"""Digits of a rounded result."""
 MOST_EXPONENT = 10_000
 _PERCENT = re.compile(r"(?<=[\d.)])\s*%(?!\s*[\w(.])")
 _OF = re.compile(r"(?<=[\d.)])\s*%\s+of\b", re.IGNORECASE)
@@ -93,7 +93,7 @@ def _evaluator(source: str) -> Any:
 
 
 def _constant(node: ast.Constant, source: str) -> Decimal:
-    """As it is written: 0.1 is one tenth here, and no digit is lost on the way."""
+    """Return the number as written, so that 0.1 is exactly a tenth."""
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
         raise ToolFailed(f"{str(node.value)[:40]!r} is not a number.")
     if isinstance(node.value, int):

@@ -1,4 +1,4 @@
-"""Hand-over to a human: the tool that asks for one, what operators do, and what ends it by itself."""
+"""Hand-over to a human: the model's tool, the operators' actions, and automatic ends."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class HandoverServiceStore(Protocol):
 
 
 class AskHumanTool:
-    """Asks once per call; where somebody was asked already, it says so."""
+    """Tool that asks for a human once per call, and reports an open request."""
 
     spec: ToolSpec = ASK_HUMAN
     idempotent = True
@@ -181,7 +181,7 @@ class AskHumanTool:
 
 
 class HandoverExpiry:
-    """Whoever serves a channel looks here as often as for turns that nobody answers."""
+    """Expiry of hand-overs, polled as often as unanswered turns."""
 
     def __init__(self, store: OverdueHandoverStore, announcer: Announcer, limits: HandoverLimits) -> None:
         self._store = store
@@ -189,7 +189,7 @@ class HandoverExpiry:
         self._limits = limits
 
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
-        """Give back what nobody came for, with an honest word; raises StorageUnavailable."""
+        """Return overdue conversations to the assistant with a notice. Raises StorageUnavailable."""
         for one in await self._store.list_overdue(channel, self._limits, accounts=accounts):
             moved = await self._store.end_handover(one, self._limits)
             if moved is not None:
@@ -198,7 +198,7 @@ class HandoverExpiry:
 
 
 class HandoverService:
-    """What an operator does with a conversation; who may, the caller has checked."""
+    """Operators' actions on a conversation; the caller has checked their rights."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class HandoverService:
 
 
 async def announce_handover(announcer: Announcer, moved: Moved) -> None:
-    """To every screen; and to whoever may answer now."""
+    """Announce a hand-over to every screen, and to the process that may answer now."""
     if moved.event_seq:
         await announcer.announce(moved.session_id, {"event_seq": moved.event_seq})
     if moved.bot_has_turn:

@@ -67,7 +67,7 @@ class MakePictureTool:
         caps: Caps,
         price_micro: int | None,
     ) -> None:
-        """`price_micro`: micro-dollars of one picture; None where nobody knows."""
+        """`price_micro` is the price of one picture in micro-dollars; None if unknown."""
         self._maker = maker
         self._open = open_picture
         self._spend = spend

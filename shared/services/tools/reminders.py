@@ -103,7 +103,7 @@ class ReminderTool:
     def __init__(
         self, store: ReminderToolStore, clock: Clock, *, timezone: str = "UTC", least: timedelta = LEAST_AHEAD
     ) -> None:
-        """`timezone` is for people whose own nobody knows."""
+        """`timezone` is for people whose timezone is unknown."""
         self._store = store
         self._clock = clock
         self._timezone = timezone
@@ -157,7 +157,7 @@ class ReminderTool:
 
 
 class ReminderScheduler:
-    """Whoever serves a channel looks here as often as for turns that nobody answers."""
+    """Scheduler of reminders, polled as often as unanswered turns."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class ReminderScheduler:
             await self._begin(reminder)
 
     async def load_text(self, session_id: int, turn: int) -> str | None:
-        """What must reach the person in this turn, whatever becomes of its answer."""
+        """Return the text that the turn must deliver, whatever its answer is."""
         return await self._store.load_text(session_id, turn)
 
     async def _begin(self, reminder: DueReminder) -> None:
@@ -211,7 +211,7 @@ class ReminderScheduler:
 
 
 def find_next(reminder: DueReminder, zone: ZoneInfo) -> datetime | None:
-    """When it comes again: later than now, so that what was missed meanwhile is told once."""
+    """Return the next time after now, so that missed ones are delivered once; None if it does not repeat."""
     rule = Repeat.parse(reminder.repeat)
     if rule is None:
         return None

@@ -64,7 +64,7 @@ SEND_FILE = ToolSpec(
 )  # fmt: skip
 
 DrawChart = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
-"""What is known of the picture and its bytes; None where it could not be drawn."""
+"""Function that draws a chart: facts and bytes of the picture, None if it cannot be drawn."""
 
 
 class SendFileTool:

@@ -1,4 +1,6 @@
-"""What a process does when another server is the primary, which may not know all that was acknowledged."""
+"""Promotion of a database server: what a process repeats, since the new primary may lack acknowledged
+rows.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class TimelineStore(Protocol):
 
 
 class PromotionWatcher:
-    """Whoever holds what a database may have lost says with `then` how it comes again."""
+    """Watcher of promotions; holders of data that may be lost register how to store them again."""
 
     def __init__(self, pulse: TimelineSource, deployment: TimelineStore) -> None:
         self._pulse = pulse

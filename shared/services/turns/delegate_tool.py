@@ -1,4 +1,4 @@
-"""Hands one task to a helper with a window and a budget of its own; only its result comes back."""
+"""Tool `delegate`: gives one task to a helper with separate window and budget, and returns its result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTEXT_CHARS = 60_000
 TOOLS_WITHHELD = frozenset(
     {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human", "send_file"}
 )
-"""It works for the assistant, not for the person: nothing of what it thinks is kept about them."""
+"""Tools that a helper lacks, since it works for the assistant, not for the person."""
 
 DELEGATE = ToolSpec(
     name="delegate",
@@ -60,7 +60,7 @@ DELEGATE = ToolSpec(
 )
 
 ToolboxFactory = Callable[[Mapping[str, Any]], Toolbox]
-"""By the agent's config."""
+"""Builds a toolbox from the agent's config."""
 
 
 class DelegateTool:
@@ -92,7 +92,7 @@ class DelegateTool:
 
     @property
     def timeout_seconds(self) -> float:
-        """A little more than the helper has: it is told of its own end in better words."""
+        """Seconds for the helper, plus a margin in which it reports its own end."""
         return self._bounds.seconds + 10.0
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:

@@ -1,7 +1,6 @@
-"""Pictures of a turn: their bytes for the model that answers, and a sentence for all who come later.
-
-The sentence is made once the answer is stored, so that nobody waits for it. What a crash leaves without one
-gets it when a later turn, or a job, needs it.
+"""Pictures of a turn: bytes for the model that answers, and a description for later requests. Descriptions
+are made after the answer is stored, so that no one waits for them. A later turn or job makes those that a
+crash prevented.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ DRAIN_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureOwner:
-    """Who pays for a description, and with which model their turns are answered."""
+    """Payer of a description, and the model that answers their turns."""
 
     session_id: int
     party_id: int
@@ -229,7 +228,7 @@ _HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 def find_undescribed(
     entries: Sequence[Entry], *, whose: PictureOwner, turn: int
 ) -> UndescribedPictures | None:
-    """What one turn's messages show that nobody has described yet."""
+    """Return the pictures of one turn's messages that have no description; None without any."""
     said = (entry for entry in entries if entry.turn == turn and entry.author == "person")
     mine = [block for entry in said for block in entry.blocks]
     ids = dict.fromkeys(

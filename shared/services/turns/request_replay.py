@@ -32,7 +32,7 @@ class RebuiltRequest:
     view: View
     policy: ContextPolicy
     recall: str
-    """What was found for the turn and stood behind its words."""
+    """Recalled passages that followed the message of the turn."""
 
 
 def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
@@ -44,7 +44,7 @@ def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
 
 
 def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
-    """As `rebuild_request`, with its parts. Raises PromptPartErased."""
+    """Rebuild a request as `rebuild_request` does, with its parts. Raises PromptPartErased."""
     audit, recipe = stored.audit, stored.audit.recipe
     texts = _texts(stored)
     system = tuple(texts[: recipe["system"]])

@@ -1,4 +1,4 @@
-"""One helper at work on one task: a window, a budget and a ledger of its own, and only a result."""
+"""Subagent: one helper for one task, with separate window, budget and ledger, that returns a result only."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from shared.services.turns.turn_attempt import lower_ceiling
 
 RESULT_CHARS = 60_000
 TOOL_RESULT_CHARS = 24_000
-"""Of one result in a helper's window; it can open no artifact of what is cut."""
+"""Characters of one tool result in a helper's window; it cannot open artifacts of cut ones."""
 MIN_CHARS = 400
 CLEARED = "[cleared to make room]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentLimits:
-    """What one helper may use up."""
+    """Limits of one helper."""
 
     rounds: int = 6
     """Calls of the model; the last one has no tools, so that it must say something."""
     input_tokens: int = 100_000
-    """Of all its calls together."""
+    """Input tokens of all its calls together."""
     output_tokens: int = 4_096
-    """Of each call."""
+    """Output tokens of each call."""
     seconds: float = 300.0
     caps_share: float = 0.25
-    """Of the tightest spending cap that holds for the person."""
+    """Share of the tightest spending cap that holds for the person."""
 
 
 class SubagentLedger(Protocol):
@@ -71,12 +71,12 @@ class SubagentLedger(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Subagent:
-    """One helper at work: its messages and what it has used belong to nobody else."""
+    """Helper at work, with its messages and usage."""
 
     model: ChatModel
     card: ModelCard
     others: list[str]
-    """Who is asked while it cannot answer."""
+    """Fallback models while its model cannot answer."""
     tools: Toolbox
     specs: tuple[ToolSpec, ...]
     tracker: SpendTracker
@@ -128,7 +128,7 @@ class Subagent:
     # -- calls ----------------------------------------------------------------------------------------
 
     async def _ask(self, *, last: bool) -> ModelReply:
-        """Of its model or, while that cannot answer, of the next one."""
+        """Ask its model or, while that cannot answer, the next one."""
         while True:
             try:
                 return await self._ask_model(last=last)

@@ -1,4 +1,4 @@
-"""What tools return besides words: pictures, made smaller and shown behind results, and files for people."""
+"""Pictures and files that tools return: pictures, made smaller, follow the results; files go to people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared.ports import ToolFailed, ToolFile, ToolImage
 MOST_BYTES = 20 * 1024 * 1024
 
 OpenPicture = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
-"""What is known of a picture and its bytes, made smaller; None for what is none."""
+"""Function that opens a picture: facts and smaller bytes, None for other data."""
 
 
 class ToolAttachmentStore(Protocol):

@@ -21,10 +21,10 @@ from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_
 
 FILES_PER_TURN = 5
 THREAD_CHARS = 50_000
-"""Results of this size together are counted beside the loop, so that nobody else waits for it."""
+"""Characters of results together from which they are counted in a thread, so that the event loop is free."""
 ARTIFACT_SECONDS = 30.0
 END_SECONDS = 5.0
-"""How long tools that are ended may take to let go."""
+"""Seconds that cancelled tools have to end."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"
 _UNCLEAR = "[outcome unknown: the person asked to stop while this ran]"
 _ENDED = "[ended before it was done: the person asked to stop]"
@@ -149,7 +149,7 @@ class ToolRounds:
     async def _move_to_artifacts(
         self, state: TurnAttempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
     ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
-        """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
+        """Move results that are too long for the log into artifacts; a portion of one is not moved again."""
         policy = self._requests.resolve_policy(state.claim.agent_config)
         portions = {call.id for call in calls if call.name == READER}
         count = self._requests.counter.count_tokens
@@ -211,7 +211,7 @@ def list_sent_files(view: View) -> list[int]:
 
 
 def limit_files(ran: Iterable[ToolCallResult], before: int) -> list[ToolCallResult]:
-    """Those beyond the limit of a turn are not sent, and the model is told."""
+    """Drop files beyond the limit of a turn, and tell the model."""
     kept: list[ToolCallResult] = []
     for one in ran:
         before += len(one.files)

@@ -22,7 +22,7 @@ _RULES = (
     "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
     "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "format",
 )  # fmt: skip
-"""What of a field's schema says which values are allowed."""
+"""Keywords of a schema that define allowed values."""
 _KINDS = {
     "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
     "array": "a list", "object": "an object", "null": "null",
@@ -30,13 +30,13 @@ _KINDS = {
 
 
 class ArgumentChecker:
-    """Of one tool. What checks them is built when the first call comes, and kept."""
+    """Checker of one tool's arguments; its validator is built at the first call."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self._spec = spec
 
     def find_fault(self, given: Any) -> str | None:
-        """For the model: which field, what is wrong, what is allowed; None where all is well."""
+        """Return the fault for the model: field, problem, allowed values; None if there is none."""
         if not isinstance(given, Mapping):
             return f"{self._spec.name} was not run: its arguments must be a JSON object."
         problems = [_problem(error, self._spec) for error in self._errors(dict(given))]
@@ -59,7 +59,7 @@ class ArgumentChecker:
 
 
 def build_validator(schema: Mapping[str, Any]) -> Any:
-    """A schema is never fetched, and its patterns are not run: both may be anybody's."""
+    """Return a validator that fetches no schema and runs no pattern, since both may be foreign."""
     import jsonschema
     from referencing import Registry
 
@@ -114,7 +114,9 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 OUTPUT_CHARS = 1_000_000
-"""What is longer is cut here; what is long and shorter is spilled, see `core/session/artifacts.py`."""
+"""Characters of a tool's output, cut beyond it; shorter ones may become artifacts, see
+`core/session/artifacts.py`.
+"""
 IMAGES_PER_CALL = 4
 SUBJECT_CHARS = 60
 CANCEL_SECONDS = 2.0
@@ -141,14 +143,14 @@ class ToolImageStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallResult:
-    """What a call came to; `images` and `files` stand behind the results of the round."""
+    """Result of a call; `images` and `files` follow the results of the round."""
 
     result: ToolResult
     status: StepOutcome
     images: tuple[Image, ...] = ()
     files: tuple[Text, ...] = ()
     fault: Exception | None = None
-    """What no tool foresees, such as a database that is away."""
+    """Unexpected error, such as a database that is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +197,7 @@ class Toolbox:
         return self._boxes[key]
 
     def _refresh(self) -> None:
-        """What a source brought is checked anew only when its list has changed."""
+        """Check the tools of a source again when its list has changed."""
         version = None if self._source is None else self._source.version
         if version != self._version:
             self._version = version
@@ -251,7 +253,9 @@ class Toolbox:
         return offer is not None and offer.tool.idempotent
 
     def describe_subject(self, call: ToolUse) -> str:
-        """What a call is about, in a few words for the person who waits; empty where a tool does not say."""
+        """Return the subject of a call in a few words for the person who waits; empty if the tool has
+        none.
+        """
         offer = self._offers.get(call.name)
         tell = getattr(offer.tool, "subject", None) if offer is not None else None
         if tell is None:
@@ -332,7 +336,7 @@ class Toolbox:
 
 
 async def run_with_timeout(work: Coroutine[Any, Any, T], *, seconds: float) -> T:
-    """Raises TimeoutError also for work that does not let go when it is ended; it is left behind then."""
+    """Run work with a timeout. Raises TimeoutError also if cancelled work does not end; it is abandoned."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task], timeout=seconds)

@@ -34,20 +34,20 @@ class ReplySink(Protocol):
     async def __call__(self, event: ReplyEvent) -> None: ...
 
     async def mark_idle(self) -> None:
-        """Nothing more is due at the moment."""
+        """Note that no more turns are due at the moment."""
 
     async def close(self) -> None: ...
 
 
 OpenReplySink = Callable[[], ReplySink]
 ServedAccounts = Callable[[], Sequence[str] | None]
-"""Of the channel, those that this process serves now; None is all."""
+"""Accounts of the channel that this process serves; None is all."""
 ResolveOrphan = Callable[[int], Awaitable[OpenReplySink | None]]
-"""Where a session is answered that nobody here has asked for; None when that is not known."""
+"""Function that finds where a session without a local caller is answered; None if unknown."""
 
 
 class TurnDispatcher:
-    """`answer` is asked once more when a message came while it ran: it may have looked just before."""
+    """Dispatcher of turns; `answer` runs again if a message arrived while it ran."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class TurnDispatcher:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _pick_up_orphans(self) -> None:
-        """Turns that nobody answers."""
+        """Pick up turns that no process answers."""
         while True:
             await self._next_round()
             accounts = self._accounts()
@@ -146,7 +146,7 @@ class TurnDispatcher:
                 log.warning("orphan_lookup_failed", reason=str(error))
 
     async def _next_round(self) -> None:
-        """In a second, or as soon as somebody says that a turn is due; not more often than that."""
+        """Wait a second, or until a turn is announced; never shorter than the minimum."""
         await asyncio.sleep(MIN_POLL_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(ORPHAN_POLL_SECONDS - MIN_POLL_SECONDS):

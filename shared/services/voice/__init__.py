@@ -1,1 +1,1 @@
-"""What people say aloud: heard and paid once, and from then on words like any others. See `hearing`."""
+"""Speech of people: transcribed and paid once, then treated as text. See `hearing`."""

@@ -16,7 +16,7 @@ from shared.runtime import CrashPoint
 from shared.services.turns.spend_tracker import SpendStore
 
 MOST_WORDS_CHARS = 50_000
-"""Of one recording; an hour of talk, and less than what one message may hold."""
+"""Characters of one transcript: an hour of talk, and less than a message may hold."""
 AT_ONCE = 4
 """By one process: each holds a recording in memory."""
 
@@ -42,7 +42,7 @@ class RecordingTooLong(BadInput):
 
 
 class RecordingEmpty(BadInput):
-    """Nobody says anything in it, or it cannot be heard at all."""
+    """The recording has no speech, or cannot be decoded."""
 
     code = "recording_empty"
     advice = "I could not hear any words in this recording."
@@ -62,7 +62,7 @@ class HeardStore(Protocol):
 
 
 class HearingService:
-    """`hear` is given recordings that are stored already: whatever ends it, the next call goes on."""
+    """Transcription of stored recordings; an interrupted one continues with the next call."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class HearingService:
 
 
 def _said(error: ModelError) -> EvertalkError:
-    """What a service refuses as no recording is nobody's to try again."""
+    """Return the error for a service's refusal; a refused recording is not tried again."""
     return RecordingEmpty(str(error)) if isinstance(error, ModelRejectedRequest) else NotHeard(str(error))
 
 

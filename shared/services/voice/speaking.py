@@ -32,7 +32,7 @@ class NotSpoken(EvertalkError):
 
 
 class NothingToSpeak(EvertalkError):
-    """There is no such answer, or nothing of it is words."""
+    """The answer is unknown, or has no speakable text."""
 
     code = "nothing_to_speak"
     advice = "There is nothing to read aloud here."
@@ -64,7 +64,7 @@ class SpokenStore(Protocol):
 
 
 class SpeakingService:
-    """What was made for an answer is handed out again, for a day."""
+    """Spoken answers: each is made once and reused for a day."""
 
     def __init__(
         self,
