@@ -146,7 +146,7 @@ def _gone(former: Ledger, mended: Ledger) -> tuple[str, ...]:
 
 
 def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
-    """What was carried from summary to summary and is not in the new one."""
+    """Return the fault of a summary that lacks items of the former one."""
     if not gone:
         return ()
     told = ", ".join(shorten_line(text, _TOLD_CHARS) for text in gone[:_TOLD_MOST])
@@ -192,13 +192,13 @@ def _checked_items(
 
 
 def _author(claimed: str, sources: tuple[int, ...], authors: Mapping[int, str]) -> str:
-    """Who said it is what the cited lines say, whatever a model makes of it."""
+    """Return the author by the cited lines, whatever the model claims."""
     said_by = [authors[seq] for seq in sources if seq in authors]
     return claimed if not said_by or claimed in said_by else said_by[0]
 
 
 def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str | None:
-    """Of a new or changed item; what stood before was audited before."""
+    """Return the fault of a new or changed item; unchanged ones were audited before."""
     if old is not None and item.text == old.text:
         return None
     if is_blank(item.text):
@@ -209,7 +209,7 @@ def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str
 
 
 def _checked_narrative(narrative: str, former: str, ground: Ground) -> tuple[str, tuple[str, ...], int]:
-    """What may stay of it, what was wrong with the rest, and how many sentences there were."""
+    """Return the valid sentences, the faults of the others, and the number of sentences."""
     if not narrative or narrative == former:
         return narrative, (), 0
     kept: list[str] = []
@@ -314,7 +314,7 @@ def prohibitions(lines: Iterable[SourceLine]) -> list[tuple[int, str]]:
 
 
 def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
-    """The last question if nothing came after it, and what else was asked in turns that nobody answered."""
+    """Return the last question if no answer follows, and questions of turns without an answer."""
     newest = len(lines)
     while newest and lines[newest - 1].author not in ("assistant", "operator"):
         newest -= 1
@@ -369,7 +369,7 @@ def _unread(line: SourceLine) -> NewItem:
 def common_scores(
     ledger: Ledger, source_text: str, lines: tuple[SourceLine, ...], count: Count, *, language: bool
 ) -> dict[str, float]:
-    """What is said of every form: its size, its language, and how much of the exact is still in it."""
+    """Return the scores that every form has: size, language, and share of exact names and numbers."""
     text = render_summary(ledger)
     source = count(source_text)
     return {
@@ -421,7 +421,7 @@ def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> floa
 
 
 def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
-    """Of a few exact names and numbers of the source, taken evenly, the share that can be found again."""
+    """Return the share of the source's exact names and numbers that the text has, by an even sample."""
     exact = identifiers_of("\n".join(line.text for line in lines), most=10 * _PROBES)
     step = max(1, len(exact) // _PROBES)
     probes = exact[::step][:_PROBES]

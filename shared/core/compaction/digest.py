@@ -28,9 +28,9 @@ _SHORTEST_WORDS = 3
 _QUESTION_ENDS = ("?", "？")
 _LINE_OVERHEAD = 6
 _TRIES = 24
-"""So many sentences that do not fit show that the room is used up."""
+"""Sentences in a row that do not fit, after which the room counts as used up."""
 _QUESTION_SHARE = 0.4
-"""Of the room; the newest questions come first."""
+"""Share of the room for questions, the newest first."""
 
 
 class _Sentence(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which silent job a session needs now, when memory is saved early, and when compaction or a model rests."""
+"""Background jobs of a session: the one due now, early flushes, and pauses of compaction and models."""
 
 from __future__ import annotations
 
@@ -19,38 +19,37 @@ from shared.core.session.session_state import JobEnd, SummaryEnd
 from shared.core.session.turns import JobOrder, Spending
 
 CACHE_SECONDS = 300.0
-"""How long the provider keeps a prefix that nobody asks for, unless a session is cached for longer."""
+"""Seconds that a provider keeps an unused prefix, unless a session is cached for longer."""
 IDLE_MARGIN_SECONDS = 60.0
-"""So long before the provider forgets, an idle session is flushed and compacted."""
+"""Seconds before the cache expires at which an idle session is flushed and compacted."""
 NEAR_LIMIT = "near_limit"
 """The one threshold of presets without shares."""
 LATE = "late"
-"""For ranges that were hidden before anybody had read them."""
+"""Trigger of flushes for ranges that were hidden unread."""
 WITH_COMPACTION = "compaction"
-"""The flush that a compaction makes by itself, however short ago the last one was."""
+"""Trigger of the flush within a compaction, however recent the last one was."""
 BREAKER_FAILURES = 3
 BREAKER_SECONDS = 900.0
 """After three failures in a row, background compaction of a session rests this long."""
 THRASH_TIMES = 3
 THRASH_TURNS = 3
-"""Above the limit again within so many turns after a compaction, so many times in a row: it does not help."""
+"""Turns after a compaction within which a full context counts as thrashing, and repetitions that stop it."""
 THRASH_LEAST_BUDGET = 4_000
 """A policy or a window that allows less wants a summary every few turns; that is no thrashing."""
 BACKOFF_TURNS = 20
-"""After so many turns the conversation is another one, so that no rest is for ever."""
+"""Turns after which a pause of compaction ends, since the conversation has changed."""
 NOTHING_TURNS = 5
 UNUSABLE_TIMES = 3
 UNUSABLE_SESSIONS = 3
 UNUSABLE_SECONDS, UNUSABLE_SECONDS_MOST = 900.0, 21_600.0
-"""A model whose answers could not be used in so many summaries in a row is not asked for so long; each
-further one doubles it."""
+"""Seconds for which a model with unusable summaries rests, doubled each time, and their limit."""
 EXCUSED = frozenset(
     {
         "model_unavailable", "model_busy", "model_refused_account", "cap_reached", "prompt_too_long",
         "content_refused",
     }
 )  # fmt: skip
-"""Failures that say nothing of whether a model can write a summary: nobody answered, or not this."""
+"""Failures that say nothing about a model's ability to write a summary."""
 BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
@@ -94,10 +93,10 @@ def newest_ended(view: View) -> int:
 
 
 def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
-    """What one ghost turn reads, and the last turn that has been read after it.
+    """Return the view that one silent turn reads, and the last turn read after it.
 
-    The whole view when it fits, as the provider remembers it; else whole turns from the first that no flush
-    has read, as many as fit into `room` tokens, at least one.
+    The whole view if it fits, as the provider has it cached; else whole turns from the first unread one, as
+    many as fit into `room` tokens, at least one.
     """
     if _tokens(view) <= room:
         return view, through
@@ -116,7 +115,7 @@ def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
 
 
 def retry_seconds(faults: int) -> float:
-    """How long a late flush waits after so many failures: half a minute at first, an hour at most."""
+    """Return the seconds before the next try of a late flush: half a minute at first, at most an hour."""
     return float(min(3_600, 30 * 2 ** min(faults, 10)))
 
 
@@ -235,7 +234,9 @@ def pinned_seqs(view: View) -> tuple[int, ...]:
 def _counted(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
 ) -> int:
-    """What is sent; where turns are left out that another channel may still see, the live view as a whole."""
+    """Return the tokens that count; where another channel may see left-out turns, those of the whole live
+    view.
+    """
     if not can_grow_unseen(policy):
         return context_tokens
     live = budget.fixed + ceil(ratio * sum(entry.tokens for entry in view.entries))
@@ -301,7 +302,7 @@ def _idle(
     ratio: float,
     cache_seconds: float,
 ) -> JobOrder | None:
-    """A large conversation is compacted just before the provider forgets it, if nobody talks on."""
+    """Return the compaction of a large idle conversation just before its cache expires."""
     if context_tokens - budget.fixed <= policy.idle_over:
         return None
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
@@ -317,7 +318,7 @@ def _idle(
 
 
 def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Of the attempts that a summary's audit tells, those of models that answered, and not as they should."""
+    """Return the models whose answers in a summary's audit were unusable."""
     return frozenset(
         str(attempt["model"])
         for attempt in attempts

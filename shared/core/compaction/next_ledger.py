@@ -55,7 +55,7 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPatch:
-    """What a model wants to change; nothing in it is believed before the audit."""
+    """Change that a model proposes; the audit checks everything in it."""
 
     narrative: str = ""
     add: tuple[NewItem, ...] = ()
@@ -255,7 +255,7 @@ def join_ledgers(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
 
 
 def shorten_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """What was joined, without a model: the first words of each narrative, and what there is room for."""
+    """Shorten a merged ledger without a model: the first words of each narrative, and items that fit."""
     narratives = ledger.narrative.splitlines()
     each = NARRATIVE_WORDS // max(1, len(narratives))
     narrative = " ".join(truncate_words(text, each) for text in narratives)
@@ -305,7 +305,7 @@ def join_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:
 
 
 def _as_text(part: Ledger) -> Ledger:
-    """What a record of items says in running words; its items are carried beside the text anyway."""
+    """Return the narrative of a ledger as a section; its items are carried separately."""
     return replace(part, sections=(Section(heading="", text=part.narrative),)) if part.narrative else part
 
 

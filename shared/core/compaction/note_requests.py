@@ -31,13 +31,13 @@ FlushWay = Literal["prefix", "request", "json", "lines", "code", "off"]
 """A ghost turn behind the chat; a request with `save_memory` alone; one that asks for JSON by a schema, or
 for lines; no model; or the agent keeps no notes."""
 APART: tuple[FlushWay, ...] = ("request", "json", "lines")
-"""By a request of its own, the best way first."""
+"""Ways of a separate request for notes, the best first."""
 NOTES_AT_MOST = 8
 ANSWER_TOKENS = 800
 LEAST_ROOM = 250
 """Below it a portion would be a sentence or two, and each would cost a call."""
 ROOM_SHARE = 0.9
-"""Of the window: estimates may be off."""
+"""Share of the window to use, since estimates vary."""
 _LINE_PARTS = 3
 _DAY = re.compile(r"--- \d{4}-\d\d-\d\d ---")
 _MARK = re.compile(r"\[#\d+\] \w+: ")
@@ -52,17 +52,17 @@ _KINDS: Mapping[ItemKind, str] = {
     "preference": "preference",
     "promise": "plan",
 }
-"""What an item of a ledger is among notes; questions and things made do not outlive their conversation."""
+"""Kind of note by kind of ledger item; questions and artifacts do not outlive their conversation."""
 _MOST_NEEDED: tuple[ItemKind, ...] = (
     "constraint", "preference", "decision", "promise", "fact", "action", "goal",
 )  # fmt: skip
 _CODE_IMPORTANCE = 4
-"""Nobody has judged what code has picked: of notes that compete for room it comes behind the others."""
+"""Importance of notes that code has picked without judgement, below others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteDraft:
-    """A note that somebody wants kept, before it is checked."""
+    """Draft of a note before its checks."""
 
     kind: str
     text: str
@@ -71,11 +71,11 @@ class NoteDraft:
     by_tool: bool = False
     """Only a tool has said it."""
     details: Mapping[str, object] = field(default_factory=dict)
-    """What else `save_memory` takes."""
+    """Further arguments of `save_memory`."""
 
     @property
     def call(self) -> ToolUse:
-        """As a model would have asked for it; the same words have the same id, so that they are kept once."""
+        """Return the call of the memory tool; equal text has an equal id, so that it is stored once."""
         id_ = f"note-{hashlib.sha256(self.text.encode(errors='surrogatepass')).hexdigest()[:16]}"
         return ToolUse(
             id=id_, name=SAVE_MEMORY.name, input={"kind": self.kind, "text": self.text, **self.details}
@@ -121,9 +121,9 @@ def note_task(source: str, known: str = "", *, way: FlushWay = "request") -> str
 
 
 def pieces_of(source: str, room: int, count: Count) -> tuple[str, ...]:
-    """A source in pieces of at most `room` tokens: between lines, within a line only where it is too long.
+    """Split a source into pieces of at most `room` tokens, between lines where possible.
 
-    Nothing is left out; a piece begins with its day, and with who goes on speaking.
+    Nothing is left out; each piece begins with its day and its speaker.
     """
     pieces: list[list[str]] = []
     left, day, shown, mark = 0, "", "", ""
@@ -165,7 +165,7 @@ def parse_note_lines(text: str) -> tuple[NoteDraft, ...] | None:
 
 
 def drafts_of(ledger: Ledger, seqs: Collection[int]) -> tuple[NoteDraft, ...]:
-    """What code keeps of a ledger's items that these messages say, what must be known first."""
+    """Return drafts of notes from a ledger's items that these messages support, the most needed first."""
     told = [
         item
         for item in ledger.items
@@ -206,7 +206,7 @@ _DETAILS: Mapping[str, Callable[[Any], bool]] = {
     "durability": lambda raw: raw in DURABILITIES,
     "event_date": lambda raw: isinstance(raw, str) and is_event_date(raw),
 }
-"""What does not fit is left out: it is no reason to lose the note."""
+"""Checks of optional arguments; an invalid one is dropped, the note is kept."""
 _FIELDS = {
     **{
         name: {rule: schema[rule] for rule in ("type", "enum") if rule in schema}
@@ -306,7 +306,7 @@ SEARCH_OF_NOTES = "search_memory"
 OF_OUR_MAKING = frozenset(
     {"save_memory", "update_memory", "forget_memory", "current_time", "calculate", "remind_me"}
 )
-"""Their results hold nothing that the model or the person has not said, or that anybody else could write."""
+"""Tools whose results hold no foreign text."""
 _OWN_QUOTE = re.compile(r"\[(?:In reply to|Quoting) their own message\]$")
 _FILE, _END_OF_FILE = re.compile(r"\[File [^\]\n]*\]$"), "[End of file]"
 _QUOTE = ">"
@@ -316,14 +316,14 @@ _PROVIDER_READS = ("server_tool_use", "_tool_result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardText:
-    """What can be read in some turns, by whose words it is."""
+    """Text of some turns, by its author."""
 
     own: tuple[str, ...]
     foreign: tuple[str, ...]
 
 
 def own_words(blocks: Iterable[Block]) -> str:
-    """What a person has written themselves: no quotes of others, no files, nothing that a picture shows."""
+    """Return the text that a person wrote, without quotes, files and pictures."""
     return "\n".join(line for line, own in _said_lines(blocks) if own)
 
 
@@ -338,7 +338,9 @@ def has_looked_up(blocks: Iterable[Block]) -> bool:
 
 
 def foreign_part(tool: str, result: str) -> str:
-    """What of a tool's result others may have written; of notes, those that only a tool vouches for."""
+    """Return the part of a tool's result that others may have written; of notes, those known only from a
+    tool.
+    """
     if tool in OF_OUR_MAKING:
         return ""
     if tool == SEARCH_OF_NOTES:
@@ -347,9 +349,9 @@ def foreign_part(tool: str, result: str) -> str:
 
 
 def split_heard_text(entries: Sequence[Entry]) -> HeardText:
-    """Of entries in the order of their turns.
+    """Split the text of entries, in the order of their turns.
 
-    What the assistant says in a turn that something foreign came into may repeat it, and counts as foreign.
+    An answer counts as foreign if foreign text came into its turn, since it may repeat it.
     """
     tools = {call.id: call.name for entry in entries for call in tool_uses(entry.blocks)}
     own: list[str] = []
@@ -386,7 +388,7 @@ def _said_lines(blocks: Iterable[Block]) -> Iterable[tuple[str, bool]]:
 
 
 def _of_text(text: str) -> Iterable[tuple[str, bool]]:
-    """Lines, and whether they are the person's own; a file without an end goes on to that of the text."""
+    """Yield lines, and whether they are the person's own; an unterminated file extends to the end."""
     inside: Literal["", "file", "own quote"] = ""
     for line in text.splitlines():
         quote = line.lstrip().startswith(_QUOTE)

@@ -1,4 +1,4 @@
-"""Which turns a compaction hides, in which portions a summariser reads them, and as which lines."""
+"""Plan of a compaction: turns to hide, portions for the summariser, and their lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULES = 600
 """Tokens of a summary request besides the log and the former record."""
 MIN_CHUNK = 500
 CHUNK_SHARE = 0.6
-"""Of the summariser's window; the rest is for the rules, the former record and the answer."""
+"""Share of the summariser's window for a portion; the rest is for rules, former record and answer."""
 NAMED_SHARE = 0.5
 """A message above this share of the summariser's window is named, not sent."""
 _NAMED_TOKENS = 60
@@ -68,7 +68,7 @@ class CompactionPlan:
     through_turn: int
     through_seq: int
     entries: tuple[Entry, ...]
-    """What is summarised: the hidden turns without pinned messages."""
+    """Entries to summarise: the hidden turns without pinned messages."""
     former: Ledger
     """The record of what was hidden before; the new one replaces it."""
     tokens_before: int
@@ -78,19 +78,19 @@ class CompactionPlan:
     chunks: tuple[Portion, ...]
     form: SummaryForm = "ledger"
     merged: bool = False
-    """Portions are summarised each by itself and merged by the model, instead of folded one into the next."""
+    """True if portions are summarised separately and merged by the model, instead of one after the other."""
     summary_most: int = SUMMARY_MOST
-    """What the record may take between two portions."""
+    """Tokens that the record may take between two portions."""
     named: frozenset[int] = frozenset()
     """Seqs of messages that the summariser could not read; they are named to it."""
     stays: int = 0
-    """What a request holds beside the new summary, in the model's tokens."""
+    """Tokens of a request besides the new summary, in the model's unit."""
     replaced: int = 0
-    """What the new summary stands in for, in the model's tokens."""
+    """Tokens that the new summary replaces, in the model's unit."""
     ratio: float = 1.0
     """The model's tokens per estimated one."""
     zone: tzinfo = UTC
-    """By whose clock the days of it are told."""
+    """Timezone of its days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class NothingToCompact:
     reason: NoReason
     detail: str
     sizes: tuple[int, ...] = ()
-    """Of what it would replace and of the summary, in tokens, where one was written and is longer."""
+    """Tokens of the replaced turns and of the longer summary, if one was written."""
 
 
 def plan_compaction(
@@ -202,11 +202,11 @@ def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: Cont
 def _rooms_of_tail(
     view: View, budget: ContextBudget, policy: ContextPolicy, ratio: float, *, asked: bool
 ) -> tuple[int, int]:
-    """The most tokens of a tail, and of one that reaches back to what nobody answered.
+    """Return the tokens of the largest tail, and of one that reaches back to an unanswered message.
 
-    The second is half the budget, and so is the first where somebody `asked` for so many turns. Less where a
-    summary of the least length would not fit beside it any more. Every pin counts, hidden or not, so that
-    the same conversation has the same tail before and after.
+    The second is half the budget, and so is the first if a number of turns was `asked` for. Both shrink if a
+    shortest summary would not fit otherwise. Every pin counts, hidden or not, so that the tail is the same
+    before and after.
     """
     half = budget.conversation // 2
     most = max(floor(policy.tail_share_most * budget.conversation), min(policy.tail_room, half))
@@ -341,9 +341,9 @@ def portions(
     named: frozenset[int] = frozenset(),
     even: bool = False,
 ) -> tuple[Portion, ...]:
-    """Everything at once if `whole` tokens are enough, else portions of at most `limit`.
+    """Return one portion if `whole` tokens suffice, else portions of at most `limit` tokens.
 
-    `even` makes them about equally large: each is summarised by itself, and none should weigh more.
+    `even` makes them similar in size, so that none weighs more when each is summarised separately.
     """
     total = source_tokens(entries, ratio, named)
     if total <= whole:
@@ -393,7 +393,7 @@ def halves(portion: Portion) -> tuple[Portion, Portion] | None:
 
 
 def source_tokens(entries: Iterable[Entry], ratio: float = 1.0, named: frozenset[int] = frozenset()) -> int:
-    """As `render_source` will show them."""
+    """Return the tokens of entries as `render_source` shows them."""
     return ceil(sum(_shown_tokens(entry, named) for entry in entries) * ratio)
 
 
@@ -432,10 +432,10 @@ def render_source(
     named: frozenset[int] = frozenset(),
     zone: tzinfo = UTC,
 ) -> str:
-    """Lines `[#12] person: words` under dates of a zone; long results and giant messages by head and tail.
+    """Return lines `[#12] person: text` under dates of a zone; long results and messages by head and tail.
 
-    Messages whose seq is in `named` are told of, not shown. Secrets and what we put into the conversation
-    ourselves are taken out. A text cannot imitate a line.
+    Messages whose seq is in `named` are mentioned, not shown. Secrets and the program's own additions are
+    removed. No text can imitate a line.
     """
     lines: list[str] = []
     date = ""
@@ -454,13 +454,13 @@ def render_source(
 
 
 def whole_tokens(entry: Entry) -> int:
-    """Of all that was said; with a long message stands what its part takes that requests show."""
+    """Return the tokens of a whole message; entries store those of the part that requests show."""
     words = text_of(entry.blocks) if entry.author == "person" else ""
     return entry.tokens if len(words) <= LONG_CHARS else max(entry.tokens, estimate_by_script(words))
 
 
 def render_message_name(entry: Entry) -> str:
-    """What stands for a message that is too long to be read: when, how long, how it begins."""
+    """Return the line for a message that is too long to read: its time, size and beginning."""
     words = redact(_without_injections(text_of(entry.blocks)[:_BEGINNING_CHARS])).split()
     beginning = _harmless(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()
     return (
@@ -470,7 +470,7 @@ def render_message_name(entry: Entry) -> str:
 
 
 def source_lines(source_text: str) -> tuple[SourceLine, ...]:
-    """What `render_source` wrote, read back."""
+    """Parse the lines of `render_source`."""
     found: list[SourceLine] = []
     for line in source_text.splitlines():
         if match := _LINE.match(line):
@@ -534,6 +534,6 @@ def _head_and_tail(text: str, limit: int, count: Count) -> str:
 
 
 def _harmless(line: str) -> str:
-    """A line of ours begins with a mark that no text may begin with."""
+    """Escape marks at the beginning of a line that only the program may write."""
     defused = line.replace("[#", "( #")
     return f" {defused}" if _DATE.match(defused) else defused

@@ -1,4 +1,4 @@
-"""What a new summary changed against the one before it, and what of the facts to keep it does not say."""
+"""Difference between a summary and the former one, and facts to keep that it lacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.core.values.identifiers import identifiers_of
 
 Change = Literal["same", "added", "removed"]
 SAID_SHARE = 0.6
-"""Of a fact's own words: with fewer of them, a summary does not say it."""
+"""Share of a fact's words that a summary must have to count as stating it."""
 _WORD = re.compile(r"\w{3,}")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)")
 _LISTED = ("-", "*", "#")
@@ -27,7 +27,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
-    """What became of one item of the record."""
+    """Change of one item of the record."""
 
     id: str
     kind: str
@@ -107,7 +107,7 @@ def _item_changes(former: Ledger, ledger: Ledger) -> Iterable[ItemChange]:
 
 
 def _sentences(text: str) -> Sequence[str]:
-    """Those of running text; a line of a list is one by itself."""
+    """Return the sentences of a text; each line of a list is one."""
     parts: list[str] = []
     for line in text.splitlines():
         parts += [line] if line.lstrip().startswith(_LISTED) else _SENTENCE.split(line)

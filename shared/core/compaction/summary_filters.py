@@ -1,4 +1,4 @@
-"""What no sentence of a summary may be: unsaid, secret, an order to a model, a refusal, a template."""
+"""Filters of a summary's sentences: unsupported, secret, an order to a model, a refusal, a template."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ _INJECTION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CLEAR_LANGUAGE = 12
-"""So many small words of one language and hardly any of another show what a conversation is held in."""
+"""Stop words of one language, with hardly any of another, that settle a conversation's language."""
 _FIRST_LINE = re.compile(r"\A[\s#*_`>]*title[*_`]*\s*:[*_` ]*+(.*)\n?", re.IGNORECASE)
 _RAW_CHARS = 300
 _AROUND = " \t#*_`\"'“”„«»‘’.…"
@@ -116,7 +116,7 @@ _AROUND = " \t#*_`\"'“”„«»‘’.…"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What was said, prepared for looking things up in it."""
+    """Source text, indexed for looking up facts."""
 
     text: str
     numbers: frozenset[str]
@@ -140,7 +140,7 @@ class Ground:
         )
 
     def missing(self, text: str) -> tuple[str, ...]:
-        """What the text states exactly and the source does not know."""
+        """Return exact facts of the text that the source lacks."""
         addresses = [m[0] for pattern in (URL, EMAIL) for m in pattern.finditer(text)]
         for address in addresses:
             text = text.replace(address, " ")
@@ -288,7 +288,7 @@ def may_be_quoted(text: str) -> bool:
 
 
 def language_of_source(source_text: str) -> str | None:
-    """What the conversation is held in; None where that is not clear."""
+    """Return the language of the conversation; None if unclear."""
     return language_of(source_words(source_text), least=_CLEAR_LANGUAGE)
 
 
@@ -311,7 +311,7 @@ def split_title(text: str) -> tuple[str, str]:
 
 
 def check_title(raw: str, source_text: str, former: Ledger) -> str:
-    """As it may be shown; empty where neither the words it stands for nor the former record bear it out."""
+    """Return the title as it may be shown; empty if neither source nor former record supports it."""
     told = strip_invisible(" ".join(raw[:_RAW_CHARS].split())).strip(_AROUND)
     unusable = is_blank(told) or is_refusal(told) or language_fault(told, source_text)
     return "" if unusable or text_fault(told, Ground.of(source_text, former)) else title_of(told)

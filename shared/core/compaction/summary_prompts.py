@@ -1,4 +1,4 @@
-"""Who writes a summary, and every sentence that we say to it, by form; golden files show the words."""
+"""Prompts for summaries by form, and the models that write them; golden files show the text."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from shared.core.values.money import Prices
 
 Way = Literal["cheap", "warm"]
 _WRITTEN_FACTOR = 1.25
-"""What a token costs that the provider is to remember."""
+"""Price of a token that the provider stores in its cache, relative to input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What both ways would be charged for, in tokens of the model that counts them."""
+    """Charges of both ways, in tokens of the model that counts them."""
 
     prefix_tokens: int
     """The chat's own request, as the provider may still remember it."""
     instruction_tokens: int
     source_tokens: int
-    """What the summary model would read instead."""
+    """Tokens that the summary model would read instead."""
     answer_tokens: int
     cache_age_seconds: float
     cache_seconds: float
@@ -69,7 +69,7 @@ def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, 
 
 
 def models_for(summariser: str, *, summary_model: str, own_model: str, falls_back: bool) -> tuple[str, ...]:
-    """Who is asked on a request of its own, in this order."""
+    """Return the models for a separate request, in order."""
     first = own_model if summariser == "own" else summary_model
     second = summary_model if summariser == "own" else own_model
     return (first, second) if falls_back and first != second else (first,)
@@ -92,12 +92,10 @@ def summary_request(
     most_words: int = 0,
     titled: bool = False,
 ) -> tuple[str, str]:
-    """System and user text that ask for a change of the ledger as JSON, or for the text of a form.
+    """Return system and user text that ask for a change of the ledger as JSON, or for the text of a form.
 
-    `titled` asks for what the conversation is to be called, in the same answer.
-
-    Everything that a person could have written is fenced; the fence is made of the text itself, so that
-    nobody can have written it before.
+    `titled` also asks for a title. Foreign text is fenced; the fence is derived from the text, so that it
+    cannot contain it.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -162,7 +160,7 @@ def warm_instruction(
 
 
 def repair_request(reason: str, *, form: SummaryForm = "ledger") -> str:
-    """Asks once more after an answer that could not be used."""
+    """Return the request for a second answer after an unusable one."""
     if form_of(form).is_text:
         return f"""\
 That answer cannot be used: {reason}.
@@ -174,14 +172,14 @@ else. Use only what the transcript and the former record say. If you cannot writ
 
 
 def as_lines_request(request: str, *, titled: bool = False) -> str:
-    """What `summary_request` asks for, from a model of which it is known that it writes no JSON."""
+    """Return `summary_request` for a model that cannot write JSON."""
     told = f"{request}\n\nDo not write JSON. Instead, {LINES}"
     return f"{told}\n{TITLE_LINE}" if titled else told
 
 
 @cache
 def own_sentences() -> frozenset[str]:
-    """What we say to every summariser, word by word: an answer that repeats it says nothing."""
+    """Return our sentences to summarisers; an answer that repeats them has no content."""
     asked = [
         text
         for form in get_args(SummaryForm)
@@ -273,7 +271,7 @@ def _plain(text: str) -> str:
 
 ITEM_WORDS = 40
 _WORDS_PER_ITEM, _LEAST_ITEMS = 18, 5
-"""What an item usually takes with its numbers; fewer than the least would tell nothing of a range."""
+"""Typical words per item with its numbers. Fewer items than the least cannot describe a range."""
 _WORDS_BESIDE = 60
 """Headings, exact names and hints, which code writes."""
 END_OF_TEXT = "Answer with the summary alone."
@@ -479,7 +477,7 @@ only if it is still unanswered.{notes and f"{chr(10)}{notes}"}"""
 
 
 def _ledger_limits(former: Ledger, room: int) -> str:
-    """So that code has nothing to cut afterwards; `room` is in words, for all items together."""
+    """Return the limits for a ledger, so that nothing is cut later; `room` is in words for all items."""
     taken = sum(len(item.text.split()) + 2 for item in former.items if item.closed is None)
     free = (room - taken - _WORDS_BESIDE) // _WORDS_PER_ITEM
     items = max(_LEAST_ITEMS, min(MAX_NEW_ITEMS, free)) if room > 0 else MAX_NEW_ITEMS

@@ -36,7 +36,7 @@ from shared.core.values.tokens import Count
 
 CARRIED = "carried on in the text"
 _KEPT_BESIDE = frozenset({"constraint", "question"})
-"""What code carries over beside a text until the text says it."""
+"""Kinds of items that are carried next to a text until the text states them."""
 _FAR_TOO_LONG = 2
 """Times its limit: more than half of it would be cut off."""
 _LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")

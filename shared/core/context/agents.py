@@ -1,4 +1,4 @@
-"""What an agent's config, its files and its conversation come to: models, modes, layers, tools."""
+"""Effective agent of a conversation: models, modes, layers, tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KNOWLEDGE_FOLDER = "knowledge"
 
 FILE_CHARS = 20_000
 MEMORY_CHARS = 20_000
-"""Of all files in `memory/` together."""
+"""Characters of all files in `memory/` together."""
 MEMORY_FILES = 10
 _HEAD, _TAIL = 0.7, 0.2
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -60,7 +60,7 @@ EMPTY = Workspace()
 
 
 def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = False) -> str:
-    """What holds for everybody that the agent talks with; `by_itself`: no person began the turn."""
+    """Return the instructions for everyone; `by_itself` is True if no person began the turn."""
     if not workspace.files:
         return ""
     names = (*INSTRUCTIONS, *((BOOTSTRAP,) if first_turn else ()), *((HEARTBEAT,) if by_itself else ()))
@@ -73,7 +73,7 @@ def has_character(workspace: Workspace) -> bool:
 
 
 def memories(workspace: Workspace) -> str:
-    """Of one person: nothing for groups."""
+    """Return the file about a person; not for groups."""
     left, days = MEMORY_CHARS, []
     for name, text in workspace.days[:MEMORY_FILES]:
         if left < min(len(text), _LEAST_CHARS):
@@ -84,7 +84,7 @@ def memories(workspace: Workspace) -> str:
 
 
 def about_person(workspace: Workspace) -> str:
-    """Of one person: nothing for groups."""
+    """Return the file about a person; not for groups."""
     return _render_files([(PERSON, workspace.text(PERSON))])
 
 
@@ -117,7 +117,7 @@ def _render_files(files: Iterable[tuple[str, str]]) -> str:
 ASSISTANT = "Evertalk"
 GOAL_CHARS = 500
 LAYERS_KEPT = 64
-"""Prompts of agents that a process remembers: between two turns of a person nothing of theirs changes."""
+"""Prompts of agents that a process keeps, since they rarely change between turns."""
 _NAME_CHARS = 80
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 
@@ -147,10 +147,11 @@ def circumstances_of(
     workspace: Workspace = EMPTY,
     trusts_visitors: bool = False,
 ) -> Circumstances:
-    """Those of a turn, or those that the last turn of a session had: ghost turns read the same prefix.
+    """Return the circumstances of a turn, or of a session's last one, so that silent turns read the same
+    prefix.
 
-    `view` is theirs, where its entries came after the claim. `trusts_visitors`: whoever comes to the widget
-    without a name is the owner of this installation; whom a program or a site brings never is.
+    `view` is theirs if its entries came after the claim. `trusts_visitors`: an anonymous visitor of the
+    widget counts as the owner; people of programs and sites never do.
     """
     group = whose.party_kind == "group"
     trusted = trusts_visitors and whose.channel == "web" and not whose.brought
@@ -196,7 +197,7 @@ def _layers(persona: str, name: str, mode: str, at: Circumstances) -> SystemLaye
 
 
 def modes_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """What each mode asks for, by its name; an agent's own stand beside ours and may replace them."""
+    """Return the text of each mode by name; an agent's own add to ours or replace them."""
     own = config.get("modes")
     if not isinstance(own, Mapping):
         return dict(MODES)
@@ -204,7 +205,7 @@ def modes_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def models_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a person may choose from, in the operator's order; empty when there is nothing to choose."""
+    """Return the models that a person may choose, in the operator's order; empty without a choice."""
     offered = config.get("models")
     if not isinstance(offered, list | tuple):
         return ()
@@ -252,7 +253,7 @@ def _who(at: Circumstances) -> str:
 PROVIDER_TOOLS_AT_MOST = 16
 SEARCH_ABOVE = 20
 WINDOW_SHARE = 0.2
-"""Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
+"""Share of a model's window for descriptions of tools, so that small windows leave room for messages."""
 LOOK_AT_PICTURE = ToolSpec(
     name="look_at_picture",
     description="Show an older picture again, of which you see only a description.",
@@ -270,7 +271,7 @@ _RANK = (
     "save_memory", "recall", "search_memory", "current_time", "fetch_url", "calculate",
     "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
 )  # fmt: skip
-"""What a small window is offered first; tools of others come behind these."""
+"""Tools that a small window is offered first; tools of servers follow."""
 
 
 _LIMITS = frozenset(
@@ -298,7 +299,7 @@ class AllowedTools:
     provider: tuple[ToolSpec, ...] = ()
     """Tools that the provider runs itself, passed on as they are."""
     search_above: int = SEARCH_ABOVE
-    """Of more tools of servers than this only the names are told, until they are searched for."""
+    """Number of servers' tools above which only names are sent, until they are searched for."""
 
     @classmethod
     def of(cls, section: object) -> AllowedTools:
@@ -357,9 +358,9 @@ def provider_tool(raw: object) -> ToolSpec | None:
 
 
 def without_limits(tool: ToolSpec) -> ToolSpec:
-    """As a model reads it in every request: what a call must fit besides, it is told when one does not.
+    """Return a tool without limits of its arguments, which a refused call explains.
 
-    An object inside that is described in words is shown by these words.
+    A nested object with a description is reduced to it.
     """
     return replace(tool, input_schema=_strip_limits(tool.input_schema))
 
@@ -388,7 +389,7 @@ def useful_tools(tools: tuple[ToolSpec, ...], *, has_notes: bool) -> tuple[ToolS
 
 @lru_cache(maxsize=256)
 def pick_affordable(tools: tuple[ToolSpec, ...], most: int, count: Count) -> tuple[ToolSpec, ...]:
-    """All of them when they take at most so many tokens, else those that come first; the order stays."""
+    """Return all tools if they take at most `most` tokens, else the most important ones, in their order."""
     if estimate_tools(tools, count) <= most:
         return tools
     kept: list[ToolSpec] = []

@@ -1,7 +1,6 @@
-"""What one model call gets, computed from the view: the same state gives the same bytes.
-
-`build_context` tells it from top to bottom; `select` is its first step: sliding windows, rounds, turns by
-channel, trimming.
+"""Context of one model call, computed from the view: the same state gives the same bytes. `build_context`
+assembles it from top to bottom; `select` is its first step: sliding windows, rounds, turns by channel,
+trimming.
 """
 
 from __future__ import annotations
@@ -80,12 +79,12 @@ class BuiltContext:
     parts: Mapping[Part, int]
     """Estimated tokens of each part, in the counter's own unit (before a model's factor)."""
     fixed: int
-    """Of these, what is part of every request: system, memory and tools."""
+    """Tokens of these that are part of every request: system, memory and tools."""
     estimate: int
     entry_seqs: tuple[int, ...]
     pin_seqs: tuple[int, ...]
     volatile: int = 0
-    """Of the estimate, what stands behind the newest words and is not sent again."""
+    """Tokens of the estimate that follow the newest message and are not sent again."""
     renderer: int = RENDERER_VERSION
 
 
@@ -148,7 +147,7 @@ def build_context(
 
 
 def _with_days(live: Sequence[Entry], zone: tzinfo) -> list[Entry]:
-    """The day never changes once it is told: what stands before a new message stays as the cache has it."""
+    """Add marks of days, which never change, so that the cache keeps what precedes a new message."""
     told: date | None = None
     shown: list[Entry] = []
     for entry in live:
@@ -162,9 +161,9 @@ def _with_days(live: Sequence[Entry], zone: tzinfo) -> list[Entry]:
 
 
 def find_last_described_turn(view: View, policy: ContextPolicy) -> int:
-    """The last turn whose pictures are told by their descriptions.
+    """Return the last turn whose pictures are replaced by descriptions.
 
-    It moves by several turns at once: what stands before a picture changes seldom.
+    It advances by several turns at once, so that the cached prefix changes seldom.
     """
     newest = view.entries[-1].turn if view.entries else 0
     return _described_at(newest, policy, is_open=newest == view.open_turn)
@@ -237,7 +236,7 @@ def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """What a reader without pictures and tools can be told; thinking and calls are left out."""
+    """Return the text for a reader without pictures and tools; thinking and calls are left out."""
     words: list[str] = []
     for block in blocks:
         match block:
@@ -255,7 +254,7 @@ def describe_block(block: Image) -> Text: ...
 @overload
 def describe_block(block: Block) -> Block: ...
 def describe_block(block: Block) -> Block:
-    """What stands for a picture that is not sent any more; its number lets the model look at it again."""
+    """Replace a picture that is not sent any more by its description and number."""
     if isinstance(block, Image):
         return Text(text=picture_text(block.attachment_id, defuse(block.description)))
     return block
@@ -275,7 +274,7 @@ def _system_parts(layers: SystemLayers, notes: str) -> tuple[SystemPart, ...]:
 
 
 def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
-    """What stands in for hidden turns: the summary, then pins word for word."""
+    """Return the text that replaces hidden turns: the summary, then pins word for word."""
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
@@ -381,7 +380,7 @@ def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Coun
 
 
 def count_entry_tokens(view: View, policy: ContextPolicy, count: Count) -> dict[int, int]:
-    """What each entry takes in a request, by its seq."""
+    """Return the tokens of each entry in a request, by its seq."""
     through = find_last_described_turn(view, policy)
     return {
         entry.seq: _count_entry(entry, render_entry(entry, view.open_turn, policy, through=through), count)
@@ -398,7 +397,7 @@ def _text_tokens(text: str, count: Count) -> int:
 
 
 def _defuse_block(block: Block, author: Author) -> Block:
-    """Nobody but us can open or close one of our marks, or speak as the program."""
+    """Defuse a block's text, so that only the program can open or close its marks."""
     match block:
         case Text(text=text) | ToolResult(text=text):
             shown = defuse(text, foreign=author == "tool")
@@ -414,9 +413,9 @@ def _is_plain(text: str, author: Author) -> bool:
 # -- what is sent of the live view ----------------------------------------------------------------------
 
 WINDOW_SLACK = 50
-"""A `window` link is made when so many turns can never be sent again."""
+"""Turns that can never be sent again before a `window` compaction hides them."""
 WINDOW_WAITS = 200
-"""An unresolved turn stops the link, until so many turns wait behind it."""
+"""Waiting turns from which an unresolved one no longer stops the `window` compaction."""
 
 Turn = tuple[Entry, ...]
 Chosen = frozenset[int]
@@ -428,7 +427,7 @@ _ALL_CHANNELS = frozenset(get_args(Channel))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     view: View
-    """What the request is built from: pinned messages that were left out stand among its pins."""
+    """View that the request is built from; left-out pinned messages are among its pins."""
     left_out: tuple[Entry, ...] = ()
     """Live entries that are not sent, in order; the log and the next summary still have them."""
 
@@ -532,7 +531,9 @@ def _newest_turns(entries: Sequence[Entry], most: int) -> list[Entry]:
 
 
 def _newest_messages(entries: Sequence[Entry], most: int) -> list[Entry]:
-    """At most so many messages with words, from a person's message on: so no tool call loses its result."""
+    """Return at most `most` messages with text, from a person's message on, so that no tool call loses its
+    result.
+    """
     start, counted = len(entries), 0
     for index in range(len(entries) - 1, -1, -1):
         counted += _is_said(entries[index])
@@ -585,7 +586,9 @@ def _first_that_fit(entries: Sequence[Entry], open_turn: int | None, room: int, 
 
 
 def units_of(entries: Sequence[Entry]) -> list[Turn]:
-    """Messages that go or stay together: a call of tools with its results, anything else by itself."""
+    """Return groups of messages that stay together: a call of tools with its results, other messages
+    alone.
+    """
     units: list[Turn] = []
     for entry in entries:
         belongs = units and entry.author == "tool" and _calls(units[-1][-1].blocks)

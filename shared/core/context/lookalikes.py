@@ -22,7 +22,7 @@ _KEPT = frozenset(map(ord, "\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85"))
 
 
 class _Shapes(dict[int, "str | None"]):
-    """What `str.translate` makes of each character; each is looked up once."""
+    """Replacement of each character for `str.translate`, looked up once."""
 
     def __missing__(self, code: int) -> str | None:
         char = chr(code)

@@ -1,4 +1,4 @@
-"""Which of an operator's numbers cannot hold together, and the nearest ones that would."""
+"""Settings that contradict each other, and the nearest values that fit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
 
 
 def _least_fixed() -> int:
-    """What the system prompt takes of an agent that nobody has changed."""
+    """Return the tokens of the default agent's system prompt."""
     return estimate_by_script(system_text(layers_for({}, Circumstances())))
 
 
@@ -84,7 +84,7 @@ def _nearest(preset: str, numbers: Mapping[str, Any], wrong: tuple[str, ...]) ->
 
 
 def _own_number(preset: str, settled: Mapping[str, Any], name: str) -> int:
-    """What holds where nothing is set; no limit at all is as much as the window."""
+    """Return the value in force if the setting is absent; no limit counts as the window."""
     given = {field: value for field, value in settled.items() if field != WINDOW}
     policy = deployment_policy(preset, context_window=settled.get(WINDOW), given=given)
     own = getattr(policy, name)

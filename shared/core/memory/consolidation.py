@@ -12,9 +12,9 @@ from shared.core.context.memory import ALIKE_AT, is_near_gist
 from shared.core.context.notes import Authority, Durability
 
 DROPPED_AT_MOST = 0.25
-"""Of all live notes in one night; a plan that wants more is not carried out at all."""
+"""Share of live notes that one night may drop; a larger plan is not carried out."""
 EPHEMERAL_DAYS = 14
-"""So long an ephemeral note without a date is of use."""
+"""Days for which an ephemeral note without a date is useful."""
 _WEIGHT: dict[Authority, int] = {"tool": 0, "assistant": 1, "operator": 2, "person": 2}
 
 
@@ -79,7 +79,7 @@ def _doubles(notes: Sequence[LiveNote]) -> list[tuple[int, int]]:
 
 
 def _rarest(gist: Sequence[int], common: Counter[int]) -> list[int]:
-    """As many of the rarest words as two nearly equal notes cannot both do without."""
+    """Return the rarest words, of which two nearly equal notes must share one."""
     ranked = sorted(gist, key=lambda word: (common[word], word))
     return ranked[: len(ranked) - ceil(ALIKE_AT * len(ranked)) + 1]
 

@@ -1,4 +1,4 @@
-"""What an agent's own files say, in passages that can be found and cited."""
+"""Passages of an agent's files, which can be found and cited."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 PASSAGE_WORDS = 300
 _WORD_CHARS = 8
-"""Scripts without blanks between words are measured by characters: as long as so many words would be."""
+"""Characters that count as one word in scripts without blanks."""
 _PATH = " › "
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]++(.*)$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -121,7 +121,7 @@ def _number_paragraphs(text: str) -> Iterator[_Numbered]:
 
 
 def _pack(parts: Iterable[_Numbered]) -> Iterator[list[_Numbered]]:
-    """As many neighbours together as make one passage."""
+    """Yield groups of neighbours that make one passage."""
     held: list[_Numbered] = []
     weight = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""A search through messages: its words, the place where a page goes on, and what is shown of a message."""
+"""Search through messages: its words, its pages, and its excerpts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HITS_PER_PAGE = 20
 EXCERPT_CHARS = 180
 _BEFORE_THE_HIT = 50
 _PREFIX_CHARS = 3
-"""A word of so many letters is also found as the beginning of a longer one."""
+"""Letters from which a word also matches as the beginning of a longer one."""
 _KEY = re.compile(r"([0-9]{1,17})-([0-9]{1,18})-([0-9]{1,18})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -75,7 +75,7 @@ class MessagesFound:
     hits: tuple[MessageHit, ...] = ()
     next: SearchKey | None = None
     timezone: str | None = None
-    """Of the person, where it is known."""
+    """Timezone of the person, if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class SearchWord:
 
     @property
     def inside(self) -> bool:
-        """Of a script without blanks, where a word may stand anywhere."""
+        """True for a script without blanks, where a word may stand anywhere."""
         return is_unspaced(self.word[0])
 
     @property

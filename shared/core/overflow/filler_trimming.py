@@ -1,4 +1,4 @@
-"""Which old messages of the assistant and its tools are left out whole when a context is nearly full."""
+"""Trimming of filler: old messages of the assistant and its tools that a nearly full context leaves out."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from shared.core.values.identifiers import identifiers_of
 from shared.core.values.messages import text_of
 
 CITED_KINDS = frozenset({"fact", "decision", "question"})
-"""What a summary says of these kinds names messages that are never left out as chatter."""
+"""Kinds of items whose cited messages are never left out."""
 HIDE_DOWN_TO = 0.9
-"""Of the size at which chatter is hidden: a batch goes this far, so that not every turn needs another."""
+"""Share of the size at which filler is hidden that a batch reaches, so that the next turns need none."""
 
 
 def hiding_threshold(policy: ContextPolicy, budget: ContextBudget) -> int | None:

@@ -23,8 +23,9 @@ _SMALLEST_CHARS = 1_200
 """A text is not cut below this: what is left must still say what it is about."""
 
 HIDDEN_AT_ONCE = 0.25
-"""Of the hard limit: so much of the oldest turns goes behind a digest at a time. The next requests find room,
-and begin with the same bytes until that is used up."""
+"""Share of the hard limit whose oldest turns a digest replaces at once, so that the next requests fit and
+share a prefix.
+"""
 
 Build = Callable[[View], BuiltContext]
 

@@ -1,4 +1,4 @@
-"""What a model was sent, piece by piece: where each piece comes from, and what of it was left out."""
+"""Trace of a request, piece by piece: the source of each piece, and what was left out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Kind = Literal["text", "tool", "tool_use", "tool_result", "thinking", "picture",
 Part = Literal["system", "tools", "messages"]
 
 WHOLE_CHARS = 40_000
-"""Of an original that is shown struck through: what is longer is cut, and says so."""
+"""Characters of an original that is shown struck through; a longer one is cut with a note."""
 UNSENT_ENTRIES = 60
 """Live entries that a policy left out, shown before the first that was sent; older ones are counted."""
 
@@ -48,7 +48,7 @@ class Piece:
     text: str
     role: str = ""
     message: int = -1
-    """Which message of the request it stands in; -1 outside of them."""
+    """Index of the message in the request; -1 outside of messages."""
     sent: bool = True
     how: str = ""
     """`trim`, `clear`, `duplicate`, `cut` was done to it; `thinking`, `hide`, `left_out` kept it out."""
@@ -118,12 +118,12 @@ def pieces_of(
 
 
 def calls_of(entries: Iterable[Entry], open_turn: int | None) -> int:
-    """How often the model was asked in the open turn: once, and once more behind each round of tools."""
+    """Return the calls of the open turn: one, and one after each round of tools."""
     return 1 + sum(1 for entry in entries if entry.turn == open_turn and tool_uses(entry.blocks))
 
 
 def entries_before_call(entries: Sequence[Entry], open_turn: int | None, number: int) -> tuple[Entry, ...]:
-    """What stood in the log when the open turn's `number`-th call was made, from 1 on."""
+    """Return the entries that existed at the open turn's call `number`, from 1 on."""
     rounds = 0
     kept: list[Entry] = []
     for entry in entries:
@@ -219,7 +219,7 @@ def _sent(one: _Expected, block: Block, message: Message, number: int) -> Piece:
 
 
 def _ours(block: Block, message: Message, number: int, volatile: str) -> Piece:
-    """What no entry says: the summary, pins, what was recalled, a mark that mends the request."""
+    """Return a piece without an entry: summary, pins, recalled passages, or a repairing mark."""
     words = _words(block)
     source: Source = "program"
     if (volatile and words.endswith(volatile)) or words.startswith(NOTES_OPENED):

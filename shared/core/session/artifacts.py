@@ -1,4 +1,4 @@
-"""What the log keeps of a text that is too large for it, and how the model reads the rest."""
+"""Artifacts: excerpts in the log of texts that are too large, and how the model reads the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PORTION_TOKENS = 4_000
 LONG_CHARS = 16_000
 """Longer messages of people are shown in part, with all their files."""
 SHOWN_CHARS = 12_000
-"""Of such a message: head and tail, two parts to one."""
+"""Characters shown of such a message: two thirds from its head, a third from its tail."""
 _LEAST_SHOWN_CHARS = 600
 READER = "recall"
 """The tool that reads the rest."""
@@ -87,7 +87,7 @@ def message_in(artifact: str) -> int | None:
 
 
 def shorten_blocks(blocks: tuple[Block, ...], seq: int) -> tuple[Block, ...]:
-    """What a person said, as requests show it: a long message by heads and tails, the same at every time."""
+    """Shorten a long message to heads and tails as requests show it, the same way each time."""
     total = sum(len(block.text) for block in blocks if isinstance(block, Text))
     if total <= LONG_CHARS:
         return blocks
@@ -131,7 +131,7 @@ def _keep_excerpt(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
 
 
 def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
-    """Head and tail of so many tokens; the line with the id comes first, where pruning leaves it alone."""
+    """Return head and tail in tokens; the line with the id comes first, where pruning leaves it."""
     body = artifact.body
     begin, end = head_and_tail(body, head=head, tail=tail, count=count)
     reference = (
@@ -143,7 +143,7 @@ def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
 
 
 def head_and_tail(body: str, *, head: int, tail: int, count: Count) -> tuple[str, str]:
-    """The beginning and the end of a text, of at most so many tokens; they never overlap."""
+    """Return beginning and end of a text, at most `head` and `tail` tokens, without overlap."""
     begin = body[: _fitting(head, len(body), lambda size: count(body[:size]))]
     rest = body[len(begin) :]
     end = rest[len(rest) - _fitting(tail, len(rest), lambda size: count(rest[len(rest) - size :])) :]
@@ -177,7 +177,9 @@ def reference_in(text: str) -> str:
 def portion(
     body: str, *, offset: int = 0, find: str = "", count: Count, most: int = PORTION_TOKENS
 ) -> Portion:
-    """At most so many tokens from `offset`, or from near the next `find`; raises `ArtifactNotReadable`."""
+    """Return at most `most` tokens from `offset`, or from near the next `find`. Raises
+    ArtifactNotReadable.
+    """
     if not 0 <= offset < len(body):
         raise ArtifactNotReadable(
             f"`offset` is {offset}; the artifact has {len(body):,} characters, so 0 … {len(body) - 1}."
@@ -192,7 +194,7 @@ def portion(
 
 
 def portion_text(artifact: str, body: str, shown: Portion) -> str:
-    """A portion as the model reads it: what it is, its words, how to go on."""
+    """Return a portion as the model reads it: its place, its text, and how to continue."""
     lines = [f"{artifact}, characters {shown.start:,} to {shown.end:,} of {len(body):,}."]
     if shown.found:
         first, *more = shown.found

@@ -25,7 +25,7 @@ class ContextBudget:
     out: int
     """The longest answer."""
     out_least: int
-    """What of it is left free beside a request of `hard`."""
+    """Tokens of the answer that stay free next to a request of `hard` tokens."""
     hard: int
     reserve: int
     limit: int
@@ -39,20 +39,20 @@ class ContextBudget:
     warning_at: float
     critical_at: float
     recall: int = 0
-    """The most that a question brings back of what is hidden: from the first compaction on it may come."""
+    """Tokens that recalled passages may take, from the first compaction on."""
 
     @property
     def beside(self) -> int:
-        """What a request holds beside summary, pins and messages once something is hidden."""
+        """Tokens of a request besides summary, pins and messages, once turns are hidden."""
         return self.fixed + self.recall
 
     @property
     def conversation(self) -> int:
-        """What is left of the limit for summary, pins and messages."""
+        """Tokens of the limit that are left for summary, pins and messages."""
         return max(1, self.limit - self.beside)
 
     def answer_beside(self, tokens: int) -> int:
-        """The longest answer to a request of so many tokens."""
+        """Return the longest answer in tokens to a request of `tokens`."""
         return min(self.out, self.out_least + max(0, self.hard - tokens))
 
 
@@ -133,7 +133,7 @@ def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:
-    """What the gauge calls full: window less reserve and the soft budget, or a share."""
+    """Return the limit of the gauge: window less reserve and the soft budget, or a share of the window."""
     most = hard if policy.answer_least is None else hard - min(ROOM, hard // 10)
     if policy.compact_share is None:
         soft = usable if policy.soft_budget is None else fixed + policy.soft_budget

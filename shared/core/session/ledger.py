@@ -24,7 +24,7 @@ class LedgerItem:
     closed: str | None = None
     """Why the item left, or None while it stands."""
     day: str = ""
-    """On which the newest of its sources was said, by the person's clock; empty where nobody knows."""
+    """Day of the newest source by the person's clock; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """What a stretch of the hidden conversation was about, so that one knows where to look things up."""
+    """Topic of a range of hidden turns, so that its messages can be found again."""
 
     label: str
     from_turn: int
@@ -59,11 +59,11 @@ class Ledger:
     """The text itself, where the form is one of text; items beside it are kept by code."""
     topics: tuple[Topic, ...] = ()
     title: str = ""
-    """What lists call the conversation, unless its person has named it; no model is shown it."""
+    """Title of the conversation in lists unless the person has named it; no model reads it."""
 
 
 def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
-    """What is empty because the form has no use for it is left out."""
+    """Return the ledger as JSON without empty fields of other forms."""
     raw: dict[str, Any] = {
         "narrative": ledger.narrative,
         "items": [

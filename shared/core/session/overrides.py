@@ -1,4 +1,4 @@
-"""What an agent's own row says of its context: a preset and single numbers, checked field by field."""
+"""Context settings of an agent's row: a preset and single numbers, checked field by field."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def agent_policy(
 
 
 def _apply(policy: ContextPolicy, own: Mapping[str, Any]) -> ContextPolicy:
-    """Like `with_overrides`, but a null of the agent's row is a value: it takes a limit away.
+    """Apply an agent's values; null removes a limit.
 
-    A window of its own shrinks margins that would not fit, as the operator's does.
+    A window of the row shrinks margins that would not fit, as the operator's does.
     """
     inside = fit_to_window(policy, own["context_window"]) if "context_window" in own else policy
     return apply_values(inside, own)
@@ -92,7 +92,7 @@ def parse_history_turns(text: str) -> tuple[tuple[Channel, int], ...]:
 
 
 _NO_SETTINGS = frozenset({"name", "prune_rules"})
-"""Rules of tools have a section of their own in an agent's config."""
+"""Fields that are no numbers; rules of tools are a separate section of an agent's config."""
 _FIELDS: dict[str, Any] = {
     name: kind for name, kind in get_type_hints(ContextPolicy).items() if name not in _NO_SETTINGS
 }
@@ -138,7 +138,7 @@ def _own_values(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mismatch(kind: Any, value: object) -> str | None:
-    """What the field takes, in words, when the value is something else."""
+    """Return what the field accepts if the value does not fit; None if it does."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         inner = next(part for part in get_args(kind) if part is not type(None))

@@ -10,11 +10,13 @@ from shared.core.session.prune_rules import NO_RULES, PruneRules
 from shared.core.values.errors import EvertalkError
 
 Summariser = Literal["cheap", "warm", "auto", "own"]
-"""Who writes summaries: the summary model; the chat model on its own warm prefix; the cheaper of both now;
-the session's own model on a request of its own."""
+"""Model for summaries: the summary model; the chat model on its warm prefix; the cheaper of both; the
+session's model by a separate request.
+"""
 SummaryForm = Literal["ledger", "sections", "thread", "handover", "running"]
-"""How a summary is asked for and shown: our ledger; LobeChat's five sections; Chatbox's thread that goes on;
-OpenCode's hand-over; langmem's running text."""
+"""Form of a summary: our ledger, LobeChat's five sections, Chatbox's growing thread, OpenCode's hand-over, or
+langmem's running text.
+"""
 Channel = Literal["telegram", "web"]
 
 
@@ -67,16 +69,17 @@ class ContextPolicy:
 
     # What of the conversation is sent at all.
     window_messages: int | None = None
-    """Only the newest so many messages of people and assistant are sent, the newest one included, from a
-    person's message on; the rest stays in the log."""
+    """Newest messages of people and assistant to send, from a person's message on; the rest stays in the
+    log.
+    """
     max_rounds: int | None = None
-    """Only the newest so many rounds are sent: a person's message and its answer; the open turn is one."""
+    """Newest rounds to send: a person's message and its answer; the open turn is one."""
     history_turns: tuple[tuple[Channel, int], ...] = ()
     """The most turns of history that stand before the newest message, by the channel that asks."""
     trim_tokens: int | None = None
     """Whole messages are left out until summary, pins and messages take at most this much."""
     trim_from: Literal["last", "first"] = "last"
-    """Which end of the conversation a trim keeps."""
+    """End of the conversation that a trim keeps."""
 
     # When something is due.
     compact_auto: bool = True
@@ -87,7 +90,7 @@ class ContextPolicy:
     compact_at_equal: bool = False
     """Whether a context of exactly the limit is already due (the source's own boundary: "≥")."""
     compact_after_turns: int | None = None
-    """A summary is due after so many turns since the last one, however small the context is."""
+    """Turns since the last summary after which one is due, however small the context is."""
     compact_before_call: bool = False
     compact_above: Literal["limit", "hard"] = "limit"
     flush_threshold: int = 4_000
@@ -114,18 +117,19 @@ class ContextPolicy:
     tail_most: int = 20_000
     tail_share_most: float = 0.5
     tail_room: int = 0
-    """So many tokens of a tail are kept whatever their share, up to half the budget."""
+    """Tokens of the tail that are kept whatever their share, up to half the budget."""
     land_at: float = 0.6
-    """Of the conversation's budget: where a compaction must come down to."""
+    """Share of the conversation's budget that a compaction must reach."""
     gain_at_most: float = 0.75
     """Tokens after a compaction, as a share of those before, above which it does not count."""
     pins_share: float = 0.10
 
     picture_turns: int | None = 4
-    """Pictures stay in sight for so many turns, and up to twice as many, as they go in batches; then their
-    description stands for them. None: until they are summarised. 0: in their own turn only."""
+    """Turns for which pictures stay in requests, up to twice as many since they leave in batches; then their
+    description replaces them. None: until they are summarised. 0: in their own turn only.
+    """
     recall_tokens: int = 0
-    """How much of what was said before, and is hidden now, each turn is given by itself; 0 is nothing."""
+    """Tokens of hidden passages that each turn recalls; 0 is none."""
 
     # Who writes the summary, how it is asked for, how long it may be.
     summariser: Summariser = "cheap"
@@ -135,7 +139,7 @@ class ContextPolicy:
     summary_least: int = 300
     summary_most: int = 2_000
     summary_merged: bool = False
-    """Portions are summarised each by itself and merged by the model, instead of folded one into the next."""
+    """True if portions are summarised separately and merged by the model, instead of one after the other."""
     summary_margin: float = 1.0
     """Estimates are multiplied by this before a portion is held against the summariser's window."""
 
@@ -186,7 +190,7 @@ def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
 
 
 def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
-    """Turns that somebody asks to keep may take half the budget, however little a preset leaves to a tail."""
+    """Return the policy with these values; a requested number of turns may take half the budget."""
     room = {} if values.get("keep_turns") is None else {"tail_share_most": max(policy.tail_share_most, 0.5)}
     changed = replace(policy, **{**room, **values})
     check_policy(changed)

@@ -22,7 +22,7 @@ _BY_SHARE = ContextPolicy(
     tail_least=0,
     prune_rule="none",
 )
-"""What most others begin with: the whole window, no early flush, no tail by size, results as they are."""
+"""Base of most other presets: the whole window, no early flush, no tail by size, no pruning."""
 
 PRESETS: dict[str, ContextPolicy] = {
     policy.name: policy

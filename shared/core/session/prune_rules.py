@@ -1,4 +1,4 @@
-"""Which tools' results are shortened otherwise: an agent's own rules by name, and rules from plug-ins."""
+"""Pruning rules by tool: an agent's own rules, and rules of plug-ins."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class PruneRules:
         return next((rule for rule in self.tools if fnmatchcase(name, rule.match.casefold())), None)
 
     def prune(self, tool: str, text: str, policy: object) -> str | None:
-        """What the first plug-in that knows the tool makes of a result; only a shorter text counts."""
+        """Return the result as shortened by the first plug-in that knows the tool; None if that is not
+        shorter.
+        """
         for pruner in self.pruners:
             shorter = pruner(tool, text, policy)
             if shorter is not None and len(shorter) < len(text):

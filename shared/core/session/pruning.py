@@ -1,4 +1,4 @@
-"""Which old tool results are shortened in the copy that is sent."""
+"""Pruning: which old tool results are shortened in the request."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ PROTECTED_TURNS = 2
 """Rule `protect`: newest ended turns whose results stay, however large. Rule `calls`: newest turns whose
 results are not trimmed; they stay whole until they are old enough to be cleared."""
 READ_PRICE, WRITE_PRICE, LONG_WRITE_PRICE = 0.1, 1.25, 2.0
-"""Of a token that the provider reads from its cache, or writes to it for five minutes or an hour; the price
-of one that is neither is 1."""
+"""Prices of a token read from the cache, or written for five minutes or an hour, relative to plain input."""
 _NEWLY = attrgetter("pruned_now")
 
 
@@ -96,7 +95,7 @@ def prune_to_target(
 def clear_first(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
-    """Policy `prune_first`: above the limit, old results are cleared until the context is well below it."""
+    """Clear old results above the limit until the context is far below it (policy `prune_first`)."""
     if not policy.prune_first or policy.prune_rule == "none" or context_tokens <= budget.compact_at:
         return ()
     save = ceil((context_tokens - floor(DOWN_TO * budget.compact_at)) / ratio)
@@ -155,7 +154,7 @@ def count_saved_tokens(
 
 
 def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> int:
-    """By the share of characters that would go, measured on the entry's own estimate."""
+    """Return the tokens saved, by the share of characters of the entry's estimate."""
     chars = sum(len(result.text) for result in tool_results(entry.blocks))
     now = sum(len(result.text) for result in tool_results(apply_pruning(entry, policy)))
     then_shown = render_blocks(entry, decision.form, decision.shown, policy)
@@ -165,7 +164,7 @@ def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LogFacts:
-    """What the rules ask about a log, gathered once."""
+    """Facts of a log that the rules need, collected once."""
 
     entries: tuple[Entry, ...]
     """Tool results that may be touched at all, in the order of the context."""
@@ -197,7 +196,7 @@ class _LogFacts:
         )
 
     def old(self, least: int) -> Iterator[tuple[Entry, int]]:
-        """Entries and their ages, oldest first; what the assistant has just been told is never old."""
+        """Yield entries and their ages, oldest first; results of the last answer never count as old."""
         for entry in self.entries:
             age = self.ages[entry.seq]
             if age >= max(1, least):
@@ -247,7 +246,7 @@ def _is_error(entry: Entry) -> bool:
 
 
 def _protect(log: _LogFacts, policy: ContextPolicy) -> list[PruneDecision]:
-    """Results beyond the newest so many tokens of them; oldest first."""
+    """Return decisions on results beyond the newest `prune_protect_tokens`, oldest first."""
     newer = sum(e.tokens for e in log.by_seq.values() if e.turn == log.open_turn and tool_results(e.blocks))
     found: list[PruneDecision] = []
     for entry in reversed(log.entries):
@@ -261,7 +260,7 @@ def _protect(log: _LogFacts, policy: ContextPolicy) -> list[PruneDecision]:
 
 
 def _decision(log: _LogFacts, entry: Entry, policy: ContextPolicy, form_of: FormOf) -> PruneDecision | None:
-    """What the rules want of an entry, if that is more than what holds for it already."""
+    """Return the decision of the rules on an entry, if it is stronger than the present one."""
     form, shown = decision_for(entry, policy, log.names, form_of)
     if form is None:
         return None
@@ -312,7 +311,7 @@ def _calls_since(entries: Sequence[Entry]) -> dict[int, int]:
 
 
 def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[int]:
-    """What stands before the newest thinking of the open turn: the provider takes it only unchanged."""
+    """Return entries before the newest thinking of the open turn, which providers accept only unchanged."""
     last = max(
         (i for i, e in enumerate(entries) if e.turn == open_turn and any(map(is_thought, e.blocks))),
         default=0,
@@ -364,10 +363,10 @@ def _may_be_shortened(entry: Entry, policy: ContextPolicy, uses: Mapping[str, To
 def _has_paid_enough(
     log: _LogFacts, batch: Sequence[PruneDecision], policy: ContextPolicy, price_again: float
 ) -> bool:
-    """Whether reading on has cost by now what writing again costs: it would go on costing it.
+    """Return whether reading results again has cost as much by now as rewriting the cache would.
 
-    Waiting longer would cost more than the batch, and a batch taken sooner would often be followed by
-    another before it has paid. No guess is needed how many calls will come.
+    Waiting longer would cost more than the batch; a batch taken sooner would often be followed by another
+    before it has paid. The number of future calls need not be guessed.
     """
     if not batch:
         return False

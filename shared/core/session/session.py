@@ -88,21 +88,21 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenPrefix:
-    """What the last request showed before the history; it stays while the provider may have it cached."""
+    """Prefix of the last request before the history; it stays while the provider may have it cached."""
 
     notes_block: str = ""
     """The words, as they were sent."""
     notes: tuple[int, ...] = ()
     """The notes that it shows; none of them was forgotten."""
     ended: tuple[Note, ...] = ()
-    """Of these, what was changed or has expired since."""
+    """Notes among these that have been changed or have expired since."""
     pins: frozenset[int] = frozenset()
     """Seqs of hidden messages that were pinned then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionBackoff:
-    """Automatic compaction stops until one of these has changed, somebody compacts, or turns have passed."""
+    """Pause of automatic compaction until one of these changes, a person compacts, or turns have passed."""
 
     reason: BackoffReason
     limit: int
@@ -122,7 +122,7 @@ def backoff_from_json(raw: Mapping[str, Any] | None) -> CompactionBackoff | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What of the log is live: everything after `base_turn`, plus pins, behind the head's summary."""
+    """Live part of the log: everything after `base_turn`, plus pins and the head's summary."""
 
     session_id: int
     base_turn: int
@@ -137,7 +137,7 @@ class View:
     """Pinned entries whose turns are hidden."""
     notes: tuple[Note, ...] = ()
     frozen: FrozenPrefix | None = None
-    """None where the prefix is made anew: after a compaction, or when nobody can have it cached."""
+    """Frozen prefix; None if it is built again, after a compaction or when it cannot be cached any more."""
     context_tokens: int = 0
     """The last reported or estimated size of the context, in tokens."""
     open_turn: int | None = None
@@ -201,7 +201,7 @@ def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
 
 
 def _asked_again(entries: Sequence[Entry]) -> dict[int, int]:
-    """By turn, the question of an earlier turn that it asks once more."""
+    """Return by turn the earlier turn whose question it repeats."""
     asked = {entry.turn: entry.replaces for entry in entries if entry.replaces and _is_question(entry)}
     first = {root: min(_turns_about(entries, root)) for root in asked.values() if root}
     return {turn: root for turn, root in asked.items() if root and first[root] < turn}

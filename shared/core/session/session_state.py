@@ -1,4 +1,4 @@
-"""What silent jobs work on and leave behind: claims, how jobs ended, results of flushes and compactions."""
+"""State of background jobs: claims, ends of jobs, results of flushes and compactions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SessionState:
     context_limit: int
     token_ratio: float
     fixed_tokens: int
-    """What a request holds beside summary, pins and messages: at first system and tools of the last call."""
+    """Tokens of a request besides summary, pins and messages; at first system and tools of the last call."""
     channel: str = ""
     """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
     measured_by: str = ""
@@ -76,7 +76,7 @@ class FlushReport:
     outcome: FlushOutcome
     model: str
     stray_text: str = ""
-    """Words that nobody will see."""
+    """Text of the silent turn, which is never shown."""
     error: str = ""
     spent: tuple[Spending, ...] = ()
 
@@ -147,21 +147,21 @@ class SummaryEnd:
     """How the summary of some range came to be, in any conversation."""
 
     model: str
-    """Who wrote it; empty for a digest."""
+    """Model that wrote it; empty for a digest."""
     unusable: frozenset[str]
     """Models whose answers could not be used."""
     age_seconds: float
     session_id: int = 0
     is_own: bool = True
-    """Whether it belongs to the conversation that asks."""
+    """True if it belongs to the conversation that asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What a session has been through lately, by Postgres' clock."""
+    """Recent ends of a session's jobs, by Postgres' clock."""
 
     ends: tuple[JobEnd, ...]
-    """Of its compaction jobs, newest first; upgrades of digests are not among them."""
+    """Ends of its compaction jobs, newest first, without upgrades of digests."""
     idle_seconds: float
     unanswered: bool
     written: tuple[SummaryEnd, ...] = ()
@@ -173,7 +173,7 @@ class Checkpoint:
     """A ledger that was made early, in case the real summary fails."""
 
     parent: int | None
-    """The head that it goes on from."""
+    """Head that the checkpoint continues."""
     from_turn: int
     through_turn: int
     ledger: Ledger
@@ -183,7 +183,7 @@ class Checkpoint:
     cost_micro: int | None = None
 
     def helps(self, from_turn: int, through_turn: int) -> bool:
-        """Whether it may stand in for a summary of this range: at least half of it, nothing beyond."""
+        """Return whether it can replace a summary of this range: at least half of it, nothing beyond."""
         covered = self.through_turn - self.from_turn + 1
         inside = self.from_turn == from_turn and self.through_turn <= through_turn
         return inside and 2 * covered >= through_turn - from_turn + 1
@@ -199,14 +199,14 @@ class Hidden:
     from_turn: int
     through_turn: int
     tokens: int
-    """What stands in for these turns takes so many."""
+    """Tokens of the text that replaces these turns."""
     ledger: Ledger = field(default_factory=Ledger)
     """The record that stands in for them; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionStored:
-    """The commit of a compaction, its undo or its restore, as screens are told of it."""
+    """Stored compaction, undo or restore, as screens receive it."""
 
     link_id: int
     event_seq: int
@@ -217,7 +217,7 @@ class CompactionStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRefused:
-    """Nothing was changed, and why."""
+    """Refusal of a change, with its reason."""
 
     reason: Literal[
         "nothing_to_undo", "crosses_new", "crosses_separator", "crosses_window", "would_not_fit",
@@ -229,7 +229,7 @@ class ChangeRefused:
 
 
 def window_link(view: View, through_turn: int, *, flush_id: int | None) -> NewLink:
-    """Hides live turns up to this one; what the head's summary says of older ones goes on."""
+    """Return a compaction that hides live turns up to this one and keeps the head's summary."""
     seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
     head = view.head
     ledger = head.ledger if head else Ledger()

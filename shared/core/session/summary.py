@@ -1,4 +1,4 @@
-"""What people and models read of a ledger: the forms of a summary, its text within a limit, its fields."""
+"""Summary of a ledger for people and models: its forms, its text within a limit, its fields."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ITEMS_SHARE = 3
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _SENTENCE_SHARE = 0.9
-"""A text is cut behind a sentence where that keeps so much of what there is room for."""
+"""Share of the available room that a cut after a sentence must keep."""
 CUT_MARK = " …"
 _FENCE = "\n```"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -88,7 +88,7 @@ class Heading:
 class Form:
     name: SummaryForm
     tag: str = OUR_SUMMARY_TAG
-    """What the summary is wrapped in when it is shown to the chat model."""
+    """Tag around the summary in requests of the chat."""
     tag_has_range: bool = True
     source: Literal["lines", "chat_history"] = "lines"
     headings: tuple[Heading, ...] = ()
@@ -204,9 +204,9 @@ def _plain(title: str) -> str:
 
 
 def render_summary(ledger: Ledger) -> str:
-    """Markdown, always in the same order; closed items are not in it.
+    """Return the ledger as Markdown in a fixed order, without closed items.
 
-    A text says by itself where to look and what things are called; only our own record lists it.
+    Only our own form lists topics and names; a text contains them.
     """
     parts = [_section(section) for section in ledger.sections]
     if ledger.narrative.strip():
@@ -319,7 +319,7 @@ def truncate_words(text: str, most: int) -> str:
 
 
 def shorten_line(text: str, chars: int) -> str:
-    """One line, cut between words, so that no half number appears that nobody wrote."""
+    """Shorten to one line between words, so that no number is cut in half."""
     line = " ".join(text.split())
     if len(line) <= chars:
         return line

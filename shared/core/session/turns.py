@@ -1,4 +1,4 @@
-"""A turn from its message to its answer: what comes in, what screens are told, claim, steps, outcome."""
+"""Turn from its message to its answer: inbound message, events for screens, claim, steps, outcome."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RunStarted:
     turn: int
     attempt: int
     epoch: int = 0
-    """Of the claim; what a channel stores of an answer that is still being written carries it."""
+    """Epoch of the claim; parts of a streamed answer are stored with it."""
     address_id: int = 0
     """Where the turn came from, and its answer goes; a session may have several places."""
 
@@ -96,7 +96,7 @@ class ToolRunning:
     turn: int
     name: str
     subject: str = ""
-    """What it is about, in a few words, such as the host of a page."""
+    """Subject of the tool call in a few words, such as the host of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class ContextMeasured:
     parts: Mapping[str, int]
     estimated: bool
     recall: int = 0
-    """Of the memory: the most that a question brings back of what is hidden."""
+    """Tokens that recalled passages may take, as part of the memory."""
 
 
 ReplyEvent = RunStarted | Delta | ToolRunning | Organizing | Stored | RunEnded | ContextMeasured
@@ -183,7 +183,7 @@ TITLE_CHARS = 60
 
 
 def title_of(question: str) -> str:
-    """What a conversation is called by the program: the first words of its first question."""
+    """Return the automatic title: the first words of the first question."""
     words = " ".join(question.split())
     if len(words) <= TITLE_CHARS:
         return words
@@ -207,9 +207,9 @@ class Caps:
     visitor: int | None
     session: int | None
     network: int | None = None
-    """Of all anonymous visitors who come from one address of IPv4, or one /56 of IPv6."""
+    """Cap of all anonymous visitors from one IPv4 address or one /56 of IPv6."""
     visitors_hour: int | None = None
-    """Of all anonymous visitors together, per hour."""
+    """Cap of all anonymous visitors together, per hour."""
     timezone: str = "UTC"
 
     @property
@@ -242,7 +242,7 @@ class Claim:
     measured_by: str
     """The model whose count `context_tokens` and `token_ratio` are; empty before the first."""
     token_ratios: Mapping[str, float]
-    """What was learned of the models that answered here before that one."""
+    """Token ratios of models that answered here earlier."""
     turn_times: tuple[datetime, ...]
     """When the newest turns began."""
     reservation_id: int | None
@@ -256,7 +256,7 @@ class Claim:
     process_faults: int = 0
     """Processes that this turn has stopped."""
     near_caps: bool = False
-    """With what this turn may cost, most of some cap is used, and nobody was told today."""
+    """True if this turn may use most of a cap, and the person has not been warned today."""
     brought: bool = False
     """A program's key or a site's token said who this is: never the owner of this installation."""
     party_kind: Literal["person", "group"] = "person"
@@ -272,7 +272,7 @@ class Claim:
     after_death: bool = False
     """The attempt before this one ended without a word."""
     entries: tuple[Entry, ...] | None = None
-    """Of the view and the turn, where they came along with the claim."""
+    """Entries of the view and the turn, if they came with the claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +301,7 @@ class SpendingWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextAudit:
-    """What one call was given and what was done to make it fit; one row per turn."""
+    """Audit of one call: what it was given, and what was done to make it fit; one row per turn."""
 
     model_alias: str
     model_context_limit: int
@@ -324,9 +324,9 @@ class ContextAudit:
     prune_seqs: tuple[int, ...] = ()
     renderer_version: int = 1
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    """What else it takes to make the same request again, see `services/admin/context_inspector.py`."""
+    """Further facts for rebuilding the request, see `services/admin/context_inspector.py`."""
     model_ms: int | None = None
-    """How long all of the turn's calls of its model took; None where nobody measured."""
+    """Milliseconds of all model calls of the turn; None if not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,7 +352,7 @@ class JobOrder:
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     delay_seconds: float = 0.0
-    """Not before so long from now."""
+    """Seconds before the job may start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,10 +364,10 @@ class Outcome:
     """The answer's entry, or None when only a notice is shown."""
     tokens: int
     screen: Mapping[str, Any]
-    """What the screen's event says beyond the entry: a notice's text, `partial`, `error`."""
+    """Fields of the screen's event besides the entry: a notice's text, `partial`, `error`."""
     error_code: str | None = None
     refused_scope: str | None = None
-    """Whose cap said no, if one did: `party`, `session` or `total`."""
+    """Scope of the cap that refused, if one did: `party`, `session` or `total`."""
     spent: tuple[Spending, ...] = ()
     settled_micro: int = 0
     audit: ContextAudit | None = None
@@ -377,12 +377,12 @@ class Outcome:
     context_tokens: int | None = None
     """The size of the whole view after this turn, also when less of it was sent."""
     turn_tokens: int = 0
-    """What this turn alone adds to a view, in the model's unit."""
+    """Tokens that this turn alone adds to a view, in the model's unit."""
     context_limit: int | None = None
     token_ratio: float | None = None
     measured_by: str | None = None
     view_epoch: int | None = None
-    """Of the view that was answered from, when a summary was waited for; None is the claim's."""
+    """Epoch of the view that was answered from, after waiting for a summary; None is the claim's."""
     release_hold: bool = False
     job: JobOrder | None = None
     first_text_at: float | None = None
@@ -391,7 +391,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStored:
-    """What the commit of an answer says: numbers for the screen, and the job to ring for."""
+    """Commit of an answer: numbers for the screen, and the job to announce."""
 
     event_seq: int
     payload: Mapping[str, Any]
@@ -404,7 +404,7 @@ class AnswerStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What a picture of a turn shows, empty when nobody could say, and what it cost to look."""
+    """Description of a picture, empty if none could be made, and its cost."""
 
     attachment_id: int
     description: str
