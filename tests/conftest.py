@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 from tests.kit.markers import marked
-from tests.kit.needed_programs import chromium
+from tests.kit.needed_programs import NEEDY, chromium, needs_programs
 from tests.kit.night import NIGHT
 from tests.kit.run_order import in_order_of_weight
 from tests.kit.suite.time_limit import set_timer
@@ -46,8 +46,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 HERE = Path(__file__).parent
-NEED_PROGRAMS = frozenset({"servers", "running_provider", "browser", "whole_browser"})
-"""Fixtures that start PostgreSQL, Valkey, a fake provider or Chromium, for tests that `--unit` leaves out."""
 _TEMPLATE = "evertalk_template"
 _REDIS_DATABASES = 16
 _KEPT_REDIS_DATABASES = 4
@@ -92,6 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[NEEDY] = []
     if (wanted := config.getoption("--control")) and wanted not in (known := sorted(marked("control"))):
         raise pytest.UsageError(
             f"no control is called {wanted!r}: they are {known[0]} to {known[-1]}, see docs/controls.md"
@@ -110,9 +109,9 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> bool | None
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--unit"):
-        needy = {item for item in items if NEED_PROGRAMS.intersection(getattr(item, "fixturenames", ()))}
-        config.hook.pytest_deselected(items=list(needy))
-        items[:] = [item for item in items if item not in needy]
+        config.stash[NEEDY] = needy = [item for item in items if needs_programs(item)]
+        config.hook.pytest_deselected(items=needy)
+        items[:] = [item for item in items if item not in set(needy)]
     wanted = config.getoption("--control")
     if wanted:
         items[:] = [

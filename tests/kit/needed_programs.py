@@ -14,6 +14,15 @@ import pytest
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _HEADLESS_SHELL = "chromium-headless-shell"
+STARTERS = frozenset({"servers", "running_provider", "browser", "whole_browser"})
+"""Fixtures that start PostgreSQL, Valkey, a fake provider or Chromium."""
+NEEDY = pytest.StashKey[list[pytest.Item]]()
+"""Tests that `--unit` left out of this run."""
+
+
+def needs_programs(test: pytest.Item) -> bool:
+    """Return whether a test asks for a server or a browser, itself or through another fixture."""
+    return not STARTERS.isdisjoint(getattr(test, "fixturenames", ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,5 +7,9 @@ import os
 NIGHT = "TESTS_OF_THE_NIGHT"
 
 
+def at_night() -> bool:
+    return bool(os.environ.get(NIGHT))
+
+
 def by_night(night: int, *, else_: int) -> int:
-    return night if os.environ.get(NIGHT) else else_
+    return night if at_night() else else_

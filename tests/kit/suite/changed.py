@@ -42,13 +42,13 @@ def find_changed_files(root: Path, base: str | None = None) -> list[Path]:
     return sorted(map(Path, set(names)))
 
 
-def find_touched_tests(files: Iterable[Path], root: Path) -> list[Path]:
+def find_touched_tests(files: Iterable[Path], root: Path, graph: Graph | None = None) -> list[Path]:
     """Return the test files that depend on one of `files` by imports, fixtures, processes or mentions."""
     tests = sorted(path.relative_to(root) for path in (root / "tests").rglob("test_*.py"))
     files = list(files)
     if any(fnmatch.fnmatch(file.as_posix(), pattern) for file in files for pattern in EVERYTHING):
         return tests
-    graph = Graph.read(root)
+    graph = graph or Graph.read(root)
     touched = graph.find_touched({name for file in files for name in graph.find_modules(file, root)})
     paths = {graph.sources[name].path for name in touched if name in graph.sources}
     return [path for path in tests if root / path in paths]

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from shared import __main__ as command_line
-from tests.kit.needed_programs import NEEDED, Needed, list_skipped
+from tests.kit.needed_programs import NEEDED, NEEDY, Needed, list_skipped, needs_programs
 from tests.kit.run_order import in_order_of_weight
 from tests.kit.suite.__main__ import LeftOut
 
@@ -188,9 +188,8 @@ def test_unit_run_is_one_of_many_processes(ran: list[list[str]]) -> None:
     assert {"-n", "--unit", "tests/unit", "-q"} <= set(command)
 
 
-def test_no_unit_test_needs_a_server() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--co", "-q", "--unit", "tests/unit"],
-        cwd=TESTS.parent, capture_output=True, text=True, timeout=100, check=True,
-    )  # fmt: skip
-    assert "deselected" not in done.stdout.splitlines()[-1]
+def test_no_unit_test_needs_a_server(request: pytest.FixtureRequest) -> None:
+    """Asks the tests of this run, as far as they stand in tests/unit."""
+    chosen = [*request.session.items, *request.config.stash[NEEDY]]
+    wrong = [one.nodeid for one in chosen if needs_programs(one) and one.path.is_relative_to(TESTS / "unit")]
+    assert wrong == []

@@ -126,11 +126,11 @@ async def test_mutated_answer_is_read_or_ends_as_a_named_error(wire: str, seed: 
 
 
 HOSTILE = {
-    "tags": "<think>" * 3_000,
-    "beginnings of tags": "<" * 20_000,
-    "closing tags": "</think>\n" * 3_000,
-    "brackets": "[" * 20_000,
-    "fences": "```\n" * 5_000,
+    "tags": "<think>" * 1_000,
+    "beginnings of tags": "<" * 5_000,
+    "closing tags": "</think>\n" * 1_000,
+    "brackets": "[" * 5_000,
+    "fences": "```\n" * 2_000,
 }
 
 

@@ -60,6 +60,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """All modules of this checkout; reading them takes seconds."""
+    return Graph.read(ROOT)
+
+
 def git(folder: Path, *words: str) -> None:
     who = ["-c", "user.name=Anna", "-c", "user.email=anna@example.org"]
     subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
@@ -123,8 +129,7 @@ def test_folder_without_git_gets_one_line(tmp_path: Path) -> None:
     assert "not a git repository" in line
 
 
-def test_every_module_of_the_product_is_seen_by_a_test() -> None:
-    graph = Graph.read(ROOT)
+def test_every_module_of_the_product_is_seen_by_a_test(graph: Graph) -> None:
     unseen = [
         name
         for name, source in graph.sources.items()
@@ -134,10 +139,9 @@ def test_every_module_of_the_product_is_seen_by_a_test() -> None:
     assert unseen == []
 
 
-def test_change_of_a_process_touches_the_faults() -> None:
+def test_change_of_a_process_touches_the_faults(graph: Graph) -> None:
     for process in ("bot", "web", "worker"):
-        touched = {path.name for path in find_touched_tests([Path(process, "__main__.py")], ROOT)}
+        touched = {path.name for path in find_touched_tests([Path(process, "__main__.py")], ROOT, graph)}
         assert {"test_crashes.py", "test_outages.py", "test_telegram.py"} <= touched
-    assert find_touched_tests([Path("tests/unit/core/session/test_presets.py")], ROOT) == [
-        Path("tests/unit/core/session/test_presets.py")
-    ]
+    presets = Path("tests/unit/core/session/test_presets.py")
+    assert find_touched_tests([presets], ROOT, graph) == [presets]
