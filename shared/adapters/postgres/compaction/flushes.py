@@ -1,4 +1,4 @@
-"""What flushes need to know: what was hidden unread, when the last one was, which tools were shown."""
+"""Store of flushes: turns hidden unread, the last flush, and the tools that were shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ SELECT p.body FROM turn_context_audit a
 """
 
 _DEAD_REST = "1 hour"
-"""What a late flush died of seldom passes at once; each attempt costs a call."""
+"""Interval before a failed late flush is tried again, since its cause seldom passes and each try costs a
+call.
+"""
 
 _ASK_FOR_OWED = f"""
 INSERT INTO jobs (kind, session_id, key, trigger, payload)
@@ -87,5 +89,5 @@ class PostgresFlushes:
 
     @store_method
     async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:
-        """Ask for a flush of every session that has hidden turns which nobody has read; the new jobs' ids."""
+        """Request a flush for each session with turns hidden unread, and return the ids of new jobs."""
         return [row["id"] for row in await self._pool.fetch(_ASK_FOR_OWED, limit)]

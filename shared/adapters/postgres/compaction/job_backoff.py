@@ -117,7 +117,7 @@ class PostgresJobBackoff:
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None:
-        """The farthest ledger that goes on from this head."""
+        """Return the farthest ledger that continues this head; None without one."""
         row = await self._pool.fetchrow(_LAST_CHECKPOINT, session_id, parent, from_turn)
         if row is None:
             return None

@@ -74,7 +74,7 @@ class PostgresJobs:
 
     @store_method
     async def due_jobs(self, *, limit: int = 200) -> list[tuple[int, int]]:
-        """Ids and attempts of jobs that nobody works on: due ones, and those whose worker died."""
+        """Return ids and attempts of unclaimed jobs: due ones, and those whose worker died."""
         return [(row["id"], row["attempt"]) for row in await self._pool.fetch(sql.DUE_JOBS, limit)]
 
     @store_method
@@ -178,7 +178,7 @@ class PostgresJobs:
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:
-        """Hide the range behind the summary; raises StaleView or LeaseLost when somebody was faster."""
+        """Store a compaction. Raises StaleView or LeaseLost if another writer was faster."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
             session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
@@ -212,7 +212,7 @@ class PostgresJobs:
 
     @store_method
     async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None:
-        """What an earlier attempt at this job committed, as its outcome tells it; None when nothing."""
+        """Return the outcome that an earlier attempt at this job committed; None without one."""
         row = await self._pool.fetchrow(sql.COMPACTION_OF, job.session_id, job.id)
         return None if row is None else dict(row)
 
@@ -366,7 +366,7 @@ class PostgresJobs:
 
     @store_method
     async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
-        """Those of them that this process holds are due again."""
+        """Make these jobs due again, as far as this process holds them, and return their number."""
         rows = await self._pool.fetch(
             """UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()
                 WHERE state = 'running' AND leased_by = $1 AND id = ANY ($2::bigint[]) RETURNING id""",
@@ -442,7 +442,7 @@ async def _context_after(
     fixed_tokens: int,
     left_out: LeftOut | None = None,
 ) -> int:
-    """What the next request would hold: never the old anchor, always the view as it will be."""
+    """Return the tokens of the next request, computed from the view as it will be."""
     # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
     view = await _view_after(connection, session, base, summary_tokens, whole=left_out is not None)
     live = sum(entry.tokens for entry in view.entries) - (left_out(view) if left_out else 0)

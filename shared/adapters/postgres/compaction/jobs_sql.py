@@ -41,7 +41,7 @@ _MAY_RUN = f"""j.kind <> ALL (ARRAY(
 LOCK_KIND = """
 SELECT FROM job_kinds WHERE concurrency IS NOT NULL AND kind = (SELECT kind FROM jobs WHERE id = $1) FOR UPDATE
 """
-"""So that two workers do not count the same free place; the claim that follows sees who was first."""
+"""Lock on a kind of job, so that two workers do not count the same free place."""
 
 CLAIM_JOB = f"""
 UPDATE jobs j
@@ -71,7 +71,7 @@ UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
    AND t.session_id = d.session_id AND t.turn_no = d.turn_no AND t.ended_at IS NOT NULL
 RETURNING d.part
 """
-"""Of a version before, which said so in a commit of its own: where its process died, only that word was missing."""
+"""Delivery states of a former version, which stored them in a second commit that a crash could lose."""
 
 TOLD_AT_ONCE = 1_000
 TELL_WHOSE = f"""
@@ -82,7 +82,9 @@ WITH untold AS (
 UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
   FROM untold JOIN parties p ON p.id = untold.party_id WHERE s.id = untold.id RETURNING s.id
 """
-"""Whoever is renamed meanwhile tells their sessions after this, or has told them before their rows were taken."""
+"""Copies of names in sessions; a rename at the same time reaches its sessions after this, or before their
+rows were locked.
+"""
 
 RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
 
@@ -190,10 +192,10 @@ SELECT te.seq,
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
  WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3 AND coalesce(te.replaced_by, 0) <= 0
 """
-"""About what each entry of ended live turns takes in a request, shortened as its newest decision says.
+"""Estimated tokens of entries of ended live turns, shortened by their newest decision.
 
-How short exactly is a matter of the policy, which is not known here: a result that a rule of its own left whole
-counts in full. With `$4` hidden messages do, too, for whoever measures by the policy what is not sent.
+A result that a rule of its tool left unchanged counts in full, since the policy is unknown here. With `$4`
+hidden messages count, for callers that measure by the policy.
 """
 
 PINNED_TOKENS = """

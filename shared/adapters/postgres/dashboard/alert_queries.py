@@ -1,4 +1,4 @@
-"""What the page of alerts reads: what is open, what is over, and how the way to each target fared last."""
+"""Queries of the page of alerts: open and past ones, and the last result of each target."""
 
 from __future__ import annotations
 

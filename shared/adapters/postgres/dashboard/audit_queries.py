@@ -1,4 +1,4 @@
-"""What the audit page reads: entries by operator, action and time, and whether the chain still holds."""
+"""Queries of the audit page: entries by operator, action and time, and the state of the hash chain."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AuditInsights(PoolStore):
             query = replace(query, before=rows[-1]["id"])
 
     async def check_chain(self) -> dict[str, Any]:
-        """What `check_chain` tells."""
+        """Verify the hash chain."""
         return await check_chain(self._pool)
 
 
@@ -82,7 +82,7 @@ _PERSON = f"""(
           SELECT p.id, p.merged_into FROM sessions s JOIN parties p ON p.id = s.party_id
            WHERE s.public_id = CASE WHEN f.object ~ '^{_UUID}$' THEN f.object::uuid END) o
     JOIN parties r ON r.id = coalesce(o.merged_into, o.id) LIMIT 1)"""
-"""Whom an entry is about, by the name that they have now: the log itself holds ids only."""
+"""Current name of the entry's subject; the log itself holds ids only."""
 _ROWS = Named(f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f")
 
 

@@ -1,6 +1,5 @@
-"""What was spent on whom, and what was saved: each page is one statement over the ledger.
-
-What operators themselves spend, in the playground, is set aside and written down here, too.
+"""Queries of costs and savings: each page is one statement over the ledger. Costs of operators in the
+playground are reserved and booked here, too.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ SELECT json_build_object(
 
 
 class CostInsights(PoolStore):
-    """Reads only. A price that nobody knows is null; so is a sum of nothing but such prices."""
+    """Read-only queries of costs. An unknown price is null; so is a sum of unknown prices only."""
 
     async def load_costs(self, group: str, period: Period, *, most: int = MOST_ROWS) -> dict[str, Any]:
         """Sums by a group, the dearest first (days in their order), and of all; raises BadQuery."""
@@ -99,7 +98,7 @@ class CostInsights(PoolStore):
         return found
 
     async def load_savings(self, period: Period) -> dict[str, Any]:
-        """What `core/ops/savings.py` computes with: tokens by model and day, and what summaries cost."""
+        """Return tokens by model and day and the cost of summaries, for `core/ops/savings.py`."""
         found: dict[str, Any] = await self._read(SAVED, period)
         return found
 
@@ -117,7 +116,7 @@ SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
 
 
 async def load_spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
-    """Micro-dollars under the total cap, and how many people and conversations came near caps of theirs."""
+    """Return micro-dollars under the total cap, and the number of people and conversations near a cap."""
     connection = await connect(database_url)
     try:
         row = await connection.fetchrow(_TODAY, timezone, timeout=10)

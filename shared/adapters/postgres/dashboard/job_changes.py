@@ -1,4 +1,4 @@
-"""What operators change about jobs and deliveries: a row that has moved on meanwhile stays as it is."""
+"""Operators' changes to jobs and deliveries; a row that has changed since is left alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PostgresJobChanges(PoolStore):
         return [row["id"] for row in rows]
 
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
-        """Dead jobs wait again, with all their tries; or waiting ones are put away."""
+        """Retry dead jobs with all their attempts, or cancel waiting ones."""
         for left in reversed(range(_TRIES)):
             try:
                 return await self._change_jobs(verb, ids, actor)
@@ -61,7 +61,7 @@ class PostgresJobChanges(PoolStore):
     async def set_kind(
         self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
     ) -> bool:
-        """False when somebody has changed it since that version; 0 is the one before the first change."""
+        """Change a kind of job; False if it has changed since `version`, 0 before the first change."""
         async with self._pool.acquire() as connection, connection.transaction():
             if await connection.fetchval(sql.SET_KIND, kind, paused, concurrency, actor, version) is None:
                 return False

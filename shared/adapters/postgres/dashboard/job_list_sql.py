@@ -18,8 +18,9 @@ MAY = {
     "cancel": f"""(j.state = 'due' OR j.state = 'running' AND {_ORPHAN})
                   AND NOT (j.kind = 'flush' AND j.trigger = '{LATE}')""",
 }
-"""When a job can be begun again, or put away: what runs is left to its worker, and messages that were
-summarised unread are read, whatever an operator says."""
+"""Conditions for retrying or cancelling a job: running ones are left to their worker, and flushes of unread
+messages cannot be cancelled.
+"""
 
 WHY_NOT = f"""
 CASE WHEN j.id IS NULL THEN 'there is no such job'
@@ -43,13 +44,15 @@ _STATES = {
 
 
 COUNTED_TO = 5_000
-"""So many are counted one by one; of more it is said that there are more."""
+"""Rows that are counted exactly; beyond it the page says that there are more."""
 LOOKED_AT = 1_000
-"""So many are asked whether they can be changed, for the number beside the button."""
+"""Rows that are checked for the number next to the button."""
 
 
 def render_match(match: JobMatch) -> str:
-    """Which jobs; `$1` and `$2` are its kind and its session. Each wish stands alone, so that an index knows it."""
+    """Return the filter; `$1` and `$2` are kind and session. Each condition is separate, so that an index
+    serves it.
+    """
     kind = "j.kind = $1::text" if match.kind else "$1::text = ''"
     owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = $2::uuid)"
     whose = owner if match.session else "$2::uuid IS NULL"
@@ -90,7 +93,7 @@ def _counted(where: str) -> str:
 
 
 def _candidates(*states: str) -> str:
-    """Of each state that match, of dead ones the newest: an index has each state, and none has two."""
+    """Return a query of each matching state, of dead ones the newest, since indexes are per state."""
     order = {"dead": "ORDER BY j.id DESC "}
     return " UNION ALL ".join(
         f"(SELECT j.* FROM jobs j WHERE {{where}} AND j.state = '{state}' {order.get(state, '')}LIMIT {LOOKED_AT})"
@@ -112,7 +115,7 @@ INSERT INTO job_kinds AS k (kind, paused, concurrency, changed_by) VALUES ($1, $
 ON CONFLICT (kind) DO UPDATE SET paused = $2, concurrency = $3, changed_by = $4, changed_at = clock_timestamp()
  WHERE {_VERSION} = $5 RETURNING kind
 """
-"""Nothing where somebody has changed it since `$5` was read."""
+"""Change of a kind; no row if it has changed since version `$5`."""
 
 JOBS = f"""
 WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < $3 ORDER BY j.id DESC LIMIT $4 + 1),

@@ -1,4 +1,4 @@
-"""What the pages of jobs and deliveries read, and by what a change anywhere is noticed."""
+"""Queries of the pages of jobs and deliveries, and the pulse that reveals changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIVE_TOPICS: Mapping[str, tuple[str, ...]] = {
     "notes": ("notes",),
     "alerts": ("alerts", "sends"),
 }
-"""What pages may follow, and which parts of the pulse tell that it changed."""
+"""Topics that pages may follow, and the parts of the pulse that reveal their changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class DeliveryQuery:
 
 
 class JobInsights(PoolStore):
-    """Reads only; numbers that nobody knows are null."""
+    """Read-only queries of jobs; unknown numbers are null."""
 
     async def load_jobs(
         self, match: JobMatch, *, before: int | None = None, limit: int = 50

@@ -1,4 +1,4 @@
-"""What the dashboard reads of memory: notes with where they came from, and whose they are."""
+"""Queries of memory for the dashboard: notes with their sources and people."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ORDER = "notes"
 NEAR = 1000
 """Notes that a search looks at before it goes by an index: of a usual word they fill the page."""
 NEAR_NOTES = 10_000
-"""Those that a page of a search for one or two letters looks at."""
+"""Notes that one page of a search for one or two letters reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteQuery:
-    """What the list of notes shows; the newest first."""
+    """Filter of the list of notes, newest first."""
 
     search: str = ""
     person: UUID | None = None
@@ -76,7 +76,7 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
-        """By the number of its row; None for a note of anybody else."""
+        """Return a note by the number of its row; None for a note of another person."""
         ours = "n.id = $1 AND n.party_id IN (SELECT party_family($2))"
         return await self._one(_NOTE.format(which=ours), note_id, whose.party_id)
 
@@ -102,16 +102,17 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def was_archived_by_operator(self, public_id: UUID) -> bool:
-        """Whether it was an operator, and not its person, who put it out of sight."""
+        """Return whether an operator, and not the person, archived the note."""
         found: bool = await self._pool.fetchval(_BY_OPERATOR, public_id, f"note:{public_id}", timeout=SECONDS)
         return found
 
 
 def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
-    """Whoever says a rare piece of the word is found by the index of pieces. A search for others looks at the
-    newest first, and goes by pieces only when they do not fill a page.
+    """Return the statement and arguments of a page of notes.
 
-    One or two letters have no pieces: such a page holds what is among so many notes, and the next goes on.
+    Rare trigrams are found by the index. Other searches read the newest notes first, and use the index if
+    they do not fill a page. One or two letters have no trigram: such a page reads `NEAR_NOTES` notes, and the
+    next continues.
     """
     where, arguments = _build_filter(query)
     if not query.search:
@@ -157,7 +158,7 @@ def _refuse_unknown(name: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _without_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The mark of this version: a note is never changed, only replaced or put away."""
+    """Return the note with an etag; a note is never changed, only replaced or archived."""
     shown = {name: value for name, value in row.items() if name != "row"}
     return {**shown, "etag": f'"{shown["short_id"]}.{shown["state"]}"'}
 

@@ -1,4 +1,4 @@
-"""How the models fare that running processes ask, for whoever looks after an installation."""
+"""State of the models that running processes call, for operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard reads of people: who there is, their places and conversations, how far an erasure is."""
+"""Queries of people for the dashboard: the list, identities and conversations, progress of erasures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEAR = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleQuery:
-    """Who is listed; the last ones seen first."""
+    """Filter of the list of people, last seen first."""
 
     search: str = ""
     channel: str = ""
@@ -31,7 +31,7 @@ class PeopleQuery:
 
 
 class PeopleInsights(PoolStore):
-    """Reads only; somebody who was joined with another is listed with them."""
+    """Read-only queries of people; a joined person is listed with the one they were joined to."""
 
     async def load_people(self, query: PeopleQuery) -> dict[str, Any]:
         """`{people: […], next: cursor | null}`; raises BadQuery."""
@@ -57,7 +57,7 @@ class PeopleInsights(PoolStore):
         return await count_rows(self._pool, _COUNTED.format(where=where), *arguments)
 
     async def load_person(self, public_id: UUID) -> dict[str, Any] | None:
-        """Facts, places, conversations; of somebody who was joined with another, those of both."""
+        """Return facts, identities and conversations of a person, including joined ones."""
         found: dict[str, Any] | None = await read_page(self._pool, _PERSON, public_id)
         return found
 
@@ -88,8 +88,10 @@ def _build_filter(query: PeopleQuery) -> tuple[str, list[object]]:
 
 _IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id)"
 _FAMILY = f"CROSS JOIN LATERAL (SELECT {_IDS} AS ids OFFSET 0) f"
-"""Of a person `r`, as `party_family` has it: an array leads to an index, a sub-select in its place to a look
-at every row. Written out, for a call per row costs more than what it finds.
+"""Ids of a person `r` and of those joined with them, as `party_family` returns them.
+
+An array uses an index where a sub-select would read every row; a function call per row costs more than it
+finds.
 """
 _THEIRS = "a.party_id = ANY (f.ids)"
 _STARTS = """(starts_with(lower(r.display_name), lower($3::text))
@@ -103,8 +105,8 @@ _SAYS_NEAR = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
            OR starts_with(r.public_id::text, lower($3::text))
            OR CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (
               SELECT FROM addresses a WHERE a.party_id = ANY ({_IDS}) AND {_PLACE_SAYS}) END)"""
-"""Of a word that few places say, all who have one are known beforehand: nobody's places are looked at, and no
-family but of those who are found.
+"""Match of a search; the people of a rare address are looked up before, so that only few families are
+read.
 """
 _COUNTED = f"""
 SELECT FROM parties r {_FAMILY}
@@ -158,7 +160,7 @@ look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a
         ({find_pieces("$3::text", "addresses_by_pieces")}) a), """
 _IS_RARE = "(SELECT rare FROM look)"
 _ARE_FEW = f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_FOUND}"
-"""What seems to be rare is counted, up to a limit, before it is believed."""
+"""Check of a word that seems rare: its matches are counted up to a limit."""
 _FOUND_BY = f"""
 found AS MATERIALIZED (SELECT DISTINCT id FROM (
   {{names}}
@@ -196,7 +198,7 @@ def _render_found(names: str, *, when: str = "true") -> str:
 
 
 _BOTH = f"({_page(_THEIR_OWN)}) UNION ALL ({_page(_TOO_MANY)})"
-"""Those whom an index of names finds, or, when they are too many, all in their order."""
+"""Rows found by an index of names, or all in their order if they are too many."""
 _ALL = _people(_page(_EVERYBODY))
 _RARE = _people(
     f"""({_page(_NEXT.format(unless=f"NOT ({_ARE_FEW})")).replace("{where}", "{near}")})

@@ -15,11 +15,9 @@ from shared.adapters.postgres.db.pool import Arguments
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, find_pieces, is_short
 
 FEW_PEOPLE = 4000
-"""A search begins with whom it finds up to so many; of more, the order is followed and each row looked at."""
+"""People up to which a search begins with them; for more, the order is followed and each row checked."""
 NEAR_ROWS = 1000
-"""One or two letters or a usual name mean so many that the next rows of the order fill a page before anybody
-is looked up.
-"""
+"""Rows that a search for one or two letters, or for a frequent name, reads before people are looked up."""
 _ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f-]{0,27})?")
 _MOST = 2**63 - 1
 
@@ -30,7 +28,7 @@ class BadQuery(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """What the session list shows. `sort` names a column, with a minus for the largest first."""
+    """Filter of the list of conversations. `sort` names a column, with a minus for descending order."""
 
     search: str = ""
     channel: str = ""
@@ -47,7 +45,7 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """Whom a search means; `people` is None when there are too many to begin with, or unknown."""
+    """People and agents that a search matches; None if there are too many, or if unknown."""
 
     people: tuple[int, ...] | None = ()
     agents: tuple[int, ...] | None = ()
@@ -72,9 +70,9 @@ _AT_THE_START = """lower(display_name) COLLATE "C" >= lower($1)
 
 
 def build_matches_query(search: str, *, only_few: bool = False) -> str:
-    """Finds whom the words mean: anywhere in a name, or by its beginning when they are one or two letters.
+    """Return the query of people whose name has the text, or begins with it for one or two letters.
 
-    With `only_few` nobody is told of words that have usual pieces alone: by an index those are found slowly.
+    `only_few` skips texts of frequent trigrams, which an index finds slowly.
     """
     if is_short(search):
         return _MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE)
@@ -89,7 +87,7 @@ def build_matches(found: Mapping[str, Sequence[int] | None]) -> Matches:
 
 
 def build_near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
-    """What the next rows of the order hold of a search that means very many; None for other orders."""
+    """Return the next rows of the order for a search with very many matches; None for other orders."""
     if not query.search or check(query) in ("state", "agent", "person"):
         return None
     return build_session_page(query, NOBODY_LOOKED_UP, limit=limit)
@@ -127,7 +125,7 @@ def build_session_page(
 
 
 def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
-    """What finds all that match, in no order."""
+    """Return the query of all matches, unordered."""
     put = Arguments()
     meant = [_render_search(query.search, matches, put)] if query.search else []
     wanted = [*meant, *_render_filters(replace(query, sort="-active"), put)]
@@ -179,7 +177,7 @@ def _render_filters(query: SessionQuery, put: Arguments) -> list[str]:
 
 
 def _full(share: float, put: Arguments) -> str:
-    """What the page offers to choose has an index of its own, by the number that is written out."""
+    """Return the filter by fill; shares that the page offers have an index, by the number as written."""
     key = sql.SORTS["context"].key
     at_least = [f"{key} >= {mark}" for mark in sql.FULL_MARKS if mark <= share][-1:]
     return _all([f"{key} >= {put.add(share)}::float8", "s.context_limit > 0", *at_least])
@@ -205,10 +203,9 @@ def _render_search(search: str, matches: Matches, put: Arguments) -> str:
 
 
 def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
-    """Those of the people found, and the one whose id begins so: few, each known to an index.
+    """Return the conditions for the people found, and for ids that begin with the text.
 
-    Collected before anything else is looked at; left to choose, the planner may follow the order of the list
-    to its end for them.
+    They are collected first; otherwise the planner may follow the order of the list to its end.
     """
     exact = []
     if matches.people:
@@ -332,7 +329,7 @@ def read_cursor(cursor: str, sort: str) -> Edge:
 
 
 def is_moment(key: str) -> bool:
-    """A time as Postgres wrote it: whoever tampers with a cursor is told so."""
+    """Return whether a key is a time as Postgres writes it; changed cursors are refused."""
     try:
         datetime.fromisoformat(key)
     except ValueError:
@@ -341,7 +338,7 @@ def is_moment(key: str) -> bool:
 
 
 def _edge(cursor: str, sort: str) -> Edge:
-    """Of the session list, where a key is of its column."""
+    """Return the place of a cursor in the list, whose key fits the column. Raises BadQuery."""
     key, row = read_cursor(cursor, sort)
     order = sql.SORTS.get(sort.removeprefix("-"))
     if sort.removeprefix("-") == "state" and key not in sql.STATES:

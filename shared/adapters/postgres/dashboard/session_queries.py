@@ -1,4 +1,4 @@
-"""What one session's page reads beside its facts: its line over the turns, a summary and its former."""
+"""Queries of a session's page besides its facts: its course over the turns, a summary and the former one."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _NEWEST = f"SELECT c.turn_id FROM (VALUES ($1::bigint)) AS s(id) CROSS JOIN LATE
 
 
 class SessionInsights(PoolStore):
-    """Reads only; numbers that nobody knows are null."""
+    """Read-only queries of a session; unknown numbers are null."""
 
     @store_method
     async def find_session_id(self, public_id: UUID) -> int | None:

@@ -1,4 +1,4 @@
-"""What one conversation holds and has used, in one statement, for the people who take part in it."""
+"""Contents and usage of one conversation in one statement, for the people who take part."""
 
 from __future__ import annotations
 

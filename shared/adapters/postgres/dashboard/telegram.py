@@ -1,4 +1,4 @@
-"""What operators see of Telegram: each bot, whether somebody serves it, and what may not have arrived."""
+"""Telegram bots for operators: each bot, whether a process serves it, and uncertain deliveries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class BotState:
     access: str
     mode: str
     problem: str
-    """What an operator must know; empty when all is well."""
+    """Problem of the bot for operators; empty if there is none."""
     served_by: int | None
     """The process that holds the bot's lease and lives."""
     uncertain: int
-    """Parts of answers of the last 30 days of which nobody knows whether they arrived."""
+    """Parts of answers of the last 30 days whose delivery is uncertain."""
 
 
 class PostgresTelegramBots(PoolStore):

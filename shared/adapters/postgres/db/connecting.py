@@ -173,7 +173,7 @@ _CERTIFICATE_ADVICE = (
 
 
 async def find_route(database_url: str) -> ServerRoute:
-    """To the server that the driver would choose now, for a program that cannot choose by itself."""
+    """Return the route to the server that the driver would choose, for programs that cannot choose."""
     async with open_connection(database_url) as connection:
         address = cast("Any", connection)._addr
     parameters = await asyncio.to_thread(_parameters, build_driver_url(database_url))

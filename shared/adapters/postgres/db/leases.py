@@ -1,4 +1,4 @@
-"""What only one process may do at a time, such as polling a bot: held as long as its holder's heart beats."""
+"""Leases: tasks of one process at a time, such as polling a bot, held while its heart beats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from shared.adapters.postgres.db.pool import PoolStore, store_method
 LEASE_SECONDS = 4
 """A lease lapses this long after the last heartbeat of its process, which sends one each second."""
 WORKER_IS_ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
-"""Of a row `w` of workers: its leases hold."""
+"""Condition that a row `w` of workers is alive, so that its leases hold."""
 
 _TAKE = f"""
 INSERT INTO leases AS l (name, leased_by, epoch) VALUES ($1, $2, 1)

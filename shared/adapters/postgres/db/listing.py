@@ -26,7 +26,7 @@ INSERT INTO session_list (id, public_id, person, {", ".join(COLUMNS)})
 SELECT x.id, s.public_id, s.person, {", ".join(f"x.{name}" for name in COLUMNS)}
   FROM ({TRUTH}) x JOIN sessions s ON s.id = x.id ORDER BY x.id
 """
-"""For whoever pours in conversations that no trigger hears of."""
+"""Insertion of all sessions, for bulk loads that fire no trigger."""
 
 
 def render_difference(one: str, other: str) -> str:
@@ -56,8 +56,9 @@ UPDATE session_list l SET ({", ".join(COLUMNS)}) = ROW({", ".join(f"x.{name}" fo
   FROM mine CROSS JOIN LATERAL ({TRUTH} WHERE s.id = mine.id OFFSET 0) x
  WHERE l.id = x.id AND {render_difference("l", "x")}
 """
-"""Its snapshot is made after the changes were taken: what they tell of is in it. A row that is held by
-whoever changes a name is told the next time.
+"""Update of the list; its snapshot is taken after the changes, so that it has what they announce.
+
+A row that a rename holds is updated the next time.
 """
 
 

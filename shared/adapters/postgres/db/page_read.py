@@ -11,9 +11,9 @@ from shared.adapters.postgres.db.pool import Pool, store_method
 
 SECONDS = 9.0
 MAX_LIMIT = 200
-"""Rows of a page at most."""
+"""Limit of rows per page."""
 COUNTED_TO = 10_000
-"""So many rows are counted for the total of a list; of more it is said that there are more."""
+"""Rows that are counted for the total of a list; beyond it the list says that there are more."""
 COUNT_SECONDS = 1.0
 
 
@@ -25,7 +25,7 @@ async def read_page(pool: Pool, statement: str, *arguments: object, seconds: flo
 
 
 async def count_rows(pool: Pool, rows: str, *arguments: object) -> dict[str, Any] | None:
-    """`{count, more}` of what a `SELECT` finds, up to `COUNTED_TO`; None when nobody knows it in a second."""
+    """Return `{count, more}` of a `SELECT` up to `COUNTED_TO`; None if counting takes over a second."""
     statement = f"SELECT count(*) FROM (SELECT FROM ({rows}) r LIMIT {COUNTED_TO + 1}) x"
     try:
         found: int = await pool.fetchval(statement, *arguments, timeout=COUNT_SECONDS)

@@ -8,7 +8,7 @@ from shared.adapters.postgres.db.pool import store_method
 PARTITIONED = {"usage": "at", "audit_rows": "created_at"}
 """Table and the column it is split by."""
 MONTHS_OF = {"usage": "usage", "audit_rows": "turn_context_audit"}
-"""What its months are named after."""
+"""Prefix of the names of monthly partitions, by table."""
 MONTHS_AHEAD = 2
 
 

@@ -1,4 +1,4 @@
-"""The connections to Postgres, named parameters, how its failures are told, and whether it is well."""
+"""Connections to Postgres: the pool, named parameters, errors, and the health of storage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WatchedPool(asyncpg.Pool):
         return connection
 
     def _count(self, connection: Any) -> None:
-        """What had been idle for long enough is closed by the pool itself, and was not lost."""
+        """Count a lost connection; idle ones that the pool closes are not lost."""
         if isinstance(connection, asyncpg.pool.PoolConnectionProxy) or not connection._aborted:
             self.lost += 1
 
@@ -59,12 +59,14 @@ class WatchedPool(asyncpg.Pool):
             return False
 
     async def has_been_healthy(self, *, since: int) -> bool:
-        """Whether no connection was lost since `lost` was so many, and a fresh one answers."""
+        """Return whether no connection was lost since the count was `since`, and a new one can write."""
         return self.lost == since and await self.can_write() and self.lost == since
 
 
 async def blame_storage_first(pool: object, error: Exception, *, since: int) -> None:
-    """Raises StorageUnavailable unless storage was well all the while; the error is our own fault then."""
+    """Raise StorageUnavailable unless storage was healthy throughout; otherwise the error is a fault of
+    ours.
+    """
     if not isinstance(pool, WatchedPool) or isinstance(error, EvertalkError):
         return
     was_healthy = await pool.has_been_healthy(since=since)
@@ -79,7 +81,7 @@ async def blame_storage_first(pool: object, error: Exception, *, since: int) -> 
 
 @asynccontextmanager
 async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
-    """An unexpected error inside is StorageUnavailable, unless storage was well all the while."""
+    """Turn an unexpected error into StorageUnavailable, unless storage was healthy throughout."""
     since = count_lost(pool)
     try:
         yield
@@ -93,7 +95,7 @@ def count_lost(pool: object) -> int:
 
 
 _MARK = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|(?<![\w:]):([a-z]\w*)")
-"""What is quoted, a comment or a cast is passed over; a slice to a name is written `[1 : :most]`."""
+"""Named parameters outside of quotations, comments and casts; write a slice to a name as `[1 : :most]`."""
 
 
 class Named:
@@ -114,7 +116,7 @@ class Named:
 
 
 class Arguments:
-    """Of a statement that is put together: each value gets the number under which it stands there."""
+    """Arguments of a statement that is assembled: each value gets the number of its parameter."""
 
     def __init__(self, values: Iterable[object] = ()) -> None:
         self.values = list(values)
@@ -160,7 +162,7 @@ _TRIES = 4
 
 
 class _Pool(WatchedPool):
-    """Nobody waits for a connection without end. What begins with `_` is the driver's own, pinned by hash."""
+    """Pool with a bounded wait for connections. Names with `_` are the driver's internals, pinned by hash."""
 
     longest_wait = 0.0
     """Seconds, since `measure_longest_wait` was last asked."""
@@ -181,17 +183,17 @@ class _Pool(WatchedPool):
 
 
 class _Connection(asyncpg.Connection):
-    """Given back as it is: nothing of ours outlives a transaction, so there is nothing to reset."""
+    """Connection without a reset, since no state outlives a transaction."""
 
     def get_reset_query(self) -> str:
         return ""
 
 
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
-    """At most `size` connections, opened when they are needed; a statement has 10 seconds.
+    """Open a pool of at most `size` connections on demand; statements have 10 seconds.
 
-    Behind a pooler the role has the settings, and statements are prepared only where it carries them.
-    Raises StorageUnavailable when nobody answers at that address, or not to us.
+    With a pooler the role has the settings, and statements are prepared only where it supports them. Raises
+    StorageUnavailable if no server answers, or if it refuses us.
     """
     between = await probe_pooler_at(database_url)
     try:
@@ -240,10 +242,10 @@ def read_json(text: str) -> Any:
 
 
 def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """One transaction, whole or not at all: a cancelled caller waits for its end, a rival is tried again.
+    """Run a method as one transaction: a cancelled caller waits for its end, a conflict is retried.
 
-    Raises StorageUnavailable when Postgres is away, full, too slow or somebody's standby, and for whatever
-    nobody expects while it is not known to be well.
+    Raises StorageUnavailable if Postgres is away, full, too slow or a standby, and for unexpected errors
+    while its health is not known.
     """
 
     @functools.wraps(function)

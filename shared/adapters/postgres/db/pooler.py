@@ -17,7 +17,7 @@ from shared.adapters.postgres.db.connecting import open_connection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolerProbe:
-    """What was found on the way to the server."""
+    """Findings about a pooler between this process and the server."""
 
     pooler: bool
     keeps_prepared: bool
@@ -44,7 +44,7 @@ async def probe_pooler(connection: asyncpg.Connection[asyncpg.Record]) -> Pooler
 
 
 async def _keeps_prepared(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
-    """Who carries statements gives them names of its own, so that those of two clients never meet."""
+    """Return whether statements can be prepared; such poolers rename them, so that clients do not collide."""
     async with connection.transaction():
         ours = f"evertalk_{secrets.token_hex(4)}"
         statement = await connection.prepare(_PROBE, name=ours)

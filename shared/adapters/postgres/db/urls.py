@@ -1,4 +1,4 @@
-"""One database address, read once: asyncpg, SQLAlchemy and libpq's programs are told the same of it."""
+"""Database address: one reading for asyncpg, SQLAlchemy and libpq's programs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class HostAddress:
 
 
 def build_driver_url(url: str) -> str:
-    """As the driver reads it, whoever wrote it for libpq or SQLAlchemy; raises StorageUnavailable."""
+    """Return the address for the driver from libpq's or SQLAlchemy's form. Raises StorageUnavailable."""
     parts = urlsplit(_plain(url))
     said = dict(parse_qsl(parts.query))
     if said.get("channel_binding") == "require":
@@ -91,7 +91,7 @@ def _place(host: str, port: str) -> HostAddress:
 
 
 def _root_of(query: dict[str, str]) -> str | None:
-    """Whose word counts where a certificate is checked: a file, else what this system trusts."""
+    """Return the certificate authority: a file, else the system's; None if certificates are not checked."""
     mode, root = query.get("sslmode", os.environ.get("PGSSLMODE", "")), query.get("sslrootcert")
     if root and root != _SYSTEM:
         return str(Path(root).expanduser())

@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResult:
-    """What the database said to one."""
+    """Answer of the database to a heartbeat."""
 
     started_at: datetime
     """A standby that was behind gives the numbers of lost rows again: another row has another beginning."""
@@ -46,7 +46,7 @@ class HeartbeatResult:
 
 
 class PostgresWorkers:
-    """`health` is told with every beat, for all processes to see; `beaten` is called after each."""
+    """Registry of processes. `health` is stored with every beat; `beaten` is called after each."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class PostgresWorkers:
 
     @store_method
     async def beat(self, worker_id: int) -> HeartbeatResult | None:
-        """None when this process was declared dead; it must not go on under that id."""
+        """Store a heartbeat; None if this process was declared dead and must stop using the id."""
         started_at: datetime | None = await self._pool.fetchval(_BEAT, worker_id, self._health())
         if started_at is None:
             return None
@@ -98,5 +98,5 @@ class PostgresWorkers:
 
     @store_method
     async def stop(self, worker_id: int) -> None:
-        """All leases of this process lapse at once, so that another goes on without waiting."""
+        """Expire all leases of this process, so that another continues at once."""
         await self._pool.execute("UPDATE workers SET stopped_at = now() WHERE id = $1", worker_id)

@@ -72,9 +72,9 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
-        """The conversation is this operator's, whether or not somebody asked; of two at once one has it.
+        """Give the conversation to this operator, with or without a request; of two at once one gets it.
 
-        Raises TakenByOther, CannotHandOver.
+        Raises TakenByOther and CannotHandOver.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -105,9 +105,10 @@ class PostgresHandovers(PoolStore):
         operator_id: int = 0,
         any_ones: bool = False,
     ) -> Moved:
-        """The assistant goes on; a conversation that it has stays as it is.
+        """Return the conversation to the assistant; no effect if it already has it.
 
-        `resolved` is by an operator, too. `any_ones`: also what another operator has. Raises TakenByOther.
+        `resolved` is by an operator, too. `any_ones` includes conversations of other operators. Raises
+        TakenByOther.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -132,10 +133,9 @@ class PostgresHandovers(PoolStore):
         operator_id: int,
         any_ones: bool = False,
     ) -> Moved:
-        """Of an open hand-over, as it was at `version`.
+        """Change an open hand-over at `version`. `any_ones` also snoozes those of other operators.
 
-        `any_ones`: also snooze what another operator has. Raises NotTaken, ChangedMeanwhile, TakenByOther,
-        UnknownAssignee, BadSnooze, CannotHandOver.
+        Raises NotTaken, ChangedMeanwhile, TakenByOther, UnknownAssignee, BadSnooze and CannotHandOver.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -169,10 +169,10 @@ class PostgresHandovers(PoolStore):
         tokens: int,
         attached: Sequence[Attached] = (),
     ) -> Reply:
-        """Store an operator's words as the answer to what waits, once per `cid`.
+        """Store an operator's message as the answer to waiting turns, once per `cid`.
 
-        They end the oldest turns that wait, as far as those came from one place, and go where they came from;
-        where nothing waits they are a turn of their own. Raises NotTaken, TakenByOther, AnswerRuns.
+        It ends the oldest waiting turns from one address and goes there; without any it is a separate turn.
+        Raises NotTaken, TakenByOther and AnswerRuns.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -203,7 +203,7 @@ class PostgresHandovers(PoolStore):
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> tuple[Overdue, ...]:
-        """Those of a channel that have waited for too long."""
+        """Return hand-overs of a channel that have waited too long."""
         overdue = _OVERDUE(
             channel=channel, accounts=None if accounts is None else list(accounts),
             waiting=float(limits.waiting), silence=float(limits.silence), most=_AT_ONCE,
@@ -215,7 +215,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None:
-        """Give it back with a notice; None when somebody came after all."""
+        """Return an overdue conversation with a notice; None if an operator came meanwhile."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, one.session_id, archived=True)
             waiting, silence = float(limits.waiting), float(limits.silence)
@@ -253,7 +253,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def list_unnotified(self, accounts: Sequence[int]) -> tuple[UnsentNotice, ...]:
-        """Chats of these bots that are to be told, the oldest first."""
+        """Return chats of these bots that need a notice, oldest first."""
         rows = await self._pool.fetch(_UNTOLD, [str(account) for account in accounts], _AT_ONCE)
         return tuple(
             UnsentNotice(handover_id=row["id"], address_id=row["address_id"], code=CODES[row["ended_by"]])
@@ -262,7 +262,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def begin_notifying(self, handover_id: int) -> bool:
-        """Written before the request goes out; False when somebody else has it."""
+        """Mark a notice as being sent, before the request; False if another process has it."""
         found = await self._pool.fetchval(
             "UPDATE handovers SET told = 'sending' WHERE id = $1 AND told = 'queued' RETURNING id",
             handover_id,
@@ -271,7 +271,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def record_notified(self, handover_id: int, state: Told) -> None:
-        """What became of the request; `queued` is for one that surely never arrived."""
+        """Record the outcome of a notice; `queued` is for one that surely did not arrive."""
         await self._pool.execute(_TOLD, handover_id, state, float(_NOTICE_SECONDS))
 
     @store_method
@@ -305,7 +305,7 @@ def _build_listed(row: Record) -> Listed:
 
 
 async def _assign(connection: Connection, session: Record, there: Record, name: str, *, by: int) -> Moved:
-    """What is so already stays so; else the person is told who writes from now on."""
+    """Assign the conversation and tell the person who writes from now on; no effect if it is assigned so."""
     session_id: int = session["id"]
     to = await connection.fetchval(f"SELECT id FROM operators o WHERE name = $1 AND {MAY_WRITE}", name)
     if to is None:
@@ -386,7 +386,7 @@ async def _store_event(
 
 
 async def _place_of_reply(connection: Connection, session: Record, there: Record) -> Mapping[str, Any] | None:
-    """Which turns an operator's words end, and where they go; None while the assistant has one to end."""
+    """Return the turns that an operator's message ends, and its address; None while the assistant has one."""
     session_id: int = session["id"]
     if session["answered_turn"] < session["held_after"]:
         return None
@@ -413,7 +413,7 @@ async def _place_of_reply(connection: Connection, session: Record, there: Record
 
 
 _NOTICE_SECONDS = 10.0
-"""So long the next answer waits, where the notice is a message of its own: the honest word comes first."""
+"""Seconds for which the next answer waits for the notice, which is a separate message and comes first."""
 
 _LOCK = """
 SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_after FROM sessions
@@ -453,7 +453,7 @@ SELECT EXISTS (
                   WHERE p.session_id = s.id AND p.turn_no = t.turn_no AND p.status = 'intent')
       OR EXISTS (SELECT FROM reminders r WHERE r.session_id = s.id AND r.turn_no = t.turn_no)))
 """
-"""What nobody but the assistant can end: it is being written, a tool of it is half done, or it reminds."""
+"""Turns that only the assistant can end: being written, with a running tool, or a reminder."""
 
 _HOLD = "UPDATE sessions SET held_after = $2 WHERE id = $1"
 _RELEASE = """
@@ -486,7 +486,7 @@ _LABEL = "UPDATE handovers SET version = version + 1, labels = $2 WHERE id = $1"
 MAY_WRITE = "o.role IN ('operator', 'admin')"
 _END = "UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = $2, told = $3 WHERE id = $1"
 _IS_SENT_TO = "SELECT channel <> 'web' AND unreachable_since IS NULL FROM addresses WHERE id = $1"
-"""Whether a channel sends messages of its own; on the web what is stored is on the screen."""
+"""Condition that a channel sends messages; on the web a stored message is on the screen."""
 
 _TELL = """
 WITH s AS (
@@ -569,7 +569,7 @@ coalesce(least(h.snoozed_until, (
   SELECT min(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
    WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.at > h.snoozed_at)), '-infinity')
 """
-"""Of a hand-over `h` of the session `s`: when it comes, or came, back from a snooze."""
+"""Time at which hand-over `h` of session `s` returns or returned from a snooze."""
 _OVER = """
 CASE WHEN h.state = 'waiting'
           AND greatest(h.asked_at, AWAKE_AT) <= now() - make_interval(secs => {waiting} * 60) THEN
@@ -624,7 +624,7 @@ SELECT h.id, h.address_id, h.ended_by FROM handovers h JOIN addresses a ON a.id 
           AND d.state IN ('queued', 'sending', 'sent'))
  ORDER BY h.id LIMIT $2
 """
-"""What was said before it ended is in the chat first."""
+"""Notices whose preceding messages have arrived in the chat."""
 _TOLD = """
 WITH h AS (
   UPDATE handovers SET told = $2 WHERE id = $1 AND told IN ('queued', 'sending') RETURNING session_id,

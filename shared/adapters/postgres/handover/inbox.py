@@ -1,4 +1,4 @@
-"""What only operators see of a conversation: their private notes; and what they choose from beside it."""
+"""Inbox of operators: private notes, and choices such as assignees and labels."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def find_assignees(self) -> tuple[str, ...]:
-        """Who may write to people, by login name."""
+        """Return the login names of operators who may write to people."""
         rows = await self._pool.fetch(f"SELECT name FROM operators o WHERE {MAY_WRITE} ORDER BY lower(name)")
         return tuple(row["name"] for row in rows)
 
     @store_method
     async def list_labels(self) -> tuple[str, ...]:
-        """Those of what is open, and of what was resolved lately; the most used first."""
+        """Return labels of open and recently resolved hand-overs, most used first."""
         return tuple(row["label"] for row in await self._pool.fetch(_KNOWN_LABELS))
 
     @store_method
@@ -47,23 +47,25 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def delete_note(self, session: UUID, note: UUID, *, operator_id: int, any_ones: bool) -> bool:
-        """One's own, or with `any_ones` anybody's."""
+        """Delete the operator's note, or with `any_ones` any note."""
         return await self._pool.fetchval(_DELETE_NOTE, session, note, operator_id, any_ones) is not None
 
     @store_method
     async def find_contact(self, session: UUID) -> Mapping[str, Any] | None:
-        """What is known of who writes there, at the place of the newest words."""
+        """Return facts about the visitor at the address of the newest message."""
         row = await self._pool.fetchrow(_CONTACT, session)
         return None if row is None else {**row["contact"], "timezone": row["timezone"]}
 
     @store_method
     async def record_contact(self, address_id: int, said: Mapping[str, str]) -> None:
-        """What a visitor's page says; what it said before of other things stays."""
+        """Store what a visitor's page reports; other facts stay."""
         await self._pool.execute(CONTACT, address_id, dict(said))
 
     @store_method
     async def record_rating(self, session_id: int, handover_id: int, rating: int) -> int | None:
-        """What a person thought of the help, 1 to 5: the first counts, and comes back. None: no such."""
+        """Store a rating from 1 to 5 and return the stored one: the first counts. None without such a
+        hand-over.
+        """
         found: int | None = await self._pool.fetchval(_RATE, session_id, handover_id, rating)
         return found
 
@@ -74,7 +76,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def save_canned(self, name: str, body: str, *, version: int, by: str) -> CannedReply:
-        """As it was at `version`, 0 for a new one; raises ChangedMeanwhile."""
+        """Save a canned reply at `version`, 0 for a new one. Raises ChangedMeanwhile."""
         row = await self._pool.fetchrow(_SAVE_CANNED, name, body, version, by)
         if row is None:
             raise ChangedMeanwhile(

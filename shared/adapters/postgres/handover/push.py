@@ -1,4 +1,4 @@
-"""Which browsers are notified while no page is open, what each is to be told now, and the key that signs."""
+"""Push subscriptions, due notices, and the signing key."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from shared.adapters.postgres.handover.handovers import AWAKE_AT, MAY_WRITE
 from shared.core.identity.push import PushNotice, PushTarget
 
 BROWSERS_AT_MOST = 10
-"""Of one person or operator: the newest."""
+"""Browsers of one person or operator; the newest stay."""
 MOST_FAILURES = 10
 """In a row; then the browser counts as gone."""
 PATIENCE_SECONDS = 8
 """Words that are younger may still reach a page: every process says every few seconds who is here."""
 MOST_CONVERSATIONS = 3
-"""That one browser is told of at once: whoever looks finds the others."""
+"""Conversations that one browser is notified of at once."""
 
 
 class PostgresPush(PoolStore):
@@ -34,7 +34,7 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def keep_key(self, public_key: str, sealed: Sealed) -> tuple[str, Sealed]:
-        """Of two processes that bring one at once, both get the first."""
+        """Store the key, or return the one that another process has stored first."""
         row = await self._pool.fetchrow(_KEEP_KEY, public_key, sealed.key_id, sealed.data)
         assert row is not None
         return row["public_key"], Sealed(key_id=row["key_id"], data=row["sealed"])
@@ -43,7 +43,10 @@ class PostgresPush(PoolStore):
     async def subscribe_operator(
         self, target: PushTarget, *, operator_id: int, login_hash: bytes
     ) -> bool | None:
-        """Whether it is new; a browser that was somebody else's changes hands. None: logged out by now."""
+        """Subscribe a browser, and return whether it is new; None if the operator has logged out.
+
+        A subscription of another operator changes hands.
+        """
         return await self._subscribe(target, operator_id=operator_id, login_hash=login_hash)
 
     @store_method
@@ -88,10 +91,10 @@ class PostgresPush(PoolStore):
     async def claim(
         self, *, operators: Sequence[int], addresses: Sequence[int], at_work: bool
     ) -> list[PushNotice]:
-        """Note who has a page open here, and take what those who have none anywhere are to be told.
+        """Record who has a page open here, and claim the notices of those who have none anywhere.
 
-        What was taken counts as told: each browser is told of words once at most, whoever dies meanwhile.
-        `at_work`: whether operators are told anything now; later they are told what still waits.
+        A claimed notice counts as sent, so a browser gets each at most once. `at_work` is False outside of
+        working hours, when operators get none.
         """
         if not await self._pool.fetchval(_ANY):
             return []
@@ -107,7 +110,7 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def record_outcome(self, target_id: int, *, delivered: bool, gone: bool = False) -> None:
-        """A browser that is gone, or failed too often, is told nothing any more."""
+        """Record the outcome; an expired or repeatedly failing browser gets no more notices."""
         if delivered:
             await self._pool.execute(_DELIVERED, target_id)
         else:
@@ -190,7 +193,7 @@ WITH due AS (
 SELECT told.*, 'answer' AS kind, due.session, coalesce(due.name, '') AS name, due.site, due.title
   FROM told JOIN due USING (id)
 """
-"""Only what was said where the visitor wrote: answers in another channel are told there."""
+"""Notices to visitors of answers at the address where they wrote."""
 _FOR_OPERATORS = f"""
 WITH wanted AS (
   SELECT s.public_id::text AS session, h.state, h.operator_id, p.display_name AS name,

@@ -18,7 +18,7 @@ from shared.core.memory.recall import NOTE_MARK
 from shared.core.session.session_state import JobClaim
 
 NOTES_AT_MOST = 5_000
-"""Of one person; the newest."""
+"""Notes of one person, the newest."""
 
 _FAMILY = "party_id IN (SELECT party_family((SELECT party_id FROM sessions WHERE id = $1)))"
 
@@ -117,7 +117,7 @@ class PostgresConsolidation:
 
     @store_method
     async def load_live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
-        """Of the session's person, under all agents. Notes from before gists existed get theirs here."""
+        """Return notes of the session's person under all agents; old notes get their gist here."""
         rows = await self._pool.fetch(_LIVE, session_id, NOTES_AT_MOST)
         missing = {row["id"]: list(gist_of(row["text"])) for row in rows if not row["gist"]}
         for note_id, gist in missing.items():
@@ -133,7 +133,7 @@ class PostgresConsolidation:
 
     @store_method
     async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
-        """What of the plan still holds, and what was due anyway; raises LeaseLost."""
+        """Carry out what of the plan still holds, and due expiries. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             session = job.session_id

@@ -1,4 +1,4 @@
-"""What an agent's files say, passage by passage, where recall finds it."""
+"""Passages of agents' files, indexed for recall."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PostgresKnowledge:
 
     @store_method
     async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
-        """What is stored of an agent's folder: path → sha256 of the file that it was read from."""
+        """Return the sha256 of an agent's stored files by path."""
         rows = await self._pool.fetch(_FOLDER, agent_id)
         return {row["path"]: row["sha256"] for row in rows}
 

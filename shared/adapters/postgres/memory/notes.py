@@ -1,4 +1,4 @@
-"""Notes in Postgres: only ever added to, changed by newer ones, put away for a while, or erased for good."""
+"""Notes in Postgres: added, replaced by newer ones, archived, or erased."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from shared.core.values.errors import LeaseLost, OnHold, UnknownSession
 
 
 class PostgresNotes:
-    """Each method is one transaction. Whoever writes notes of a party waits for the one before."""
+    """Store of notes; each method is one transaction. Writers of one party wait for each other."""
 
     def __init__(self, pool: asyncpg.Pool[Record]) -> None:
         self._pool = pool
@@ -47,7 +47,9 @@ class PostgresNotes:
     async def find(
         self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
     ) -> NotesFound:
-        """Those with most of the words, else the newest; `everything` also what was replaced or put away."""
+        """Return the notes with most of the words, else the newest; `everything` includes replaced and
+        archived ones.
+        """
         query = sql.FIND if stems else sql.NEWEST
         rows = await self._pool.fetch(
             query, whose.party_id, whose.scope, limit, everything, *([list(stems)] if stems else [])
@@ -139,15 +141,15 @@ class PostgresNotes:
 
     @store_method
     async def load_note(self, note_id: int, whose: NoteSource) -> KeptNote | None:
-        """By the number of its row, for buttons; None for a note of anybody else."""
+        """Return a note by the number of its row; None for a note of another person."""
         row = await self._pool.fetchrow(sql.BY_ID, whose.party_id, whose.scope, note_id)
         return None if row is None or row["state"] == "erased" else _note_from(row)
 
     @store_method
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
-        """The words of these notes, of what they replaced, and of every row that shows them; how many notes.
+        """Erase notes, those they replaced, and rows that show them, and return the number of notes.
 
-        What stays of each are hashes, so that nobody saves it again from the log. Raises OnHold.
+        Hashes stay, so that no job saves them again from the log. Raises OnHold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, whose)
@@ -168,7 +170,7 @@ class PostgresNotes:
     async def store_list(
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
     ) -> None:
-        """What a place was shown, for ten minutes, by number."""
+        """Store for ten minutes which notes an address was shown, by number."""
         await self._pool.execute(sql.KEEP_LIST, session_id, address_id, purpose, list(note_ids))
 
     @store_method
@@ -221,7 +223,7 @@ async def _begin(connection: Connection, source: NoteSource) -> None:
 async def _find_earlier_result(
     connection: Connection, note: NewNote, source: NoteSource, outcome: Any
 ) -> NoteResult | None:
-    """What this very call did before its process died."""
+    """Return what this call did before its process died."""
     row = await connection.fetchrow(sql.BY_CALL, _key(note, source))
     return None if row is None else NoteResult(outcome=outcome, note=_note_from(row))
 
@@ -257,7 +259,9 @@ async def _twin(
 
 
 async def _find_refusal(connection: Connection, twin: Record, source: NoteSource) -> NoteResult | None:
-    """Why a twin keeps a note from being saved; what a person says again in so many words comes back."""
+    """Return the reason why an equal note prevents saving; a note that the person asks for explicitly
+    returns.
+    """
     if twin["state"] == "kept":
         return NoteResult(outcome="known", note=_note_from(twin))
     if source.by_person:
@@ -285,9 +289,9 @@ async def _insert(
 async def _provenance(
     connection: Connection, note: NewNote, source: NoteSource, *, tainted: bool
 ) -> tuple[str, list[int], datetime | None]:
-    """Who vouches for it, which of the person's messages it was taken from, and when it was said.
+    """Return the source of a note, the messages that it was taken from, and its day.
 
-    A flush may save what was said days ago: the day of a note is that of its words.
+    A flush may save what was said days ago: the day of a note is that of its message.
     """
     if source.by_operator:
         return "operator", [], None
@@ -332,9 +336,8 @@ async def _revive(
 async def _store_event(
     connection: Connection, source: NoteSource, note: KeptNote, change: Any, *, replaces: str = ""
 ) -> NoteResult:
-    """The durable event that screens show; it is committed with the note.
-
-    `quiet`: what a flush keeps stands in an open list at once, and is announced to nobody.
+    """Store the event for screens with the note. `quiet` events of a flush update open lists without an
+    announcement.
     """
     text = "" if change == "forgotten" else note.text
     payload: dict[str, object] = {"id": note.short_id, "text": text, "kind": note.kind, "change": change}
@@ -358,7 +361,7 @@ async def _find_by_short_id(connection: Connection, short_id: str, whose: NoteSo
 
 
 async def _heir(connection: Connection, note_id: int) -> KeptNote | None:
-    """What stands for a note now; None when that was forgotten."""
+    """Return the newest version of a note; None if it was deleted."""
     row = await connection.fetchrow(sql.HEIR, note_id)
     return None if row is None else _note_from(row)
 

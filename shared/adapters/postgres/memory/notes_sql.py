@@ -71,7 +71,7 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
    AND te.turn_no > least($2 - 1, (SELECT base_turn FROM sessions WHERE id = $1))
  ORDER BY te.turn_no, te.step
 """
-"""What a model could read when it kept a note: the turns that the note is of, and the live ones before."""
+"""Entries that a model could read when it kept a note: turns of the note, and live ones before."""
 
 TOOLS_USED = """
 SELECT EXISTS (SELECT FROM turn_steps t WHERE t.session_id = $1 AND t.turn_no BETWEEN $2 AND $3
@@ -146,7 +146,7 @@ SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_
        'notes', 'done', jsonb_build_object('notes', $3::bigint), $2, clock_timestamp(), clock_timestamp()
   FROM parties p LEFT JOIN parties r ON r.id = p.merged_into WHERE p.id = $1
 """
-"""So that a restored backup does not remember them again."""
+"""Erasure log entry, so that a restored backup does not bring the note back."""
 
 _SESSIONS = "(SELECT id FROM sessions WHERE party_id IN (SELECT party_family($1)))"
 
@@ -158,7 +158,7 @@ UPDATE events SET payload = CASE WHEN kind = 'memory' THEN payload || '{{"text":
    AND (kind = 'memory' AND payload ->> 'id' = ANY ($2::text[])
         OR kind = 'command.result' AND payload ->> 'command' IN ('memory', 'remember', 'forget'))
 """
-"""What those commands answered is a list of notes: it goes as a whole, whichever of them it named."""
+"""Erasure of events; the answer of such a command is a list of notes and is erased as a whole."""
 
 ERASE_STRAY = """
 UPDATE flushes SET stray_text = '' WHERE id IN (SELECT flush_id FROM notes WHERE id = ANY ($1::bigint[]))
@@ -173,8 +173,7 @@ DELETE FROM prompt_parts p USING (
    AND (p.body LIKE $3 || '%' AND EXISTS (SELECT FROM unnest($2::text[]) AS line WHERE strpos(p.body, line) > 0)
         OR EXISTS (SELECT FROM unnest($4::text[]) AS line WHERE strpos(p.body, line) > 0))
 """
-"""Of the person's own turns, the blocks and the recalled passages that showed them: replay then says that a
-part is missing."""
+"""Erasure of prompt parts of the person's turns that showed the notes; replay then reports a missing part."""
 
 ASK_FOR_TIDY = """
 INSERT INTO jobs (kind, session_id, key, trigger, due_at)

@@ -1,4 +1,4 @@
-"""Reminders in Postgres: kept once, begun once as a turn of their own, ended when that is in its chat."""
+"""Reminders in Postgres: stored once, started once as a separate turn, ended when delivered."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PostgresReminders:
 
     @store_method
     async def list_for_session(self, session_id: int) -> tuple[Reminder, ...]:
-        """What waits for the people of a session, soonest first; then what failed of late."""
+        """Return pending reminders of a session's people, soonest first, then recently failed ones."""
         rows = await self._pool.fetch(_LIST, session_id, FAILED_SHOWN_DAYS)
         return tuple(Reminder(**dict(row)) for row in rows)
 
@@ -91,7 +91,7 @@ class PostgresReminders:
 
     @store_method
     async def resume(self, session_id: int, reminder_id: int, at: datetime) -> bool:
-        """Goes on at a later time of its rule."""
+        """Resume a repeating reminder at a later time of its rule."""
         found = await self._pool.fetchval(
             f"{_THEIRS.format('paused_at = NULL, due_at = $3, tell_at = $3')} RETURNING id",
             session_id, reminder_id, at,
@@ -100,7 +100,7 @@ class PostgresReminders:
 
     @store_method
     async def skip_until(self, reminder_id: int, at: datetime) -> None:
-        """One that repeats and cannot be told now waits for its next time."""
+        """Move a repeating reminder that cannot be delivered now to its next time."""
         await self._pool.execute(
             "UPDATE reminders SET due_at = $2, tell_at = $2 WHERE id = $1 AND state = 'pending'",
             reminder_id, at,
@@ -110,7 +110,7 @@ class PostgresReminders:
     async def list_due(
         self, channel: str, *, accounts: Sequence[str] | None = None
     ) -> tuple[DueReminder, ...]:
-        """Whose time has come in a channel; and those whose turns are over end with them."""
+        """Return due reminders of a channel; those whose turns have ended are ended."""
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(_DUE, channel, named, _AT_ONCE)
         return tuple(DueReminder(**dict(row)) for row in rows)
@@ -145,7 +145,7 @@ class PostgresReminders:
 
     @store_method
     async def load_text(self, session_id: int, turn: int) -> str | None:
-        """What a turn reminds of; None when it is not a reminder's."""
+        """Return the text of a reminder's turn; None for other turns."""
         words: str | None = await self._pool.fetchval(
             "SELECT text FROM reminders WHERE session_id = $1 AND turn_no = $2", session_id, turn
         )
@@ -153,7 +153,7 @@ class PostgresReminders:
 
     @store_method
     async def count_overdue(self, minutes: int) -> int:
-        """How many wait although their time came so long ago: nobody serves their channel."""
+        """Count reminders that are overdue by `minutes`, because no process serves their channel."""
         number: int = await self._pool.fetchval(
             """SELECT count(*) FROM reminders r JOIN addresses a ON a.id = r.address_id
                  JOIN sessions s ON s.id = a.session_id

@@ -1,5 +1,3 @@
-"""What operators do to a whole database.
-
-`invariants` checks every promise, `dump` and `restore` carry the data, `roles` gives each process few
-rights. Begin with `invariants`.
+"""Operations on a whole database. `invariants` checks every promise, `dump` and `restore` carry the data,
+`roles` gives each process few rights. Begin with `invariants`.
 """

@@ -41,7 +41,7 @@ class DumpFailed(EvertalkError):
 
 
 async def dump(database_url: str, target: Path) -> None:
-    """All of it as of one moment, while everybody goes on writing; raises DumpFailed."""
+    """Dump the database as of one moment, while others write. Raises DumpFailed."""
     major = await _load_major(database_url)
     async with _environment(database_url) as environment:
         await _run(
@@ -94,7 +94,7 @@ async def load_counts(database_url: str) -> dict[str, int]:
 
 
 async def is_empty(database_url: str) -> bool:
-    """Whether nobody has put a table into it yet."""
+    """Return whether the database has no table."""
     async with open_connection(database_url) as connection:
         tables = await connection.fetchval(
             """SELECT count(*) FROM pg_class
@@ -110,7 +110,7 @@ async def _load_major(database_url: str) -> int:
 
 
 def _program(name: str, major: int = POSTGRES_MAJOR) -> Path:
-    """Of a version that a server of `major` can be read and written by."""
+    """Return a program of a version that works with a server of `major`. Raises DumpFailed."""
     for program in _programs(name, major):
         return program
     raise DumpFailed(
@@ -195,7 +195,7 @@ async def _hand_over(reading: _Running, filling: _Running) -> None:
 
 
 async def _head(source: asyncio.StreamReader) -> bytes:
-    """The settings with which every script begins, before the first word of anybody."""
+    """Return the settings at the beginning of a script, before its data."""
     head = b""
     while len(head) < _HEAD_BYTES and (some := await source.read(_CHUNK)):
         head += some

@@ -12,7 +12,7 @@ from shared.core.values.messages import blocks_from_json, text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnState:
-    """Of the turn that a message began; `answer` is empty until it is answered."""
+    """State of the turn that a message began; `answer` is empty until it is answered."""
 
     state: str
     error_code: str | None
@@ -33,7 +33,7 @@ class PostgresEvaluations(PoolStore):
 
     @store_method
     async def has_waiting_jobs(self, session_id: int) -> bool:
-        """Whether a job is due now, or somebody works at one."""
+        """Return whether a job is due or running."""
         return bool(await self._pool.fetchval(_WAITING, session_id))
 
     @store_method
@@ -55,7 +55,9 @@ class PostgresEvaluations(PoolStore):
 
     @store_method
     async def leave_place(self, session_id: int, *, agent: str) -> None:
-        """After its erasure: the next run begins a conversation of its own, and its agent can be deleted."""
+        """Detach the erased conversation, so that the next run starts a new one and its agent can be
+        deleted.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_LEAVE_AGENT, session_id, agent)
             await connection.execute(_LEAVE_ADDRESS, session_id)

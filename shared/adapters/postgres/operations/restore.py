@@ -20,7 +20,7 @@ from shared.core.privacy.erasures import Erased
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredDump:
-    """What was done before anybody was let in."""
+    """Report of a restore before the first connection is admitted."""
 
     erased_again: int
     log_epoch: int
@@ -87,4 +87,4 @@ _LOGGED_OUT = (
     "DELETE FROM login_links",
     "DELETE FROM push_subscriptions WHERE operator_id IS NOT NULL",
 )
-"""Who was locked out since then must not be let in again by an old cookie."""
+"""Deletion of logins, so that no old cookie admits an operator who was locked since."""

@@ -1,7 +1,6 @@
-"""Who may do what in a PostgreSQL of one's own: four roles, and the statements that make them.
-
-`app` is what Evertalk runs as: it can neither change the schema nor what was said, used or audited.
-`erase` is what it becomes for a transaction that forgets. `migrate` owns everything. `readonly` looks.
+"""Rights in a separate PostgreSQL: four roles, and the statements that create them. `app` runs Evertalk: it
+can change neither the schema nor messages, usage or audit. `erase` is assumed for the transaction of an
+erasure. `migrate` owns everything. `readonly` reads.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,40}")
 ADDED = ("SELECT", "INSERT")
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 ONLY_ADDED = frozenset({"audit"})
-"""Nobody changes them."""
+"""Tables that are never changed, only appended to."""
 ONLY_ERASED = frozenset({"entry_rows", "usage", "audit_rows"})
 """Only forgetting changes them."""
 ONLY_READ = frozenset({"deployment"})
@@ -35,11 +34,11 @@ SECRET = frozenset(
         "recovery_codes", "site_secrets", "stored_settings", "visitors",
     }
 )  # fmt: skip
-"""Hashes and sealed secrets: nothing that somebody who counts conversations needs."""
+"""Tables with hashes and sealed secrets, which readers of statistics do not need."""
 
 
 def list_privileges(role: Role, table: str) -> Sequence[str]:
-    """What a role may do with a table."""
+    """Return the privileges of a role on a table."""
     match role:
         case "migrate":
             return ALL
@@ -54,7 +53,9 @@ def list_privileges(role: Role, table: str) -> Sequence[str]:
 
 
 def render_roles_sql(prefix: str = PREFIX) -> str:
-    """Of PostgreSQL 15 or newer, for its administrator, once and after each upgrade; raises BadInput."""
+    """Return the SQL for the administrator of PostgreSQL 15 or newer, to run once and after each upgrade.
+    Raises BadInput.
+    """
     if not _PREFIX.fullmatch(prefix):
         raise BadInput(
             prefix, advice="A prefix begins with a letter and has small letters, digits and _ only."
@@ -102,7 +103,7 @@ def _render_roles(names: Mapping[Role, str]) -> Iterator[str]:
 
 
 def _render_owners(names: Mapping[Role, str]) -> Iterator[str]:
-    """All that is ours belongs to `migrate`; nobody else makes anything here."""
+    """Yield statements that make `migrate` the owner of everything, and the only role that creates."""
     owner = names["migrate"]
     yield _OWNED.format(owner=owner)
     everybody = ", ".join(names[role] for role in names if role != "migrate")

@@ -61,7 +61,7 @@ class PostgresAccountLinks:
 
     @store_method
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
-        """The person of the code becomes one with the person who typed it; this session goes on."""
+        """Join the person of the code with the one who typed it; this session continues."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
             me = await _place(connection, address_id)
@@ -83,10 +83,11 @@ class PostgresAccountLinks:
             return joined
 
     async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
-        """Who proved that both places are theirs is one person; in the caller's transaction.
+        """Join two addresses of one person in the caller's transaction; False while an answer is being
+        written.
 
-        Without a code, and on public sites, too: the place that was left opens nothing afterwards. False
-        while an answer is being written; one of the kept place may wait for its next attempt.
+        Needs no code, and works on public sites: the abandoned address gives no access afterwards. A turn of
+        the kept address may wait for its next attempt.
         """
         await connection.execute(sql.ONE_AT_A_TIME)
         me, other = await _place(connection, kept), await _place(connection, joined)
@@ -124,7 +125,7 @@ class PostgresAccountLinks:
 
     @store_method
     async def list_links(self, session_id: int) -> tuple[AccountLink, ...]:
-        """What the person of this session can part again, the oldest first."""
+        """Return the links that the session's person can separate, oldest first."""
         party = await self._pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", session_id)
         rows = await self._pool.fetch(sql.LINKS, party)
         return tuple(_build_shown(row) for row in rows)
@@ -219,7 +220,7 @@ def _is_void(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _is_done(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Of one person: what the code is for has come true, by this code or by another one."""
+    """Return whether both are one person already, by this code or another one."""
     leads_here = other["session_id"] == me["session_id"] and other["address_id"] != me["address_id"]
     return bool(other["used"] or leads_here)
 

@@ -51,15 +51,17 @@ SELECT id, answered_turn < next_turn - 1 AS is_open, held_after IS NOT NULL AS i
        leased_by IS NULL AND retry_at > now() AS is_waiting FROM sessions
  WHERE id = ANY ($1) OR party_id = ANY ($2) AND archived_at IS NULL ORDER BY id FOR NO KEY UPDATE
 """
-"""A message or a claim waits for the end of this, and then reads the row as it is. A turn that waits for its
-next attempt is in nobody's hands meanwhile."""
+"""Lock on both sessions; messages and claims wait for it and then read the new row.
+
+A turn that waits for its next attempt is not claimed during that time.
+"""
 
 REMEMBER = """
 INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
 VALUES ($1, $2, $3, $4, (now() AT TIME ZONE $5)::date) RETURNING id
 """
 MERGE_PARTIES = "UPDATE parties SET merged_into = $1 WHERE id = $2 OR merged_into = $2"
-"""Flat: whoever had been merged into the joined one goes along."""
+"""Merge of parties, flat: those merged into the joined one follow."""
 ARCHIVE = "UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = $1"
 # Nothing of what was said there before is news to a place that comes.
 MOVE_ADDRESSES = """
@@ -89,7 +91,7 @@ WITH kept AS (
 )
 SELECT count(*) FROM gone
 """
-"""Also by a note that its person forgot or replaced: what they no longer want is not brought back."""
+"""End of duplicate notes, also by notes that the person deleted or replaced, so that none returns."""
 
 CARRY_SPENDING = """
 WITH l AS (SELECT * FROM party_links WHERE id = $1), carried AS (
@@ -110,7 +112,7 @@ WITH l AS (SELECT * FROM party_links WHERE id = $1), carried AS (
 )
 UPDATE party_links p SET carried_micro = carried.micro FROM carried WHERE p.id = $1 AND carried.micro > 0
 """
-"""What both spent today counts for the one they are; once, however often they part and join."""
+"""Sum of today's spending of both people, once, however often they join and separate."""
 
 LINKS = """
 SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_id, l.archived_session_id
@@ -124,9 +126,7 @@ SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_
          OR EXISTS (SELECT FROM recovery_codes c WHERE c.address_id = x.id AND c.expires_at > now())))
  ORDER BY l.id
 """
-"""Those whose other place somebody can still open: what was brought along at signing in was left for good, and
-parted again nobody would find it.
-"""
+"""Links whose other address can still be opened; one left at sign-in could not be found again."""
 SUBTREE = """
 WITH RECURSIVE tree(id) AS (
   SELECT $1::bigint UNION
@@ -134,7 +134,7 @@ WITH RECURSIVE tree(id) AS (
 )
 SELECT array_agg(id) FROM tree
 """
-"""The joined one, and whoever was joined to them."""
+"""Joined party, with those joined to it."""
 WHERE_IT_WENT_ON = """
 WITH RECURSIVE way(id) AS (
   SELECT $1::bigint UNION

@@ -1,10 +1,7 @@
-"""SQLModel over the pool's connections, for what operators change, and the rows that it knows.
-
-Nobody's message waits for it: what people wait for is SQL. The tables are made by `migrations/`; a test
-compares these rows with the catalogue of a real database.
-
-SQLAlchemy takes a second and 20 MiB to load: stores that use it are built when they are first asked, see
-`shared/bootstrap/stores.py`.
+"""SQLModel over the pool's connections for administration, and its tables. Messages do not use it: their
+statements are SQL. `migrations/` creates the tables; a test compares these models with the catalogue of a
+real database. SQLAlchemy takes a second and 20 MiB to load: stores that use it are built at their first
+call, see `shared/bootstrap/stores.py`.
 """
 
 from __future__ import annotations
@@ -40,8 +37,10 @@ from shared.adapters.postgres.people.operator_auth import append_audit
 
 
 class LentConnection:
-    """What SQLAlchemy does with a connection of ours. It prepares no statement that outlives its transaction,
-    so that a pooler may be in between, and gives the connection back in place of closing it.
+    """Pool connection for SQLAlchemy.
+
+    It prepares no statement that outlives its transaction, so that a pooler may be in between, and returns
+    the connection instead of closing it.
     """
 
     def __init__(self, pool: Pool, connection: Any) -> None:
@@ -197,7 +196,7 @@ class OperatorTable(SQLModel, table=True):
     subject: str | None = of(Text)
     last_login_at: datetime | None = of(_MOMENT)
     display_name: str = of(Text, made=True)
-    """What people see; nobody but operators learns a login name."""
+    """Name for people; login names are visible to operators only."""
     checklist_hidden_at: datetime | None = of(_MOMENT)
 
 

@@ -1,4 +1,4 @@
-"""Which folder each agent works in: asked at every start, so that it must load nothing."""
+"""Workspace folder of each agent, read at every start without SQLAlchemy."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from shared.adapters.postgres.people.admin_store import (
 )
 
 MOST_VERSIONS = 100
-"""Of one agent; older ones go."""
+"""Stored versions of one agent; older ones are deleted."""
 _BY = "cli"
 
 
@@ -67,7 +67,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str = _BY) -> int | None:
-        """The new version; None when somebody else changed or deleted the row since version `seen`."""
+        """Change an agent and return the new version; None if the row has changed since version `seen`."""
         change = update(AgentTable).where(col(AgentTable.name) == name, col(AgentTable.version) == seen)
         now = {"config": dict(config), "version": AgentTable.version + 1, "updated_at": func.now()}
         async with self._begin() as session:
@@ -161,13 +161,13 @@ _FORGET = tuple(
     f"DELETE FROM {table} WHERE agent_id = (SELECT id FROM agents WHERE name = $1)"
     for table in ("knowledge", "agent_versions")
 )
-"""The folder's files say it again, should there be an agent of that name once more."""
+"""Deletion of knowledge and versions; the folder's files are indexed again if the agent returns."""
 _KEPT = """
 INSERT INTO agent_versions (agent_id, version, config, changed_at, changed_by)
 SELECT id, version, config, updated_at"""
 _KEEP = f"{_KEPT}, $2 FROM agents WHERE id = $1"
 _KEEP_FORMER = f"{_KEPT}, NULL FROM agents WHERE name = $1 AND version = $2 ON CONFLICT DO NOTHING"
-"""Of an agent that came by another way than these, or before versions were kept."""
+"""Copy of the present version, for agents created before versions were stored."""
 _LET_GO = "DELETE FROM agent_versions WHERE agent_id = $1 AND version <= $2"
 
 

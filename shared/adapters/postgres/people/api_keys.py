@@ -26,12 +26,12 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
-    """By the hour."""
+    """Hour of the last use."""
     revoked_at: datetime | None
 
     @property
     def actor(self) -> str:
-        """As the audit names it."""
+        """Name of the key in the audit log."""
         return f"key:{self.id}"
 
 
@@ -40,7 +40,7 @@ class PostgresApiKeys(PoolStore):
 
     @store_method
     async def find(self, token: str) -> ApiKey | None:
-        """Whose token this is, while it lives; found by hash, so that the time it takes tells nothing."""
+        """Return the valid key of a token; found by hash, so that the time reveals nothing."""
         digest = hash_secret(token)
         row = await self._pool.fetchrow(_FIND, digest)
         if row is None or not secrets.compare_digest(row["token_hash"], digest):
@@ -49,7 +49,7 @@ class PostgresApiKeys(PoolStore):
 
     @store_method
     async def record(self, key: ApiKey, action: str, *, about: str, detail: Mapping[str, Any]) -> None:
-        """What a key did; ids and numbers only."""
+        """Write an action of a key to the audit log, with ids and numbers only."""
         async with self._pool.acquire() as connection, connection.transaction():
             await append_audit(connection, actor=key.actor, action=action, about=about, detail=detail)
 

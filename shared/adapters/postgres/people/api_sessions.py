@@ -86,7 +86,7 @@ class PostgresApiSessions(PoolStore):
 
     @store_method
     async def find_command_result(self, session_id: int, cid: str) -> Mapping[str, Any] | None:
-        """What a command with this id has answered, with its number; looked for among the newest events."""
+        """Return the stored result of a command with this id, among the newest events."""
         row = await self._pool.fetchrow(
             """SELECT v.event_seq, v.payload FROM events v JOIN sessions s ON s.id = v.session_id
                 WHERE v.session_id = $1 AND v.event_seq >= s.next_event_seq - 2000

@@ -15,9 +15,9 @@ CHAIN = """
 
 
 async def check_chain(pool: Pool) -> dict[str, Any]:
-    """`{state: empty|intact|broken, entries, through, broken_at}`; every entry is computed anew.
+    """Return `{state: empty|intact|broken, entries, through, broken_at}`; every hash is computed.
 
-    A batch is a statement, so that none runs into the time that a statement has.
+    Each batch is one statement, so that none reaches the statement timeout.
     """
     entries, through, broken, after, former = 0, None, None, 0, b""
     while (batch := await read_page(pool, _CHAINED, after, former, CHAIN_ROWS))["entries"]:

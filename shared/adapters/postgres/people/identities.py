@@ -15,7 +15,7 @@ from shared.adapters.postgres.people.visitors import VisitorRow, build_visitor, 
 IDENTIFIED_HOURS = 24
 """How long a token lives that was given for a signature; each new signature gives a new one."""
 PATIENT_SECONDS = 30.0
-"""So long an answer may be written before who signs in is no longer asked to wait for its end."""
+"""Seconds of a running answer after which a sign-in no longer waits for its end."""
 
 
 class PostgresIdentities:
@@ -36,13 +36,12 @@ class PostgresIdentities:
         former: str | None,
         contact: Mapping[str, Any] | None = None,
     ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]:
-        """One person of a site has one conversation, whichever browser they come with; with a new token.
+        """Return the conversation of a signed-in person, the same for every browser, with a new token.
 
-        `former` is the token of this browser, which proves that its anonymous conversation is theirs: that
-        goes on as theirs when they have none yet, and is kept as an earlier one when they have; what is
-        reached from another place, too, stays there. Either way the former token, and all others of its
-        place, open nothing afterwards. `busy` is over in a moment; `later` may
-        last: a human is there, or an answer waits for its next attempt, or takes long.
+        `former` is the token of this browser and proves that its anonymous conversation is theirs: it
+        continues if they have none, and else is kept as an earlier one; one that is linked to another address
+        stays there. The former token and all others of its address expire. `busy` passes in a moment; `later`
+        may last: a human has the conversation, or an answer waits or takes long.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_ONE_AT_A_TIME, f"{site}:{place}")
@@ -108,7 +107,7 @@ class PostgresIdentities:
 
     @store_method
     async def recover(self, site: str, code_hash: bytes) -> tuple[VisitorRow, str] | None:
-        """A token of its own for one more browser; the others keep theirs, and the code stays good."""
+        """Return a new token for one more browser; the others stay valid, and so does the code."""
         token = generate_token()
         row = await self._pool.fetchrow(_RECOVER, code_hash, site, hash_token(token))
         return None if row is None else (build_visitor(row), token)
@@ -133,8 +132,9 @@ SELECT next_turn > 1 OR EXISTS (
          SELECT {_BESIDE} JOIN sessions x ON x.id = o.session_id AND x.next_turn > 1) FROM sessions
  WHERE id = $1 FOR NO KEY UPDATE
 """
-"""Here, or in another conversation of the same visitor. A message that is being accepted comes before or
-after, never in between."""
+"""Whether the visitor has messages here or in another conversation; locks the session, so that a message
+comes before or after.
+"""
 _TAKES_LONG = """
 SELECT coalesce(bool_or(s.held_after IS NOT NULL OR s.retry_at > now()
                         OR t.opened_at < now() - make_interval(secs => $2)), false)
@@ -151,7 +151,7 @@ UPDATE reminders r SET address_id = o.id
     ORDER BY channel = 'web', id DESC LIMIT 1) o
  WHERE r.address_id = $1 AND r.turn_no IS NULL
 """
-"""What was to be told at a place that is left is told at the other one."""
+"""Move of reminders from an abandoned address to another one."""
 
 _LEAVE_PLACE = """
 WITH theirs AS (
@@ -170,9 +170,9 @@ WITH theirs AS (
 UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT $1::bigint)
  WHERE id = $2
 """
-"""A conversation goes on at a place of its own, an empty one is left ($5): a screen at the old one,
-  which may be somebody else's with the
-same token, is sent away and may not write there."""
+"""Move of a conversation to a new address, or of an empty one ($5): screens at the old address, which may be
+another person's with the same token, are disconnected and may not write there.
+"""
 _CLOSE_PLACE = """
 WITH codes AS (DELETE FROM recovery_codes WHERE address_id = $1),
      links AS (DELETE FROM one_time_codes WHERE address_id = $1 AND used_at IS NULL)

@@ -1,4 +1,4 @@
-"""How often somebody may try to log in: counted in Postgres, so that no restart forgets."""
+"""Failed logins, counted in Postgres, so that restarts forget none."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 SECONDS = 10.0
 FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
-"""Failures before the first wait: of one name from one address, of one address, of one name from anywhere,
-and of its codes. Strangers can use up the third: it keeps nobody out where they have logged in, nor who is
-asked for a code, too. The fourth takes the password.
+"""Failures before the first wait, by name and address, address, name, and code.
+
+Strangers can exhaust the third: it blocks neither known login places nor accounts with a second factor. The
+fourth requires the password.
 """
 FIRST_WAIT_SECONDS = 60
 MOST_WAIT_SECONDS = 900
 FORGET_HOURS = 24
 PLACES_AT_MOST = 20
-"""Of one operator; the newest ones."""
+"""Login places of one operator, the newest."""
 
 
 class LoginTries(PoolStore):
@@ -100,7 +101,7 @@ def address_key(address: str) -> dict[str, bytes]:
 
 
 def network_of(address: str) -> str:
-    """Of IPv6 the /56, since many a customer has that many addresses."""
+    """Return the network of an address; for IPv6 the /56, since a customer often has that many addresses."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

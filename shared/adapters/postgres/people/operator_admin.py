@@ -1,4 +1,4 @@
-"""Who the operators are: invited, given a role, locked, and logged out; the last admin always stays one."""
+"""Administration of operators: invitations, roles, locks and logins; the last admin stays admin."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def set_picture(self, operator_id: int, content: bytes | None, *, by: str) -> str:
-        """What people see beside the name from the next word on, and its key; raises BadOperator."""
+        """Set the picture for later messages, and return its key. Raises BadOperator."""
         key = "" if content is None else hashlib.sha256(check_picture(content)).hexdigest()[:32]
         async with self._begin() as session:
             if content is None:
@@ -121,7 +121,9 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def link(self, operator: UUID, *, by: str) -> Invitation:
-        """For somebody who forgot the password; raises UnknownOperator, OfTheProvider, OperatorLocked."""
+        """Create a link for an operator without a password. Raises UnknownOperator, OfTheProvider and
+        OperatorLocked.
+        """
         async with self._begin() as session:
             row = await _find_operator(session, operator)
             if row.issuer is not None:
@@ -177,7 +179,7 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
-        """One of one's own logins, or all but the one of the token `keep`."""
+        """End one of the operator's own logins, or all but that of the token `keep`."""
         async with self._begin() as session:
             row = await session.get_one(OperatorTable, operator_id)
             return await _end(session, row, by=row.name, login=login, keep=keep)
@@ -203,9 +205,9 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def upsert_from_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
-        """Makes or updates who an identity provider vouches for; None when they are locked here.
+        """Create or update an operator of the identity provider; None if they are locked here.
 
-        A name that somebody else has is never theirs: it gets the provider's name behind it, or a number.
+        A name that is taken gets the provider's name or a number appended.
         """
         async with self._begin() as session:
             await _lock_admins(session)

@@ -48,7 +48,7 @@ _MAX_WAITING_HASHES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn:
-    """Who is at the dashboard."""
+    """Operator who is logged in."""
 
     operator_id: int
     name: str
@@ -74,17 +74,17 @@ class TooManyTries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeNeeded:
-    """So far all is right; `token` stands for it until the code of the authenticator app comes."""
+    """State of a login that needs a code; `token` proves the first step."""
 
     token: str
 
 
 class WeakPassword(ValueError):
-    """The password is too short, longer than anybody types, or among the first that are guessed."""
+    """The password is too short, too long, or among the first that are guessed."""
 
 
 class Passwords:
-    """argon2id in one thread of its own, so that hashing never holds up a conversation."""
+    """Password hashing by argon2id in a separate thread, so that conversations do not wait for it."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="argon2")
@@ -144,7 +144,7 @@ class Operators:
         passwords: Passwords | None = None,
         place_key: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """`place_key` makes the hashes of places where somebody has logged in before."""
+        """`place_key` returns the key for hashes of earlier login places."""
         self._pool = pool
         self._passwords = passwords or Passwords()
         self._tries = LoginTries(pool)
@@ -214,7 +214,7 @@ class Operators:
 
     @store_method
     async def authenticate(self, token: str, *, present: bool = True) -> SignedIn | None:
-        """Whose token this is. `present=False` (a screen refreshing itself) does not keep it alive."""
+        """Return the operator of a token. `present=False`, for refreshing screens, does not extend it."""
         row = await self._pool.fetchrow(
             f"""WITH found AS (
                   SELECT s.token_hash, s.seen_at, o.id, o.name, o.role, o.display_name,
@@ -299,7 +299,7 @@ class Operators:
 
     @store_method
     async def record_once(self, *, actor: str, action: str, about: str = "", minutes: int = 15) -> None:
-        """What a screen reads again and again by itself is told once in a while, not each time."""
+        """Audit a repeated reading once per `minutes`, instead of each time."""
         told = await self._pool.fetchval(
             """SELECT EXISTS (SELECT FROM audit WHERE actor = $1 AND action = $2 AND object = $3
                 AND at > now() - make_interval(mins => $4))""",
@@ -332,9 +332,9 @@ class Operators:
 async def hold_operator(
     connection: asyncpg.Connection[asyncpg.Record] | Any, operator_id: int | None
 ) -> None:
-    """First of all, before anything of theirs is touched: whoever changes an operator waits here, or we do.
+    """Lock an operator before any dependent row, so that changes wait for each other.
 
-    It is a write, so that it waits for `LOCK TABLE operators` of the roster while nothing else is held.
+    It is a write, so that it waits for `LOCK TABLE operators` while it holds no other lock.
     """
     await connection.execute("UPDATE operators SET last_login_at = last_login_at WHERE id = $1", operator_id)
 
@@ -450,5 +450,5 @@ async def create_login_link(database_url: str) -> str:
 
 
 def hash_secret(token: str) -> bytes:
-    """What is stored of a token: it has 256 random bits, so a plain hash is enough."""
+    """Return the stored hash of a token; its 256 random bits make a plain hash enough."""
     return hashlib.sha256(token.encode()).digest()

@@ -42,7 +42,7 @@ class PostgresPeopleDirectory(PoolStore):
 
     @store_method
     async def set_legal_hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None:
-        """Nothing of the person goes any more, or may again; False when it was so, None for nobody."""
+        """Place or lift a legal hold; False if nothing changed, None for an unknown person."""
         async with self._pool.acquire() as connection, connection.transaction():
             # An erasure begins under the same lock: it is either before this, or refused.
             await connection.execute(ONE_AT_A_TIME)
@@ -109,4 +109,4 @@ _RELEASE = """
 UPDATE parties SET on_hold_since = NULL, on_hold_by = NULL
  WHERE id IN (SELECT party_family($1)) AND on_hold_since IS NOT NULL RETURNING id
 """
-"""Also of whoever was on hold when they were joined."""
+"""Release of a hold, also of people joined since."""

@@ -65,7 +65,7 @@ class HasFactor(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorBegun:
-    """Shown this once: whoever sees the key can make codes."""
+    """New second factor, returned once: its key makes codes."""
 
     key: str
     address: str
@@ -91,7 +91,7 @@ class SecondFactors:
 
     @store_method
     async def load_state(self, operator_id: int) -> tuple[datetime, int] | None:
-        """Since when, and how many recovery codes are left; None without one."""
+        """Return the time of confirmation and the number of recovery codes left; None without a factor."""
         row = await self._pool.fetchrow(
             """SELECT confirmed_at, cardinality(recovery) AS codes FROM operator_factors
                 WHERE operator_id = $1 AND confirmed_at IS NOT NULL""",
@@ -101,7 +101,9 @@ class SecondFactors:
 
     @store_method
     async def begin(self, operator_id: int) -> FactorBegun:
-        """It counts from the first right code on. Raises OfTheProvider, HasFactor."""
+        """Begin a second factor, which counts from its first valid code. Raises OfTheProvider and
+        HasFactor.
+        """
         key = secrets.token_bytes(KEY_BYTES)
         sealed = (await asyncio.to_thread(self._encryption)).seal(key, about=_about(operator_id))
         name = await self._pool.fetchval(_BEGIN, operator_id, sealed.key_id, sealed.data)
@@ -159,9 +161,9 @@ class SecondFactors:
         return await self._pool.fetchrow(_STEP, hash_secret(token))
 
     async def _count_try(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
-        """At an address the same count as of passwords: who has one of both guesses the other no faster.
+        """Count a try: by address together with passwords, and from everywhere separately.
 
-        From everywhere together a count of its own: nobody gets here without the password.
+        A separate count is safe, since callers have the password.
         """
         name = await self._name(operator_id)
         known = await self._operators.places.has_place(operator_id, source)
@@ -170,7 +172,7 @@ class SecondFactors:
         return TooManyTries(retry_after_seconds=wait) if wait else keys
 
     async def _forgive(self, counted: dict[str, bytes], *, tries: int = 1) -> None:
-        """What is committed stands, and is told: tries that stay counted lapse by themselves."""
+        """Reset counted tries after a success; if that fails, they expire."""
         with suppress(StorageUnavailable):
             await self._tries.record_success(counted, tries=tries)
 

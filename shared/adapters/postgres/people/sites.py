@@ -56,7 +56,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def change(self, site: SiteView, *, by: str = _BY) -> int | None:
-        """The new version; None when somebody else changed the row since `site.version`."""
+        """Change a site and return the new version; None if the row has changed since `site.version`."""
         change = update(SiteTable).where(
             col(SiteTable.name) == site.name, col(SiteTable.version) == site.version
         )
@@ -105,7 +105,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def list_secrets(self, name: str) -> Sequence[tuple[str, datetime]]:
-        """Their ids, and since when there are such; never a secret itself."""
+        """Return ids and times of a site's secrets, never a secret."""
         theirs = select(SiteSecretTable.secret_id, SiteSecretTable.created_at).where(
             SiteSecretTable.site == name
         )
@@ -147,7 +147,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def revoke_secret(self, name: str, secret_id: str, *, by: str = _BY) -> bool:
-        """What it signed opens nothing any more; whoever has signed in has to do so again."""
+        """Revoke a secret; visitors who were signed in with it must sign in again."""
         old = delete(SiteSecretTable).where(
             col(SiteSecretTable.site) == name, col(SiteSecretTable.secret_id) == secret_id
         )
@@ -166,7 +166,7 @@ async def _lock_site(session: AdminSession, name: str) -> SiteTable | None:
 
 
 async def _agent(session: AdminSession, name: str) -> int | None:
-    """It stays until the end of the transaction."""
+    """Return the agent's id and keep the row from deletion until the transaction ends."""
     held = select(AgentTable.id).where(AgentTable.name == name).with_for_update(read=True, key_share=True)
     return (await session.exec(held)).one_or_none()
 

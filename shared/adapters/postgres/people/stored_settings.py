@@ -36,7 +36,7 @@ class PostgresStoredSettings(PoolStore):
 
     @store_method
     async def change(self, changes: Mapping[str, str | None], *, seen: int, by: str) -> int | None:
-        """The new version; None when somebody else changed something since `seen`."""
+        """Change settings and return the new version; None if one has changed since `seen`."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("LOCK TABLE stored_settings IN SHARE ROW EXCLUSIVE MODE", timeout=10)
             if await connection.fetchval(_VERSION) != seen:

@@ -15,7 +15,7 @@ TICKET_SECONDS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketHolder:
-    """Whose ticket it was, and what they wished for when they got it."""
+    """Holder of a ticket, and the wishes stored with it."""
 
     row: VisitorRow
     wishes: Mapping[str, Any]

@@ -37,7 +37,7 @@ class SiteRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitorRow:
-    """Who a token belongs to, and the conversation it opens."""
+    """Visitor of a token, and the conversation that it opens."""
 
     site: str
     audience: str
@@ -46,7 +46,7 @@ class VisitorRow:
     session_id: int
     session_public_id: UUID
     identified: bool = False
-    """Let in for the site's signature."""
+    """True if the site's signature admitted the visitor."""
     place: str = ""
     """The chat of their address: of signed-in people, who they are on the site."""
 
@@ -62,7 +62,7 @@ class ConversationRow:
     """By its person; else the title is the summary's, or is made of the first question."""
     last_active_at: datetime
     moment: int
-    """The same in microseconds, to go on from."""
+    """The same time in microseconds, for the next page."""
     unread: bool
 
 
@@ -81,9 +81,9 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None:
-        """Who comes with this token; each visit begins the year of an anonymous one anew.
+        """Return the visitor of a token; each visit extends an anonymous one by a year.
 
-        `network` is a hash of where they come from, which their money is counted by, too.
+        `network` is a hash of the client's network, which its spending counts for.
         """
         row = await self._pool.fetchrow(
             f"""WITH seen AS (
@@ -114,7 +114,7 @@ class PostgresVisitors(PoolStore):
     async def list_conversations(
         self, address_id: int, *, moment: int | None, row: int | None, limit: int
     ) -> list[ConversationRow]:
-        """Of those in which something was said, and this one: the one spoken in last first."""
+        """Return conversations with messages, and this one, last active first."""
         rows = await self._pool.fetch(_CONVERSATIONS, address_id, moment, row, limit)
         return [
             ConversationRow(
@@ -131,7 +131,7 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def begin_conversation(self, address_id: int) -> UUID:
-        """A new session at a place of its own, with the same agent; an empty one is given once more."""
+        """Start a session at a new address with the same agent; an empty one is returned again."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_ONE_BEGINS, address_id)
             found: UUID = await connection.fetchval(_EMPTY, address_id) or await connection.fetchval(
@@ -150,7 +150,7 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def note_refused(self, site: str, origin: str) -> None:
-        """Of each site the latest are kept."""
+        """Record a refused origin; the latest of each site are kept."""
         await self._pool.execute(_REFUSED, site, origin)
         await self._pool.execute(_FORGOTTEN, site, REFUSED_KEPT)
 
@@ -158,7 +158,7 @@ class PostgresVisitors(PoolStore):
     async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]:
-        """Which of these tokens of visitors and keys of programs open nothing any more."""
+        """Return the visitors' tokens and programs' keys that are no longer valid."""
         rows = await self._pool.fetch(_ENDED, list(token_hashes), list(key_ids))
         return (
             frozenset(row["token_hash"] for row in rows if row["token_hash"] is not None),
@@ -169,9 +169,9 @@ class PostgresVisitors(PoolStore):
     async def create(
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
     ) -> VisitorRow | None:
-        """A person nobody knows yet, with a session and an address; None when there is no such site.
+        """Create a visitor with session and address; None without such a site.
 
-        Two tabs may come with the same new token at once: both get the same visitor.
+        Two tabs may bring the same new token at once: both get the same visitor.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(

@@ -17,7 +17,7 @@ from shared.core.privacy.erasures import AGAIN
 from shared.core.values.errors import OnHold, UnknownSession
 
 _SCAN_SECONDS = 120
-"""Whether others were sent the same parts is looked up in all audits; nobody waits for it but this."""
+"""Seconds for the search of all audits for parts sent to others, too; only the erasure waits for it."""
 
 
 class PostgresErasure(PoolStore):
@@ -25,7 +25,7 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def load_preview(self, session_id: int) -> Preview:
-        """What belongs to the person of this session, in all their conversations."""
+        """Return the counts of a person's data in all their conversations."""
         row = await self._pool.fetchrow(_PREVIEW, session_id)
         assert row is not None
         return Preview(counts=dict(row))
@@ -91,7 +91,7 @@ class PostgresErasure(PoolStore):
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
     ) -> Report:
-        """These messages, their edits, and what was made of them, in one commit; raises OnHold."""
+        """Erase messages, their edits and everything made of them in one commit. Raises OnHold."""
         async with self._pool.acquire() as connection, connection.transaction():
             if await _is_held(connection, session_id, actor):
                 raise OnHold
@@ -121,11 +121,11 @@ class PostgresErasure(PoolStore):
 
 
 _LABELS = {"entry_rows": "entries", "audit_rows": "turn_context_audit"}
-"""What a table is called where an erasure is reported."""
+"""Names of tables in the report of an erasure."""
 
 
 async def _is_held(connection: Connection, session_id: int, actor: str) -> bool:
-    """What was forgotten before a hold stays forgotten in a restored backup, too."""
+    """Return whether a hold forbids it; an erasure from before the hold is repeated in a restored backup."""
     return actor != AGAIN and bool(await connection.fetchval(sql.IS_HELD, session_id))
 
 
@@ -146,7 +146,9 @@ async def _fence(connection: Connection, session_id: int) -> dict[str, Any]:
 
 
 async def _batch(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> tuple[int, bool]:
-    """How many rows, and whether the table is through; where to go on is written into `work`."""
+    """Erase a batch, and return its rows and whether the table is done; the next place is stored in
+    `work`.
+    """
     if table in ("entry_rows", "events"):
         return await _erase_in_batches(connection, table, work)
     sessions, parties = [one["id"] for one in work["sessions"]], work["parties"]
@@ -168,7 +170,7 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
 
 
 async def _erase_at_once(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
-    """What the next request would show: small, and gone in the transaction that lets a request be made."""
+    """Erase in the same transaction what the next request would show, which is little."""
     whole = 0
     while True:
         done, over = await _batch(connection, table, work, at)

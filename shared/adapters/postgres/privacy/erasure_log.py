@@ -28,7 +28,7 @@ class PostgresErasureLog(PoolStore):
 
     @store_method
     async def list_since(self, number: int) -> tuple[list[Erased], int]:
-        """A page of those with a higher number, and where to go on."""
+        """Return a page of entries after a number, and the next number."""
         rows = await self._pool.fetch(_SINCE, max(0, number - _OVERLAP), AGAIN, _PAGE)
         last = max((row["id"] for row in rows), default=number)
         return [_parse_entry(row) for row in rows], max(last, number)
@@ -44,7 +44,9 @@ class PostgresErasureLog(PoolStore):
             number = last
 
     async def reapply(self, logged: Sequence[Erased]) -> int:
-        """Those that this database does not know of; how many. Nobody else may be at work in it."""
+        """Repeat erasures that this database does not have, and return their number; needs exclusive
+        access.
+        """
         known = {one.key for one in await self.list_all()}
         missing = sorted((one for one in logged if one.key not in known), key=lambda one: one.at)
         for one in missing:
@@ -112,7 +114,7 @@ _KEEP = """
 INSERT INTO erasures (at, party_hash, actor, scope, state, about, finished_at)
 VALUES ($1, $2, 'log', $3, 'done', $4, clock_timestamp())
 """
-"""So that a later backup of this database knows of it, and restoring that one does not repeat it."""
+"""Entry of a repeated erasure, so that a later backup has it."""
 
 _SESSION_OF_PARTY = """
 SELECT min(s.id) AS id FROM parties p

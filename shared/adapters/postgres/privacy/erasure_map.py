@@ -1,6 +1,5 @@
-"""Which rows and columns hold words of people, and what forgetting does with each of them.
-
-Every table stands here; a test compares this map with the schema, so that a new column is a decision.
+"""Map of erasure: tables and columns with text of people, and what an erasure does with each. Every table is
+listed; a test compares the map with the schema, so that a new column is a decision.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Owner = Literal["session", "party", "address"]
-"""Whose rows they are: of the person's sessions, parties, or places of Telegram (bot and chat)."""
+"""Owner of rows: the person's sessions, parties, or Telegram addresses (bot and chat)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +20,7 @@ class Delete:
     at: str | None = "created_at"
     """When a row was made: what came after the wish stays. None: whatever is there goes."""
     at_once: bool = False
-    """With the fence, before any turn can begin anew: what a request would show of the person."""
+    """True for what a request would show of the person, erased with the fence before a turn can begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Blank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Special:
-    """Statements of its own, in `erasure.py`."""
+    """Table with special statements in `erasure.py`."""
 
     columns: tuple[str, ...]
     kept: Mapping[str, str] = field(default_factory=dict)

@@ -48,7 +48,7 @@ async def erase_messages(
 
 
 async def _notes(connection: Connection, session_id: int, turns: list[int], words: str) -> int:
-    """Those of these turns alone, and of wider ranges those that share a word with what is forgotten."""
+    """Erase notes of these turns only, and those of wider ranges that share a word with erased text."""
     if not turns:
         return 0
     rows = await connection.fetch(_NOTES, session_id, turns)
@@ -63,7 +63,7 @@ async def _notes(connection: Connection, session_id: int, turns: list[int], word
 
 
 async def _links(connection: Connection, session_id: int, seqs: list[int]) -> int:
-    """Every summary that may know of them is written anew by code, of what others say alone."""
+    """Rewrite every summary that may contain the messages, by code, from other sources alone."""
     rows = await connection.fetch(_LINKS, session_id, min(seqs, default=0))
     for row in rows:
         ledger = drop_sources(ledger_from_json(row["ledger"]), seqs)

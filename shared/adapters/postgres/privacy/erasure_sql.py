@@ -130,7 +130,7 @@ WITH next AS (
 )
 SELECT (SELECT max(event_seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
 """
-"""Their numbers stay: a screen that was away counts on without a gap."""
+"""Erasure of events, whose numbers stay, so that screens see no gap."""
 
 PROMPT_PARTS = """
 WITH mine AS (
@@ -150,7 +150,7 @@ WITH mine AS (
 )
 SELECT count(*) FROM gone
 """
-"""What others were sent, too, is nobody's own; lists of tools and numbers of a policy hold nobody's words."""
+"""Erasure of prompt parts, except those sent to others, lists of tools and numbers of a policy."""
 
 _CHATS = """
 SELECT a.account::bigint AS bot_id, a.chat::bigint AS chat_id FROM addresses a

@@ -1,4 +1,4 @@
-"""What erased words leave behind in Postgres' own files: taken out of the log that it writes ahead."""
+"""Erased text in Postgres' write-ahead log, and its removal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_OURS = (
     asyncpg.UndefinedFunctionError,
     asyncpg.ObjectNotInPrerequisiteStateError,
 )
-"""Of a server that is kept by somebody else, or follows another one."""
+"""Errors of servers under other administration, and of standbys."""
 _NEWEST = """
 SELECT max(finished_at) FROM (SELECT finished_at FROM erasures ORDER BY id DESC LIMIT 200) newest
 """
@@ -43,10 +43,10 @@ class PostgresLeftovers:
 
     @store_method
     async def clear(self) -> bool:
-        """After an erasure: True when the log begins anew behind it.
+        """Clear dead rows and switch the write-ahead log after an erasure; True if it begins after it.
 
-        Dead rows go first: with the next change beside one its whole page would be logged, its words too.
-        Where the role may not do that, the log goes on until the server lets go of it by itself.
+        Dead rows are removed first, since the next change next to one logs its whole page. Without the right
+        to do so, the log expires when the server recycles it.
         """
         now = self._clock()
         if self._refused or (self._tried is not None and now - self._tried < LEAST_SECONDS):

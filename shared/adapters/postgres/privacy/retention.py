@@ -11,7 +11,7 @@ from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 BATCH = 2_000
 BATCHES_AT_MOST = 20
-"""Of one table in one sweep."""
+"""Batches of one table in one sweep."""
 PUSH_DAYS = 30
 GRACE_DAYS = 2
 """A sweep that was away for a day is no violation."""
@@ -31,7 +31,7 @@ class Sweep:
     instead: str = ""
     """`SET …` where rows lose their words and stay."""
     whose: Literal["", "session", "party"] = ""
-    """Of whom there are words in it: rows of a person on hold stay."""
+    """Owner whose rows stay while the person is on hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +277,7 @@ class PostgresRetention(PoolStore):
     """Raises StorageUnavailable."""
 
     async def sweep(self, table: str) -> int:
-        """Of one table what is too old, in batches; how many rows went."""
+        """Delete rows of a table past their retention in batches, and return their number."""
         rule, done = RULES[table], 0
         if isinstance(rule, DroppedMonths):
             return await self._months(table, rule.months)
@@ -310,7 +310,7 @@ class PostgresRetention(PoolStore):
 
     @store_method
     async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
-        """Conversations that hold words and were last used longer ago, of nobody on hold."""
+        """Return conversations with text that were unused for `days`, without people on hold."""
         rows = await self._pool.fetch(
             """SELECT s.id FROM session_list l JOIN sessions s ON s.id = l.id
                 WHERE l.last_active_at < now() - make_interval(days => $1)

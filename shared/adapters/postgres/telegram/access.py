@@ -1,4 +1,4 @@
-"""Who may talk with a bot: codes that an operator approves, and links that make somebody an owner."""
+"""Access to bots: codes that an operator approves, and links that make a person an owner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODE_CHARS = 8
 CODE_HOURS = 1
 OWNER_LINK_MINUTES = 60
 DECISION_TOLD_HOURS = 24
-"""A decision that nobody could be told of for so long is no news any more."""
+"""Hours after which an undelivered decision is no longer sent."""
 PENDING_AT_MOST = 50
 """Per bot: strangers must not fill the operator's list."""
 
@@ -59,7 +59,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def mark_code_sent(self, bot_id: int, chat_id: int) -> None:
-        """This stranger has their code as of now; the next polite refusal waits its time."""
+        """Record that the person has received the code, so that the next refusal waits its time."""
         await self._pool.execute(*_TOLD(bot_id=bot_id, chat_id=chat_id, pending=True))
 
     @store_method
@@ -74,7 +74,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def list_unsent_decisions(self, bot_ids: Sequence[int]) -> list[AccessRow]:
-        """Those who were given a code and do not know yet what was decided."""
+        """Return people with a code who do not know the decision yet."""
         return _rows(await self._pool.fetch(*_TO_TELL(bot_ids=list(bot_ids), hours=DECISION_TOLD_HOURS)))
 
     async def decide(
@@ -89,7 +89,9 @@ class PostgresTelegramAccess(PoolStore):
         told: bool = False,
         actor: str = "",
     ) -> AccessRow:
-        """`told`: they hear of it anyhow. Whoever is shut out later is not told. `actor` is for the audit."""
+        """Store a decision on access. `told` is True if the person learns of it otherwise; `actor` is for
+        the audit.
+        """
         decided = _DECIDE(
             bot_id=bot_id, chat_id=chat_id, state=_STATES[allowed], owner=owner, name=name, by=by, told=told
         )
@@ -131,7 +133,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def issue_owner_code(self, bot_id: int) -> str:
-        """A new code for `t.me/<bot>?start=<code>`; whoever opens it first owns the bot."""
+        """Return a new code for `t.me/<bot>?start=<code>`; the first to open it owns the bot."""
         code = secrets.token_urlsafe(24)
         await self._pool.execute(
             *_OWNER_CODE(hash=hash_secret(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)

@@ -48,7 +48,7 @@ class ChatRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRow:
-    """What a message of a chat is to us: an entry that came in, or a part of an answer that went out."""
+    """Row of a chat's message: an inbound entry, or a part of an answer."""
 
     session_id: int
     turn: int
@@ -80,7 +80,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def record_problem(self, bot_id: int, problem: str) -> None:
-        """What an operator must know about this bot; empty when all is well."""
+        """Store the bot's problem for operators; empty if there is none."""
         await self._pool.execute(
             "UPDATE telegram_bots SET problem = $2 WHERE bot_id = $1 AND problem <> $2", bot_id, problem
         )
@@ -89,7 +89,7 @@ class PostgresTelegramChats(PoolStore):
     async def open(
         self, bot_id: int, *, chat_id: int, thread_id: int, kind: PartyKind, title: str
     ) -> ChatRow:
-        """The place, made with a session of its own when somebody speaks there for the first time."""
+        """Return the address of a chat, created with a session at its first message."""
         row = await self._pool.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
         if row is not None and row["title"] == (title or row["title"]):
             return _place(row)
@@ -159,7 +159,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def load_newest_summary(self, session_id: int) -> SummaryRow | None:
-        """What stands at the head of the view, unless the conversation was begun anew since."""
+        """Return the summary at the head of the view, unless the conversation was started again since."""
         row = await self._pool.fetchrow(
             """SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
                       (SELECT count(*) FROM turn_entries te JOIN entries e USING (session_id, seq)
@@ -192,7 +192,9 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def set_reachable(self, bot_id: int, chat_id: int, *, reachable: bool) -> None:
-        """Blocked, kicked or deactivated: nothing more is sent there until somebody speaks again."""
+        """Record whether a chat is reachable: blocked, kicked or deactivated ones get nothing until a
+        person writes.
+        """
         await self._pool.execute(
             """UPDATE addresses SET unreachable_since = CASE WHEN NOT $3 THEN now() END
                 WHERE channel = 'telegram' AND account = $1 AND chat = $2
@@ -238,7 +240,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:
-        """What a person thinks of an answer; None takes it back."""
+        """Store a person's opinion of an answer; None removes it."""
         await PostgresFeedback(self._pool).record_opinion(session_id, turn, opinion, source=source)
 
 

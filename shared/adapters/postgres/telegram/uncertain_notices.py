@@ -1,4 +1,4 @@
-"""That an answer may not have arrived: who is still to be told so, and what a press of the button does."""
+"""Notices of uncertain deliveries: pending ones, and the result of pressing their button."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from shared.adapters.postgres.db.pool import store_method
 FIRST_PAUSE_SECONDS = 2.0
 QUICK_TRIES = 5
 MOST_TRIES = 9
-"""A notice of which nobody knows whether it arrived is sent again: five times within a minute, each pause
-twice as long, then each pause eight times as long. Within six hours it has been sent nine times at most, and
-the line was bad all that time."""
+"""Tries of a notice whose own delivery is uncertain: five within a minute with doubled pauses, then eightfold
+ones; at most nine within six hours.
+"""
 
 BY_PERSON = "its person asked for it"
 
 Brought = Literal["brought", "before", "gone"]
-"""What a press did: it brings the answer; that was done before; there is no such notice."""
+"""Result of a press: the answer is sent, it was sent before, or there is no such notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class UncertainNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressed:
-    """`turn` is the answer that it brings; `leftover` another notice in the chat that nobody needs now."""
+    """Outcome of a press: `turn` is the answer to send; `leftover` another notice to delete."""
 
     what: Brought
     session_id: int = 0
@@ -62,7 +62,7 @@ class PostgresUncertainNotices:
 
     @store_method
     async def list_due(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
-        """What is to be told now, and what stands in a chat though its answer has arrived."""
+        """Return notices to show, and those in a chat whose answer has arrived."""
         rows = await self._pool.fetch(_TO_DO, [str(account) for account in accounts], limit)
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
@@ -74,7 +74,9 @@ class PostgresUncertainNotices:
 
     @store_method
     async def begin(self, notice: UncertainNotice) -> bool:
-        """Written before the request goes out; False when somebody else has it or it is not needed."""
+        """Mark a notice as being sent, before the request; False if another process has it or it is not
+        needed.
+        """
         found = await self._pool.fetchval(
             f"""UPDATE uncertain_notices n SET state = 'sending', tries = tries + 1
                  WHERE id = $1 AND round = $2 AND tries = $3 AND state = 'due' AND {_NEEDED} RETURNING id""",
@@ -84,8 +86,9 @@ class PostgresUncertainNotices:
 
     @store_method
     async def mark_shown(self, notice: UncertainNotice, *, chat_id: int, message_id: int) -> bool:
-        """It stands in the chat, perhaps as the answer by now: what is told twice is true twice. False when
-        another took its place meanwhile, and this one is too much.
+        """Record a notice in the chat, although the answer may have arrived by now.
+
+        Returns False if another notice replaced it, so that this one must be deleted.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_LOCK, notice.id)
@@ -108,7 +111,9 @@ class PostgresUncertainNotices:
 
     @store_method
     async def settle(self, notice: UncertainNotice) -> None:
-        """It is out of the chat. A part that became uncertain meanwhile is told anew."""
+        """Record that a notice was deleted from the chat; a part that became uncertain since gets a new
+        one.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_LOCK, notice.id)
             await connection.execute(_SETTLE, notice.id, notice.round)
@@ -135,7 +140,7 @@ class PostgresUncertainNotices:
 
     @store_method
     async def list_uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
-        """The newest first: whoever quotes one has seen it."""
+        """Return uncertain parts, newest first, since a person who quotes one has seen it."""
         rows = await self._pool.fetch(_UNCERTAIN_PARTS, session_id, address_id)
         return tuple(UncertainPart(**dict(row)) for row in rows)
 

@@ -10,7 +10,7 @@ USAGE = {
     "cache_read_tokens": "bigint", "cache_write_tokens": "bigint", "known": "bool",
     "cost_micro": "bigint", "request_id": "text",
 }  # fmt: skip
-"""Of a call; columns of the ledger are called the same."""
+"""Columns of a call in the ledger, and their types."""
 
 AUDIT = {
     "model_alias": "text", "model_context_limit": "bigint", "input_budget": "bigint", "hard_limit": "bigint",
@@ -20,12 +20,12 @@ AUDIT = {
     "entry_through": "bigint", "base_turn": "bigint", "head": "bigint", "prune_seqs": "jsonb",
     "renderer_version": "int", "recipe": "jsonb", "model_ms": "bigint",
 }  # fmt: skip
-"""Of a call, as it is read again."""
+"""Columns of a call's audit, and their types."""
 SHORT = {
     "prune_seqs": "jsonb", "hashes": "text", "plan": "text", "system_tokens": "int", "memory_tokens": "int",
     "summary_tokens": "int", "history_tokens": "int", "tools_tokens": "int",
 }  # fmt: skip
-"""What a row has instead of the columns of `AUDIT` that are JSON; the hashes as one word in hex."""
+"""Stored forms of the JSON columns of `AUDIT`; hashes are one word in hex."""
 AUDIT_NUMBERS = {name: kind for name, kind in AUDIT.items() if kind != "jsonb"}
 AUDIT_ROW = {**AUDIT_NUMBERS, **SHORT}
 _AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
@@ -111,7 +111,7 @@ def _shape(names: dict[str, str]) -> str:
 
 
 def _stored(values: str) -> str:
-    """As the columns of an audit's row have them."""
+    """Return the values as the audit's columns store them."""
     each = dict(zip(AUDIT_ROW, values.split(", "), strict=True))
     each["prune_seqs"] = f"nullif({each['prune_seqs']}::jsonb, 'null')"
     each["hashes"] = f"decode({each['hashes']}::text, 'hex')"
@@ -119,7 +119,7 @@ def _stored(values: str) -> str:
 
 
 _REQUEST = "estimated_after_prune"
-"""What the totals of a session take for the request of a turn, as SPEC-008 counts: its last one, estimated."""
+"""Column of an audit for a session's totals: the last request of a turn, estimated, as SPEC-008 counts."""
 _REQUEST_AT = 22 + len(USAGE) + list(AUDIT_ROW).index(_REQUEST)
 
 ANSWER_PLAIN = f"""{_CORE.replace("_REQUEST_TOKENS", f"${_REQUEST_AT}::bigint")}

@@ -39,9 +39,9 @@ class EndedTurn:
     """The answer in Markdown, or the notice that says why there is none."""
     error_code: str
     operator: str = ""
-    """Who wrote it, where a human of the team did; empty for the assistant's answers."""
+    """Operator who wrote it; empty for the assistant's answers."""
     files: tuple[Attached, ...] = ()
-    """What comes behind its words."""
+    """Files that follow its text."""
     parts: tuple[PartRow, ...]
 
 
@@ -82,7 +82,7 @@ class PostgresDeliveries:
 
     @store_method
     async def begin(self, session_id: int, turn: int, part: int) -> bool:
-        """Written before the request goes out; False when somebody else has it or it is over."""
+        """Mark a part as being sent, before the request; False if another process has it or it is done."""
         found = await self._pool.fetchval(
             """UPDATE deliveries SET state = 'sending', attempt = attempt + 1
                 WHERE session_id = $1 AND turn_no = $2 AND part = $3 AND state = 'queued' RETURNING part""",
@@ -101,7 +101,7 @@ class PostgresDeliveries:
 
     @store_method
     async def mark_delivered(self, session_id: int, turn: int, part: int, *, remote_id: int | None) -> None:
-        """It is in the chat for good; the id stays known for edits, replies and opinions."""
+        """Record that a part is in the chat; its id stays known for edits, replies and opinions."""
         await self._pool.execute(
             _DELIVERED, session_id, turn, part, None if remote_id is None else str(remote_id)
         )
@@ -131,7 +131,7 @@ class PostgresDeliveries:
     async def restart_delivery(
         self, session_id: int, turn: int, *, part: int, address_id: int, count: int
     ) -> list[int]:
-        """A bubble was lost: it and those behind it begin anew; the ids of their messages, for deletion."""
+        """Restart the delivery from a lost part on, and return the ids of its messages, for deletion."""
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(
                 """DELETE FROM deliveries WHERE session_id = $1 AND turn_no = $2 AND part >= $3
@@ -191,7 +191,7 @@ class PostgresDeliveries:
 
     @store_method
     async def load_ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
-        """What is to be delivered; None while the turn is not over."""
+        """Return the outcome to deliver; None while the turn runs."""
         row = await self._pool.fetchrow(_ENDED, session_id, turn)
         if row is None:
             return None
@@ -214,7 +214,7 @@ def _file(shown: Mapping[str, Any]) -> Attached:
 
 
 def _render_text(blocks: Any, screen: Any, state: str) -> str:
-    """As screens show it, with the words of earlier rounds; nothing when it was stopped before the first."""
+    """Return the text as screens show it, with earlier rounds; empty if it was stopped before the first."""
     shown = str((screen or {}).get("text", ""))
     if blocks is None:
         return "" if state == "stopped" else shown

@@ -1,4 +1,4 @@
-"""What people think of answers: one opinion per turn, from every channel, with their words."""
+"""Opinions on answers: one per turn, from every channel, with a text."""
 
 from __future__ import annotations
 

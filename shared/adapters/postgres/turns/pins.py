@@ -72,7 +72,7 @@ class PostgresPins:
 
     @store_method
     async def find_message(self, session_id: int, seq: int | None) -> PinnedMessage | None:
-        """What a person or the assistant said; None for `seq` means the newest answer."""
+        """Return a message of a person or the assistant; None for `seq` is the newest answer."""
         row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
         return None if row is None else _message(row)
 

@@ -26,14 +26,16 @@ class PostgresSamples:
 
     @store_method
     async def list_due(self, channel: str) -> tuple[SamplePlay, ...]:
-        """Those that go on now: nothing waits for an answer there."""
+        """Return samples whose next message is due, since no turn waits there."""
         return tuple(SamplePlay(**dict(row)) for row in await self._pool.fetch(_DUE, channel, _AT_ONCE))
 
     @store_method
     async def accept_next(
         self, play: SamplePlay, inbound: Inbound, *, channel: str, tokens: int
     ) -> int | None:
-        """The number of its event; None where another process was first, or it goes on no longer."""
+        """Store the next message and return its event number; None if another process was first or it has
+        ended.
+        """
         row = await self._pool.fetchrow(
             turn_sql.ACCEPT_OF_SAMPLE, *build_message_arguments(inbound, channel, tokens), play.played
         )

@@ -1,4 +1,4 @@
-"""What people chose for a conversation: its goal, its mode, its model, and whether it speaks."""
+"""Choices for a conversation: its goal, its mode, its model, and whether it speaks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class PostgresSessionSettings:
 
     @store_method
     async def choose_model(self, session_id: int, model: str) -> None:
-        """The view's epoch rises: what was planned for the former model is planned anew."""
+        """Choose a model; the view's epoch rises, so that jobs planned for the former model are planned
+        again.
+        """
         await self._pool.execute(
             "UPDATE sessions SET model = $2, view_epoch = view_epoch + 1 WHERE id = $1 AND model <> $2",
             session_id, model,

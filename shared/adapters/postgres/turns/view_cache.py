@@ -1,4 +1,4 @@
-"""What this process has just read and written of a conversation: its next turn need not read it again."""
+"""Cache of views that this process has read or written, so that the next turn need not read them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from shared.core.session.session import Entry
 from shared.core.values.ttl_cache import SECONDS_AT_MOST
 
 TOKENS_AT_MOST = 1_000_000
-"""Of all conversations together. Measured with messages of 4 to 3,600 letters, Latin or Cyrillic: 4.3 MiB."""
+"""Tokens of all conversations together. Measured with messages of 4 to 3,600 letters, Latin or Cyrillic: 4.3
+MiB.
+"""
 TOKENS_OF_AN_ENTRY = 100
-"""What an entry counts for beside its words: a message without words takes memory, too."""
+"""Tokens that an entry counts besides its text, since empty messages take memory, too."""
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
 
 
@@ -24,7 +26,7 @@ class CachedView:
     version: int
     """The transaction that wrote the session's row last. Whatever changes a view writes that row."""
     entries: tuple[Entry, ...]
-    """As a load would find them, the answer last."""
+    """Entries as a load would return them, the answer last."""
     turn_times: tuple[datetime, ...]
 
     @property
@@ -49,7 +51,7 @@ class ViewCache:
         self._tokens = 0
 
     def take(self, session_id: int) -> CachedView | None:
-        """It is forgotten here: who takes it brings it back with the next answer, grown by it."""
+        """Remove and return a view; its taker puts it back with the next answer."""
         kept = self._drop(session_id)
         if kept is None or self._now() - kept[2] > self._seconds:
             return None
@@ -64,7 +66,7 @@ class ViewCache:
             self._drop(next(iter(self._kept)))
 
     def evict_old(self) -> None:
-        """To be called now and then: what nobody comes back to is let go of, too."""
+        """Evict expired views, including those of conversations that do not return."""
         while self._kept and self._now() - next(iter(self._kept.values()))[2] > self._seconds:
             self._drop(next(iter(self._kept)))
 

@@ -47,7 +47,7 @@ class PostgresSpeech:
 
     @store_method
     async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
-        """What was made already; from now on it can be recorded."""
+        """Return the stored recording, and allow one to be stored from now on."""
         body: bytes | None = await self._pool.fetchval(
             """INSERT INTO spoken_answers AS s (session_id, turn_no, form) VALUES ($1, $2, $3)
                ON CONFLICT (session_id, turn_no, form) DO UPDATE SET form = s.form RETURNING body""",
@@ -66,7 +66,7 @@ class PostgresSpeech:
         spent: Spending,
         reservation_id: int | None,
     ) -> None:
-        """What it cost, and what was made, unless the words were erased meanwhile; the first one stays."""
+        """Store cost and recording unless the text was erased since; the first one stays."""
         await self._pool.execute(
             SPOKEN, session_id, form, turn, build_usage_rows([spent]), sum_spending([spent]), reservation_id,
             spent.cost_micro or 0, body,
@@ -74,7 +74,9 @@ class PostgresSpeech:
 
     @store_method
     async def begin_note(self, session_id: int, turn: int) -> bool:
-        """Written before it is sent; False when somebody else sends it, or it is erased."""
+        """Mark a voice note as being sent, before the request; False if another process has it or it is
+        erased.
+        """
         return await self._change_state(session_id, turn, "due", "sending")
 
     @store_method
@@ -121,4 +123,4 @@ SELECT s.session_id, s.turn_no, t.address_id
                       AND d.state IN ('queued', 'sending', 'sent'))
  ORDER BY s.created_at LIMIT $2
 """
-"""After an hour nobody waits to hear it."""
+"""Voice notes to send; after an hour they are not needed."""
