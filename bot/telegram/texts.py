@@ -1,4 +1,4 @@
-"""What the bot itself says to people, beyond the fixed sentences of its catalogue."""
+"""Texts of the bot that are composed, besides the fixed ones of its catalogue."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def escape_markdown(text: str, *, most: int = 60) -> Markdown:
 
 
 def say_hello(texts: Catalogue, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
-    """The first message to somebody with access; `demo`: no real model answers."""
+    """Return the first message to a person with access; `demo` says that no real model answers."""
     hello = (
         texts.say("hello_name", name=escape_markdown(name, most=40)) if name.strip() else texts.say("hello")
     )
@@ -90,7 +90,7 @@ def describe_work(texts: Catalogue, tool: str, subject: str) -> Plain:
 
 
 def explain_unreadable(texts: Catalogue, kind: str) -> Markdown:
-    """By the kind of a message: voice, video, sticker …"""
+    """Return the explanation for an unreadable message by its kind, such as voice, video or sticker."""
     key = f"cannot_read_{kind}"
     return texts.say(key if key in texts else "cannot_read_anything_else")
 

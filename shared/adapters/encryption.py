@@ -12,7 +12,7 @@ _NONCE_BYTES = 12
 
 
 class CannotUnseal(EvertalkError):
-    """What was sealed cannot be opened."""
+    """The sealed value cannot be opened."""
 
     code = "cannot_unseal"
     advice = (
@@ -24,7 +24,7 @@ class CannotUnseal(EvertalkError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
     key_id: str
-    """Of the key, so that a wrong one is told from damage."""
+    """Id of the key, so that a wrong key is distinguished from damage."""
     data: bytes
 
 

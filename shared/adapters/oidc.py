@@ -1,4 +1,4 @@
-"""Asks an OpenID Connect provider who somebody is, and believes only what it signed for this login."""
+"""OpenID Connect: identity of an operator by tokens that the provider has signed for this login."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from shared.core.identity.oidc import (
 from shared.core.identity.operators import Role, presentable_name
 
 ALGORITHMS: Mapping[str, str] = {"RS256": "RSA", "ES256": "EC"}
-"""What a signature may be made with, and the kind of key that it needs."""
+"""Signature algorithms, and the kind of key that each needs."""
 FETCH_SECONDS = 10.0
 MOST_BYTES = 262_144
 KEPT_SECONDS = 3600.0
 """How long what the provider says of itself is believed."""
 KEYS_AGAIN_SECONDS = 30.0
-"""An unknown key id makes us ask anew, but not more often: anybody can write one."""
+"""Seconds between downloads of keys for unknown key ids, which anyone can send."""
 LEEWAY_SECONDS = 60
 MOST_AGE_SECONDS = 600
 MOST_TOKEN_CHARS = 32_768
@@ -80,7 +80,7 @@ class OidcProvider:
     async def finish(
         self, attempt: Attempt, answer: Mapping[str, str], *, redirect_uri: str
     ) -> ProviderIdentity:
-        """What the browser brought back becomes somebody, once."""
+        """Return the identity for the browser's answer, once per attempt."""
         about = await self._load_discovery()
         if not hmac.compare_digest(answer.get("state", "").encode(), attempt.state.encode()):
             raise ProviderRefused("state")
@@ -125,7 +125,7 @@ class OidcProvider:
     async def _redeem(
         self, about: Mapping[str, Any], code: str, attempt: Attempt, redirect_uri: str
     ) -> dict[str, Any]:
-        """What the provider gives for the code; an `id_token` is surely there."""
+        """Redeem the code; the answer has an `id_token`."""
         form = {
             "grant_type": "authorization_code",
             "code": code,

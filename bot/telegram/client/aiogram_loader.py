@@ -71,10 +71,9 @@ def load_aiogram() -> None:
 
 
 def get_response_models() -> tuple[type[BaseModel], ...]:
-    """The models of Telegram's answers; whoever makes calls keeps a reference to them.
+    """Return the models of Telegram's answers; callers keep a reference to them.
 
-    pydantic drops such a generic model when nothing refers to it, and building it again takes
-    longer than a call.
+    pydantic drops such a generic model without a reference, and building it again takes longer than a call.
     """
     from aiogram.methods import Response
     from aiogram.types import Message

@@ -20,7 +20,7 @@ MAX_UPDATE_ID = 2**62
 
 
 class InvalidJson(ValueError):
-    """These bytes are not JSON that we could keep."""
+    """Bytes that are no storable JSON."""
 
 
 def parse_json(body: bytes, *, strict: bool = True) -> Any:
@@ -36,7 +36,7 @@ def parse_json(body: bytes, *, strict: bool = True) -> Any:
 
 
 def is_update(found: Any) -> bool:
-    """An object with a number of its own; what else is in it shows when it is read."""
+    """Return whether it is an object with a valid `update_id`; other fields are checked when it is read."""
     if not isinstance(found, Mapping):
         return False
     number = found.get("update_id")
@@ -121,7 +121,7 @@ def parse_bot_id(token: str) -> int:
 
 
 class BotApi:
-    """One bot's calls over connections of its own."""
+    """Calls of one bot over separate connections."""
 
     def __init__(self, token: str, *, base_url: str = TELEGRAM_API_URL) -> None:
         self.bot_id = parse_bot_id(token)

@@ -98,7 +98,7 @@ def is_missing_thread(outcome: CallOutcome) -> bool:
 
 
 def is_missing_message(outcome: CallOutcome) -> bool:
-    """What was to be edited cannot be edited ever again."""
+    """Return whether the message to edit can never be edited again."""
     return isinstance(outcome, CallRejected) and _NO_MESSAGE.search(outcome.reason) is not None
 
 
@@ -214,7 +214,7 @@ class QueuedCall:
     deadline: float = inf
     counts: bool = True
     message: Hashable = None
-    """Of the calls for one message only one at a time is on its way."""
+    """Key of a message; of its calls only one is sent at a time."""
     number: int = field(default=0, init=False)
     taken_at: float = field(default=-inf, init=False)
 
@@ -234,7 +234,7 @@ class _RateWindow:
         return self._moments[-limit] + self._rate.seconds
 
     def _get_reserved(self, priority: Priority) -> int:
-        """A cleanup leaves one more, so that an edit that somebody waits for never stands behind it."""
+        """Return the reserved calls; cleanups leave one more, so that no edit waits behind them."""
         if priority < Priority.EDIT:
             return 0
         return self._rate.reserved + (priority is Priority.CLEANUP)
@@ -416,7 +416,7 @@ class RateLimiter:
         self._pump()
 
     def hold(self, chat_id: int | None, seconds: float) -> float:
-        """Hold back the chat's calls for so long; returns until when."""
+        """Hold back the chat's calls for `seconds`; returns the end of the hold."""
         until = self._clock.now() + seconds
         self._queue.hold(chat_id, until)
         self._pump()

@@ -23,7 +23,7 @@ class CommandMenu:
 
     scope: Scope
     language: str
-    """Two letters, or empty for everybody whose language has no menu of its own."""
+    """Two letters, or empty for languages without a menu."""
     commands: tuple[tuple[str, str], ...]
     """Names without the slash, and descriptions."""
 

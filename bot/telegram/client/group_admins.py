@@ -1,4 +1,4 @@
-"""Who administers a group, as Telegram says; asked once a minute at most."""
+"""Administrators of groups by Telegram, asked at most once a minute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADMINS = frozenset({"administrator", "creator"})
 
 
 class GroupAdmins:
-    """For one bot. When Telegram does not say, nobody is an administrator."""
+    """Administrators of groups for one bot; without an answer of Telegram a member counts as none."""
 
     def __init__(self, api: BotApi) -> None:
         self._api = api

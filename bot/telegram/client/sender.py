@@ -396,7 +396,7 @@ class Sender:
 
 
 _MAX_TRIES = 10
-"""However patient the caller: a chat that always answers 429 is left to the next look."""
+"""Tries of one call; a chat that keeps answering 429 is left to the next look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ def _widen_table(state: StateBlock, tokens: list[Token]) -> list[Token]:
 
 
 def _split_row(state: StateBlock, number: int) -> list[str]:
-    """Of one row, as the parser splits it; what lies beyond the widest table stands in its last cell."""
+    """Return the cells of a row; those beyond the widest table are joined to the last one."""
     cells = escapedSplit(getLine(state, number).strip())
     if cells and not cells[0]:
         cells.pop(0)
@@ -327,7 +327,7 @@ def _find_label_start(line: str, end: int) -> int | None:
 
 
 def _find_open_code(line: str) -> tuple[int, str] | None:
-    """Where inline code begins that nobody has closed, and with which run of backticks."""
+    """Return start and backticks of inline code without an end."""
     at = 0
     while found := _TICKS.search(line, at):
         at = found.end()
@@ -375,7 +375,7 @@ def parse_spans(tokens: Sequence[Token]) -> TextSpans:
 
 
 def _spans(tokens: Sequence[Token]) -> list[TextSpan]:
-    """Flat, for emphasis nests as deep as somebody types stars."""
+    """Return flat spans, since emphasis nests as deep as a person types stars."""
     found: list[TextSpan] = []
     stack: list[TextStyles] = [frozenset()]
     links: list[tuple[str, int]] = []
@@ -424,13 +424,13 @@ def _image(token: Token, styles: TextStyles, url: str | None) -> Iterator[TextSp
 
 
 def _append_unlinked_address(address: str, label: str, styles: TextStyles) -> Iterator[TextSpan]:
-    """What stands behind the label when the address is no link."""
+    """Yield the address after the label, if it is no link."""
     if not is_linkable(address) and label != _format_address(address):
         yield from _append_address(address, styles)
 
 
 def _append_address(address: str, styles: TextStyles) -> Iterator[TextSpan]:
-    """An address that is no link: Telegram finds mail and telephone by itself, the rest must not live."""
+    """Yield an address as text; only mail and telephone may become links of Telegram."""
     if shown := _format_address(address):
         yield TextSpan(text=" (", styles=styles)
         yield TextSpan(text=shown, styles=styles if shown != address else frozenset(("code",)))

@@ -1,4 +1,4 @@
-"""What an answer is made of: blocks, and spans of text in them."""
+"""Blocks of an answer, and spans of their text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 TextStyles: TypeAlias = frozenset[str]
-"""Of bold, italic, strikethrough, code and math."""
+"""Styles of a span: bold, italic, strikethrough, code and math."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ class RenderedText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePart:
-    """One message. `gap` is what nobody would see between it and the next part; it is not sent."""
+    """One message. `gap` is the blank space to the next part, which is not sent."""
 
     text: str
     entities: tuple[TextEntity, ...] = ()
@@ -257,7 +257,7 @@ class _EntityWriter:
             yield from self._lines((link,), "", "")
 
     def _quote(self, blocks: Sequence[MarkdownBlock]) -> Iterator[StyledRun]:
-        """Telegram knows no quote in a quote; code within one stands by itself, and so do its line ends."""
+        """Yield the runs of a quote; Telegram has no nested quotes, and code within one is separate."""
         self._serial += 1
         mark = EntityMark(type="blockquote", serial=self._serial)
         runs = list(self.blocks(blocks, indent="", depth=0))

@@ -42,7 +42,7 @@ RichBlock: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetailsBlock:
-    """What a person unfolds."""
+    """Block that a person unfolds."""
 
     summary: TextSpans
     blocks: tuple[FoldedBlock, ...]

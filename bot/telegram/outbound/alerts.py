@@ -60,7 +60,7 @@ class TelegramAlertChannel:
 
 
 class TelegramAlertSender:
-    """Nothing is claimed while another process holds the bot."""
+    """Sender of alerts to Telegram; claims none while another process holds the bot."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ VERSION = "v1"
 
 
 class ButtonAction(StrEnum):
-    """What a button does; the values are on the wire, for as long as old messages have buttons."""
+    """Action of a button; values are on the wire for as long as old messages have buttons."""
 
     STOP = "stop"
     REGENERATE = "again"
@@ -63,9 +63,9 @@ class ButtonPress:
     address_id: int
     subject: int = 0
     word: str = ""
-    """Of a setting its name and value, of a notice its round, of a chat whether it is a group, of a
-    reminder what to do, of a message its session, of a time that and the message, and of a choice its
-    command and the hash of its name."""
+    """Argument by action: name and value of a setting, round of a notice, group flag of a chat, verb of a
+    reminder, session of a message, time and message of a search, command and hash of a choice.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

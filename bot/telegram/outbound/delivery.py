@@ -70,7 +70,7 @@ class TelegramTurnDispatcher:
         self._answers.wake()
 
     def on_bot_serving(self) -> None:
-        """This process holds a bot now: look at once for what its last holder left."""
+        """Look at once for deliveries that the last holder of the bot left."""
         self._bot_serving.set()
         self._answers.wake()
 

@@ -1,4 +1,4 @@
-"""What delivery needs (senders, stores, texts, buttons), and how an ended turn becomes a message."""
+"""Parts of delivery: senders, stores, texts and buttons, and the message of an ended turn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DeliveryTexts:
         self._find_context = find_context
 
     def format_stopped(self, chat: ChatRow) -> str:
-        """Below what was written until somebody pressed Stop: `[stopped]`."""
+        """Return the mark `[stopped]` below a stopped answer."""
         return get_chat_texts(chat).say("stopped")
 
     def format_working(self, chat: ChatRow, tool: str, subject: str = "") -> str | None:
@@ -73,11 +73,13 @@ class DeliveryTexts:
 
 WORKING = "👀"
 BuildKeyboard = Callable[[ChatRow, int, str], "InlineKeyboardMarkup | None"]
-"""Of a chat, a turn and its state (`running` while it is written): the buttons under the last part."""
+"""Function of a chat, a turn and its state (`running` while it is written) that returns the buttons under the
+last part.
+"""
 WantVoiceNote = Callable[[int, int], Awaitable[None]]
-"""Of a session and a turn: requests a voice note of the answer, if the person chose that."""
+"""Function of a session and a turn that requests a voice note, if the person chose that."""
 LoadFile = Callable[[int, str], Awaitable[bytes | None]]
-"""Of a session and a file's public id; None when it is gone."""
+"""Function of a session and a file's public id that loads it; None if it was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

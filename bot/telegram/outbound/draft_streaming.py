@@ -19,7 +19,7 @@ class EditPacing:
     first_chars: int = 30
     first_seconds: float = 1.0
     settle_seconds: float = 0.0
-    """So long the first text waits in any case: an answer that has ended by then is one message, no edit."""
+    """Seconds before the first text is sent; an answer that ends earlier is one message without edits."""
     edit_seconds: float = 1.5
     slowest_seconds: float = 10.0
     new_chars: int = 20
@@ -41,7 +41,7 @@ class DraftMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftEdit:
-    """What a bubble is to show."""
+    """Edit of a bubble."""
 
     number: int
     message_id: int

@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 COOL_DOWN_SECONDS = 60.0
 BUTTON_CLEANUP_DELAY_SECONDS = 0.5
-"""The buttons of the answer before go when nobody waits for anything: they count like messages."""
+"""Seconds before the buttons of the former answer are removed, which counts against Telegram's limit."""
 BUTTON_CLEANUP_PATIENCE_SECONDS = 1.0
 """For such a moment; people press what they see, and the buttons below two answers look alike."""
 _MAX_ROUNDS = 3
@@ -139,7 +139,7 @@ class FinalDelivery:
         return delivered
 
     def is_in_order(self, session_id: int, *, turn: int, address_id: int) -> bool:
-        """This process has just delivered the turn before, in the same chat."""
+        """Return whether this process has just delivered the preceding turn in the same chat."""
         return self._last_delivered.get(session_id) == (address_id, turn - 1)
 
     async def announce_uncertain(self, session_id: int, *, up_to: int) -> None:
@@ -151,7 +151,7 @@ class FinalDelivery:
         return sorted(turn for turn in self._pending.get(session_id, ()) if turn < before)
 
     def mark_pending(self, session_id: int, turn: int) -> None:
-        """It has to be delivered, before later ones."""
+        """Mark a turn for delivery before later ones."""
         self._pending.setdefault(session_id, set()).add(turn)
 
     async def _deliver(

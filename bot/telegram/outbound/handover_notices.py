@@ -55,7 +55,7 @@ class HandoverNotices:
         """Outcomes of requests that are not stored yet, by handover."""
 
     async def send_due(self, accounts: Sequence[int]) -> None:
-        """What has to wait is left for the next round; raises StorageUnavailable."""
+        """Send due notices; held ones are left for the next round. Raises StorageUnavailable."""
         for handover_id, outcome in tuple(self._outcomes.items()):
             await self._record_outcome(handover_id, outcome)
         for one in await self._handovers.list_unnotified(accounts):

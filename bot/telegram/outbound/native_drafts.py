@@ -1,7 +1,6 @@
-"""The newest forms of answers, for those who asked for them: native drafts and rich messages.
-
-Clients and servers differ, so the first refusal closes a latch until the next start, and the same answer goes
-on in the classic form.
+"""Newest forms of answers, for people who chose them: native drafts and rich messages. Clients and servers
+differ, so the first refusal disables a form until the next start, and the answer continues in the classic
+form.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ _MAX_DRAFT_ID = 2**31 - 1
 
 
 def make_draft_id(session_id: int, turn: int) -> int:
-    """The same for every attempt at a turn: after a crash the bubble that is still there goes on."""
+    """Return the draft id of a turn, equal for every attempt, so that its bubble continues after a crash."""
     return crc32(f"{session_id}:{turn}".encode()) % _MAX_DRAFT_ID + 1
 
 
 class FormSupport:
-    """Which of the newest forms a bot may use."""
+    """Support of the newest forms by a bot."""
 
     def __init__(self) -> None:
         self._refused: set[AnswerForm] = set()
@@ -67,10 +66,10 @@ class FormSupport:
 
 
 class NativeDraft:
-    """Shows a draft as the client's own bubble, with its own Stop button; `run` ends when it is over.
+    """Native draft: the client's own bubble with a Stop button; `run` returns when it ends.
 
-    True: it was shown to the end. False: it was refused, or has outgrown one message, and a chat shows only
-    one draft: the answer goes on in the classic form, whose messages also survive a crash.
+    True if it was shown to the end. False if it was refused or outgrew one message; the answer then continues
+    in the classic form, whose messages survive a crash.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class NativeDraft:
         return True
 
     def _view(self) -> MessagePart | None:
-        """Nothing is "Thinking…"; None as soon as one message is not enough."""
+        """Return the part to show, without a placeholder; None if one message is too small."""
         views = self._draft.render_views()
         if len(views) > 1:
             return None

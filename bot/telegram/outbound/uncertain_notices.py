@@ -52,7 +52,7 @@ class UncertainNotices:
         """Outcomes of requests that are not stored yet, by notice."""
 
     async def send_due(self, accounts: Sequence[int]) -> None:
-        """What has to wait is left for the next round; raises StorageUnavailable."""
+        """Send due notices; held ones are left for the next round. Raises StorageUnavailable."""
         for notice, chat, outcome in tuple(self._outcomes.values()):
             if notice.id not in self._running:
                 await self._record_outcome(notice, chat, outcome)

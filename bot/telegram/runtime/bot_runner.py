@@ -118,7 +118,7 @@ class BotRunner:
         self._reader.wake()
 
     async def close(self) -> None:
-        """Unhandled updates come again; the lease goes to whoever waits for it."""
+        """Close the bot; unhandled updates are polled again, and the lease is released."""
         await self._stop_intake()
         await self._batcher.close()
         await self._tasks.cancel()
@@ -267,14 +267,14 @@ class BotRunner:
 
 
 def make_steady_clock() -> Callable[[], datetime]:
-    """The time of day as it was at the start, and what has passed since: nobody who sets the clock moves it.
+    """Return a clock that continues from the time at the start, whatever the system clock is set to.
 
-    What waits in a buffer for the rest of a paste would otherwise wait for as long as the clock was set back.
+    Otherwise a buffered paste would wait for as long as the clock was set back.
     """
     began, since = datetime.now(UTC), _seconds()
     return lambda: began + timedelta(seconds=_seconds() - since)
 
 
 def _seconds() -> float:
-    """Those of a machine asleep count where the system counts them."""
+    """Return seconds, including time asleep where the system counts it."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

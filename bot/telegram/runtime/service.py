@@ -128,7 +128,7 @@ class TelegramService:
             self._tasks.start(self._connect_bot(config))
 
     async def _warm_up(self) -> None:
-        """aiogram before what only answers need, unless somebody waits for an answer already."""
+        """Load aiogram before the model client, unless a person waits for an answer already."""
         await self._loader.load(after=self._app.models.wait_until_loaded())
         await self._app.warm_up.run()
         await self._app.sessions.load_prices()
@@ -328,7 +328,9 @@ class TelegramService:
 
     @property
     def _offered(self) -> frozenset[str]:
-        """What a chat may switch: native drafts and rich messages only where the operator allows them."""
+        """Return the switches of a chat: native drafts and rich messages only where the operator allows
+        them.
+        """
         allowed = {"notices"}
         if self._settings.telegram_drafts:
             allowed.add("drafts")

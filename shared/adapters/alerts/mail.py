@@ -29,13 +29,15 @@ from shared.core.tools.web_address import is_this_machine
 log = structlog.get_logger(__name__)
 
 SECONDS = 20.0
-"""For each step; the thread ends by itself, whoever waits for it."""
+"""Seconds for each step; the thread ends on time even if its caller has gone."""
 WHOLE_SECONDS = 90.0
 _PORTS = {"smtp": 587, "smtps": 465}
 
 
 class AlertMail:
-    """One server, one message to all receivers. Tests give a `context` with a certificate of theirs."""
+    """Alerts by mail: one server, one message to all receivers. Tests pass a `context` for their
+    certificate.
+    """
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class AlertMail:
         self._context = context
 
     async def send(self, sending: Sending) -> Outcome:
-        """`Unknown` as soon as the whole message was given and nobody said that it was taken."""
+        """Send a mail. Return `Unknown` if the server did not confirm the message after DATA."""
         try:
             async with asyncio.timeout(WHOLE_SECONDS):
                 return await asyncio.to_thread(self._send, self._letter(sending))

@@ -1,4 +1,4 @@
-"""Posts to an address that somebody else has chosen: to the open internet, and never redirected."""
+"""HTTP POST to foreign addresses: only on the open internet, without redirects."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ log = structlog.get_logger(__name__)
 SECONDS = 15.0
 RESOLVE_SECONDS = 5.0
 _LATER = frozenset({408, 409, 425, 429})
-"""Client errors that pass by themselves."""
+"""Client errors that are temporary."""
 
 Permits = Callable[[Address], bool]
 OwnServers = Callable[[SplitResult], Permits | None]
-"""Which addresses the operator's own servers may have; None for all others: https, and public ones."""
+"""Function that returns the addresses allowed for the operator's own servers; None for other hosts, which
+need https and a public address.
+"""
 
 
 class Poster:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ABOUT = "push_keys"
 TOKEN_SECONDS = 12 * 3600
-"""A push service takes a day at most."""
+"""Lifetime of a token in seconds; push services accept at most a day."""
 
 
 class PushKeyStore(Protocol):
@@ -44,7 +44,7 @@ class WebPush:
         resolve: Resolve = resolve_host,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`subject`: whom a push service can ask about us; `services` are origins of one's own."""
+        """`subject` is the contact for push services; `services` are the deployment's own ones."""
         self._store = store
         self._encryption = encryption
         self._subject = subject
@@ -55,9 +55,8 @@ class WebPush:
         self._encrypting: Encrypting | None = None
 
     async def public_key(self) -> str:
-        """What browsers subscribe with; made once for all processes.
-
-        Raises StorageUnavailable, PushUnavailable.
+        """Return the public key for subscriptions, created once for all processes. Raises StorageUnavailable
+        and PushUnavailable.
         """
         if not self._public:
             await asyncio.to_thread(import_module, "webpush")  # a tenth of a second, once

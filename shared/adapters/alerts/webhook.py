@@ -48,7 +48,7 @@ class AlertWebhook:
 
 
 def _this_machine(parts: SplitResult) -> Permits | None:
-    """What is on this machine must have been written as such."""
+    """Allow loopback addresses only for a host that is written as this machine."""
     if not is_this_machine(parts.hostname or ""):
         return None
     return lambda address: address.is_loopback

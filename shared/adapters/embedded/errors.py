@@ -1,4 +1,4 @@
-"""What can go wrong with servers of our own."""
+"""Errors of the embedded servers."""
 
 from __future__ import annotations
 

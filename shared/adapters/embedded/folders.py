@@ -51,7 +51,7 @@ class FolderLock:
         self._file = file
 
     def write_note(self, note: str) -> None:
-        """What a process that finds the folder taken is told."""
+        """Write the note that other processes read when they find the folder locked."""
         assert self._file is not None
         self._file.truncate(0)
         self._file.write(note)
@@ -88,7 +88,7 @@ def socket_folder(data_folder: Path, account: ProcessUser) -> Path:
 
 
 def find_socket_folder(data_folder: Path) -> Path:
-    """Those of servers that run; nothing is changed about them."""
+    """Return the socket folder of running servers, without changes."""
     folder = choose_socket_folder(data_folder)
     _refuse_foreign(folder, _owners(data_folder))
     return folder

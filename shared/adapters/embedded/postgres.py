@@ -109,7 +109,9 @@ class EmbeddedPostgres:
         self._fresh.rename(self._cluster)
 
     def _write_access(self) -> None:
-        """Whose programs may come in: ours and root's, as the system knows them; not all of `nobody`'s."""
+        """Allow connections of our account and root by `pg_hba.conf`, but not of all of `nobody`'s
+        programs.
+        """
         names = list_clients(self._place.account)
         whom = "all" if self._place.binaries.major >= _MAPS_TO_ALL else "postgres"
         # Without a name there is nothing to tell by; the folder of the sockets is closed to all others.

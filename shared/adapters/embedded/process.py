@@ -64,7 +64,7 @@ def die_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 
 
 async def stop(process: subprocess.Popen[bytes], how: signal.Signals, *, timeout_seconds: float) -> bool:
-    """Signal and wait; kills after the timeout. True when it went by itself."""
+    """Signal a process and wait; kill it after the timeout. Returns whether it ended before."""
     if process.poll() is not None:
         return True
     process.send_signal(how)
@@ -122,7 +122,7 @@ def tail(log: Path, chars: int = 1500) -> str:
 
 
 def read_log_since(log: Path, offset: int, chars: int = 65_536) -> str:
-    """What follows the first `offset` bytes; the whole log where it was rotated meanwhile."""
+    """Return the log after `offset` bytes; the whole log if it was rotated since."""
     try:
         with log.open("rb") as file:
             file.seek(offset if log.stat().st_size >= offset else 0)
@@ -157,5 +157,5 @@ def _command_line(pid: int) -> str | None:
 
 
 def _plain_environment() -> Mapping[str, str]:
-    """Nothing of an operator's PGDATA or locale may change what our servers do."""
+    """Return an environment without the operator's PGDATA and locale."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 SHARED = "nobody"
-"""What root's servers run as where no account can be made for them; other programs have its rights, too."""
+"""Account of root's servers if none can be created; other programs share its rights."""
 _SECONDS = 30
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class ProcessUser:
         return self.own(path)
 
     def take(self, path: Path) -> None:
-        """What another account's servers have left becomes this one's; nothing of theirs may run any more."""
+        """Take over files of another account's servers, which must not run any more."""
         if self.uid is None or self.gid is None or path.lstat().st_uid == self.uid:
             return
         # Until all of it is ours nobody else may enter, and a crash in between begins again here.
@@ -61,13 +61,13 @@ class ProcessUser:
 
     @property
     def passing(self) -> int:
-        """What a folder of root's must allow beside root, so that this account gets through it."""
+        """Return the mode bits by which this account passes through a folder of root."""
         if self.uid is None:
             return 0
         return 0o010 if self._has_a_group_of_its_own() else 0o011
 
     def let_through(self, folder: Path) -> None:
-        """Nobody may look into the folder but its owner; this account may go on to what lies below."""
+        """Let this account pass through a folder that only its owner may list."""
         if self.passing == 0o010 and self.gid is not None:
             os.chown(folder, -1, self.gid)
         folder.chmod(0o700 | self.passing)
@@ -98,7 +98,7 @@ class ProcessUser:
 
 
 def find_account(folder: Path, name: str = SHARED) -> ProcessUser:
-    """Ourselves; for root the folder's owner, else the account of this name, where there is none `nobody`."""
+    """Return ourselves; for root the folder's owner, else the account `name`, else `nobody`."""
     if os.geteuid() != 0:
         return ProcessUser()
     owner = folder.stat()
@@ -109,7 +109,7 @@ def find_account(folder: Path, name: str = SHARED) -> ProcessUser:
 
 
 def make_account(name: str) -> bool:
-    """For root: whether the account is there now; whoever cannot make it goes on without."""
+    """Create the account as root, and return whether it exists; without it servers run as `nobody`."""
     if os.geteuid() != 0 or _find_user(name) is not None:
         return os.geteuid() == 0
     for command in _ways_to_make(name):
@@ -124,7 +124,7 @@ def make_account(name: str) -> bool:
 
 
 def _ways_to_make(name: str) -> list[list[str]]:
-    """Nobody can log in by it, and it owns nothing but what it is given."""
+    """Return the commands that create an account without login."""
     if shutil.which("useradd"):
         nowhere = ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
         return [["useradd", "--system", "--user-group", *nowhere, name]]
@@ -145,5 +145,5 @@ def _find_user(name: str) -> pwd.struct_passwd | None:
 
 
 def _may_change_hands(found: os.stat_result) -> bool:
-    """Nothing of root's, and nothing that has a second name elsewhere."""
+    """Return whether a file may change its owner: not root's, and without a second link."""
     return found.st_uid != 0 and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1)

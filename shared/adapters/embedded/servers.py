@@ -24,14 +24,14 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedChoice:
-    """Which of the two to bring along; the other exists elsewhere."""
+    """Choice of embedded servers; the other one is external."""
 
     postgres: bool = True
     redis: bool = True
 
 
 class EmbeddedServers:
-    """Both servers in one folder of their own; only one process may have it.
+    """Both servers in one folder, which one process locks.
 
     >>> async with EmbeddedServers(data_dir / "servers") as servers:
     ...     servers.database_url, servers.redis_url
@@ -148,7 +148,7 @@ def are_running(folder: Path) -> bool:
 
 
 def build_urls(folder: Path) -> tuple[str, str]:
-    """Where PostgreSQL and Valkey of a folder listen, whoever started them."""
+    """Return the addresses of a folder's PostgreSQL and Valkey, whichever process started them."""
     folder = folder.expanduser().absolute()
     sockets = find_socket_folder(folder)
     return build_postgres_url(sockets), build_valkey_url(sockets)

@@ -35,7 +35,7 @@ FIRST_WAIT_SECONDS = 10.0
 STOP_SECONDS = 8.0
 PAUSE_LEAST, PAUSE_MOST = 1.0, 60.0
 STEADY_SECONDS = 60.0
-"""A server that ran so long begins with the shortest pause again."""
+"""Seconds of running after which the pause before a restart is the shortest again."""
 MOST_PAGES = 20
 LOGGED_LINES, LOGGED_CHARS = 40, 300
 
@@ -63,7 +63,7 @@ class McpConnection:
         self._task = asyncio.ensure_future(self._supervise())
 
     async def close(self) -> None:
-        """In order where that is possible; a server that does not let go is killed by the package."""
+        """Close the connection; a server that does not end is killed by the package."""
         self._closing = True
         self._over.set()
         if self._task is None:
@@ -182,7 +182,7 @@ class McpConnection:
             await asyncio.wait([hearing], timeout=STOP_SECONDS)
 
     async def _hear_changes(self, client: Any) -> None:
-        """Newer servers tell only those who ask to be told; older ones send a notification by themselves."""
+        """Listen for changes of the tool list; older servers send them without a request."""
         try:
             async with client.listen(tools_list_changed=True) as events:
                 async for _ in events:
@@ -281,7 +281,7 @@ class _WatchedStream:
 
 
 class _Errors:
-    """What a server writes to its standard error, some lines of it in our log; the rest is thrown away."""
+    """Standard error of a server: some lines go to our log, the rest is dropped."""
 
     def __init__(self, server: str) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""What servers of the Model Context Protocol answer, as text and pictures for a model."""
+"""Results of MCP servers, as text and pictures for a model."""
 
 from __future__ import annotations
 

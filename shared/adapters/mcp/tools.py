@@ -1,4 +1,4 @@
-"""Tools of servers of the Model Context Protocol, as tools of ours; known from last time before they run."""
+"""Tools of MCP servers, offered from the last known list before the servers run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PROBE_SECONDS = 15.0
 
 
 def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
-    """What the operator's file names, and what is wrong with it; nothing where there is no file."""
+    """Return the servers of the operator's file and its problems; none without a file."""
     text, problem = _file_text(path)
     if problem:
         return (), (problem,)
@@ -59,7 +59,7 @@ def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, .
 
 
 def _file_text(path: Path | None) -> tuple[str, str]:
-    """And what keeps it from being read; both empty where there is no file."""
+    """Return the text of the file and the reason it cannot be read; both empty without a file."""
     if path is None:
         return "", ""
     try:
@@ -73,7 +73,7 @@ def _file_text(path: Path | None) -> tuple[str, str]:
 
 
 def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
-    """Those of the file and those that are stored, and what is wrong; of two of one name the file's holds."""
+    """Return servers of the file and stored ones, and problems; of equal names the file's is used."""
     found, problems = load_servers(find_mcp_file(settings))
     if settings.mcp_servers is None:
         return found, problems
@@ -84,7 +84,7 @@ def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, 
 
 
 def list_server_names(settings: Settings, stored: str | None = None) -> frozenset[str]:
-    """Of the file, this process's settings and `stored`; also of servers that cannot be used here."""
+    """Return names of servers in file, settings and `stored`, also of unusable ones."""
     given = settings.mcp_servers.get_secret_value() if settings.mcp_servers else ""
     texts = (_file_text(find_mcp_file(settings))[0], given, stored or "")
     return frozenset().union(*map(server_names, texts))
@@ -92,7 +92,7 @@ def list_server_names(settings: Settings, stored: str | None = None) -> frozense
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTool:
-    """One tool of a server; whoever only needs its spec has no link."""
+    """Tool of a server; without a link only its specification is used."""
 
     borrowed: BorrowedTool
     link: McpConnection | None
@@ -138,9 +138,8 @@ class McpToolReviews(Protocol):
 
 
 class McpTools:
-    """For processes that answer people: all servers of the file, each with a link of its own.
-
-    Without `reviews`, each tool counts as approved.
+    """MCP servers for processes that answer people, one link each. Without `reviews` every tool is
+    approved.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class McpTools:
         self._tools = self._make_tools()
 
     def start(self) -> None:
-        """Nobody waits for it: a server's tools are offered once it has told them."""
+        """Start the links in the background; tools are offered once their server has listed them."""
         for link in self._links.values():
             link.start()
         if self._reviews is not None:
@@ -310,7 +309,7 @@ class KnownMcpTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbe:
-    """What the doctor learns of one server."""
+    """Findings of the doctor about one server."""
 
     server: str
     reached: bool
@@ -341,7 +340,7 @@ async def probe_servers(server: McpServer, *, seconds: float = PROBE_SECONDS) ->
 def build_borrowed_tools(
     offered: Mapping[str, Sequence[OfferedTool]],
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
-    """Of all servers: what a model can be offered, and what not."""
+    """Return the tools of all servers that a model can be offered, and the others."""
     found: list[BorrowedTool] = []
     left_out: list[LeftOutTool] = []
     for server in sorted(offered):
@@ -377,7 +376,7 @@ def _schema_fault(schema: Mapping[str, Any]) -> str:
 
 
 def _read_known(path: Path, servers: Mapping[str, McpServer]) -> dict[str, tuple[OfferedTool, ...]]:
-    """Of servers that are configured now as they were then."""
+    """Return the known tools of servers whose configuration has not changed."""
     try:
         stored = json.loads(path.read_text("utf-8"))
         return {

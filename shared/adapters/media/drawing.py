@@ -1,4 +1,4 @@
-"""Asks any server that has OpenAI's `/images/generations` for a picture of what somebody describes."""
+"""Pictures from a description by any server that has OpenAI's `/images/generations`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HttpPictureMaker:
         return self._service.list_states()
 
     async def make(self, prompt: str) -> bytes:
-        """One picture, of a kind that nobody has looked at yet. Raises ModelErrors."""
+        """Return one picture of unchecked content. Raises ModelErrors."""
 
         def request() -> dict[str, Any]:
             body: dict[str, Any] = {"model": self.model, "prompt": prompt, "n": 1}

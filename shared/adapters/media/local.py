@@ -1,4 +1,4 @@
-"""Hears recordings on this machine: a process of its own for each, with a model from a folder."""
+"""Transcription on this machine: a separate process for each recording, with a model from a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS = 300.0
 WAIT_SECONDS = 60.0
 """For the recordings of others: one is heard at a time, for it takes all cores."""
 UNREADABLE = 3
-"""What the worker ends with when the recording is none."""
+"""Exit code of the worker for data that are no recording."""
 _ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -38,7 +38,7 @@ class LocalTranscriber:
         self._place = asyncio.Semaphore(1)
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Nobody else is asked."""
+        """Return no circuit breakers: no provider is called."""
         return {}
 
     async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:

@@ -53,7 +53,7 @@ class MediaService:
         """Fields that this server does not take."""
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """As those of models, for the dashboard and alerts."""
+        """Return the circuit breakers by address, for the dashboard and alerts."""
         return {self._url: self._breaker.get_state()}
 
     async def ask(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:

@@ -1,4 +1,4 @@
-"""Tells other processes what changed, over Redis pub/sub; nobody waits for it and nothing hangs on it."""
+"""Announcements of changes to other processes by Redis pub/sub; no promise depends on them."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ CONNECT_SECONDS = 3.0
 FOLLOW_SECONDS = 1.0
 """How long `follow` waits for Redis to confirm; what is missed before is found by polling Postgres."""
 LISTEN_SECONDS = 15.0
-"""After so much silence the connection is pinged: a peer that vanished does not say so."""
+"""Seconds of silence after which the connection is pinged, since a vanished peer sends nothing."""
 LONGEST_PAUSE_SECONDS = 5.0
 UNHEARD_SECONDS = 2.0
-"""Passing messages of a session that nobody else follows are left out for this long."""
+"""Seconds for which transient messages of a session without other followers are skipped."""
 MAX_MESSAGE_CHARS = 256 * 1024
 _AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def build_channel_prefix(client: Redis) -> str:
-    """What the channels of its database begin with: to pub/sub all databases of a server are one."""
+    """Return the prefix of channels by database number, since pub/sub ignores databases."""
     database = client.connection_pool.connection_kwargs.get("db")
     return f"evertalk:{database}:s:" if database else "evertalk:s:"
 
@@ -78,7 +78,7 @@ class RedisAnnouncer:
         await self.announce_all(session_id, (message,))
 
     async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None:
-        """In one publish, heard in this order; passing ones are left out where nobody follows."""
+        """Publish messages in order at once; transient ones are skipped if no process follows."""
         now = time.monotonic()
         if now < self._not_before:
             self.lost += 1
@@ -190,7 +190,7 @@ class RedisAnnouncer:
         self._changed.set()
 
     def _note_audience(self, session_id: int, heard: int, now: float) -> None:
-        """Whoever counts us among the listeners counts one too many."""
+        """Note whether another process follows a session; our own subscription is subtracted."""
         others = heard - (f"{self._channel}{session_id}" in self._confirmed)
         if others > 0:
             self._unheard.pop(session_id, None)
@@ -201,7 +201,7 @@ class RedisAnnouncer:
 
 
 def _is_passing(message: Mapping[str, Any]) -> bool:
-    """What only draws a run that goes on: who joins later learns it from its welcome and the next deltas."""
+    """Return whether a message only draws a running answer, which a new screen learns from its welcome."""
     kind = message.get("t")
     return kind == "delta" or (kind == "run" and message.get("state") in ("started", "tool"))
 
@@ -216,7 +216,7 @@ def _pack(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _announcements(session: str, data: object) -> list[tuple[int, Mapping[str, Any]]]:
-    """One message or a list of them; nothing of what is not ours: anybody may publish on a shared Redis."""
+    """Parse one message or a list; foreign ones are ignored, since others may publish on a shared Redis."""
     text = _text(data)
     if len(text) > MAX_MESSAGE_CHARS:
         return []

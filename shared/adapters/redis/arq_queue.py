@@ -23,7 +23,7 @@ _FACTS_SECONDS = 5.0
 
 
 def write_job(value: Any) -> bytes:
-    """JSON, never pickle: whoever can write to Redis must not run code here."""
+    """Return JSON, never pickle: access to Redis must not run code here."""
     return json.dumps(value, default=str).encode()
 
 
@@ -59,7 +59,7 @@ async def load_server_facts(redis_url: str) -> Mapping[str, Any]:
 
 
 class ArqDoorbell:
-    """Rings for jobs; a job nobody heard of is found by the sweep."""
+    """Doorbell for jobs; the sweep finds jobs whose announcement was lost."""
 
     def __init__(self, redis_url: str) -> None:
         self._url = redis_url

@@ -11,7 +11,7 @@ AnyRedis = TypeVar("AnyRedis", bound=Redis)
 
 
 def open_redis(kind: type[AnyRedis], url: str, **options: Any) -> AnyRedis:
-    """It connects when it is used first; what the address says goes before `options`."""
+    """Return a client that connects at first use; the address overrides `options`."""
     client: AnyRedis = kind.from_url(url, **_build_tls_options(url), **options)
     return client
 

@@ -23,7 +23,7 @@ _NAME = "evertalk:counts"
 
 
 class RedisCounts:
-    """What is counted is known by a hash alone: addresses of people stay out of Redis."""
+    """Counts by hash, so that addresses of people stay out of Redis."""
 
     def __init__(self, redis_url: str) -> None:
         self._client = open_redis(

@@ -1,5 +1,3 @@
-"""What a process says of itself.
-
-`heartbeat` beats in a thread of its own, `health` is what goes out with each beat, `otlp_traces` sends
-traces.
+"""Telemetry of a process. `heartbeat` beats in a separate thread, `health` is stored with each beat,
+`otlp_traces` sends traces.
 """

@@ -1,4 +1,4 @@
-"""What a process knows, told with each heartbeat: how providers answer, free disk, screens, lost rings."""
+"""Health of a process, stored with each heartbeat: providers, free disk, screens, lost announcements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REASON_CHARS = 80
 MOST_LESSONS = 50
 """Lessons and rejections that a heartbeat holds; more models are rarely asked by one process."""
 MOST_TURNS = 200
-"""More are not told, and then nobody holds them against the table."""
+"""Sessions that are reported; with more, the table's leases are not compared."""
 _STATUS = re.compile(r"\A(?:[1-5]\d\d|[A-Za-z]{3,40})\Z")
 _CODE = re.compile(
     r"\b[a-z]{2,20}(?:_[a-z]{2,20}){0,2}_(?:error|quota|exceeded|limit|funds|credits|key|disabled)\b"
@@ -72,11 +72,11 @@ class Health:
         self._screens = screens
 
     def count_redis_errors(self, errors: Callable[[], Mapping[str, int]]) -> None:
-        """What Redis did not take from this process since its start, by kind."""
+        """Register the count of this process's failed Redis calls by kind."""
         self._redis_errors = errors
 
     def watch_turns(self, at_work: Callable[[], Collection[int]]) -> None:
-        """The sessions that this process works at: what else is leased to it, nobody will answer."""
+        """Register the sessions that this process works on; other leases of it are stale."""
         self._turns = at_work
 
     def __call__(self) -> dict[str, Any]:
@@ -139,9 +139,9 @@ def _build_provider_state(url: str, state: BreakerState) -> dict[str, Any]:
 
 
 def redact_reason(state: BreakerState) -> str:
-    """Why a provider is out, in words of ours and codes: its own may hold a key or a piece of a conversation.
+    """Return why a provider is unavailable, in our own words and codes: its message may hold a key or text.
 
-    `400 invalid_request_error, about billing`; nothing while it is not out.
+    Such as `400 invalid_request_error, about billing`; empty while it is available.
     """
     if not state.open:
         return ""

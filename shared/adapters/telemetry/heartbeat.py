@@ -1,4 +1,4 @@
-"""Says that this process lives, from a thread of its own: a loop that is busy must not lose its turns."""
+"""Heartbeat of this process from a separate thread, so that a busy event loop keeps its turns."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BEAT_SECONDS = 1.0
 READY_SECONDS = 3.0
 """Age at which a written beat no longer shows that the database takes writes: two beats were missed."""
 VOUCH_SECONDS = 30.0
-"""A loop that has not come round for so long may never do so again: others are to have what it holds."""
+"""Seconds without a round of the event loop after which its leases are given up."""
 LOOK_SECONDS = 0.25
 STEPS = 4
-"""A reply of the database is had after about so many rounds of the loop, each of which may be long."""
+"""Rounds of the loop within which a reply of the database arrives."""
 FADES_SECONDS = 2.0
-"""A lag counts half after so long: between two that are too long a busy loop has some that are not."""
+"""Seconds after which a lag counts half, since a busy loop has short rounds between long ones."""
 STEP_SECONDS = 8.0
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class HeartbeatThread:
         self.refusal: WriteState = "unreachable"
         """Why the newest beat that was not written failed."""
         self.is_lost = False
-        """This process was declared dead, or the database has never heard of it."""
+        """True if the database has declared this process dead, or does not know it."""
         self.lost = asyncio.Event()
         """For the loop, as soon as `watch` has seen it."""
         self.timeline = ""
-        """Of the database's history: a promotion begins another. Empty where the server does not tell."""
+        """Timeline of the database, which a promotion changes; empty if the server does not report it."""
         self.lag_seconds = 0.0
-        """How late the loop came lately to what was due, or somebody to a connection."""
+        """Recent lag of the event loop in seconds, or of a wait for a connection."""
         self._came_round = self.last_beat
         self._silent = False
         self._stops = False
