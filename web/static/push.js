@@ -12,7 +12,7 @@ worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   event.waitUntil(openPage(new URL(event.notification.data, worker.location.href)));
 });
 
-/** Whoever looks at a page of ours sees it there. @param {Told} told */
+/** Shows a notification unless one of our pages is focused. @param {Told} told */
 async function showNotification({ title, body, tag, url }) {
   if (tag !== "test" && (await pages()).some((/** @type {any} */ one) => one.focused)) return;
   await worker.registration.showNotification(title, { body, tag, renotify: true, icon: "static/icon.svg", data: url });

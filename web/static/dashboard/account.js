@@ -52,7 +52,7 @@ export function accountPage({ root, me, say, entitle, signal }) {
   keepFresh(() => load(true), () => {}, signal);
 }
 
-/** What this browser's dashboard speaks: a cookie, because the login page is said in it, too. */
+/** Language of the dashboard in this browser, kept in a cookie that the login page reads, too. */
 function languageChoice() {
   const kept = /(?:^|; )evertalk-language=([\w-]+)/.exec(document.cookie)?.[1] ?? "";
   const select = h("select", { name: "language", onchange: () => {

@@ -6,12 +6,12 @@ export const KINDS = ["profile", "preference", "fact", "decision", "event", "pla
 export const VOUCHES = { person: t("from the user"), assistant: t("from the assistant"), tool: t("from a tool"), operator: t("from an operator") };
 const WEIGHTS = [[8, t("before most others")], [5, t("as usual")], [2, t("only while there is room")]];
 
-/** What became of a note that was added. @param {any} told */
+/** Returns the result of adding a note in words. @param {any} told */
 export const keptWords = ({ changed, redacted }) => !changed ? t("This is known already.") : redacted ? t("The note is kept, without the secret in it.") : t("The note is kept.");
 
 /**
- * Closed until it is wanted. `about` says whose notes the page shows; of nobody, somebody is looked for.
- * `heir`: the agent whose note it becomes, where the page is about one; else it is asked for when there are several.
+ * A form for a note, closed at first. `about` is the person of the page; without one the form searches for a
+ * person. `heir` is the agent of the page; without one the form asks if there are several.
  * @param {{signal: AbortSignal, added: (told: any) => void, heir?: string, look?: string}} of
  */
 export function noteAdder({ signal, added, heir = "", look: looks = "card maker" }) {

@@ -155,7 +155,7 @@ function draftViews(agent, typed, may, first) {
   const write = () => { field.value = asJson(draft); };
   const fill = () => { form = agentForm({ draft, agent, effective: agent.effective, may, changed: write }); show(filled, form.node); };
   const isConfig = () => draft !== null && typeof draft === "object" && !Array.isArray(draft);
-  /** What is no object yet is shown as it was typed, and nowhere else. */
+  /** Shows the typed text alone while it is no JSON object. */
   function open() {
     try { draft = JSON.parse(field.value); } catch { draft = null; }
     form = null;

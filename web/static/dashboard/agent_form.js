@@ -69,7 +69,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
       (options.some(([value]) => value === now) ? options : [...options, [now, String(now)]]).map(([value, words]) => h("option", { value, selected: value === now, translate: value && value === words ? "no" : null }, words))));
   }
 
-  /** What is typed and is no number goes to the server, which says what it should be. @param {string} path @param {any} label @param {any} [inherited] */
+  /** Sends typed text that is no number to the server, which explains the field. @param {string} path @param {any} label @param {any} [inherited] */
   function figure(path, label, inherited) {
     const now = get(path);
     const usual = inherited === null ? t("none") : inherited ?? "";

@@ -1,4 +1,4 @@
-/** What an agent was before: each version against the one in force, and back to it. */
+/** Former versions of an agent: each compared with the current one, and a way back to it. */
 import { ask } from "./net.js";
 import { DASH, card, h, number, problem, show, t, time } from "./parts.js";
 import { linesOf } from "./diff.js";

@@ -1,4 +1,4 @@
-/** Who answers: every agent, and where it does. */
+/** List of agents and the sites they answer. */
 import { DASH, empty, h, number, t, table, tn } from "./parts.js";
 import { listPage, maker } from "./lists.js";
 

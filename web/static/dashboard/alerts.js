@@ -1,4 +1,4 @@
-/** What needs an operator now, what did, and whether word of it reaches everybody it should. */
+/** Alerts: open and past ones, and whether notices reach their recipients. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, keepFocus, listItems, liveMark, money, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
@@ -101,7 +101,7 @@ const spent = ({ used_micro: used, cap_micro: cap }) => t("{used} of {cap}", { u
 const ofAgent = ({ agent, count }) => t("{number} × {agent}, people and sessions", { agent, number: count });
 /** @param {number} bytes */
 const gib = (bytes) => number(Math.round(bytes / 2 ** 30 * 10) / 10);
-/** What is known of an alert, by its kind. @type {Record<string, (detail: any) => string>} */
+/** Facts of an alert, by its kind. @type {Record<string, (detail: any) => string>} */
 const FACTS = {
   spend_80: spent, spend_100: spent, agent_cap_80: ofAgent, agent_cap_100: ofAgent, spend_source: (detail) => `${detail.source}: ${spent(detail)}`,
   window_narrowed: ({ model, window, expected }) => tn("{model}: {window} of {count} token", "{model}: {window} of {count} tokens", expected, { model, window }),
@@ -121,7 +121,7 @@ export const alertFacts = ({ kind, detail, facts }) => FACTS[kind]?.(detail) ?? 
 /** @param {string} way @param {string} state @param {boolean} ended */
 const sentBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way, state }) : t("{way}: {state}", { way, state });
 
-/** Whom it was told to, in a few words; what did not arrive is named. @param {any[]} sends */
+/** Returns the recipients of an alert in a few words; failed sends are named. @param {any[]} sends */
 function sendsOf(sends) {
   if (!sends.length) return h("span", null, t("nobody notified"));
   return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: ts(send.advice) || null },

@@ -1,4 +1,4 @@
-/** Who read and changed what, and whether anybody has tampered with the record. For admins. */
+/** Audit log for admins: readings and changes, and the check of its hash chain. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask } from "./net.js";
 import { DASH, empty, h, nameOf, number, problem, show, skeleton, t, table, time, tn, formatWhen } from "./parts.js";

@@ -7,7 +7,7 @@ import { problem, t } from "./parts.js";
 export function cannedReplies({ me, signal, say }) {
   /** @type {any[] | null} */
   let known = null;
-  /** What a variable stands for; what is not known stays as it is, so that nobody sends it. @type {Record<string, string>} */
+  /** Values of variables; an unknown one stays visible, so that it is not sent by mistake. @type {Record<string, string>} */
   let values = {};
 
   /** @param {boolean} [again] */

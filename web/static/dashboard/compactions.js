@@ -77,7 +77,7 @@ function failedItem(failed) {
     h("span", { class: "muted" }, " · ", t("job #{id}", { id: String(failed.id) }), ` · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (failed.trigger)] ?? failed.trigger} · `, t("attempt {number}", { number: failed.attempt }), " · ", time(failed.at)), failed.error && h("p", { class: "error-text" }, failed.error));
 }
 
-/** What stands before a page of summaries, fetched when it is asked for. @param {string} before @param {any} tools */
+/** Returns the button that loads older summaries. @param {string} before @param {any} tools */
 function olderButton(before, tools) {
   const note = h("span", { class: "small" });
   const button = h("button", { type: "button", class: "line", onclick: async () => {

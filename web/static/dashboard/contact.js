@@ -1,4 +1,4 @@
-/** Beside a conversation: who writes, from where and with what, as far as their page and their site say. */
+/** Facts about the visitor next to a conversation, as their page and site report them. */
 import { ask } from "./net.js";
 import { card, joinWithDots, h, show, t, time, tn } from "./parts.js";
 

@@ -1,4 +1,4 @@
-/** What was spent: by model, day, agent, person or purpose, in a period, with the prices it was counted by. */
+/** Costs by model, day, agent, person or purpose in a period, with the prices used. */
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, money, nameOf, number, pct, problem, show, skeleton, t, table, tn, tokens, ts, usd } from "./parts.js";
 import { MONEY, rangeOf, seriesPart } from "./series.js";

@@ -6,11 +6,11 @@ import { ask } from "./net.js";
 import { askAssignee, askLabel, askSnooze } from "./picker.js";
 import { h, number, problem, set, show, t, time, formatWhen } from "./parts.js";
 
-/** Who asked for a human, and when. @type {Record<string, (time: any) => any>} */
+/** Texts for the requester of a human, and the time. @type {Record<string, (time: any) => any>} */
 const ASKED = { person: (time) => t("asked for by the person {time}", { time }), assistant: (time) => t("asked for by the assistant {time}", { time }) };
 const MOST = 8000, NOTE_MOST = 4000;
 const AGAIN_SECONDS = 3;
-/** Who writes says so this often, and is shown to write this long. */
+/** Milliseconds between typing notices, and for which one is shown. */
 const TELL_MS = 3000, TYPES_MS = 6000;
 const AWAY = new Set([0, 502, 503, 504]);
 /** @param {any} held */
@@ -44,7 +44,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     },
   }, signal);
 
-  /** What else an operator may want, each asked for in a dialog; null where they thought better of it. @type {Record<string, () => Promise<any>>} */
+  /** Dialogs of further actions; null if the operator cancels. @type {Record<string, () => Promise<any>>} */
   const asked = {
     assign: async () => { const operator = await askAssignee(held, signal); return operator && { operator }; },
     snooze: async () => held.snoozed_until ? {} : askSnooze(signal),
@@ -137,7 +137,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
 /** @param {string[]} labels */
 export const labelsOf = (labels) => labels.map((label) => h("span", { class: "badge label", dir: "auto" }, label));
 
-/** What is written and not yet acknowledged, kept for this tab. @param {string} name */
+/** Returns a store for unsent text of this tab. @param {string} name */
 function draftStore(name) {
   return {
     read() { try { return JSON.parse(sessionStorage.getItem(name) ?? "{}"); } catch { return {}; } },

@@ -1,4 +1,4 @@
-/** What a summary changed against the one before it, and what of the facts to keep it does not say. */
+/** Difference between a summary and the former one, and facts to keep that it lacks. */
 import { ask } from "./net.js";
 import { empty, h, problem, show, skeleton, t, tn, ts } from "./parts.js";
 
@@ -30,7 +30,7 @@ export function linesOf(lines, folded = (count) => tn("{count} sentence as befor
 const itemNode = (item) => h("li", { class: item.change }, h("span", { class: "badge" }, CHANGES[/** @type {keyof typeof CHANGES} */ (item.change)]), h("span", { class: "badge" }, ts(item.kind)),
   item.former && [h("del", { dir: "auto" }, item.former), " "], h(item.change === "closed" || item.change === "lost" ? "del" : "span", { dir: "auto" }, item.text), item.reason && h("span", { class: "muted" }, ` · ${item.reason}`));
 
-/** What left or changed is seen at once, a long list of what is new is folded. @param {any} diff */
+/** Shows changed and lost items; a long list of new ones is folded. @param {any} diff */
 function itemsOf({ items }) {
   const fresh = items.filter((/** @type {any} */ item) => item.change === "added");
   const other = items.filter((/** @type {any} */ item) => item.change !== "added");

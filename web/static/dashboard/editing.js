@@ -1,7 +1,7 @@
-/** What forms share: checks while somebody types, problems as a list, and both versions when somebody was faster. */
+/** Shared parts of forms: checks while typing, lists of problems, and both versions after a conflict. */
 import { card, empty, h, t, ts } from "./parts.js";
 
-/** Runs a check when nobody has typed for a moment; a slower answer never covers a newer one.
+/** Runs a check after a pause in typing; a slow answer never replaces a newer one.
  * @param {HTMLElement} place @param {() => Promise<void>} check @param {AbortSignal} signal */
 export function watchTyping(place, check, signal) {
   let timer = 0;

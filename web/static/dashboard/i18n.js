@@ -12,7 +12,7 @@ const english = new Intl.PluralRules("en");
 const figures = new Intl.NumberFormat(locale);
 speak(locale);
 
-/** Which the dashboard speaks: by the tag, what its people call it, who translated. @returns {Promise<Record<string, {name: string, translated: string}>>} */
+/** Languages of the dashboard by tag: native name and translator. @returns {Promise<Record<string, {name: string, translated: string}>>} */
 export const languages = () => fetch("/dashboard/words").then((answer) => answer.json());
 
 /** @typedef {Record<string, any>} Values numbers are written as the language does; with a node among them, children come back instead of a text */
@@ -40,7 +40,7 @@ export function tn(one, other, count, values = {}) {
 const filled = Object.entries(words).filter(([text]) => /\{\d\}/.test(text)).map(([text, said]) =>
   [new RegExp(`^${text.split(/\{\d\}/).map((piece) => piece.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+)")}$`), /** @type {string} */ (said)]);
 
-/** What the server says, as far as the catalogue has it. @param {string | null | undefined} text @returns {string} */
+/** Translates a text of the server, if the catalogue has it. @param {string | null | undefined} text @returns {string} */
 export function ts(text) {
   for (const [whole, said] of text && !(text in words) ? filled : []) {
     const found = whole.exec(/** @type {string} */ (text));

@@ -8,7 +8,7 @@ import { needsAttention } from "./watch.js";
 
 const TALKING_MS = 2000;
 const OPEN_AFTER_MS = 120;
-/** What stands in each view, of `me`. @type {Record<string, [string, (one: any, me: any) => boolean]>} */
+/** Filters of the views, for the operator `me`. @type {Record<string, [string, (one: any, me: any) => boolean]>} */
 const VIEWS = {
   mine: [t("Mine"), (one, me) => !one.snoozed_until && one.state === "human" && one.operator === me.name],
   unassigned: [t("Unassigned"), (one) => !one.snoozed_until && one.state === "waiting"],
@@ -48,7 +48,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     else draw();
   }
 
-  /** What the view, the label and the words leave; who waits for this operator's eye comes first. */
+  /** Returns rows by view, label and search text; those that need this operator come first. */
   function rows() {
     const [view, label, words] = [viewOf(), params.get("label"), (params.get("q") ?? "").toLowerCase()];
     const rank = (/** @type {any} */ one) => needsAttention(one, me) ? 0 : 1;

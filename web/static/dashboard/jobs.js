@@ -98,7 +98,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   keepFresh(() => load(true), mark.tell, signal, undefined, TOPICS);
 }
 
-/** What stands still while a kind is paused, and what does not. @param {any} one */
+/** Returns the dialog for pausing a kind of job, with its effects. @param {any} one */
 const pausing = (one) => ({ title: t("Pause {kind}?", { kind: KINDS[/** @type {keyof typeof KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("Running jobs finish. Due jobs wait until you resume. This applies to all workers at once."),
   one.kind === "compact" && t("Meanwhile a conversation near its hard limit is treated as if no worker were running: old tool results are shortened, and in the end an excerpt takes the place of a summary."), one.kind === "flush" && t("Meanwhile nothing is saved to memory. Turns that are summarised unread are read later.")].filter(Boolean) });
 
@@ -115,10 +115,10 @@ function kindsCard(kinds, set, typed) {
   return card(t("Kinds of jobs"), [table({ caption: t("Kinds of jobs"), className: "wide-grid", columns, rows })]);
 }
 
-/** What is counted so far only is told as such. @param {number} count @param {number} most */
+/** Returns a count, with a plus if counting stopped there. @param {number} count @param {number} most */
 const upTo = (count, most) => count < most ? number(count) : `${number(most)}+`;
 
-/** What a button says that is about all, what it asks, and the answer yes: of so many, or of some that are older.
+/** Texts of the buttons for all jobs: label, question and confirmation, for exact and partial counts.
  * @type {Record<string, (many: number, count: string) => string[]>} */
 const ALL = {
   retry: (many, count) => many ? [t("Retry all {count}", { count }), tn("Retry {count} job?", "Retry {count} jobs?", many, { count }), tn("Retry {count} job", "Retry {count} jobs", many, { count })] : [t("Retry all older jobs"), t("Retry older jobs?"), t("Retry older jobs")],
@@ -149,7 +149,7 @@ function filters(params, change) {
     session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
 }
 
-/** What can be done with all that the filters show. @param {any} page @param {URLSearchParams} params @param {Act} act */
+/** Returns the actions on all jobs of the filters. @param {any} page @param {URLSearchParams} params @param {Act} act */
 function forAll(page, params, act) {
   const match = Object.fromEntries(["state", "kind", "session"].map((name) => [name, params.get(name) ?? ""]));
   const wish = { match, through: page.newest };

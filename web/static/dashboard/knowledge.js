@@ -1,4 +1,4 @@
-/** What an agent's files say: which there are, one more, and the passages that have some words. */
+/** Knowledge of an agent: its files, uploads, and a search of passages. */
 import { ask } from "./net.js";
 import { card, joinWithDots, empty, h, problem, show, t, time, tn } from "./parts.js";
 

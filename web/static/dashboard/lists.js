@@ -3,7 +3,7 @@ import { ask, keepFresh } from "./net.js";
 import { empty, h, keepFocus, liveMark, number, problem, repaintTimes, show, skeleton, t } from "./parts.js";
 
 /**
- * Asks for pages of a list. How many there are in all is asked when somebody turns to a page, not with each refresh.
+ * Loads pages of a list. The total is requested when the page is turned, not with each refresh.
  * @param {AbortSignal} signal @returns {(path: string, query: URLSearchParams, refresh?: boolean) => Promise<any>}
  */
 export function pagesOf(signal) {
@@ -17,7 +17,7 @@ export function pagesOf(signal) {
   };
 }
 
-/** Which rows of how many these are; `at` in the address says how many stand before them. @param {URLSearchParams} params @param {number} rows @param {{count: number, more: boolean} | null} total */
+/** Returns the range of rows and their total; `at` in the address is the number of rows before them. @param {URLSearchParams} params @param {number} rows @param {{count: number, more: boolean} | null} total */
 export function placeOf(params, rows, total) {
   if (!total || !rows) return null;
   const all = total.more ? t("more than {count}", { count: number(total.count) }) : number(total.count);
@@ -30,7 +30,7 @@ export function placeOf(params, rows, total) {
 export const beyond = (params, rows) => String((Number(params.get("at")) || 0) + rows);
 
 /**
- * For admins: a name becomes a thing of its own, and its page opens.
+ * Returns the form by which admins create an object by name and open its page.
  * @param {any} page @param {string[]} words for what is new, and for making it @param {string} api @param {string} path where its page is
  */
 export function maker({ me, go, signal }, [fresh, make], api, path) {

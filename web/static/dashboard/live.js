@@ -1,6 +1,6 @@
 /** One event stream for all that a tab shows: it says which topics changed, never what, and how far the work of jobs is. */
 
-/** A refused stream (too many tabs, no room) is tried again after so long; meanwhile pages ask. */
+/** Milliseconds before a refused stream is tried again; pages poll until then. */
 const AGAIN_MS = 60_000;
 
 /** @typedef {{job: number, percent: number, stage: string}} Progress */
@@ -13,7 +13,7 @@ let source = null;
 let open = false;
 let timer = 0;
 
-/** Whether changes are told at this moment. */
+/** Returns whether the stream of changes is open. */
 export const isConnected = () => open;
 
 /** @param {boolean} now */

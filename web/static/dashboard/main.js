@@ -116,14 +116,14 @@ function troubles(count) {
   updateTitle();
 }
 
-/** How many alerts nobody has seen, shown beside their link. @param {number} count */
+/** Shows the number of unseen alerts next to their link. @param {number} count */
 function showAlertCount(count) {
   set(alertBadge, { hidden: count === 0 });
   show(alertBadge, String(count), h("span", { class: "unseen" }, " ", t("not seen")));
   updateTitle();
 }
 
-/** The page's title, with how many wait in front, for whoever looks at another tab. @param {string} [words] */
+/** Sets the page's title, with the number of waiting people in front for background tabs. @param {string} [words] */
 function entitle(words) {
   if (words) title = `${words} · Evertalk`;
   document.title = waits ? `(${waits}) ${title}` : title;

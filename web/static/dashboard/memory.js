@@ -1,4 +1,4 @@
-/** What is remembered of people: where each note came from, corrected, put away and brought back. */
+/** Notes about people: their sources, corrected, archived and restored. */
 import { ask } from "./net.js";
 import { KINDS, VOUCHES, keptWords, noteAdder } from "./adding.js";
 import { DASH, card, joinWithDots, empty, h, nameOf, problem, show, t, time, tn, ts } from "./parts.js";

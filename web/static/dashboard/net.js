@@ -15,7 +15,7 @@ export class Failure extends Error {
 }
 
 const PRESS_MS = 10_000;
-/** Pending while somebody holds a button of the pointer: a browser drops the click, or the selection, if the page replaces what is under it. @type {Promise<void> | null} */
+/** Promise that is pending while a pointer button is held: replacing the page would lose the click or the selection. @type {Promise<void> | null} */
 let press = null;
 addEventListener("pointerdown", () => {
   press ??= new Promise((done) => {
@@ -63,14 +63,14 @@ export async function ask(path, { refresh = false, method = "GET", body, match, 
 }
 
 const EVERY_MS = 5000;
-/** While changes are told: now and then, for what no topic covers. */
+/** Milliseconds between polls while changes are streamed, for data without a topic. */
 export const TOLD_MS = 30_000;
-/** However much happens, a page asks no more often than this. */
+/** Shortest pause in milliseconds between requests of a page. */
 export const GAP_MS = 1500;
 
 /**
- * Calls `refresh` when one of the topics changed (any, unless named), while the page is seen, and tells how
- * that goes. Where changes cannot be told: every five seconds, or as `every` says.
+ * Calls `refresh` when a topic has changed (any, unless named) while the page is visible, and reports the
+ * result. Without a stream it polls every five seconds, or as `every` returns.
  * @param {() => Promise<void>} refresh @param {(state: "live" | "paused" | "stale") => void} tell @param {AbortSignal} signal
  * @param {() => number} [every] @param {string[]} [topics]
  */

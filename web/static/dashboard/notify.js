@@ -6,7 +6,7 @@ import { ask } from "./net.js";
 import { problem } from "./parts.js";
 
 const KEY = "evertalk:dash:notify";
-/** Who asked to be notified while no page is open: nobody else who logs in here. */
+/** Key of the operator who subscribed this browser to notifications; others who log in here get none. */
 const PUSH_KEY = "evertalk:dash:push";
 const SCOPE = "/dashboard/";
 const isSwitchedOn = () => { try { return localStorage.getItem(KEY) === "on"; } catch { return false; } };

@@ -1,4 +1,4 @@
-/** Who may use the dashboard: let somebody in, change a role, lock, and log out. For admins. */
+/** Operators, for admins: invite, change a role, lock, and end logins. */
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, keepFocus, liveMark, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 import { loginList } from "./logins.js";
@@ -103,7 +103,7 @@ function inviteForm(act) {
   } }, h("label", null, t("Name"), name), h("label", null, t("Role"), role), h("button", { type: "submit", class: "solid" }, t("Make a login link")));
 }
 
-/** The link is shown this once; whoever has it is that operator. @param {any} invited */
+/** Shows the login link, which is returned only once and makes its holder that operator. @param {any} invited */
 function linkCard(invited) {
   const copied = h("span", { class: "muted small" });
   return card(t("Login link for {name}", { name: invited.name }), [h("div", { class: "once" }, h("code", null, invited.link),

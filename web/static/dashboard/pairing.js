@@ -1,4 +1,4 @@
-/** Who asked to write to the bots of Telegram, and the word of yes or no. */
+/** Requests for access to Telegram bots, and decisions on them. */
 import { ask } from "./net.js";
 import { DASH, card, empty, h, problem, show, t, table, time, tn } from "./parts.js";
 import { listPage } from "./lists.js";

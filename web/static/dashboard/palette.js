@@ -33,7 +33,7 @@ export function palette({ pages, go }) {
     asked.abort();
   }
 
-  /** What the words mean, the best first. */
+  /** Returns matches of the typed text, the best first. */
   function found() {
     const words = input.value.trim();
     const parts = words.toLowerCase().split(/\s+/);

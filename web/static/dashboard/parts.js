@@ -57,11 +57,11 @@ export const channelBadge = (channel) => channel ? h("span", { class: "badge" },
 /** Several facts in one line; what is empty is left out. @param {any[]} facts */
 export const joinWithDots = (facts) => facts.filter(Boolean).flatMap((fact, at) => at ? [" · ", fact] : [fact]);
 
-/** What somebody is called everywhere: by their name, else by how their number begins. @param {{id: string, name?: string | null, kind?: string, anonymous?: boolean}} person */
+/** Returns the name of a person: their own, else the beginning of their id. @param {{id: string, name?: string | null, kind?: string, anonymous?: boolean}} person */
 export function nameOf({ id, name, kind, anonymous }) {
   return name || (kind === "group" ? t("Group {id}", { id: id.slice(0, 6) }) : anonymous ? t("Visitor {id}", { id: id.slice(0, 6) }) : t("Person {id}", { id: id.slice(0, 6) }));
 }
-/** Whose a conversation is. @param {any} session */
+/** Returns the name of a conversation's person. @param {any} session */
 export const personOf = ({ person_id: id, person: name, session_kind: whose, kind = whose, anonymous }) => nameOf({ id, name, kind, anonymous });
 
 /**
@@ -112,7 +112,7 @@ export function liveMark() {
   } };
 }
 
-/** Where the text goes on: to the right, or in some languages to the left. */
+/** Sign of the reading direction: 1 to the right, -1 to the left. */
 const FORTH = document.documentElement.dir === "rtl" ? -1 : 1;
 
 /**

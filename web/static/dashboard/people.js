@@ -1,4 +1,4 @@
-/** Who there is: searched and paged, the last ones seen first. */
+/** List of people, with search and pages, last seen first. */
 import { channelBadge, empty, h, money, nameOf, number, t, table, time, tn } from "./parts.js";
 import { listPage } from "./lists.js";
 

@@ -29,7 +29,7 @@ let widget = null;
 let next = null;
 let busy = false;
 
-/** Anew for every look, one after the other: what is taken away is taken away. */
+/** Draws the preview again after each change of look, one after the other. */
 async function applyLook() {
   if (busy) return;
   busy = true;

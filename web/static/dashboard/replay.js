@@ -1,4 +1,4 @@
-/** What the model saw at a turn: a slider over turns and calls, every word that was sent, and what was left out struck through. */
+/** Replay of a model call: a slider over turns and calls, the whole request, and left-out text struck through. */
 import { h, set, show } from "../shared/h.js";
 import { number } from "../shared/fmt.js";
 import { ask } from "./net.js";
@@ -58,7 +58,7 @@ function heading(piece) {
 /** @param {any} piece */
 const pieceNode = (piece) => h("li", { class: `piece ${piece.source}${piece.sent ? "" : " unsent"}${piece.author === "person" ? " said" : ""}` }, heading(piece), body(piece));
 
-/** What stands before the messages, folded: it is the same from turn to turn. @param {string} name @param {any[]} pieces */
+/** Folds the parts before the messages, which are the same from turn to turn. @param {string} name @param {any[]} pieces */
 function foldPieces(name, pieces) {
   if (!pieces.length) return null;
   const chars = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
@@ -90,7 +90,7 @@ function save(name, text) {
 }
 
 /**
- * Nothing is read before it is asked for: each look is a reading of the transcript, and on record.
+ * Returns the replay, which loads nothing before a request, since each look is audited as reading.
  * @param {{path: string, id: string, signal: AbortSignal, moved: (turn: number, call: number | null) => void}} of
  */
 export function replay({ path, id, signal, moved }) {

@@ -1,4 +1,4 @@
-/** What people said, searched by words: in all conversations, or in one. The words stay in this browser. */
+/** Search of messages in all conversations, or in one. The search text stays in this browser. */
 import { ask } from "./net.js";
 import { joinWithDots, empty, h, personOf, problem, set, show, skeleton, t, time, tn } from "./parts.js";
 
@@ -14,7 +14,7 @@ export function searchPage({ root, say, entitle, signal }) {
   let next = /** @type {string | null} */ (null);
   let asked = 0;
 
-  /** Behind the `#` of the address: no server and no log gets to see it. */
+  /** Returns the search text after the `#` of the address, which no server and no log receives. */
   function remembered() {
     try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
   }

@@ -14,7 +14,7 @@ const RIGHT = 6;
 const EVERY_MS = 15_000;
 const RANGES = { "24h": t("24 hours"), "7d": tn("{count} day", "{count} days", 7), "30d": tn("{count} day", "{count} days", 30), "90d": tn("{count} day", "{count} days", 90) };
 const ASKED = ["range", "from", "to"];
-/** Of jobs. */
+/** Names of the kinds of jobs. */
 export const KINDS = { flush: t("Save memory"), compact: t("Summarise"), tidy: t("Cleanup") };
 
 /**
@@ -83,7 +83,7 @@ export function seriesPart({ panels, params, change, usual, signal, bar = h("div
   return { bar, body, load };
 }
 
-/** What the API is asked for the range in the address. @param {URLSearchParams} params @param {string} usual */
+/** Returns the query of the API for the range in the address. @param {URLSearchParams} params @param {string} usual */
 export function rangeOf(params, usual) {
   const given = [...params].filter(([name, value]) => ASKED.includes(name) && value);
   return new URLSearchParams(given.length ? given : [["range", usual]]).toString();

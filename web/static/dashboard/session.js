@@ -18,7 +18,7 @@ const AGENT = /^[a-z0-9][a-z0-9_-]{0,39}$/;
 const TABS = [["conversation", t("Conversation")], ["context", t("Context")], ["summaries", t("Summaries")], ["requests", t("Requests")], ["memory", t("Memory")]];
 const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summarising"), repair: t("Repair"), delegate: t("Delegated"), transcribe: t("Voice messages"), picture: t("Pictures"), speech: t("Spoken answers") };
 
-/** Which tab an address means: one of its own, or that of what it leads to. @param {boolean} inspects */
+/** Returns the tab of an address: a named one, or the tab of its target. @param {boolean} inspects */
 function tabOfAddress(inspects) {
   const query = new URLSearchParams(location.search);
   const led = [["#c-", "summaries"], ["#add", "memory"], ["#reply", "conversation"], ["#turn-", "conversation"]].find(([start]) => location.hash.startsWith(start))?.[1];
@@ -62,7 +62,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
 
-  /** What each tab is made of, and how it is filled: nothing of a tab is asked for before it is seen. @type {Record<string, {make: () => any, fill: (refresh: boolean) => Promise<any>}>} */
+  /** Parts of each tab and their loaders; a tab loads when it is first shown. @type {Record<string, {make: () => any, fill: (refresh: boolean) => Promise<any>}>} */
   const parts = {
     conversation: { make: () => talkCard, fill: (refresh) => talk.load(refresh) },
     context: { make: () => [numbers, card(t("Context per turn"), [chart], spans), h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
@@ -144,7 +144,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES) : contextTable(session)); show(preset, built ? presetView(built) : empty(t("Not known just now."))); });
   }
 
-  /** What a tab shows depends on this: unchanged, it is not asked for again. */
+  /** Returns the version of the session's data; an unchanged tab is not loaded again. */
   const versionOf = () => JSON.stringify([session.turns, session.answered_turn, session.view_epoch, session.compactions, session.undone, session.running, session.state, session.flushes.length,
     tab === "conversation" && [session.newest_seq, session.handover?.state, session.handover?.taken_at, session.private_notes], tab === "memory" && session.notes]);
 
@@ -184,7 +184,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     desk.composer.input.focus({ preventScroll: true });
   }
 
-  /** What an address within the page leads to, in its tab. */
+  /** Opens the target of an address within the page, in its tab. */
   async function arrive() {
     const [turn, [fold]] = [turnOfAddress(), openFromAddress()];
     const hash = location.hash;

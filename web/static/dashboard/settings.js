@@ -50,7 +50,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
   load();
 }
 
-/** What keeps stored settings from being in force. @param {any} now */
+/** Returns the reasons why stored settings are not in force. @param {any} now */
 const warnings = (now) => [
   now.problems.length > 0 && h("div", { class: "trouble" }, h("p", null, t("The stored settings cannot be used; the former ones stay in force:")),
     h("ul", { class: "findings" }, now.problems.map((/** @type {any} */ one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason)))))),

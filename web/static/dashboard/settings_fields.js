@@ -1,4 +1,4 @@
-/** What can be set in the browser: by subject, with a name for people; how each is asked for says the server. */
+/** Settings of the browser by subject, with their names; the server says how each is edited. */
 import { t } from "./i18n.js";
 
 /** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */

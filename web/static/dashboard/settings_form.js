@@ -34,7 +34,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   const tested = h("div", { class: "stack", role: "status" });
   const save = h("button", { type: "submit", class: "solid" }, t("Save"));
 
-  /** Nothing that somebody types is touched. */
+  /** Updates all fields except those with typed text. */
   function sync() {
     for (const one of fields) one.sync(rowOf(one.name));
   }
@@ -53,7 +53,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     fields.find((one) => problems.some((two) => two.name === one.name))?.focus();
   }
 
-  /** Somebody was faster. @param {any} details */
+  /** Shows both versions after another operator has changed a setting. @param {any} details */
   function conflict({ changed, theirs }) {
     took(theirs);
     const both = changed.filter((/** @type {any} */ one) => typed.has(one.name));
@@ -85,7 +85,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     }
   }
 
-  /** Until this process works with it, which begins anew for that. */
+  /** Waits until this process uses the stored settings, for which it restarts. */
   async function follow() {
     const until = Date.now() + FOLLOWS_MS;
     const waits = () => now().pending.some((/** @type {string} */ name) => names.has(name));
@@ -112,7 +112,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     }
   }
 
-  /** By the way that alerts take, so those that are stored. */
+  /** Sends a test alert with the stored settings. */
   async function testAlerts() {
     if (Object.keys(changes()).length) return show(tested, h("p", { class: "crit-text" }, t("Save first: the test goes to what is stored.")));
     await ask("/alerts/test", { method: "POST", signal });
@@ -150,7 +150,7 @@ function field(row, label, may) {
   let now = row;
 
   const read = () => kind === "switch" ? (input.checked ? "true" : "") : input.value.trim();
-  /** What the form says before anybody types. */
+  /** Returns the initial value of a field. */
   function before() {
     const text = now.editable ? now.stored ?? "" : now.value ?? "";
     return kind === "secret" || (kind === "switch" && text !== "true") ? "" : text;

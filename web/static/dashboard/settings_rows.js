@@ -35,7 +35,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
   let places = [];
 
   const before = () => (now.editable ? now.stored : now.value) ?? "";
-  /** What is stored already, by what it is for. */
+  /** Returns the purposes of stored secrets. */
   const known = () => new Set((rowOf(secrets)?.stored ?? "").split(" ").filter(Boolean));
   /** @param {string} text */
   const seen = (text) => `${text} ${rowOf(secrets)?.stored}`;

@@ -122,7 +122,7 @@ function copier(text, label, say) {
 /** @param {any} site @param {(words: string) => void} say */
 const snippet = (site, say) => card(t("On your page"), [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, t("Copy the snippet"), say)), h("p", { class: "muted small" }, tn("{count} visitor came so far.", "{count} visitors came so far.", site.visitors))]);
 
-/** The form; whoever may not change it sees it read-only. @param {any} site @param {any} now @param {boolean} may */
+/** Returns the form, read-only for operators who may not change it. @param {any} site @param {any} now @param {boolean} may */
 function fields(site, now, may) {
   const off = may ? null : { disabled: true };
   const text = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ most) => h("label", null, h("span", null, label), LONG.has(name)
@@ -156,7 +156,7 @@ function area(name, value, most, rows, off, dir = "auto") {
   return field;
 }
 
-/** What the form says, in the shape of the settings; what it does not show stays as it is. @param {any} form @param {any} before */
+/** Returns the form as settings; values that it does not show stay. @param {any} form @param {any} before */
 function read(form, before) {
   const value = (/** @type {string} */ name) => form.elements[name].value.trim();
   const lines = (/** @type {string} */ name) => value(name).split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean);

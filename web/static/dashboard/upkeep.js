@@ -144,7 +144,7 @@ export function presetView(now) {
     h("details", null, h("summary", null, t("All numbers")), h("dl", { class: "pairs" }, Object.entries(now.numbers).map(([name, value]) => pair(plain(name), h("span", { translate: "no" }, shown(value))))))];
 }
 
-/** What the session's next request is filled with, and what of the window is left. @param {any} now @param {string[]} sources @param {Record<string, string>} names */
+/** Returns the contents of the session's next request, and the free part of the window. @param {any} now @param {string[]} sources @param {Record<string, string>} names */
 export function windowView(now, sources, names) {
   if (now.used === null) return empty(t("Not known before the first answer."));
   const rows = [...sources.map((name) => [name, now.parts[name] ?? 0]), ["free", now.free]];

@@ -1,6 +1,6 @@
 /**
- * Views of a list with names, kept in this browser: a word that is searched is often somebody's name, and forgetting
- * that person must not have to look for it in what operators keep on the server. An address can be sent to others.
+ * Named views of a list, kept in this browser: a search text is often a person's name, and an erasure must
+ * not have to search for it on the server. An address can be sent to others.
  */
 import { h, show, t } from "./parts.js";
 
@@ -8,7 +8,7 @@ const MOST = 20;
 const NAME_CHARS = 40;
 /** @typedef {{name: string, query: string}} View */
 
-/** What is kept, of whatever stands there. @param {string} key @param {string[]} names @returns {View[]} */
+/** Returns the stored views, empty if they are unreadable. @param {string} key @param {string[]} names @returns {View[]} */
 function read(key, names) {
   try {
     const found = JSON.parse(localStorage.getItem(key) ?? "[]");

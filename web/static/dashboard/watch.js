@@ -1,8 +1,8 @@
-/** What a tab knows on every page: how many alerts nobody has seen, and how many people wait for a human. */
+/** Counts on every page: unseen alerts, and people who wait for a human. */
 import { follow, isConnected } from "./live.js";
 import { GAP_MS, TOLD_MS, ask } from "./net.js";
 
-/** Whether somebody waits for this operator's eye: for anybody at all, or for the next word of who took it. @param {any} one @param {any} me */
+/** Returns whether a person waits for this operator: for any operator, or for the one who took them. @param {any} one @param {any} me */
 export const needsAttention = (one, me) => one.state === "waiting" || (one.operator === me.name && Boolean(one.waits_since));
 
 /**
@@ -45,7 +45,7 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
 /** @param {(count: number) => void} tell */
 export function watchAlerts(tell) {
   const { plan } = watcher({ look: async () => tell((await ask("/alerts?limit=1", { refresh: true })).unseen), topic: "alerts", seenMs: 15_000, hiddenMs: 0 });
-  return { /** A page has just been told. @param {number} count */ told(count) { tell(count); plan(); } };
+  return { /** Notes that the page has just received its counts. @param {number} count */ told(count) { tell(count); plan(); } };
 }
 
 /** @param {any} me @param {(count: number) => void} tell */

@@ -3,7 +3,7 @@
 /** Whether this browser has them at all, here. */
 export const canPush = () => isSecureContext && "serviceWorker" in navigator && "PushManager" in window && "Notification" in window;
 
-/** What it is notified by, if it is. @param {string} scope @returns {Promise<PushSubscription | null>} */
+/** Returns the push subscription of this browser, if it has one. @param {string} scope @returns {Promise<PushSubscription | null>} */
 export async function find(scope) {
   const registration = canPush() ? await navigator.serviceWorker.getRegistration(scope) : undefined;
   return await registration?.pushManager.getSubscription() ?? null;
@@ -26,7 +26,7 @@ export async function subscribe(root, scope, key) {
   }
 }
 
-/** What the server is told. @param {PushSubscription} subscription */
+/** Returns the subscription for the server. @param {PushSubscription} subscription */
 export function pack(subscription) {
   const { endpoint, keys } = subscription.toJSON();
   return { endpoint, p256dh: keys?.p256dh, auth: keys?.auth };

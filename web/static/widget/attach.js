@@ -240,7 +240,7 @@ export function desk(chat) {
     return chat.post([text, ...metas.filter((one) => one?.heard).map((one) => `🎤 ${one?.heard}`)].filter(Boolean).join("\n\n"), metas);
   }
 
-  /** They were somebody else's. */
+  /** Removes the files of the former visitor. */
   function clear() {
     for (const chip of chips) chip.request?.abort();
     chips = [];
@@ -257,7 +257,7 @@ export function desk(chat) {
     if (on) hiding = setTimeout(() => { target.hidden = true; }, 400);
   }
 
-  /** What was sent, in its bubble. @param {HTMLElement} place @param {Meta[]} metas */
+  /** Shows sent files in their bubble. @param {HTMLElement} place @param {Meta[]} metas */
   function place(place, metas) {
     show(place, metas.map((meta) => {
       const words = meta.cut ? t("file_cut") : sizeOf(meta.size);

@@ -12,7 +12,7 @@ const DOTS = "M12 5h.01M12 12h.01M12 19h.01";
 const CROSS = "M6 6l12 12M18 6L6 18";
 const SAID_MS = 7000;
 
-/** Asks for a part once, so that what is told it comes in order; after a failure anew. @template T @param {() => Promise<T>} load */
+/** Loads a part once, so that its calls keep their order; a failed load is tried again. @template T @param {() => Promise<T>} load */
 const once = (load) => {
   /** @type {Promise<T> | null} */
   let came = null;
@@ -45,7 +45,7 @@ export class Chat {
     this.denied = this.barred = false;
     this.offline = "";
     this.renewing = false;
-    /** Commands and opinions that somebody waits for. @type {Map<string, any>} */
+    /** Commands and opinions that wait for a reply. @type {Map<string, any>} */
     this.asked = new Map();
     this.chat = new Conversation({ changed: () => this.draw(), said: (item) => this.said(item), gap: (turn) => this.resync(turn) });
     this.net = new Connection({
@@ -62,7 +62,7 @@ export class Chat {
     this.sweeper = setInterval(() => this.chat.sweep(Date.now(), this.net.online), 1000);
     this.leaving = () => this.composer.keep();
     addEventListener("pagehide", this.leaving);
-    /** Begun, signed out, or in as somebody else, in another tab. @param {StorageEvent} event */
+    /** Handles a start, a sign-out or another sign-in in another tab. @param {StorageEvent} event */
     this.elsewhere = ({ key, newValue }) => {
       if (key === `${this.store.prefix}session` && newValue && !this.chat.session && !this.net.stopped) this.net.resync();
       if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.leave(this));
@@ -128,7 +128,7 @@ export class Chat {
     };
   }
 
-  /** Somebody else sits here now: of the one before nothing is kept, shown or sent. */
+  /** Discards everything of the former visitor. */
   discardAll() {
     // Else another tab did so before.
     if (this.store.get("signed") === this.signed) this.store.leave();
@@ -392,7 +392,7 @@ export class Chat {
     set(this.meter, { "aria-valuenow": Math.round(working.percent), vars: { "--done": String(Math.max(working.percent, 4) / 100) } });
   }
 
-  /** Nothing is drawn while nobody looks, so what is drawn is read. */
+  /** Marks messages as read; nothing is drawn while the chat is hidden. */
   seen() {
     const { chat } = this;
     if (!this.node.hidden && chat.last > chat.read && this.net.send({ t: "read", seq: chat.last })) chat.read = chat.last;
@@ -409,7 +409,7 @@ export class Chat {
     this.linkTimer = setTimeout(() => this.show(this.status), 6000);
   }
 
-  /** What follows at once must not silence it. @param {string} words */
+  /** Adds a live text; a following one must not silence it. @param {string} words */
   say(words) {
     const line = h("p", null, words);
     this.polite.append(line);

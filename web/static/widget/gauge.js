@@ -1,4 +1,4 @@
-/** Shows how full the context is: a ring with a number, and on click an explanation; it never acts by itself. */
+/** Gauge of the context: a ring with a number, and an explanation on click; it changes nothing. */
 import { h, set, show, svg } from "../shared/h.js";
 import { percent, tokens } from "../shared/fmt.js";
 import { t } from "./i18n.js";
@@ -11,7 +11,7 @@ export function level(ctx) {
   return ctx.pct > 90 ? "critical" : ctx.pct >= 70 ? "warning" : "ok";
 }
 
-/** As the button shows it. @param {any} ctx */
+/** Returns the percentage as the button shows it. @param {any} ctx */
 const round = (ctx) => (ctx?.limit ? percent(Math.round(ctx.pct)).replace(" ", "\u202f") : "–");
 
 /** @param {any} ctx @param {string} [pct] how full, if in other words */
@@ -43,7 +43,7 @@ export function gauge(tools) {
     if (refocus) button.focus();
   }
 
-  /** What the number is made of; it comes with the first look. @param {boolean} [open] */
+  /** Loads and shows the parts of the number. @param {boolean} [open] */
   function explain(open = false) {
     unfolding ||= open;
     import("./shares.js").then((one) => {

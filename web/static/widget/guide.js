@@ -5,9 +5,9 @@ import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("guide", english.guide);
-/** They are sent as they stand, and the demo understands no other language. */
+/** Texts of the steps, sent in English, since the demo understands no other language. */
 const STEPS = ["/sample", "What can you do?", "Remember that my dog Bertil is allergic to chicken.", "What is my dog allergic to?", "/memory", "/context"];
-/** What the sample's first days tell, the summary hides, and is found all the same. */
+/** Fact of the sample's first days, which the summary hides and recall finds. */
 const BEGINNING = "What is Saffron allergic to?";
 const SHOWN = 3;
 /** The messages of a sample count down to 0. */
@@ -21,13 +21,13 @@ const GUIDE_LOOK = /* css */ `
 
 /** @typedef {import("./chat.js").Chat} Chat @typedef {{key: string, words?: string, run: () => void}} Step */
 
-/** There is one chat on our own page. */
+/** Node of the guide; our own page has one chat. */
 const node = h("section", { class: "guide", "aria-label": t("try") });
 let drawn = "";
 /** Steps that leave no trace in the conversation. @type {Set<string>} */
 const pressed = new Set();
 
-/** The next steps that nobody has taken here; gone after the last one, and with the chip that says "Demo". @param {Chat} chat */
+/** Shows the next untried steps; disappears after the last one, and with the mark "Demo". @param {Chat} chat */
 export function guide(chat) {
   const sample = markSample(chat);
   const { items } = chat.chat;
@@ -68,7 +68,7 @@ function button(chat, { key, words, run }) {
 /** @param {Chat} chat @param {string} key what is sent @param {string} [words] @returns {Step} */
 const suggestion = (chat, key, words) => ({ key, words, run: () => void chat.send(key) });
 
-/** What only a long conversation can show. @param {Chat} chat @returns {Step[]} */
+/** Returns steps that need a long conversation. @param {Chat} chat @returns {Step[]} */
 function tour(chat) {
   const card = chat.chat.items.filter((one) => one.kind === "card").pop();
   return [
@@ -79,7 +79,7 @@ function tour(chat) {
   ];
 }
 
-/** It goes together with the sample. @param {Chat} chat */
+/** Asks a question that is removed together with the sample. @param {Chat} chat */
 function ask(chat) {
   const cid = (chat.chat.items.find((one) => SAMPLE.test(one.cid ?? ""))?.cid ?? "").replace(/\w+$/, "ask");
   const entry = { cid, text: BEGINNING, at: new Date().toISOString(), order: ++chat.order };

@@ -7,11 +7,11 @@ import { wordsOf } from "./words.js";
 
 /** @typedef {import("./chat.js").Chat} Chat */
 const t = wordsOf("human", english.human);
-/** Who writes says so this often, and is shown to write this long. */
+/** Milliseconds between typing notices, for which one is shown, and for which thanks are shown. */
 const TELL_MS = 3000, TYPES_MS = 6000, THANKS_MS = 4000;
 const LOOK = /* css */ `.rate { display: flex; flex-wrap: wrap; align-items: center; gap: 2px; margin: 0 10px 8px; padding: 4px 12px; background: var(--soft); border: 1px solid var(--line); border-radius: var(--radius-m); } .rate p { flex: 1; min-width: 140px; }`;
 
-/** Which hand-overs this screen has asked about, and which page it told last. @type {WeakMap<Chat, {asked: Set<number>, page: string}>} */
+/** Hand-overs that this screen has asked about, and the last page that it reported. @type {WeakMap<Chat, {asked: Set<number>, page: string}>} */
 const known = new WeakMap();
 
 /** @param {Chat} chat @param {any} [frame] that changed it; without one, the chat is drawn */
@@ -30,7 +30,7 @@ export function human(chat, frame) {
 /** @param {Chat} chat @param {string} path @param {string} method @param {any} body */
 const send = (chat, path, method, body) => reach(chat, `api/v1/${path}`, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
-/** Who answers. @param {Chat} chat @returns {string} */
+/** Returns who answers at the moment. @param {Chat} chat @returns {string} */
 function answererText(chat) {
   const { state, name } = chat.chat.handover ?? {};
   return t(!state ? "with_assistant" : state === "waiting" ? "waiting_person" : chat.writes ? "person_writes" : "with_person", { name: name || t("somebody") });
@@ -43,7 +43,7 @@ function types(chat, writes) {
   line(chat);
 }
 
-/** The human is told that the person writes. @param {Chat} chat */
+/** Tells the operator that the person is typing. @param {Chat} chat */
 function tellTyping(chat) {
   if (chat.chat.handover?.state !== "human" || !chat.composer.input.value.trim() || Date.now() - chat.told < TELL_MS) return;
   chat.told = Date.now();

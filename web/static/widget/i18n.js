@@ -42,7 +42,7 @@ export const tongue = () => (locale.slice(0, 2) === spokenLang().slice(0, 2) ? l
 export const dir = () => (RTL.test(locale) ? "rtl" : "ltr");
 
 /**
- * What a catalogue says under a key, or under the plural form of it that a `count` asks for, with {names} filled in.
+ * Returns the text of a key, or its plural form for a `count`, with {names} filled in.
  * @param {Record<string, string>} all @param {string} key @param {Record<string, any>} values @returns {string | undefined}
  */
 export function say(all, key, values) {

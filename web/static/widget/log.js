@@ -48,7 +48,7 @@ export function timeline(tools) {
   let render;
   /** @type {Promise<void> | null} */
   let learning = null;
-  /** What lies before, once there is anything: {@link past}. @type {ReturnType<import("./past.js").past> | null} */
+  /** Earlier messages, once there are any: {@link past}. @type {ReturnType<import("./past.js").past> | null} */
   let before = null;
   /** @type {Promise<any> | null} */
   let turning = null;
@@ -57,7 +57,7 @@ export function timeline(tools) {
     return h("div", { class: "empty" }, h("h3", { class: "hello" }, t("welcome")), h("p", { class: "muted small" }, t("ai_line")));
   }
 
-  /** How Markdown is drawn comes with the first message; whoever reads the end still sees it afterwards. */
+  /** Loads Markdown with the first message; a reader at the end still sees the end afterwards. */
   function learn() {
     return learning ??= import("./md.js").then((one) => {
       one.adoptMd(node);
@@ -76,7 +76,7 @@ export function timeline(tools) {
     }).catch(() => { setTimeout(() => { turning = null; }, 5000); });
   }
 
-  /** Over a long way nobody wants to fly. */
+  /** Scrolls to the end, without animation over a long distance. */
   function toEnd() {
     const far = node.scrollHeight - node.scrollTop > 4 * node.clientHeight;
     follow = true;
@@ -172,7 +172,7 @@ export function timeline(tools) {
     show(meta, failed, item.partial && !failed && h("span", { class: "tag" }, t("stopped")), copy, more.again, more.thumbs, more.pin, time(item.at));
   }
 
-  /** What stands beside answers comes with the first of them. */
+  /** Loads the actions next to answers with the first answer. */
   function adorned() {
     if (!extras && !called) { called = true; void tools.acts().then((came) => { called = Boolean(came); }); }
     return extras;
@@ -199,7 +199,7 @@ export function timeline(tools) {
 
   /** @param {string} words @param {() => void} run */
   const button = (words, run) => h("button", { class: "quiet", type: "button", onclick: run }, words);
-  /** What was erased is so on every screen. @param {string | undefined} text */
+  /** Returns the text of a message; an erased one is marked. @param {string | undefined} text */
   const seen = (text) => (text === "[erased]" ? t("erased") : text);
   /** @param {string | undefined} at */
   const time = (at) => at && h("time", { datetime: at, title: stamp(at, tongue()) }, clock(at, tongue()));

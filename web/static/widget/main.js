@@ -68,7 +68,7 @@ export class Widget {
     } catch {}
   }
 
-  /** Nothing is loaded for a site that says nothing. @param {any} look */
+  /** Applies the site's look; loads nothing for a site without one. @param {any} look */
   async dress(look) {
     if (look && (this.site || this.config.starters || look.starters?.length || Object.keys(look).length > 1)) (await import("./site.js")).dress(this, look);
   }

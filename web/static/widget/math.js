@@ -115,7 +115,7 @@ function read(tex) {
     return node;
   }
 
-  /** What stands between braces, or the next sign, as it is written. */
+  /** Returns the raw text between braces, or the next character. */
   function raw() {
     if (!take("{")) return next() ?? "";
     let open = 1;

@@ -329,7 +329,7 @@ function draw(block, tools, depth) {
 }
 
 /**
- * Draws a text into a node. Called again with a longer text it draws anew only from the first changed block on.
+ * Draws a text into a node. A longer text is drawn from its first changed block on.
  * @param {HTMLElement} node @param {string} text @param {Tools} tools
  */
 export function render(node, text, tools) {
@@ -566,7 +566,7 @@ export function inline(text, depth = 0, linked = false) {
 }
 
 /**
- * What a screen reader should say of a Markdown text: the words without the marks.
+ * Returns a Markdown text without marks, for screen readers.
  * @param {string} text @param {number} [max]
  */
 export function plain(text, max = 400) {

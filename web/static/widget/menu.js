@@ -1,4 +1,4 @@
-/** What is done with a whole conversation: a menu under one button, and the questions it asks; loaded when needed. */
+/** Menu for a whole conversation, and its dialogs; loaded when needed. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { adoptMd, render } from "./md.js";
@@ -110,7 +110,7 @@ function question(chat, title, ...body) {
 /** @param {string} words @param {string} look @param {() => void} run */
 const act = (words, look, run) => h("button", { class: `action ${look}`, type: "button", onclick: run }, words);
 
-/** Goes on in another conversation of the same person. @param {Chat} chat @param {string} session */
+/** Opens another conversation of the same person. @param {Chat} chat @param {string} session */
 export function enter(chat, session) {
   chat.store.enter(session);
   chat.asked.clear();
@@ -198,7 +198,7 @@ function save(chat, format) {
   void import("./rare.js").then((one) => one.download(chat, format)).catch(() => chat.warn(t("export_failed")));
 }
 
-/** As the device, light, dark, and around. @param {Chat} chat */
+/** Switches between the device's theme, light and dark. @param {Chat} chat */
 function dye(chat) {
   const next = LOOKS[(LOOKS.indexOf(look(chat)) + 1) % LOOKS.length];
   chat.store.put("theme", next === "auto" ? "" : next);

@@ -1,4 +1,4 @@
-/** “Memory”: notes to be read, searched, corrected and put away; the server's list is the truth. */
+/** “Memory”: notes to read, search, correct and archive; the server's list is the truth. */
 import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
 import { state, t } from "./sheet.js";
@@ -53,7 +53,7 @@ export function notes(tools) {
     if (mine === asked) set(list, { "aria-busy": null });
   }
 
-  /** Rows stay what they were, so that nobody loses the words they are writing. @param {Note[]} found @param {number} total @param {string} words */
+  /** Updates rows in place, so that text being typed stays. @param {Note[]} found @param {number} total @param {string} words */
   function draw(found, total, words) {
     const ids = new Set(found.map((note) => note.id));
     for (const [id, row] of rows) if (!ids.has(id) && !row.node.dataset.editing) { row.node.remove(); rows.delete(id); }

@@ -1,4 +1,4 @@
-/** What was said before: brought page by page while somebody scrolls up, with few nodes however long it was. */
+/** Earlier messages: loaded page by page while scrolling up, with few nodes however long they are. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
@@ -21,7 +21,7 @@ const LOOK = /* css */ `
 .dates input { flex: 1; min-width: 130px; min-height: 36px; margin: 0; padding: 2px 10px; font: inherit; font-size: 16px; color: inherit; background: var(--soft); border: 1px solid var(--line); border-radius: var(--radius-s); }
 @media (forced-colors: active) { .dates { border: 1px solid; } }
 `;
-/** So many rows are drawn at most; beyond, those far away go, and come again when they are scrolled to. */
+/** Rows that are drawn at most; distant ones are removed and drawn again when scrolled to. */
 const MOST = 240;
 const SPAN = 120;
 const STEP = 40;
@@ -46,7 +46,7 @@ const SLIDE_MS = 800;
 
 /* ---- what is known of the past ---- */
 
-/** What a page tells, as items in their order. @param {Conversation} chat @param {any[]} events */
+/** Returns the events of a page as items in order. @param {Conversation} chat @param {any[]} events */
 function read(chat, events) {
   const told = new Conversation({ changed() {}, said() {}, gap() {} });
   told.settings = chat.settings;
@@ -185,7 +185,7 @@ export function past(tools) {
     return [from, to];
   }
 
-  /** What is to be drawn, with the days between. @param {Item[]} items @returns {any[]} */
+  /** Returns the rows to draw, with days between them. @param {Item[]} items @returns {any[]} */
   function rows(items) {
     const [from, to] = bounds(items);
     const kept = new Set(items.slice(from, to));
@@ -247,7 +247,7 @@ export function past(tools) {
     };
   }
 
-  /** Draws more where somebody gets near the end of what is drawn, and less far away. */
+  /** Draws more rows near the edge of the drawn ones, and removes distant ones. */
   function slide() {
     const { items } = chat;
     if (!drawn.length || !node.clientHeight) return;
@@ -388,7 +388,7 @@ export function past(tools) {
     event.preventDefault();
   }
 
-  /** What a key before End has set sliding slides on: where it ends, the end is gone to again. */
+  /** Scrolls to the end again after an animation that a key started. */
   function end() {
     tools.follow(true);
     tools.update();

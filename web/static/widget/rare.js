@@ -1,4 +1,4 @@
-/** What is asked of the server beside the socket, and other rare things: loaded when they are needed. */
+/** Requests outside of the socket, and other rare functions: loaded when needed. */
 import { h, show } from "../shared/h.js";
 import { t } from "./i18n.js";
 
@@ -8,7 +8,7 @@ const EXPORT_MS = 300_000;
 
 /** @typedef {import("./chat.js").Chat} Chat */
 
-/** Who asks: by a token, or on our own page by the cookie of its site. @param {Chat} chat @returns {Record<string, string>} */
+/** Returns the headers of the caller: a token, or the cookie of the site on our own page. @param {Chat} chat @returns {Record<string, string>} */
 export function headers(chat) {
   const { page, site } = chat.options;
   const token = chat.store.get("token");
@@ -16,7 +16,7 @@ export function headers(chat) {
 }
 
 /**
- * Whatever the server says; fails only without an answer.
+ * Returns any answer of the server; fails only without one.
  * @param {Chat} chat @param {string} path @param {RequestInit} [init] @param {number} [most] @returns {Promise<Response>}
  */
 export function reach(chat, path, init = {}, most = ASK_MS) {

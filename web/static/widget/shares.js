@@ -1,4 +1,4 @@
-/** What fills the context, in a bar and in words: comes when somebody asks the gauge. */
+/** Parts of the context as a bar and in words; loaded when the gauge is opened. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";

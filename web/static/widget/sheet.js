@@ -79,7 +79,7 @@ function sheet(tools) {
     void /** @type {any} */ (views[name]).load(words);
   }
 
-  /** What lies under the sheet cannot be reached while it is there. @param {boolean} wanted @param {Name} [name] @param {string} [words] */
+  /** Shows or hides the sheet; the chat below it is unreachable meanwhile. @param {boolean} wanted @param {Name} [name] @param {string} [words] */
   function toggle(wanted, name = "notes", words) {
     if (wanted !== node.hidden) return wanted ? choose(name, words) : undefined;
     node.hidden = !wanted;
@@ -110,7 +110,7 @@ function sheet(tools) {
   return {
     node, toggle,
     get shown() { return !node.hidden; },
-    /** Something may have been kept, changed or put away, here or elsewhere. @param {any} frame */
+    /** Updates notes after they may have changed here or elsewhere. @param {any} frame */
     changed(frame) {
       if (frame?.t === "erased") find.clear();
       if (!node.hidden && shown === "notes" && NEWS.has(frame?.t)) views.notes.later();

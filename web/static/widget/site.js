@@ -1,4 +1,4 @@
-/** How a site looks and speaks, and who is signed in there: loaded where a site says anything of its own. */
+/** Look and texts of a site, and its signed-in visitor; loaded for sites that have any. */
 import { h, set, show } from "../shared/h.js";
 import { t } from "./i18n.js";
 import { adopt } from "./styles.js";
@@ -43,7 +43,7 @@ function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privac
     starters?.length && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
 }
 
-/** What lay over the chat of the one before, and what was to be read out of it. @param {import("./chat.js").Chat} chat */
+/** Removes dialogs and live texts of the former visitor. @param {import("./chat.js").Chat} chat */
 export function sweep(chat) {
   chat.sheet = null;
   for (const one of [...chat.node.children]) {
@@ -62,7 +62,7 @@ export function leave(chat) {
   chat.net.later(1500);
 }
 
-/** Whom a signed token is about, as a number that tells nothing else: the same person often signs anew. @param {string} identity */
+/** Returns a number for the person of a signed token, since the same person often signs in again. @param {string} identity */
 function about(identity) {
   let who = identity;
   try { who = String(JSON.parse(atob(identity.split(".")[1].replace(/-/g, "+").replace(/_/g, "/"))).sub ?? who); } catch { /* then the whole of it */ }
@@ -71,7 +71,7 @@ function about(identity) {
   return `${sum}`;
 }
 
-/** Somebody signed in on the page, or (without an identity) out of it. @param {import("./main.js").Widget} widget */
+/** Signs the visitor in or, without an identity, out. @param {import("./main.js").Widget} widget */
 export function identify({ chat, identity, store }) {
   const signed = store.get("signed");
   const who = identity && about(identity);

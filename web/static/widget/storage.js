@@ -2,7 +2,7 @@
 
 /** @typedef {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} Unsent */
 
-/** What stands in when the browser refuses storage. */
+/** Storage in memory, for browsers that refuse it. */
 function memory() {
   const map = new Map();
   return {
@@ -47,7 +47,7 @@ export class Store {
     } catch { /* a full storage must not stop the conversation */ }
   }
 
-  /** Each tab is in a conversation of its own, also after it was loaded again. @param {string} talk */
+  /** Sets the conversation of this tab, which survives a reload. @param {string} talk */
   enter(talk) {
     this.talk = talk;
     try { sessionStorage.setItem(`${this.prefix}talk`, talk); } catch { /* then it begins in the newest */ }
@@ -63,7 +63,7 @@ export class Store {
     this.put(`out:${cid}`, "");
   }
 
-  /** What was one person's goes; how site and chat look stays. */
+  /** Deletes the data of a person; the look of site and chat stays. */
   leave() {
     for (const key of this.box.keys()) if (key.startsWith(this.prefix) && !/:(theme|site)$/.test(key)) this.box.removeItem(key);
   }

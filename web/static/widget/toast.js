@@ -51,7 +51,7 @@ function toast(chat) {
   const foot = h("div", { class: "noted-row" }, all, h("span", { class: "grow" }), close);
   const node = h("div", { class: "noted", role: "group", "aria-label": t("notes"), onkeydown: key, onpointerenter: rest, onpointerleave: wait, onfocusin: rest, onfocusout: wait }, foot);
 
-  /** Who reads it or is in it has time. */
+  /** Keeps the toast while it is hovered or focused. */
   function rest() { clearTimeout(timer); }
   function wait() {
     rest();

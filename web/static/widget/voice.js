@@ -97,7 +97,7 @@ export function voice(chat) {
       frame = requestAnimationFrame(draw);
     }
 
-    /** Nothing more is heard; what was is kept until the person sends or discards it. */
+    /** Stops recording; the recording stays until the person sends or discards it. */
     function quiet() {
       cancelAnimationFrame(frame);
       set(level, { vars: { "--level": "0" } });

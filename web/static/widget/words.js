@@ -5,7 +5,7 @@ import { load, say, t } from "./i18n.js";
 const spoken = await load("chat_parts");
 
 /**
- * As `t`; what is not among these words is looked for among those of the whole chat.
+ * Works like `t`; texts that are missing here are taken from the whole chat's.
  * @param {string} part @param {Record<string, string>} english @returns {typeof t}
  */
 export function wordsOf(part, english) {
