@@ -140,7 +140,9 @@ async def test_what_a_bench_says_is_read(monkeypatch: pytest.MonkeyPatch, progra
     assert ran.found == ({"commits": 4} if not problem else {})
 
 
-def test_one_row_measured_anew_leaves_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remeasured_row_leaves_other_rows_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table, page = tmp_path / "budgets.json", tmp_path / "budgets.md"
     page.write_text("# Budgets\n\n<!-- budgets: begin -->\nold\n<!-- budgets: end -->\n\nAfter.\n")
     figures: dict[str, Any] = {"values": {"overhead_ratio": 1.6}, "verdict": "must", "reason": "work"}

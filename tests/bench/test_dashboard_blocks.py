@@ -84,9 +84,7 @@ async def test_one_of_all_is_found_as_cheaply_without_any_sample(many: House, pl
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("page", ALIKE)
-async def test_who_is_called_like_very_many_is_told_by_the_index_of_the_order(
-    many: House, page: str, plan: str
-) -> None:
+async def test_person_with_a_common_name_is_found_by_index_order(many: House, page: str, plan: str) -> None:
     """Nobody is looked up who is not shown."""
     await many.pool.execute("VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) session_list")
     shown = await blocks_of(reads()["first_page"], many, plan=plan) + FOUND + PIECES

@@ -50,7 +50,7 @@ def test_a_window_is_the_smallest_with_the_wanted_limit(name: str) -> None:
     assert budget_for(preset(name), window - 1, MAX_OUTPUT, FIXED).limit < 8_000
 
 
-def test_what_is_written_a_second_time_is_told_apart() -> None:
+def test_rewritten_cache_is_counted_separately() -> None:
     body = {
         "model": "m",
         "messages": [
@@ -64,7 +64,7 @@ def test_what_is_written_a_second_time_is_told_apart() -> None:
     assert bill.by_part == {"messages": 130 + 104 + 130, "rewritten": 130}
 
 
-def test_facts_are_told_apart_and_each_is_said_once() -> None:
+def test_facts_are_distinct_and_each_is_said_once() -> None:
     known = planted(50, seed=7)
     assert len({fact.literal for fact in known}) == len({fact.question for fact in known}) == 50
     talk = everyday(None, turns=500, every=10, seed=7)

@@ -18,7 +18,7 @@ def test_a_session_has_the_size_of_a_public_one(kind: Kind, calls: int, tokens: 
 
 @pytest.mark.night
 @pytest.mark.parametrize("kind", KINDS)
-def test_steady_costs_less_than_ages_in_turns_and_no_cut_is_an_invalid_request(kind: Kind) -> None:
+def test_steady_pruning_costs_less_than_by_age_and_stays_valid(kind: Kind) -> None:
     session = make(kind, 4)
     mine, turns = play(session, WAYS["steady"]), play(session, WAYS["by turns"])
     assert mine.cost_tokens <= 0.85 * turns.cost_tokens

@@ -22,7 +22,7 @@ def slices_are_taken(monkeypatch: pytest.MonkeyPatch, on_the_shared_row: None) -
     monkeypatch.setattr(allowance, "LEAST_CALLS", LEAST_CALLS)
 
 
-async def test_a_turn_writes_as_little_as_is_told() -> None:
+async def test_turn_writes_no_more_than_documented() -> None:
     found = await measure(sessions=8, turns=12)
     assert found["turns"] == 96
     for table in HOT:

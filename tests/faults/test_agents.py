@@ -85,7 +85,7 @@ async def test_a_draft_survives_an_editor_that_fails(case: Case, tmp_path: Path)
 
 
 @pytest.mark.control("S46")
-async def test_what_cannot_be_used_is_told_without_a_stack_trace(case: Case, tmp_path: Path) -> None:
+async def test_invalid_agent_file_is_reported_without_a_stack_trace(case: Case, tmp_path: Path) -> None:
     (tmp_path / "agent.json").write_text('{"agent": "default", "config": {"personna": 1}}')
     for words in (
         ["import", str(tmp_path / "agent.json")],

@@ -72,7 +72,7 @@ async def on_the_web(request: pytest.FixtureRequest, plant: Plant) -> Played:
 
 
 @pytest.mark.parametrize("told", [("webhook", point) for point in POINTS], ids=POINTS)
-async def test_a_webhook_is_told_and_takes_it_once(on_the_web: Played, told: tuple[str, str]) -> None:
+async def test_webhook_alert_is_sent_once_on_the_web(on_the_web: Played, told: tuple[str, str]) -> None:
     on_the_web.went_well(told)
 
 

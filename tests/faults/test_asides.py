@@ -80,9 +80,7 @@ async def test_what_was_read_stays_read_when_the_process_dies_behind_it(
         await case.promises_hold(person)
 
 
-async def test_a_job_that_an_operator_began_again_is_done_though_nobody_was_told(
-    case: Case, recovery: Recovery
-) -> None:
+async def test_job_retried_by_operator_is_done_without_a_doorbell(case: Case, recovery: Recovery) -> None:
     jar = aiohttp.CookieJar(unsafe=True)
     async with (
         case.web(crash_point=WORK) as web,
@@ -109,7 +107,7 @@ async def test_a_job_that_an_operator_began_again_is_done_though_nobody_was_told
         await case.promises_hold(person)
 
 
-async def test_a_part_that_an_operator_sends_again_is_in_the_chat_once_though_nobody_was_told(
+async def test_part_resent_by_operator_arrives_once_without_an_announcement(
     hatchery: Hatchery, plant: Plant, fake: RunningFake, recovery: Recovery
 ) -> None:
     case = await plant.case(TEMPLATE)

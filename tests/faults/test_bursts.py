@@ -23,7 +23,7 @@ MINUTE = " ".join(f"step{number}" for number in range(400))
 
 
 @pytest.mark.row("F25")
-async def test_twenty_messages_in_a_second_are_each_part_of_one_turn_behind_the_answer(
+async def test_twenty_messages_in_a_second_join_the_next_turn(
     case: Case, fake: RunningFake, seed: int
 ) -> None:
     """From two screens, so that their order is that of arrival and nobody's plan."""

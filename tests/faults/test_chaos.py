@@ -33,7 +33,7 @@ SMOKE = Plan(
 @pytest.mark.night
 @pytest.mark.row("F53")
 @pytest.mark.timeout(900)
-async def test_nobody_notices_that_postgres_was_killed_under_them(
+async def test_conversations_survive_kills_of_postgres(
     case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake
 ) -> None:
     plan = postgres_killed(lasting(12.0, 300.0))
@@ -43,7 +43,7 @@ async def test_nobody_notices_that_postgres_was_killed_under_them(
 
 @pytest.mark.row("F53")
 @pytest.mark.timeout(900)
-async def test_nobody_notices_that_anything_was_killed_under_them(
+async def test_conversations_survive_kills_of_every_process(
     case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake
 ) -> None:
     """`./evertalk test chaos` in its shortest form."""
@@ -109,12 +109,12 @@ def test_what_everybody_got_once_and_in_order_is_well() -> None:
         (of("t1_x1", "to t1_x1 and t2_x1"), "out of order: t2_x1 of somebody else was answered"),
     ],
 )
-def test_what_is_broken_is_told(transcript: Transcript, what: str) -> None:
+def test_chaos_judge_reports_each_broken_promise(transcript: Transcript, what: str) -> None:
     assert judged([transcript]).broken == [what]
 
 
 @pytest.mark.parametrize(("killed_at", "strays"), [(0.5, 1), (2.9, 1), (3.5, 0), (-0.5, 0)])
-def test_a_bubble_of_a_bot_that_was_killed_just_then_is_a_stray(killed_at: float, strays: int) -> None:
+def test_bubble_of_a_bot_killed_while_sending_counts_as_stray(killed_at: float, strays: int) -> None:
     found = judged([of("t1_x1", "to t1_x1", "to t1_x1")], kills=Kills(bot=[killed_at]))
     assert (found.strays, len(found.doubled)) == (strays, 1 - strays)
 
@@ -173,7 +173,7 @@ async def test_who_misses_an_answer_presses_the_button_that_brings_it_once() -> 
     assert judged([ann.transcript()]).broken == []
 
 
-async def test_nobody_presses_for_an_answer_that_is_there() -> None:
+async def test_chaos_person_requests_no_answer_that_is_already_shown() -> None:
     phone = Phone()
     ann = Texter(cast("Any", phone), "t1_", 1)
     for _ in range(3):

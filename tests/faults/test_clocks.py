@@ -65,5 +65,5 @@ def test_no_statement_and_no_service_reads_the_clock_of_its_process() -> None:
     assert found == {"shared/services/admin/outage_alerts.py"}
 
 
-def test_whoever_reads_it_has_a_reason() -> None:
+def test_each_reader_of_a_local_clock_has_a_documented_reason() -> None:
     assert set(readers("shared", "bot", "web", "worker")) == set(BY_ITS_OWN_CLOCK)

@@ -152,7 +152,7 @@ async def played(request: pytest.FixtureRequest, plant: Plant, recovery: Recover
 
 
 @pytest.mark.parametrize("point", WEB_CASES)
-async def test_a_web_process_that_dies_leaves_nobody_without_an_answer(played: Played, point: str) -> None:
+async def test_web_process_crash_leaves_no_message_unanswered(played: Played, point: str) -> None:
     played.went_well(point)
 
 
@@ -198,7 +198,7 @@ async def _talks_until_it_falls(web: Process, person: Person, chance: Random | N
 
 
 @pytest.mark.row("F03")
-async def test_a_web_process_killed_at_its_acknowledgement_leaves_nobody_without_an_answer(
+async def test_web_process_killed_at_its_acknowledgement_leaves_no_message_unanswered(
     case: Case, recovery: Recovery, seed: int
 ) -> None:
     async with case.web() as web, Person(case.port) as person:

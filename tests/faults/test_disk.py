@@ -89,7 +89,7 @@ def _log_goes_to(disk: SmallDisk, servers: Path, account: ProcessUser) -> None:
 
 
 @pytest.mark.row("F30")
-async def test_a_log_without_room_loses_nothing_acknowledged_and_all_goes_on_with_room(
+async def test_full_log_disk_loses_nothing_acknowledged_and_recovers(
     plant: Plant, cramped: Cramped, recovery: Recovery
 ) -> None:
     redis_url = f"{plant.servers.redis_url}?db=15"

@@ -22,9 +22,7 @@ ONCE = {**NEVER, "times": 1}
 
 
 @pytest.mark.row("F39")
-async def test_a_job_without_an_end_is_given_up_by_its_own_limit_and_its_person_is_told(
-    case: Case, fake: RunningFake
-) -> None:
+async def test_endless_job_is_ended_by_its_limit_with_a_notice(case: Case, fake: RunningFake) -> None:
     async with case.web(**provided_by(fake)), Person(case.port) as person:
         await _has_much_to_summarise(person)
         await fake.script([NEVER])
@@ -40,9 +38,7 @@ async def test_a_job_without_an_end_is_given_up_by_its_own_limit_and_its_person_
 
 
 @pytest.mark.row("F39")
-async def test_a_job_that_arq_cuts_off_is_due_at_once_and_done_by_its_second_run(
-    case: Case, fake: RunningFake
-) -> None:
+async def test_job_cut_off_by_arq_is_due_again_and_completes(case: Case, fake: RunningFake) -> None:
     async with case.web(**provided_by(fake)), Person(case.port) as person:
         await _has_much_to_summarise(person)
         await fake.script([ONCE])

@@ -91,7 +91,7 @@ def _came_back(person: Person, before: int) -> Callable[[], bool]:
 
 
 @pytest.mark.row("F54")
-async def test_after_a_failover_nothing_is_stuck_and_what_was_lost_is_said_again(
+async def test_failover_leaves_nothing_stuck_and_lost_answers_are_repeated(
     hatchery: Hatchery, fake: RunningFake, recovery: Recovery, seed: int
 ) -> None:
     chance = Random(seed)

@@ -93,7 +93,7 @@ async def test_the_web_process_dies_behind_an_operators_words_and_they_come_once
 
 
 @pytest.mark.parametrize("point", [AFTER_TAKING, AFTER_RETURN])
-async def test_the_web_process_dies_behind_a_hand_over_and_what_waited_is_answered_by_one(
+async def test_crash_after_handover_lets_one_operator_answer_what_waited(
     case: Case, recovery: Recovery, point: str
 ) -> None:
     jar = aiohttp.CookieJar(unsafe=True)
@@ -118,9 +118,7 @@ async def test_the_web_process_dies_behind_a_hand_over_and_what_waited_is_answer
         await case.promises_hold(person)
 
 
-async def test_the_process_dies_when_the_assistant_has_asked_and_one_human_is_asked_for(
-    case: Case, fake: RunningFake
-) -> None:
+async def test_crash_after_ask_human_requests_one_operator(case: Case, fake: RunningFake) -> None:
     call = {"name": "ask_human", "input": {"reason": "a refund"}}
     await fake.script([
         {"match": {"contains": "money"}, "times": 1, "action": {"tool_use": [call]}},

@@ -58,9 +58,7 @@ def _ended(person: Person, cid: str) -> Callable[[], bool]:
 
 
 @pytest.mark.row("F26")
-async def test_on_the_web_and_in_the_worker_a_lost_reply_loses_and_doubles_nothing(
-    case: Case, seed: int
-) -> None:
+async def test_lost_database_reply_loses_and_doubles_nothing(case: Case, seed: int) -> None:
     chance = Random(seed)
     async with unreliable(case, seed) as (settings, lost, line):
         async with (

@@ -119,9 +119,7 @@ _NO_MORE = "DROP FUNCTION loses() CASCADE; DROP SEQUENCE tries"
 
 @pytest.mark.row("F33")
 @pytest.mark.parametrize("code", ["40P01", "40001"])
-async def test_a_statement_that_loses_against_a_rival_is_tried_again_a_few_times(
-    house: House, code: str
-) -> None:
+async def test_statement_that_loses_a_conflict_is_retried_a_few_times(house: House, code: str) -> None:
     async with house.person(f"rival{code}") as person:
         await person.ask("Are you there?")
         await house.case.run(_LOSES.format(times=3, code=code))
@@ -284,7 +282,7 @@ CREATE TRIGGER fails BEFORE INSERT OR UPDATE ON links FOR EACH ROW EXECUTE FUNCT
 
 
 @pytest.mark.row("F39")
-async def test_a_job_that_fails_each_time_is_given_up_and_its_person_is_told(house: House) -> None:
+async def test_job_that_always_fails_is_ended_and_the_person_notified(house: House) -> None:
     async with house.person("fails") as person:
         for number in range(7):
             await person.ask(f"Number {number}: we met in Lisbon. {'We walked along the river. ' * 20}")

@@ -113,7 +113,7 @@ async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(house: Provi
 
 
 @pytest.mark.row("F40")
-async def test_a_provider_that_asks_for_an_hour_and_is_well_at_once_freezes_nobody(
+async def test_provider_that_recovers_early_is_used_before_its_retry_after(
     house: Provided, recovery: Recovery
 ) -> None:
     """Nobody hurries anything here: the next answer to anybody ends the wait, /stop ends it without one."""
@@ -141,7 +141,7 @@ PUT_BACK = "after_put_back"
 
 
 @pytest.mark.row("F40")
-async def test_a_process_that_dies_behind_a_turn_it_has_put_back_leaves_it_due(
+async def test_process_that_dies_after_releasing_a_turn_leaves_it_due(
     plant: Plant, fake: RunningFake
 ) -> None:
     case = await plant.case(TEMPLATE)

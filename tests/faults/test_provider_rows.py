@@ -83,7 +83,7 @@ async def greeted(person: Person, times: int = 2) -> None:
 
 
 @pytest.mark.row("F42")
-async def test_a_stream_that_is_cut_at_any_byte_is_begun_again_and_nothing_of_it_stays(
+async def test_stream_cut_at_any_byte_is_restarted_without_remains(
     house: Provided,
 ) -> None:
     async with house.person("bytes") as person:
@@ -138,7 +138,7 @@ async def _stored_texts_with(case: Case, words: str) -> int:
 
 
 @pytest.mark.row("F44")
-async def test_an_event_that_nobody_has_heard_of_is_ignored(house: Provided) -> None:
+async def test_unknown_stream_event_is_ignored(house: Provided) -> None:
     async with house.person("unheard") as person:
         await greeted(person)
         await house.case.until(_NO_JOBS)
@@ -205,7 +205,7 @@ _rules: list[dict[str, Any]] = []
 
 
 @pytest.mark.row("F49")
-async def test_a_message_that_fails_three_times_is_given_up_and_the_next_is_answered(house: Provided) -> None:
+async def test_message_that_fails_three_times_is_ended_and_next_answered(house: Provided) -> None:
     """The provider refuses whatever contains it, and nobody knows why."""
     refusal = {"status": 400, "message": "messages.7: nobody knows what this is"}
     async with house.person("poison") as person:
@@ -245,7 +245,7 @@ STALLS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
 @pytest.mark.row("F43")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("what", STALLS)
-async def test_a_stream_that_falls_silent_or_drips_is_given_up_and_begun_again(
+async def test_silent_or_dripping_stream_is_aborted_and_restarted(
     case: Case, fake: RunningFake, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     stalls, patience = STALLS[what]
@@ -334,7 +334,7 @@ SELECT EXISTS (SELECT FROM workers w, jsonb_array_elements(w.health -> 'provider
 
 
 @pytest.mark.row("F41")
-async def test_an_overload_opens_the_breaker_and_everybody_is_answered_when_it_is_over(
+async def test_overload_opens_the_breaker_and_all_are_answered_afterwards(
     house: Provided, recovery: Recovery
 ) -> None:
     people = [house.person(f"burst{number}") for number in range(6)]
@@ -384,7 +384,7 @@ async def test_a_prompt_that_the_provider_finds_too_long_is_trimmed_and_answered
 
 
 @pytest.mark.row("F45")
-async def test_a_single_slip_about_the_window_narrows_nobody(house: Provided) -> None:
+async def test_single_wrong_window_refusal_narrows_no_conversation(house: Provided) -> None:
     """Neither the conversation that met it, in its next turn, nor any other."""
     async with house.person("slipped") as slipped, house.person("beside") as beside:
         await asyncio.gather(greeted(slipped, 3), greeted(beside, 3))
@@ -403,7 +403,7 @@ async def test_a_single_slip_about_the_window_narrows_nobody(house: Provided) ->
 
 
 @pytest.mark.row("F45")
-async def test_a_provider_to_which_everything_is_too_long_ends_the_turn_and_no_loop(house: Provided) -> None:
+async def test_provider_that_refuses_every_size_ends_the_turn_without_loop(house: Provided) -> None:
     async with house.person("too-small") as person:
         await greeted(person, 4)
         await house.case.until(_NO_JOBS)

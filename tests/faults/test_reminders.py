@@ -39,7 +39,7 @@ async def on_the_web(request: pytest.FixtureRequest, plant: Plant, recovery: Rec
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_on_the_web_it_is_told_once(on_the_web: Played, point: str) -> None:
+async def test_reminder_is_delivered_once_on_the_web(on_the_web: Played, point: str) -> None:
     on_the_web.went_well(point)
 
 
@@ -87,7 +87,7 @@ async def on_telegram(
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_on_telegram_it_is_told_once(on_telegram: Played, point: str) -> None:
+async def test_reminder_is_delivered_once_on_telegram(on_telegram: Played, point: str) -> None:
     on_telegram.went_well(point)
 
 

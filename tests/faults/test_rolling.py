@@ -49,7 +49,7 @@ async def test_older_processes_work_on_a_newer_database_and_leave_its_jobs_alone
 
 
 @pytest.mark.row("F52")
-async def test_a_job_of_a_newer_kind_waits_for_the_newer_worker_beside_the_older_one(case: Case) -> None:
+async def test_job_of_newer_kind_waits_for_the_newer_worker(case: Case) -> None:
     """The older one has never heard of it, whoever rings; the newer one does it, and is alone in the end."""
     async with case.web() as web, Person(case.port) as person:
         async with case.worker(**{UNKNOWN_KIND: "tidy"}) as older:

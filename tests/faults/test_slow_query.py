@@ -29,7 +29,7 @@ SLOW_SECONDS = 900
 
 
 @pytest.mark.row("F31")
-async def test_who_waits_behind_a_slow_query_is_told_and_nothing_stays_locked(
+async def test_turns_behind_slow_query_are_notified_and_nothing_stays_locked(
     case: Case, fake: RunningFake
 ) -> None:
     """More people than connections; each statement of theirs waits for a table that a sleeper holds."""

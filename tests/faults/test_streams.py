@@ -95,7 +95,7 @@ async def _postgres_restarted(web: Process, plant: Plant) -> None:
 
 
 @pytest.mark.parametrize("fault", [_terminated, _postgres_restarted])
-async def test_a_stream_goes_on_behind_a_fault_without_a_gap_or_a_double(
+async def test_stream_resumes_after_a_fault_without_gap_or_duplicate(
     case: Case, plant: Plant, fault: Callable[[Process, Plant], Awaitable[None]]
 ) -> None:
     timeout = aiohttp.ClientTimeout(total=None, connect=5)

@@ -105,7 +105,7 @@ def test_a_run_that_is_killed_tells_what_it_has_tried(
     assert "the run cannot be read: pytest ended with -9" in told.err
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_test_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
     found = verdicts_of(tmp_path, rows="F01")
     assert [path for path, _ in found.broken] == ["test_broken.py"]

@@ -532,7 +532,7 @@ def _values(item: pytest.Item) -> list[object]:
 
 
 @pytest.mark.parametrize("point", CASES)
-async def test_a_bot_that_dies_leaves_nobody_without_an_answer(verdicts: Verdicts, point: str) -> None:
+async def test_bot_crash_leaves_no_message_unanswered(verdicts: Verdicts, point: str) -> None:
     if (error := verdicts[point]) is not None:
         raise error
 

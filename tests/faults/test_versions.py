@@ -83,7 +83,7 @@ async def test_the_program_of_before_works_on_while_it_is_replaced(
 
 
 @pytest.mark.row("F52")
-async def test_the_bot_of_before_is_followed_by_the_new_one_in_the_same_bubble(
+async def test_new_bot_continues_the_bubble_of_the_former_version(
     plant: Plant, hatchery: Hatchery, fake: RunningFake, older: Former
 ) -> None:
     """It answers through the upgrade, is killed in the middle of an answer, and the new one ends it."""
@@ -111,7 +111,7 @@ async def test_the_bot_of_before_is_followed_by_the_new_one_in_the_same_bubble(
         assert (await ada.person.screen()).texts == ["Yes.", "Yes.", SLOW_ANSWER]
 
 
-def test_without_its_history_nobody_says_that_the_program_of_before_was_tried(tmp_path: Path) -> None:
+def test_missing_history_never_counts_as_a_tried_former_program(tmp_path: Path) -> None:
     shallow, nowhere, folder = (tmp_path / name for name in ("shallow", "nowhere", "program"))
     nowhere.mkdir()
     shutil.copytree(VERSIONS, shallow / "migrations" / "versions")
@@ -121,7 +121,7 @@ def test_without_its_history_nobody_says_that_the_program_of_before_was_tried(tm
             former(folder, migrations=MIGRATIONS, history=history)
 
 
-def test_a_program_of_long_before_is_not_taken_for_that_of_two_migrations_ago(tmp_path: Path) -> None:
+def test_much_older_program_is_not_taken_for_the_supported_one(tmp_path: Path) -> None:
     """Nobody promises that it works beside the newest schema."""
     history, folder = tmp_path / "history", tmp_path / "program"
     versions = history / "migrations" / "versions"

@@ -93,7 +93,7 @@ async def test_who_computes_without_end_is_replaced_and_says_nothing_late(
 
 
 @pytest.mark.row("F20")
-async def test_a_job_whose_worker_computes_for_too_long_is_done_once_by_another(
+async def test_job_whose_worker_blocks_is_done_once_by_another(
     case: Case, fake: RunningFake, recovery: Recovery
 ) -> None:
     more = {**provided_by(fake), **SOON, BLOCK_SECONDS: str(BLOCKED)}

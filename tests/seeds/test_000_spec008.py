@@ -252,7 +252,7 @@ def test_very_old_results_are_cleared(answers: int, cleared: bool) -> None:
 
 
 @seed("000", 25)
-def test_pruning_waits_for_the_providers_cache_to_grow_cold_where_that_is_cheaper() -> None:
+def test_pruning_waits_for_the_provider_cache_to_expire() -> None:
     """The rule of `steady`: a small batch is taken only when the prefix has to be written anew anyway."""
     steady, log = preset("steady"), tool_log(LONG, after=4)
     assert plan_pruning(log, steady, cache_cold=False) == ()
@@ -289,7 +289,7 @@ def test_pictures_are_never_pruned() -> None:
 
 
 @seed("000", 128, 153, 269, 272, 321, 358, 359)
-async def test_a_pruned_session_still_answers_and_only_the_copy_that_is_sent_is_shortened(
+async def test_pruned_session_is_answered_and_only_sent_copy_is_short(
     house: House, provider: RunningFake
 ) -> None:
     async with house(Shelf(9_000), preset="spec008") as guest:
@@ -322,7 +322,7 @@ async def test_a_pruned_session_still_answers_and_only_the_copy_that_is_sent_is_
 
 
 @seed("000", 29, 48, 163, 164, 183)
-def test_a_flush_ends_with_a_message_of_the_program_that_asks_to_save(long_talk: LongTalk) -> None:
+def test_flush_ends_with_a_program_message_that_asks_to_save(long_talk: LongTalk) -> None:
     first = long_talk.of_kind("flush")[0]
     assert first["body"]["messages"][-1]["role"] == "user"
     asked = newest_words(first)
@@ -363,7 +363,7 @@ def test_a_flush_saves_with_the_agents_own_save_memory(long_talk: LongTalk) -> N
 
 
 @seed("000", 50, 166, 169, 190, 192, 313, 353)
-def test_nobody_sees_the_answer_of_a_flush(long_talk: LongTalk) -> None:
+def test_flush_answer_is_never_shown(long_talk: LongTalk) -> None:
     assert SILENT in newest_words(long_talk.of_kind("flush")[0])
     shown = " ".join(str(event["payload"]) for event in long_talk.events)
     assert SILENT not in shown
@@ -371,7 +371,7 @@ def test_nobody_sees_the_answer_of_a_flush(long_talk: LongTalk) -> None:
 
 
 @seed("000", 202)
-def test_a_flush_is_no_part_of_the_log_but_what_it_saved_stays(long_talk: LongTalk) -> None:
+def test_flush_is_not_in_the_log_but_its_notes_stay(long_talk: LongTalk) -> None:
     people = [e for e in long_talk.entries if e["author"] == "person"]
     assert len(people) == TURNS + 1
     assert not any(SILENT in str(e["blocks"]) for e in long_talk.entries)
@@ -379,7 +379,7 @@ def test_a_flush_is_no_part_of_the_log_but_what_it_saved_stays(long_talk: LongTa
 
 
 @seed("000", 194, 195)
-async def test_what_a_flush_says_in_place_of_silence_is_kept_for_operators_and_shown_to_nobody(
+async def test_flush_text_in_place_of_silence_is_for_operators_only(
     house: House, provider: RunningFake
 ) -> None:
     async with house(**SMALL) as guest:
@@ -517,7 +517,7 @@ def test_summaries_are_written_by_the_cheap_model(long_talk: LongTalk) -> None:
 
 
 @seed("000", 61)
-async def test_a_cheap_model_that_fails_is_not_stood_in_for_by_the_main_one(
+async def test_failing_summary_model_is_not_replaced_by_the_chat_model(
     house: House, provider: RunningFake
 ) -> None:
     async with house(**SMALL) as guest:
@@ -541,7 +541,7 @@ def test_the_flush_has_had_its_chance_before_anything_is_hidden(long_talk: LongT
 
 
 @seed("000", 31)
-def test_the_system_decides_what_is_hidden_and_no_tool_of_the_model_can(long_talk: LongTalk) -> None:
+def test_system_decides_what_is_hidden_and_no_tool_can(long_talk: LongTalk) -> None:
     tools = {tool["name"] for record in long_talk.of_kind("chat") for tool in record["body"]["tools"]}
     assert tools & {"compact", "forget", "new", "undo", "separator", "hide"} == set()
     jobs = {job["id"]: job for job in long_talk.jobs}
@@ -618,9 +618,7 @@ async def test_a_request_that_is_refused_as_too_long_breaks_no_session(
 
 
 @seed("000", 254, 363)
-async def test_a_call_that_would_be_too_large_waits_for_its_summary_and_says_so(
-    house: House, provider: RunningFake
-) -> None:
+async def test_oversized_call_waits_for_its_summary_and_says_so(house: House, provider: RunningFake) -> None:
     """Every channel shows this event as "Summarising earlier messages…"."""
     async with house(**SMALL) as guest:
         while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):

@@ -96,7 +96,7 @@ def test_a_window_that_leaves_no_input_is_refused(limit: int, leaves: int | None
 
 
 @seed("001", 45)
-def test_a_model_that_nobody_knows_has_a_window_of_8192() -> None:
+def test_unknown_model_has_a_window_of_8192() -> None:
     card = build_card(ModelEntry(name="nobody-knows-it"))
     assert (card.window, card.window_known) == (8_192, False)
     assert budget_for(PANTHEON, card.window, card.max_output, 0).hard == 5_530
@@ -126,9 +126,7 @@ async def test_the_environment_says_how_long_an_answer_may_be(
 
 
 @seed("001", 30)
-async def test_an_answer_has_2048_tokens_when_nobody_says_otherwise(
-    house: House, provider: RunningFake
-) -> None:
+async def test_answer_has_2048_tokens_by_default(house: House, provider: RunningFake) -> None:
     assert load_settings().max_output is None
     async with house(preset="pantheon") as guest:
         await guest.ask("Hello")
@@ -225,7 +223,7 @@ async def test_no_request_ever_goes_above_the_budget(pantheon: Visit, provider: 
 
 
 @seed("001", 26)
-async def test_a_size_that_was_estimated_too_low_costs_one_more_try_and_no_answer(
+async def test_underestimated_size_costs_one_retry_and_no_answer(
     pantheon: Visit, provider: RunningFake
 ) -> None:
     for number in range(3):
@@ -429,7 +427,7 @@ async def test_what_is_pinned_survives_every_summary(pantheon: Visit, provider: 
 
 
 @seed("001", 101, 102)
-async def test_when_no_summary_can_be_had_a_digest_keeps_pins_and_anchors_and_warns(
+async def test_digest_keeps_pins_and_anchors_when_no_summary_comes(
     pantheon: Visit, provider: RunningFake
 ) -> None:
     await pantheon.ask("Never call me Bob, please.")
@@ -452,7 +450,7 @@ async def test_when_no_summary_can_be_had_a_digest_keeps_pins_and_anchors_and_wa
 @pytest.mark.parametrize(
     ("text", "tokens"), [("", 0), ("a", 1), ("abcd", 2), ("a" * 100, 32), ("日本" * 50, 32)]
 )
-def test_the_last_estimator_counts_a_quarter_of_the_characters_and_a_quarter_more(
+def test_last_estimator_counts_a_quarter_of_characters_plus_a_quarter(
     text: str, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(_: str) -> int:

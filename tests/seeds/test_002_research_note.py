@@ -94,7 +94,7 @@ async def test_only_what_follows_a_separator_is_sent(house: House, provider: Run
 
 
 @seed("002", 16)
-async def test_nobody_sets_a_separator_but_the_person(house: House) -> None:
+async def test_only_the_person_sets_a_separator(house: House) -> None:
     async with house(context_window=9_000, max_output=1_000) as guest:
         for number in range(9):
             await guest.ask(f"Message {number}. {FILLER}")
@@ -199,7 +199,7 @@ async def compressed(module_database_url: str, module_redis_url: str, provider: 
 
 
 @seed("002", 43, 44, 45, 46, 58)
-def test_the_size_is_checked_before_the_call_and_the_person_is_told(compressed: Compressed) -> None:
+def test_size_is_checked_before_the_call_and_the_person_notified(compressed: Compressed) -> None:
     assert compressed.kinds[-1] == "chat"
     assert compressed.kinds[-2] == "summary"
     assert compressed.organised
@@ -396,7 +396,7 @@ def test_each_rule_stands_under_its_rank(rank: str, rule: str) -> None:
 
 
 @seed("002", 94)
-def test_the_summariser_is_told_who_goes_on_with_its_words() -> None:
+def test_summariser_learns_who_reads_its_text() -> None:
     rules, _ = summary_request("[#1] person: hello", Ledger(), form="sections")
     assert "goes on with the conversation and sees nothing else" in words_like(rules)
 
@@ -511,7 +511,7 @@ async def test_the_number_of_messages_is_a_setting(house: House, provider: Runni
 
 
 @seed("002", 209)
-def test_chatbox_never_summarises_by_itself() -> None:
+def test_chatbox_never_summarises_on_its_own() -> None:
     chatbox = preset("chatbox")
     made = budget_for(chatbox, 200_000, 64_000, 1_000)
     for tokens in (made.limit + 1, made.hard + 1):
@@ -520,7 +520,7 @@ def test_chatbox_never_summarises_by_itself() -> None:
 
 
 @seed("002", 210, 211)
-async def test_on_command_the_old_messages_are_put_away_as_a_thread_that_a_summary_stands_for(
+async def test_compact_command_archives_old_messages_as_a_summarised_thread(
     house: House, provider: RunningFake
 ) -> None:
     """Corrected: system prompt and summary, but the summary as background of the user's."""
@@ -551,7 +551,7 @@ def test_a_thread_is_asked_for_words_to_go_on_from(what: str) -> None:
 
 
 @seed("002", 226, 227)
-def test_opencode_waits_until_95_percent_of_the_window_and_claude_code_until_75() -> None:
+def test_opencode_waits_until_95_percent_and_claude_code_until_75() -> None:
     late, early = (budget_for(policy, 200_000, 64_000, 1_000) for policy in (OPENCODE, CLAUDE))
     assert (late.compact_at, early.compact_at) == (190_000, 150_000)
     assert [pressure(late, tokens) == "compact" for tokens in (189_999, 190_000, 190_001)] == [
@@ -675,7 +675,7 @@ def test_a_manual_summary_saves_half_of_a_long_conversation_at_least(turns: int)
 
 
 @seed("002", 271, 272, 273, 274, 399, 400, 401)
-async def test_a_helper_works_in_a_fresh_window_and_only_its_result_comes_back(
+async def test_helper_works_in_fresh_window_and_returns_only_its_result(
     house: House, provider: RunningFake
 ) -> None:
     async with house(Shelf(3_000), preset="claude-code") as guest:
@@ -815,7 +815,7 @@ async def test_a_running_summary_takes_128_tokens_at_most() -> None:
 
 
 @seed("002", 329, 330, 333, 334, 336, 388)
-async def test_a_running_summary_is_made_after_the_answer_and_shown_in_the_next_turn(
+async def test_running_summary_is_made_after_answer_and_shown_next_turn(
     house: House, provider: RunningFake
 ) -> None:
     """Corrected: shown in the first user message instead of a system message."""
@@ -895,7 +895,7 @@ async def test_every_turn_logs_its_tokens_and_no_words(house: House) -> None:
 
 
 @seed("002", 381, 415)
-async def test_a_page_is_told_the_tokens_after_every_answer(house: House) -> None:
+async def test_page_gets_the_token_count_after_every_answer(house: House) -> None:
     async with house() as guest, in_front_of(guest) as front:
         screen = await front.screen()
         await screen.say("Hello")

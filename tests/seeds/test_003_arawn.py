@@ -139,7 +139,7 @@ async def test_the_number_moves_with_every_turn(house: House, provider: RunningF
 
 
 @seed("003", 122, 274, 312)
-async def test_each_session_is_tracked_by_itself(house: House) -> None:
+async def test_each_session_is_tracked_separately(house: House) -> None:
     async with house(preset="arawn") as guest:
         other = await visit(guest.app)
         await guest.ask(f"Hello. {FILLER * 3}")
@@ -270,7 +270,7 @@ async def session(module_database_url: str, module_redis_url: str, provider: Run
 
 
 @seed("003", 33, 40, 55, 342)
-def test_a_long_session_is_compacted_by_itself_and_goes_on_meanwhile(session: Session) -> None:
+def test_long_session_is_compacted_automatically_while_it_continues(session: Session) -> None:
     assert session.link["trigger"] in ("limit", "overflow")
     assert session.words
     assert session.after < session.before
@@ -283,7 +283,7 @@ def test_old_turns_are_not_dropped_but_summarised_and_stored(session: Session) -
 
 
 @seed("003", 29, 170, 316)
-def test_it_is_compacted_in_the_middle_of_the_session_by_the_compressor_of_every_preset(
+def test_session_is_compacted_halfway_by_the_shared_compressor(
     session: Session,
 ) -> None:
     assert first_words(session.next_request).startswith("<conversation_summary through_seq=")
@@ -434,7 +434,7 @@ async def test_socket_and_rest_run_one_and_the_same_command(front: Front) -> Non
 
 
 @seed("003", 42, 115, 280)
-async def test_the_shell_runs_a_command_by_itself(front: Front) -> None:
+async def test_shell_runs_one_command(front: Front) -> None:
     results: list[str] = []
     notes: list[str] = []
     wish = argparse.Namespace(name="compact", session=UUID(front.session), arg=["force=true"], json=True)
@@ -459,7 +459,7 @@ async def test_a_person_who_compacts_gets_room(front: Front) -> None:
 
 
 @seed("003", 299, 300)
-async def test_every_screen_sees_a_compaction_whoever_asked_for_it(front: Front) -> None:
+async def test_every_screen_sees_a_compaction_by_any_requester(front: Front) -> None:
     watching = await front.screen()
     async with talked(front):
         body = {"session_id": front.session, "force": True}

@@ -149,7 +149,7 @@ def test_after_a_compaction_everything_since_it_is_sent(talk: Talk) -> None:
 
 
 @seed("004", 20, 21, 22)
-def test_the_summary_is_written_by_a_model_and_stands_in_the_first_message_of_the_user(talk: Talk) -> None:
+def test_model_written_summary_is_in_first_user_message(talk: Talk) -> None:
     assert talk.link["model"]
     assert talk.after["body"]["messages"][0]["role"] == "user"
     assert first_words(talk.after).startswith("<conversation_summary through_seq=")
@@ -199,7 +199,7 @@ def test_thinking_is_stored_and_not_sent_again(talk: Talk) -> None:
 
 
 @seed("004", 58)
-def test_thinking_of_the_turn_that_is_being_answered_is_all_that_is_sent() -> None:
+def test_only_thinking_of_the_open_turn_is_sent() -> None:
     """Between its tool rounds the provider wants it back."""
     thought = Thinking(text="hm", signature="s")
     asks = ToolUse(id="a", name="f", input={})
@@ -224,7 +224,7 @@ def test_the_system_prompt_has_identity_and_rules_and_the_tools_are_defined(talk
 
 
 @seed("004", 17)
-async def test_the_clock_and_who_the_person_is_are_told(house: House, provider: RunningFake) -> None:
+async def test_clock_and_name_of_the_person_are_in_the_request(house: House, provider: RunningFake) -> None:
     """Corrected: the clock stands behind the newest words, so that the provider's cache holds."""
     async with house(preset="openclaw") as guest:
         await guest.app.pool.execute("UPDATE parties SET display_name = 'Grace' WHERE true")
@@ -382,7 +382,7 @@ async def test_what_the_watcher_misses_the_poll_finds(soul: Path, blind: None) -
 
 
 @seed("004", 332, 337)
-async def test_the_poll_is_a_setting_of_60_seconds_and_0_turns_it_off(soul: Path, blind: None) -> None:
+async def test_poll_interval_is_60_seconds_and_0_disables_it(soul: Path, blind: None) -> None:
     assert load_settings().workspace_poll_seconds == 60
     assert load_settings(workspace_poll_seconds=5).workspace_poll_seconds == 5
     files = WorkspaceFiles(soul.parents[1], poll_seconds=0)
@@ -438,7 +438,7 @@ async def test_before_each_call_it_is_known_how_near_the_limit_is(house: House) 
 
 @seed("004", 119, 198)
 @pytest.mark.parametrize(("tokens", "due"), [(191_999, False), (192_000, False), (192_001, True)])
-def test_a_compaction_is_due_at_96_percent_and_so_before_the_window_is_full(tokens: int, due: bool) -> None:
+def test_compaction_is_due_at_96_percent_before_window_is_full(tokens: int, due: bool) -> None:
     made = budget_for(OPENCLAW, 200_000, 64_000, 1_000)
     assert (pressure(made, tokens) in ("compact", "overflow")) is due
     assert made.compact_at < made.window
@@ -455,7 +455,7 @@ def test_estimates_have_a_margin_of_a_fifth_where_a_summariser_must_fit() -> Non
 
 
 @seed("004", 106, 112, 122, 123, 182, 237)
-async def test_a_refusal_of_the_provider_is_recognised_and_the_same_message_sent_again(
+async def test_window_refusal_is_recognised_and_the_message_sent_again(
     house: House, provider: RunningFake
 ) -> None:
     async with house(**SMALL) as guest:
@@ -472,7 +472,7 @@ async def test_a_refusal_of_the_provider_is_recognised_and_the_same_message_sent
 
 
 @seed("004", 112, 125, 238, 255, 358)
-async def test_an_overflow_brings_a_compaction_by_itself(house: House, provider: RunningFake) -> None:
+async def test_overflow_triggers_a_compaction(house: House, provider: RunningFake) -> None:
     """Corrected: the answer does not wait for it; a digest stands in until the summary is written."""
     async with house(**SMALL) as guest:
         for number in range(6):
@@ -506,7 +506,7 @@ def test_a_long_history_is_cut_into_portions_of_about_the_same_size() -> None:
 
 
 @seed("004", 155)
-def test_the_tokens_of_a_list_of_messages_are_counted_as_they_will_be_shown() -> None:
+def test_message_list_is_counted_as_it_will_be_shown() -> None:
     log = [*exchanges(3, tokens=100), *tool_turn(9, "word " * 9_000, seq=90)]
     assert source_tokens(log[:6]) == 600
     assert source_tokens(log) < 600 + 1_000, "a long result is shown by head and tail"

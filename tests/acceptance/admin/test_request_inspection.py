@@ -132,7 +132,7 @@ def assert_whole(seen: Mapping[str, Any]) -> None:
     assert all(piece["how"] and not piece["text"] for piece in kept_out)
 
 
-async def test_what_was_erased_is_told_and_not_made_up(
+async def test_request_inspection_marks_erased_text_as_erased(
     guest: Visit, provider: RunningFake, database_url: str
 ) -> None:
     sent = Sent(guest, provider)

@@ -56,7 +56,7 @@ async def test_pins_are_made_listed_and_let_go(guest: Visit) -> None:
     assert (await run(guest, "unpin")).result == "No longer pinned: “The door code is 4711.”"
 
 
-async def test_every_screen_is_told_of_a_pin_without_a_gap(guest: Visit) -> None:
+async def test_pin_event_reaches_every_screen_without_a_gap(guest: Visit) -> None:
     said = await guest.say("The door code is 4711.")
     await guest.answered()
     await run(guest, "pin", said.mid)
@@ -82,7 +82,7 @@ async def test_words_that_name_no_message_pin_nothing(guest: Visit, args: str) -
     assert await guest.one("SELECT count(*) FROM pins") == 0
 
 
-async def test_a_message_of_somebody_else_cannot_be_pinned(guest: Visit) -> None:
+async def test_message_of_another_session_cannot_be_pinned(guest: Visit) -> None:
     other = await visit(guest.app)
     for number in range(4):
         await guest.ask(f"Number {number}")

@@ -142,7 +142,7 @@ async def test_removed_it_leaves_no_word_and_no_place(guest: Visit) -> None:
     assert "nothing about that" in await guest.ask("What is Saffron allergic to?")
 
 
-async def test_removed_halfway_it_ends_and_can_be_played_anew(guest: Visit) -> None:
+async def test_sample_removed_halfway_ends_and_can_be_played_again(guest: Visit) -> None:
     await give(guest)
     await look(guest, 4)
     await give(guest, "remove")
@@ -165,7 +165,7 @@ async def test_no_message_of_a_browser_stands_in_its_way(guest: Visit) -> None:
     assert await played(guest) == 3
 
 
-async def test_nobody_plays_it_into_the_conversation_of_another(guest: Visit) -> None:
+async def test_operator_cannot_play_sample_into_a_visitors_conversation(guest: Visit) -> None:
     assert (await give(guest, by_operator=True))[0] is False
     await look(guest)
     assert await played(guest) is None

@@ -62,7 +62,7 @@ async def job(guest: Visit, trigger: str) -> Any:
 # ---- digests
 
 
-async def test_a_digest_becomes_a_summary_of_the_same_range_when_a_model_answers(
+async def test_digest_becomes_summary_of_same_range_when_model_answers(
     guest: Visit, provider: RunningFake
 ) -> None:
     day = await live_on_another_day(guest)
@@ -104,7 +104,7 @@ async def test_a_digest_that_was_taken_back_is_not_upgraded(guest: Visit, provid
     assert await guest.one(COUNT_LINKS) == 0
 
 
-async def test_a_digest_that_comes_back_is_upgraded_though_its_first_job_found_it_taken_back(
+async def test_restored_digest_is_upgraded_although_its_first_job_found_nothing(
     guest: Visit, provider: RunningFake
 ) -> None:
     await talk(guest, 8)
@@ -123,7 +123,7 @@ async def test_a_digest_that_comes_back_is_upgraded_though_its_first_job_found_i
     assert await guest.one("SELECT kind FROM links WHERE active") == "summary"
 
 
-async def test_an_upgrade_is_tried_ever_more_rarely_and_its_failures_are_kept_without_words(
+async def test_digest_upgrade_backs_off_and_stores_failures_without_text(
     guest: Visit, provider: RunningFake
 ) -> None:
     await talk(guest, 8)
@@ -272,7 +272,7 @@ async def spec008(database_url: str, redis_url: str, provider: RunningFake) -> A
         yield visitor
 
 
-async def test_where_somebody_waits_for_the_summary_the_digest_comes_at_once(
+async def test_digest_comes_at_once_when_turns_wait_for_the_summary(
     spec008: Visit, provider: RunningFake
 ) -> None:
     await talk_until(spec008, COMPACT_IS_DUE)
@@ -493,9 +493,7 @@ async def warm(
         yield visitor
 
 
-async def test_a_warm_summary_is_asked_for_on_the_prefix_that_the_provider_remembers(
-    warm: Visit, provider: RunningFake
-) -> None:
+async def test_warm_summary_uses_the_cached_prefix(warm: Visit, provider: RunningFake) -> None:
     await talk(warm, 8)
     await compact_by_hand(warm)
     requests = await provider.requests()
@@ -509,16 +507,14 @@ async def test_a_warm_summary_is_asked_for_on_the_prefix_that_the_provider_remem
     assert await warm.one("SELECT model FROM links WHERE active") == warm.app.models.chat
 
 
-async def test_a_warm_summary_that_cannot_be_used_is_written_by_the_summary_model(
-    warm: Visit, provider: RunningFake
-) -> None:
+async def test_unusable_warm_summary_is_written_by_summary_model(warm: Visit, provider: RunningFake) -> None:
     await talk(warm, 8)
     await provider.script([{"match": {"kind": "summary"}, "times": 2, "action": {"prose": True}}])
     await compact_by_hand(warm)
     assert await warm.one("SELECT model FROM links WHERE active") == warm.app.models.summary
 
 
-async def test_progress_is_told_by_stage_and_never_runs_backwards(
+async def test_compaction_progress_is_announced_by_stage_and_never_falls(
     guest: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await talk(guest, 8)

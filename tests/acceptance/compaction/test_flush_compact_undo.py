@@ -175,7 +175,7 @@ async def test_the_ledger_is_what_the_provider_counted(guest: Visit, provider: R
     assert row["cache_write"] == counted["cache_creation_input_tokens"]
 
 
-async def test_a_view_that_had_to_be_shrunk_is_still_summarised_and_nothing_goes_above_hard(
+async def test_shrunk_view_is_still_summarised_and_stays_below_hard_limit(
     guest: Visit,
 ) -> None:
     """No worker for a while: requests are made to fit, and the meter does not forget what was left out."""
@@ -214,7 +214,7 @@ async def test_a_turn_that_ends_after_a_compaction_keeps_the_new_measure(
     assert await guest.one("SELECT count(*) FROM links") == 1
 
 
-async def test_a_flush_is_made_once_per_cycle_however_often_it_is_asked_for(guest: Visit) -> None:
+async def test_flush_runs_once_per_cycle_when_requested_twice(guest: Visit) -> None:
     """A turn that was claimed before the flush ended asks for it again."""
     while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'flush'"):
         await guest.ask(FILLER[: len(FILLER) // 4])

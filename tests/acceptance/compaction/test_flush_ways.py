@@ -145,7 +145,7 @@ async def test_half_an_answer_keeps_its_whole_notes(
         assert await memory.notes() == [("relation", FACT, 1)]
 
 
-async def test_a_model_that_writes_no_json_twice_is_asked_for_lines_and_code_keeps_the_rest(
+async def test_flush_asks_for_lines_after_two_answers_without_json(
     urls: tuple[str, str], server: RunningFake, wire: str, tmp_path: Path
 ) -> None:
     async with remembering(urls, server, wire, tmp_path, "schema") as memory:
@@ -159,7 +159,7 @@ async def test_a_model_that_writes_no_json_twice_is_asked_for_lines_and_code_kee
         assert await memory.guest.one("SELECT count(*) FROM flushes WHERE stray_text = $1", CHATTER) == 2
 
 
-async def test_a_model_that_spells_its_calls_twice_is_offered_no_tool_any_more(
+async def test_flush_offers_no_tools_after_two_calls_spelled_as_text(
     urls: tuple[str, str], server: RunningFake, wire: str, tmp_path: Path
 ) -> None:
     spelled = 'save_memory({"kind": "fact", "text": "Bees."})'

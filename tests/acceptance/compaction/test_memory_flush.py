@@ -108,7 +108,7 @@ async def test_a_compactions_own_flush_waits_for_nothing(goclaw: Visit) -> None:
     assert await goclaw.one("SELECT flushed_turn >= base_turn FROM sessions")
 
 
-async def test_a_failed_flush_lets_the_compaction_go_on_and_is_made_up_for_from_the_log(
+async def test_failed_flush_does_not_block_compaction_and_is_repeated_later(
     guest: Visit, provider: RunningFake
 ) -> None:
     await provider.script(NO_FLUSH)
@@ -196,7 +196,7 @@ async def test_new_has_memory_saved_without_making_anybody_wait(guest: Visit, pr
     assert await guest.one("SELECT count(*) FROM flushes") == 1
 
 
-async def test_the_sweep_finds_what_nobody_asked_for(guest: Visit) -> None:
+async def test_sweep_finds_owed_flushes(guest: Visit) -> None:
     await talk(guest, 2)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("DELETE FROM jobs")
@@ -207,7 +207,7 @@ async def test_the_sweep_finds_what_nobody_asked_for(guest: Visit) -> None:
     assert await guest.app.stores.flushes.request_owed_flushes() == []
 
 
-async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest: Visit) -> None:
+async def test_failed_late_flush_is_not_retried_within_the_hour(guest: Visit) -> None:
     await talk(guest, 2)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("UPDATE jobs SET state = 'dead', ended_at = now()")
@@ -219,7 +219,7 @@ async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest:
     assert await guest.one("SELECT flushed_turn FROM sessions") == 2
 
 
-async def test_settings_that_contradict_each_other_fail_a_late_flush_with_a_row_until_they_hold_again(
+async def test_contradictory_settings_fail_late_flush_with_a_row_until_corrected(
     guest: Visit,
 ) -> None:
     await talk(guest, 2)
@@ -253,7 +253,7 @@ async def test_an_early_flush_that_fails_is_tried_three_times(guest: Visit, prov
     assert await guest.one("SELECT flushed_turn FROM sessions") == 0
 
 
-async def test_a_view_that_is_too_large_is_read_in_portions_and_none_is_left_out(
+async def test_large_view_is_flushed_in_portions_without_omission(
     guest: Visit, provider: RunningFake
 ) -> None:
     await talk(guest, 26)
@@ -273,7 +273,7 @@ async def test_a_view_that_is_too_large_is_read_in_portions_and_none_is_left_out
     assert max(sizes) <= hard, sizes
 
 
-async def test_a_ghost_turn_has_the_prefix_and_the_tools_of_the_last_turn(
+async def test_flush_request_shares_prefix_and_tools_of_last_turn(
     guest: Visit, provider: RunningFake
 ) -> None:
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
@@ -287,7 +287,7 @@ async def test_a_ghost_turn_has_the_prefix_and_the_tools_of_the_last_turn(
     assert flush["usage"]["cache_read_input_tokens"] > flush["usage"]["input_tokens"]
 
 
-async def test_a_flush_tells_nobody_anything(
+async def test_flush_text_is_never_shown_to_the_person(
     guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """openclaw 136302: a flush took the place of a person's message."""
@@ -316,7 +316,7 @@ async def test_a_flush_tells_nobody_anything(
     assert await guest.one("SELECT outcome FROM flushes") == "nothing"
 
 
-async def test_words_beside_a_saved_note_are_kept_for_nobody_too(guest: Visit, provider: RunningFake) -> None:
+async def test_text_next_to_a_saved_note_is_never_shown(guest: Visit, provider: RunningFake) -> None:
     call = {"name": "save_memory", "input": {"text": "Bertil is a dog.", "kind": "fact"}}
     await provider.script(
         [
@@ -370,7 +370,7 @@ async def live_on_another_day(guest: Visit) -> date:
     return datetime.now(zone).date()
 
 
-async def test_an_early_mark_leaves_a_checkpoint_and_the_next_goes_on_from_it(goclaw: Visit) -> None:
+async def test_early_flush_leaves_checkpoint_that_the_next_flush_continues(goclaw: Visit) -> None:
     day = await live_on_another_day(goclaw)
     await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
     await goclaw.run_due_jobs()
@@ -438,7 +438,7 @@ async def heard_of_jobs(
     return heard
 
 
-async def test_operators_hear_how_far_a_flush_is_and_a_compactions_own_is_its_first_tenth(
+async def test_operators_see_flush_as_first_tenth_of_compaction_progress(
     guest: Visit, redis_url: str
 ) -> None:
     await talk(guest, 12)

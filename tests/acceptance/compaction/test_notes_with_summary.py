@@ -67,7 +67,7 @@ async def test_one_request_behind_the_chat_brings_notes_and_summary(
     assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'flush'") == 0
 
 
-async def test_a_summary_without_notes_is_committed_and_the_flush_made_by_itself(
+async def test_summary_without_notes_is_committed_and_flush_runs_separately(
     guest: Visit, provider: RunningFake
 ) -> None:
     await provider.script(answered_with({"narrative": "They talk.", "add": [], "replace": [], "close": []}))

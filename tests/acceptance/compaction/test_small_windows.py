@@ -79,7 +79,7 @@ def without_tools(folder: Path, url: str) -> dict[str, Any]:
     return {"models_file": path, "model": PLAIN, "summary_model": PLAIN}
 
 
-async def test_a_window_too_small_for_tools_saves_by_a_request_with_save_memory_alone(
+async def test_small_window_flush_offers_only_save_memory(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()
@@ -114,7 +114,7 @@ async def base(guest: Visit) -> int:
     return int(await guest.one("SELECT base_turn FROM sessions"))
 
 
-async def test_a_model_that_cannot_call_tools_is_asked_for_lines_and_each_note_has_its_turn(
+async def test_flush_asks_model_without_tools_for_lines_with_turns(
     database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
 ) -> None:
     await provider.reset()
@@ -147,7 +147,7 @@ async def test_where_no_model_can_make_notes_code_makes_them_from_the_record(
         assert await guest.one("SELECT count(*) FROM flushes WHERE outcome = 'saved'") > 0
 
 
-async def test_a_late_flush_without_a_model_takes_the_items_that_stand_for_its_turns(
+async def test_late_flush_without_model_keeps_ledger_items_of_its_turns(
     database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
 ) -> None:
     await provider.reset()
@@ -165,7 +165,7 @@ async def test_a_late_flush_without_a_model_takes_the_items_that_stand_for_its_t
         assert (row["from_turn"], row["through_turn"]) == (10, 10)
 
 
-async def test_a_small_flush_that_fails_leaves_the_cursor_and_reads_the_turns_later(
+async def test_failed_small_flush_keeps_cursor_and_reads_turns_later(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()
@@ -185,7 +185,7 @@ async def test_a_small_flush_that_fails_leaves_the_cursor_and_reads_the_turns_la
 
 
 @pytest.mark.parametrize("seed", [3, 11])
-async def test_after_a_halved_window_facts_are_in_the_prompt_or_found_by_recall(
+async def test_facts_stay_in_prompt_or_recall_after_window_is_halved(
     database_url: str, redis_url: str, provider: RunningFake, seed: int
 ) -> None:
     await provider.reset()

@@ -13,7 +13,7 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 PRICE = {"input": 2.0, "output": 10.0, "cache_read": 0.1, "dated": "2026-11"}
 
 
-async def test_a_price_for_the_chat_model_does_not_make_it_write_the_summaries(
+async def test_chat_model_price_does_not_make_it_write_summaries(
     database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
 ) -> None:
     await provider.reset()

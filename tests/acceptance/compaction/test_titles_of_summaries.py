@@ -117,7 +117,7 @@ async def test_the_name_that_the_person_gives_always_wins(guest: Visit) -> None:
 
 
 @pytest.mark.parametrize("window", [False, True])
-async def test_a_title_goes_with_any_erased_message_also_where_a_window_carries_it_on(
+async def test_summary_title_is_erased_with_any_of_its_messages(
     guest: Visit, server: RunningFake, window: bool
 ) -> None:
     summary = {

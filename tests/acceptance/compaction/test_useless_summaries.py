@@ -54,9 +54,7 @@ async def rested(app: App) -> None:
     await app.pool.execute("UPDATE links SET created_at = created_at - interval '901 s'")
 
 
-async def test_after_three_digests_nobody_is_asked_any_more_until_the_models_have_rested(
-    app: App, provider: RunningFake
-) -> None:
+async def test_models_rest_after_three_unusable_summaries(app: App, provider: RunningFake) -> None:
     await provider.script(PROSE)
     counts = []
     for _ in range(5):
@@ -108,7 +106,7 @@ async def test_an_upgrade_waits_while_the_models_rest(app: App, provider: Runnin
     assert (row["state"], row["faults"]) == ("due", 0)
 
 
-async def test_three_in_a_row_are_alerted_and_found_and_one_summary_ends_it(
+async def test_three_unusable_summaries_raise_alert_that_one_good_summary_ends(
     app: App, provider: RunningFake, database_url: str
 ) -> None:
     alerts, rules = PostgresAlerts(app.pool), Rules(over_seconds=0.0)

@@ -180,7 +180,7 @@ async def test_files_of_the_folder_stand_in_the_prompt_and_changes_are_seen(
     assert "patient" not in await until_told(guest, provider, "I am loud.")
 
 
-async def test_a_turn_that_a_reminder_begins_hears_what_the_folder_says_of_such_turns(
+async def test_reminder_turn_reads_the_heartbeat_file_of_the_workspace(
     guest: Visit, provider: RunningFake
 ) -> None:
     (folder(guest) / "HEARTBEAT.md").write_text("Come to the point.")
@@ -280,7 +280,7 @@ async def test_the_prefix_stands_still_while_nothing_changes(guest: Visit, provi
     assert not await provider.warnings()
 
 
-async def test_files_that_outgrow_a_small_window_are_cut_and_the_turn_is_answered(
+async def test_oversized_workspace_files_are_cut_and_the_turn_is_answered(
     database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
 ) -> None:
     await provider.reset()

@@ -57,7 +57,7 @@ async def three_weeks(guest: Visit) -> None:
                 )  # fmt: skip
 
 
-async def test_three_weeks_of_days_stand_in_the_request_and_in_what_is_summarised(
+async def test_dates_of_three_weeks_appear_in_request_and_summary(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()

@@ -95,7 +95,7 @@ async def test_chatbox_summarises_on_command_what_it_does_not_send_any_more(
         await nothing_broken(guest, provider)
 
 
-async def test_after_a_summary_its_undo_and_its_restore_the_context_is_what_the_next_request_holds(
+async def test_stored_context_size_matches_request_after_summary_undo_and_restore(
     house: Any, provider: RunningFake
 ) -> None:
     async with house(preset="chatbox") as guest:
@@ -124,7 +124,7 @@ async def test_after_a_summary_its_undo_and_its_restore_the_context_is_what_the_
             assert await counted_as_sent(), name
 
 
-async def test_what_left_a_window_for_good_is_hidden_without_a_model_and_read_by_a_flush(
+async def test_messages_outside_the_window_are_hidden_without_model_and_flushed(
     house: Any, provider: RunningFake
 ) -> None:
     async with house(max_rounds=2, model="claude-haiku-5-5") as guest:
@@ -281,9 +281,7 @@ async def test_chatter_is_left_out_at_nine_tenths_and_stays_left_out(
         await nothing_broken(guest, provider)
 
 
-async def test_an_agent_has_a_policy_of_its_own_and_a_broken_row_breaks_no_turn(
-    house: Any, provider: RunningFake
-) -> None:
+async def test_agent_has_own_policy_and_broken_row_breaks_no_turn(house: Any, provider: RunningFake) -> None:
     async with house() as guest:
         for number in range(4):
             await guest.ask(f"Message number {number}.")

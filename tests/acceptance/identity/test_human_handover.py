@@ -151,7 +151,7 @@ async def test_the_model_asks_and_its_turn_is_finished_first(guest: Visit, provi
     assert await guest.one("SELECT count(*) FROM turns WHERE ended_at IS NULL") == 1
 
 
-async def test_nobody_coming_is_said_and_then_the_assistant_answers(guest: Visit) -> None:
+async def test_handover_without_operator_is_announced_then_assistant_answers(guest: Visit) -> None:
     await guest.ask("Hello.")
     await human(guest)
     await guest.say("Anybody?")
@@ -299,7 +299,7 @@ async def test_forgetting_ends_it_and_leaves_no_reason(guest: Visit) -> None:
     assert await guest.ask("New day.") == "The assistant speaks."
 
 
-async def test_where_it_is_off_it_is_said_kindly_and_the_tool_is_not_offered(
+async def test_disabled_handover_is_refused_kindly_and_tool_is_not_offered(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     async for guest in guests(database_url, redis_url, provider, handover="off"):
@@ -324,7 +324,7 @@ async def test_an_export_says_who_wrote(guest: Visit) -> None:
     assert "operator" in whole[: whole.index(told) + len(told)]
 
 
-async def test_a_private_note_is_read_by_no_model_and_goes_with_the_person(
+async def test_private_note_reaches_no_model_and_is_erased_with_person(
     guest: Visit, provider: RunningFake
 ) -> None:
     anna = await taken(guest)
@@ -369,7 +369,7 @@ async def test_a_snoozed_conversation_is_not_overdue_until_it_wakes(guest: Visit
     assert await state(guest) is None
 
 
-async def test_outside_of_working_hours_people_are_told_so_once(
+async def test_handover_outside_working_hours_is_announced_once(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     tomorrow = ("mo", "tu", "we", "th", "fr", "sa", "su")[(datetime.now(UTC).weekday() + 2) % 7]

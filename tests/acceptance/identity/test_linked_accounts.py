@@ -126,7 +126,7 @@ def code_in(words: str) -> str:
     return found[0]
 
 
-async def test_a_page_and_a_chat_are_one_conversation_from_the_link_until_the_unlink(both: Both) -> None:
+async def test_linked_page_and_chat_share_one_conversation_until_unlinked(both: Both) -> None:
     house = both.there.house
     page, ada = await both.browser(), await both.there.person(first_name="Ada")
     await page.ask("Hello from the page, before", cid="p1")
@@ -199,7 +199,7 @@ async def test_a_chat_goes_on_in_the_conversation_of_a_page(both: Both) -> None:
     assert await both.there.house.one("SELECT count(*) FROM telegram_access WHERE owner") == 0
 
 
-async def test_a_wrong_code_is_told_the_same_kind_words_as_no_code_at_all(both: Both) -> None:
+async def test_wrong_link_code_gets_same_text_as_missing_code(both: Both) -> None:
     page = await both.browser()
     wrong = await page.command("link", "AAAA-2222", cid="w1")
     none = await page.command("link", "please", cid="w2")
@@ -207,7 +207,7 @@ async def test_a_wrong_code_is_told_the_same_kind_words_as_no_code_at_all(both: 
     assert "does not work" in wrong["error"]
 
 
-async def test_a_turn_that_waits_behind_the_other_channel_is_taken_when_that_one_ends(both: Both) -> None:
+async def test_turn_waiting_for_other_channel_starts_when_that_turn_ends(both: Both) -> None:
     """The page's answer takes a while; the chat's question waits for it and for nothing else."""
     house = both.there.house
     page, ada = await both.browser(), await both.there.person(first_name="Ada")

@@ -91,7 +91,7 @@ def words(welcome: Frame) -> list[str]:
 
 
 @pytest.mark.control("S08")
-async def test_two_browsers_of_one_person_share_a_conversation_that_another_site_cannot_reach(
+async def test_browsers_of_one_person_share_conversation_closed_to_other_sites(
     shop: Shop,
 ) -> None:
     secrets = {}

@@ -100,7 +100,7 @@ def test_case_10_11_13_14_what_is_kept_is_a_whole_suffix(tokens: int) -> None:
     assert {r.tool_use_id for e in kept for r in tool_results(e.blocks)} == calls
 
 
-async def test_case_17_a_failing_model_is_not_asked_twice_for_the_same_portion() -> None:
+async def test_case_17_failing_model_is_asked_once_per_portion() -> None:
     model = ScriptedModel(lambda _: ModelUnavailable("fetch failed"))
     await written(model, planned(exchanges(6)))
     assert [request.model for request in model.requests] == [CHEAP, MAIN]
@@ -173,7 +173,7 @@ def test_case_43_only_the_oldest_result_is_cleared() -> None:
     assert [(d.seq, d.form) for d in made] == [(log[2].seq, "clear")]
 
 
-def test_case_44_what_stands_before_the_first_message_of_a_person_is_never_changed() -> None:
+def test_case_44_messages_before_first_person_message_are_never_pruned() -> None:
     log = [
         replace(e, author="tool" if e.author == "person" else e.author)
         for e in tool_turn(1, "x" * 20_000, seq=1)
@@ -290,7 +290,7 @@ def test_case_76_the_context_is_that_of_the_last_call() -> None:
     assert Usage(input_tokens=900, cache_read_tokens=1_100).context_tokens == 2_000
 
 
-def test_case_79_80_an_empty_session_needs_no_flush_and_a_fresh_cycle_has_had_none() -> None:
+def test_case_79_80_empty_session_needs_no_flush() -> None:
     assert next_job(view([]), budget=budget(), policy=STEADY, context_tokens=0) is None
     due = next_job(
         view(exchanges(12), cycle=0, flushed_turn=0), budget=budget(), policy=STEADY,
@@ -306,7 +306,7 @@ def test_case_91_98_below_the_mark_nothing_is_asked_for() -> None:
     assert next_job(state, budget=budget(), policy=STEADY, context_tokens=budget().flush_at) is None
 
 
-async def test_case_92_the_second_summary_reads_what_is_new_and_the_former_record() -> None:
+async def test_case_92_second_summary_reads_new_messages_and_former_record() -> None:
     former = apply_patch(
         Ledger(),
         LedgerPatch(narrative="Earlier summary.", add=(NewItem(kind="fact", text="The dog is old."),)),
@@ -352,7 +352,7 @@ def test_case_109_the_first_of_two_results_stays_and_strays_go() -> None:
     assert messages[-1].blocks == (results[0],)
 
 
-def test_case_110_a_lost_result_is_made_up_and_a_late_one_found() -> None:
+def test_case_110_lost_tool_result_is_filled_in_until_found() -> None:
     calls = tuple(ToolUse(id=f"call_{n}", name="f", input={}) for n in (1, 2))
     late = ToolResult(tool_use_id="call_2", text="42")
     messages = repair([
@@ -370,7 +370,7 @@ def test_case_116_a_call_costs_what_the_list_says() -> None:
     assert cost_micro(usage, prices) == 3_000
 
 
-async def test_case_142_the_same_message_is_taken_once_but_not_from_somebody_else(guest: Visit) -> None:
+async def test_case_142_repeated_message_is_stored_once_per_sender(guest: Visit) -> None:
     first, again = [await guest.say("Once", cid="same") for _ in range(2)]
     assert (first.repeated, again.repeated) == (False, True)
     assert await guest.one("SELECT count(*) FROM entries") == 1

@@ -194,7 +194,7 @@ async def test_a10_silent_work_shows_nothing(guest: Visit) -> None:
     assert await guest.one("SELECT count(*) FROM events WHERE payload::text LIKE '%SILENT%'") == 0
 
 
-async def test_a11_a_summary_leaves_a_mark_and_can_be_taken_back_but_not_across_new(guest: Visit) -> None:
+async def test_a11_summary_leaves_separator_and_cannot_be_undone_across_new(guest: Visit) -> None:
     """Compaction could not be seen or undone, or its undo brought back what had been put away (openclaw)."""
     await until_due(guest)
     before = await guest.app.stores.jobs.load_state(guest.session_id)
@@ -237,7 +237,7 @@ def test_a12_a_pin_stays_through_every_cycle() -> None:
     assert text.count("Never on Sundays 2.") == 1
 
 
-def test_a13_the_prefix_is_the_same_from_turn_to_turn_and_the_clock_behind_it() -> None:
+def test_a13_prefix_is_stable_across_turns_and_clock_follows_it() -> None:
     """A clock in the system prompt made every turn pay for the whole context (openclaw)."""
     log = exchanges(6)
     first = built(view([*log, entry(13, 7, "now")], open_turn=7), runtime_facts="It is Monday.")

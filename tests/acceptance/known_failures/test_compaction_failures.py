@@ -123,7 +123,7 @@ async def test_c05_a_message_that_comes_during_a_flush_is_answered(
     await invariants_hold(guest)
 
 
-async def test_c08_a_flush_that_always_fails_locks_nobody_out(guest: Visit, provider: RunningFake) -> None:
+async def test_c08_flush_that_always_fails_blocks_no_turn(guest: Visit, provider: RunningFake) -> None:
     """Flush and overflow called each other, and the person waited for over an hour (openclaw)."""
     wrong = {"status": 400, "message": "tools: something is wrong"}
     await provider.script([{"match": {"kind": "flush"}, "times": -1, "action": wrong}])
@@ -178,7 +178,7 @@ async def test_c30_a_summary_is_no_message(guest: Visit) -> None:
     assert await guest.one("SELECT count(*) FROM entries") == 2 * turns
 
 
-async def test_c39_what_a_silent_turn_says_is_shown_to_nobody(guest: Visit, provider: RunningFake) -> None:
+async def test_c39_silent_turn_text_is_never_shown(guest: Visit, provider: RunningFake) -> None:
     """Directives for media in internal text were carried out and sent to the person (hermes)."""
     stray = "MEDIA:/tmp/private.png I will now tell you a secret."
     await provider.script([{"match": {"kind": "flush"}, "times": -1, "action": {"text": stray}}])
@@ -189,7 +189,7 @@ async def test_c39_what_a_silent_turn_says_is_shown_to_nobody(guest: Visit, prov
     assert await guest.one("SELECT count(*) FROM entries WHERE blocks::text LIKE '%MEDIA%'") == 0
 
 
-async def test_c44_a_compaction_that_came_to_nothing_leaves_the_undo_as_it_was(guest: Visit) -> None:
+async def test_c44_cancelled_compaction_leaves_undo_unchanged(guest: Visit) -> None:
     """A compaction that was cancelled left a revert armed, which later threw work away (opencode)."""
     rivals = await rivals_of(guest)
     await talk(guest, 5)
@@ -213,7 +213,7 @@ async def test_c44_a_compaction_that_came_to_nothing_leaves_the_undo_as_it_was(g
     )
 
 
-async def test_c45_a_summariser_that_hangs_keeps_nobody_waiting(guest: Visit, provider: RunningFake) -> None:
+async def test_c45_hanging_summariser_delays_no_turn(guest: Visit, provider: RunningFake) -> None:
     """Without a timeout a compaction hung for twenty-three minutes, and the chat with it (openclaw)."""
     await until_due(guest)
     await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"latency": 60}}])

@@ -18,7 +18,7 @@ LETTER_CHARS = 5_000
 """We take it for some 6,500 tokens, which would fit; the model counts half as many again, and refuses."""
 
 
-async def test_a_message_that_the_model_counts_higher_than_we_do_is_answered_all_the_same(
+async def test_message_that_the_model_counts_higher_is_answered(
     model: RunningModel, system: ReplayTarget, wire: str, figures: list[str]
 ) -> None:
     """Over Messages the server counts it before it is sent; over the other wire it refuses it first."""

@@ -93,7 +93,7 @@ async def made_again(guest: Visit, turn: int) -> None:
     assert build_request_body(request, build_card(ModelEntry(name=CHAT)), CHAT)["messages"][-1]["content"]
 
 
-async def test_a_new_note_stands_behind_the_newest_words_until_the_cache_is_cold(
+async def test_new_note_follows_newest_message_until_the_cache_expires(
     guest: Visit, provider: RunningFake
 ) -> None:
     await note(guest, "Bertil is the dog.")
@@ -219,9 +219,7 @@ async def test_a_pin_of_a_hidden_message_stands_behind_the_newest_words(
     assert "on the blue paper" not in newest(cold)
 
 
-async def test_a_flush_reads_the_prefix_of_the_last_turn_and_what_was_noted_since(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_flush_reads_prefix_of_last_turn_and_newer_notes(guest: Visit, provider: RunningFake) -> None:
     await note(guest, "Bertil is the dog.")
     for number in range(8):
         await guest.ask(f"Message {number}. {LONG}")
@@ -259,7 +257,7 @@ async def test_one_saved_note_writes_no_more_than_the_turn_itself(
     assert usage["cache_read_input_tokens"] > 0.9 * context
 
 
-async def test_where_the_prefix_cannot_be_read_the_turn_is_answered_with_all_notes(
+async def test_turn_is_answered_with_all_notes_when_prefix_is_unreadable(
     guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []

@@ -71,9 +71,7 @@ async def asked(guest: Visit, provider: RunningFake, question: str = QUESTION) -
     return recalled((await chats(provider))[-1])
 
 
-async def test_an_answer_that_stands_only_in_a_file_comes_with_file_and_heading(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_knowledge_answer_names_file_and_heading(guest: Visit, provider: RunningFake) -> None:
     (shelf(guest.app.settings.data_dir) / "returns.md").write_text(RETURNS)
     await give(guest, workspace="ada")
     await until_kept(guest, "43 days")
@@ -83,7 +81,7 @@ async def test_an_answer_that_stands_only_in_a_file_comes_with_file_and_heading(
     assert not await provider.warnings()
 
 
-async def test_a_changed_file_is_told_as_it_is_now_and_a_lost_one_no_more(
+async def test_changed_knowledge_file_is_updated_and_deleted_file_is_dropped(
     guest: Visit, provider: RunningFake
 ) -> None:
     path = shelf(guest.app.settings.data_dir) / "returns.md"

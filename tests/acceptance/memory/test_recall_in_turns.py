@@ -137,7 +137,7 @@ async def test_the_tool_finds_the_original_words(guest: Visit, provider: Running
     assert "#1 person: My sister Ingrid lives in Tromsø" in result
 
 
-async def test_a_note_that_was_recalled_and_then_forgotten_stands_in_no_stored_request(
+async def test_recalled_note_leaves_no_stored_request_after_forgetting(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()

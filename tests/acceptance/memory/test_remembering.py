@@ -63,9 +63,7 @@ async def short_id(guest: Visit) -> str:
     return str(await guest.one("SELECT 'n' || left(public_id::text, 8) FROM notes ORDER BY id DESC LIMIT 1"))
 
 
-async def test_a_saved_note_is_shown_in_the_next_turn_and_the_prefix_stays(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_saved_note_appears_in_next_turn_and_prefix_stays(guest: Visit, provider: RunningFake) -> None:
     note = {"text": "The person's dog is called Bertil.", "kind": "fact", "importance": 7}
     await provider.script([calls(note), says("Noted.")])
     assert await guest.ask("My dog is called Bertil.") == "Noted."
@@ -106,9 +104,7 @@ async def test_nearly_the_same_words_are_one_note(guest: Visit, provider: Runnin
 
 
 @pytest.mark.control("S21")
-async def test_a_note_that_is_too_long_and_one_with_a_secret_get_a_clear_answer(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_too_long_or_secret_note_is_refused_with_a_reason(guest: Visit, provider: RunningFake) -> None:
     secret = "The key of the garden house API is sk-ant-abcdefghij0123456789, kept by Anna."
     notes = [
         {"text": "x" * 1_000, "kind": "fact"},
@@ -273,7 +269,7 @@ async def test_what_a_person_says_in_so_many_words_comes_back(guest: Visit) -> N
 
 
 @pytest.mark.control("S21")
-async def test_a_note_that_a_tool_put_into_the_models_head_is_marked_and_never_shown_by_itself(
+async def test_note_from_a_tool_is_marked_and_only_recalled(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()
@@ -357,7 +353,7 @@ async def test_notes_of_a_party_that_was_merged_go_on_with_the_other(
     assert (await command(guest, "remember", "Otto collects stamps from Norway!"))[1].startswith("I know")
 
 
-async def test_a_button_below_an_older_preview_erases_the_note_that_it_stood_for(guest: Visit) -> None:
+async def test_erase_button_of_older_preview_erases_the_note_it_showed(guest: Visit) -> None:
     async def run(name: str, args: str) -> CommandResult:
         return await guest.app.commands.run(
             session_id=guest.session_id, address_id=guest.address_id, name=name, args=args

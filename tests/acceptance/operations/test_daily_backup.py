@@ -25,7 +25,7 @@ def daily(code: str, said: list[str]) -> BackupScheduler:
     return BackupScheduler(dict(os.environ), said.append, command=(sys.executable, "-c", code))
 
 
-async def test_a_backup_that_fails_is_said_and_one_that_does_not_is_not() -> None:
+async def test_failed_backup_is_reported_and_successful_one_is_not() -> None:
     said: list[str] = []
     await daily("print('evertalk: made')", said).run_if_due()
     assert said == []
@@ -46,7 +46,7 @@ async def test_a_backup_in_the_making_ends_with_the_system(tmp_path: Path) -> No
     assert not is_running_as(pid, (sys.executable,))
 
 
-async def test_it_can_be_a_process_of_its_own_which_ends_when_it_is_told(tmp_path: Path) -> None:
+async def test_backup_process_ends_on_sigterm(tmp_path: Path) -> None:
     """As the container `backup`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shared.supervision.backup_schedule",
@@ -88,7 +88,7 @@ async def test_doctor_warns_where_none_is_made_and_is_silent_about_foreign_serve
     assert await check_backups(elsewhere) == []
 
 
-def test_a_failed_backup_is_told_with_each_heartbeat_until_one_succeeds(tmp_path: Path) -> None:
+def test_failed_backup_is_in_each_heartbeat_until_one_succeeds(tmp_path: Path) -> None:
     health = Health(dict, tmp_path, failed_backup=tmp_path / "failed.txt")
     assert "backup_failed" not in health()
     (tmp_path / "failed.txt").touch()

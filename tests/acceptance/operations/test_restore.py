@@ -167,7 +167,7 @@ async def test_an_empty_external_database_is_filled(
 
 @pytest.mark.faults
 @pytest.mark.timeout(400)
-async def test_a_restore_that_is_cut_off_leaves_the_one_state_or_the_other(
+async def test_interrupted_restore_leaves_old_or_new_state(
     installation: Installation,
 ) -> None:
     soul = installation.data / "workspaces" / "ada" / "SOUL.md"
@@ -188,7 +188,7 @@ async def test_a_restore_that_is_cut_off_leaves_the_one_state_or_the_other(
 
 @pytest.mark.faults
 @pytest.mark.timeout(400)
-async def test_a_backup_that_is_cut_off_is_none_and_the_next_one_clears_it_away(
+async def test_interrupted_backup_is_discarded_and_cleaned_up_by_the_next(
     installation: Installation,
 ) -> None:
     folder = installation.data / "backups"
@@ -203,7 +203,7 @@ async def test_a_backup_that_is_cut_off_is_none_and_the_next_one_clears_it_away(
     assert not [*folder.glob("*.part"), *folder.glob(".making-*")]
 
 
-async def test_a_daily_backup_is_made_when_a_day_has_gone_by_and_only_some_are_kept(
+async def test_daily_backup_runs_after_a_day_and_prunes_old_ones(
     installation: Installation,
 ) -> None:
     folder = installation.data / "backups"

@@ -52,7 +52,7 @@ def owners(folder: Path) -> set[int]:
 @as_root
 @pytest.mark.control("S44")
 @pytest.mark.parametrize("killed", [False, True])
-async def test_data_of_nobody_are_taken_over_with_all_that_is_in_them(folder: Path, killed: bool) -> None:
+async def test_data_without_account_are_taken_over_completely(folder: Path, killed: bool) -> None:
     servers = folder / "servers"
     async with EmbeddedServers(servers) as former:
         assert await _add_one(former) == (1, 1)
@@ -78,7 +78,7 @@ async def test_data_of_nobody_are_taken_over_with_all_that_is_in_them(folder: Pa
 
 @as_root
 @pytest.mark.control("S38", "S44")
-async def test_whoever_runs_as_nobody_is_not_let_in(folder: Path) -> None:
+async def test_process_of_the_unprivileged_account_is_refused_by_postgres(folder: Path) -> None:
     servers = folder / "servers"
     async with EmbeddedServers(servers, wanted=EmbeddedChoice(redis=False), durable=False) as running:
         account = find_account(servers)

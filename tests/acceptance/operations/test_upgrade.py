@@ -77,7 +77,7 @@ async def older(url: str) -> None:
 
 
 @pytest.mark.parametrize("keep", [7, 0])
-async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wished(
+async def test_up_backs_up_before_schema_change_unless_disabled(
     installation: Installation, keep: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = installation.settings.model_copy(update={"backup_keep": keep})
@@ -95,7 +95,7 @@ async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wis
         assert capsys.readouterr().out == ""
 
 
-async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
+async def test_older_program_leaves_newer_schema_unchanged(
     installation: Installation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Started again beside the new one, or gone back to: migrations only add, so it works on."""
@@ -131,7 +131,7 @@ FOREIGN = "schema is at 0044_of_others, which this version"
 INSTEAD = "Start the program that made the data, or restore a backup of Evertalk: ./evertalk restore FILE"
 
 
-async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_alone(
+async def test_unknown_schema_is_refused_in_one_sentence_and_left_unchanged(
     installation: Installation,
 ) -> None:
     """By every verb, the doctor, and each process that is started by hand."""
@@ -196,7 +196,7 @@ def _started(
     )
 
 
-async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(
+async def test_up_keeps_schema_when_disk_has_no_room_for_backup(
     installation: Installation,
 ) -> None:
     in_the_way = installation.data / "not-a-folder"

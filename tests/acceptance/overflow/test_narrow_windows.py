@@ -67,7 +67,7 @@ async def test_one_refusal_takes_nothing_from_anybody_and_its_own_person_is_answ
     assert newest["tools"], "the next turn of the same person has lost nothing either"
 
 
-async def test_what_several_conversations_meet_is_believed_told_and_forgotten_when_it_was_wrong(
+async def test_narrowed_window_is_believed_after_several_conversations_and_later_corrected(
     app: App, guests: list[Visit], provider: RunningFake, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await provider.script([too_long(40_000, contains="Ada"), too_long(40_000, contains="Bo")])
@@ -98,7 +98,7 @@ async def test_what_several_conversations_meet_is_believed_told_and_forgotten_wh
     assert await guests[0].one("SELECT ended_at IS NOT NULL FROM alerts WHERE kind = 'window_narrowed'")
 
 
-async def test_a_window_that_leaves_no_room_is_told_in_plain_words(
+async def test_window_without_room_is_explained_in_plain_text(
     app: App, guests: list[Visit], provider: RunningFake
 ) -> None:
     """All of them are refused again and again: then, and only then, somebody must be told so."""

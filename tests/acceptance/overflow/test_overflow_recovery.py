@@ -65,7 +65,7 @@ async def test_when_the_window_is_halved_at_run_time_every_turn_is_answered(
     assert not await provider.warnings()
 
 
-async def test_a_refused_turn_is_sent_again_smaller_and_once_asks_for_a_summary(
+async def test_refused_turn_is_sent_smaller_and_requests_one_summary(
     guest: Visit, provider: RunningFake
 ) -> None:
     await talk(guest, 8, words=FILLER * 3)
@@ -118,7 +118,7 @@ async def test_a_turn_that_is_refused_four_times_ends_with_the_three_largest(
     assert error <= 0.01 * row["reported_input_tokens"]
 
 
-async def test_an_answer_that_filled_the_window_is_made_anew_from_less(
+async def test_answer_that_filled_the_window_is_repeated_with_less_context(
     guest: Visit, provider: RunningFake
 ) -> None:
     await provider.set_window(CHAT, 12_000)
@@ -150,7 +150,7 @@ async def test_old_turns_go_behind_a_digest_before_any_is_left_out(
 
 
 @pytest.mark.parametrize("preset", ["spec008", "opencode", "arawn"])
-async def test_while_no_summary_comes_the_next_messages_still_see_most_of_what_fits(
+async def test_next_messages_keep_most_context_while_summary_is_missing(
     database_url: str,
     redis_url: str,
     provider: RunningFake,
@@ -179,7 +179,7 @@ async def test_while_no_summary_comes_the_next_messages_still_see_most_of_what_f
     assert all(record["body"]["max_tokens"] >= 2_048 for record in chats)
 
 
-async def test_a_preset_that_looks_before_the_call_waits_for_its_summary_and_says_so(careful: Visit) -> None:
+async def test_preset_that_checks_before_the_call_waits_and_says_so(careful: Visit) -> None:
     async with working(careful):
         while not any(isinstance(event, Organizing) for event in careful.heard):
             assert len(careful.heard) < 2_000
@@ -194,16 +194,14 @@ async def test_a_preset_that_looks_before_the_call_waits_for_its_summary_and_say
     assert waiting == [row["turn_id"]]
 
 
-async def test_without_a_worker_the_answer_comes_all_the_same(
-    careful: Visit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_turn_is_answered_without_a_worker(careful: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.services.turns.agent_loop.COMPACTION_WAIT_SECONDS", 0.2)
     await talk(careful, 22)
     assert await careful.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 22
     assert any(isinstance(event, Organizing) for event in careful.heard)
 
 
-async def test_another_model_begins_with_a_ratio_of_its_own_and_the_first_keeps_its(guest: Visit) -> None:
+async def test_each_model_has_its_own_token_ratio(guest: Visit) -> None:
     await talk(guest, 3)
     first = await guest.one("SELECT token_ratio FROM sessions")
     assert await guest.one("SELECT measured_by FROM sessions") == CHAT

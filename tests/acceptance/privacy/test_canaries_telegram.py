@@ -82,7 +82,7 @@ async def stored(house: TelegramHouse) -> str:
 
 
 @pytest.mark.control("S36", "S40")
-async def test_no_canary_is_left_in_tables_redis_or_logs_and_nobody_elses_is_lost(
+async def test_canary_is_erased_from_tables_redis_and_logs_on_telegram(
     house: TelegramHouse, tmp_path: Path
 ) -> None:
     ada = await house.person(101, first_name=bird("ada", "name"))

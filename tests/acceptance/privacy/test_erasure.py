@@ -142,7 +142,7 @@ async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit)
     await promises_hold(guest)
 
 
-async def test_a_message_that_waits_and_a_turn_that_runs_are_ended_and_write_nothing(guest: Visit) -> None:
+async def test_erasure_ends_waiting_and_running_turns_without_writes(guest: Visit) -> None:
     await guest.ask("Hello")
     await guest.say(f"Please remember {CANARY}.")
     claim = await guest.app.sessions._claim(guest.session_id)

@@ -91,7 +91,7 @@ async def test_when_the_hold_is_lifted_what_is_too_old_goes(guest: Visit) -> Non
 
 
 @pytest.mark.control("S40", "S42")
-async def test_the_person_is_told_kindly_in_their_language_and_nothing_is_lost(guest: Visit) -> None:
+async def test_legal_hold_refuses_erasure_in_the_persons_language(guest: Visit) -> None:
     assert await hold(guest)
     await run(guest, "forget", "everything")
     told = await run(guest, "forget", "everything yes")

@@ -44,7 +44,7 @@ async def promises_hold(guest: Visit) -> None:
         await connection.close()
 
 
-async def test_a_message_and_all_that_came_of_it_is_gone_and_the_rest_stays(guest: Visit) -> None:
+async def test_erased_message_and_everything_derived_from_it_are_gone(guest: Visit) -> None:
     await guest.ask("Please remember that my cat is called Miso.")
     await guest.ask(f"Please remember that the door code is {CANARY}.")
     for number in range(12):
@@ -85,7 +85,7 @@ async def test_an_edited_message_is_all_its_forms(guest: Visit) -> None:
     await promises_hold(guest)
 
 
-async def test_a_message_that_is_being_answered_is_answered_anew_without_it(guest: Visit) -> None:
+async def test_message_erased_during_its_turn_is_answered_again_without_it(guest: Visit) -> None:
     said = await guest.say(f"What rhymes with {CANARY}?")
     claim = await guest.app.sessions._claim(guest.session_id)
     assert claim is not None

@@ -46,7 +46,7 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [change.kind for change in parse_screen(after).since(parse_screen(before))]
 
 
-def test_what_changed_between_two_looks_is_told_in_order() -> None:
+def test_screen_changes_are_listed_in_order() -> None:
     first = screen({"message_id": 2, "text": "Yes"})
     assert changes(screen(), first) == ["new"]
     assert changes(first, screen({"message_id": 2, "text": "Yes, sir"})) == ["edited"]

@@ -50,7 +50,7 @@ def test_one_speakers_words_are_the_persons_messages(tmp_path: Path) -> None:
     assert script.messages[1].startswith("1: I walked")
 
 
-def test_a_picture_is_told_by_its_caption(tmp_path: Path) -> None:
+def test_picture_is_replayed_by_its_caption(tmp_path: Path) -> None:
     path = tmp_path / "pictures.json"
     line = {"speaker": "Ada", "text": "Look!", "blip_caption": "a red boat"}
     path.write_text(json.dumps({"sample_id": "p", "conversation": {"speaker_a": "Ada", "session_1": [line]}}))

@@ -113,7 +113,7 @@ def test_an_uncertain_part_is_looked_for_by_its_words() -> None:
     assert (gone.answered, gone.lost, gone.uncertain) == (0, 1, 1)
 
 
-def test_who_was_told_that_an_answer_may_be_missing_sees_whether_it_is() -> None:
+def test_replay_sees_whether_a_possibly_missing_answer_arrived() -> None:
     """The same words above the question are another answer's."""
     ended = turn(2, "Yes.", None, part_state="uncertain")
     before = [said(1), shown(2, "Yes."), said(3)]
@@ -151,7 +151,7 @@ def test_other_words_of_the_bot_are_notices() -> None:
     assert (found.notices, *numbers(found)) == (1, 1, 0, 0, 0)
 
 
-def test_a_refused_answer_is_there_when_something_was_told() -> None:
+def test_refused_turn_counts_as_answered_when_a_notice_was_sent() -> None:
     found = reading([said(1), shown(2, "Not today.")], {1: 1}, turn(1, "cap reached", 2, state="refused"))
     assert numbers(found) == (1, 0, 0, 0)
 

@@ -29,7 +29,7 @@ async def chats(provider: RunningFake) -> list[Any]:
 
 
 @pytest.mark.control("S20")
-async def test_what_a_visitor_types_reaches_the_provider_as_words_and_the_log_as_it_was(
+async def test_visitor_text_reaches_provider_escaped_and_log_unchanged(
     guest: Visit, provider: RunningFake
 ) -> None:
     await guest.ask("The weather is fine.")

@@ -59,7 +59,7 @@ async def read_page(guest: Visit, provider: RunningFake) -> None:
         ("I'd rather hear less.", "The person likes brief answers.", "assistant"),
     ],
 )
-async def test_a_note_of_a_later_turn_is_the_tool_s_when_its_words_are(
+async def test_later_note_has_tool_authority_when_a_tool_said_it(
     guest: Visit, provider: RunningFake, said: str, text: str, authority: str
 ) -> None:
     await read_page(guest, provider)
@@ -69,9 +69,7 @@ async def test_a_note_of_a_later_turn_is_the_tool_s_when_its_words_are(
 
 
 @pytest.mark.control("S21")
-async def test_a_note_that_only_a_page_vouches_for_is_never_shown_by_itself(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_note_known_only_from_a_page_is_never_in_prompt(guest: Visit, provider: RunningFake) -> None:
     await read_page(guest, provider)
     await provider.script([once(saves(FROM_PAGE)), once({"text": "Noted."})])
     await guest.ask("Thanks.")
@@ -111,9 +109,7 @@ async def test_what_a_person_passes_on_is_not_their_word(
 
 
 @pytest.mark.control("S21")
-async def test_a_ghost_turn_s_note_from_what_its_tools_showed_is_the_tool_s(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_flush_note_from_tool_results_has_tool_authority(guest: Visit, provider: RunningFake) -> None:
     """A ghost turn leaves no steps: what it was shown comes with the call."""
     await guest.ask("My sister Ingrid lives in Graz.")
     await guest.app.pool.execute(

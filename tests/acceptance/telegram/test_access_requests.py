@@ -69,7 +69,7 @@ async def test_an_owner_lets_a_guest_in_with_one_press(house: TelegramHouse) -> 
         assert (await check_chain(pool))["state"] == "intact"
 
 
-async def test_a_refused_guest_is_told_once_and_the_other_owner_finds_it_decided(
+async def test_refused_guest_is_notified_once_and_other_owner_sees_it(
     house: TelegramHouse,
 ) -> None:
     ada, bob = await owner(house), await owner(house, "Bob")
@@ -102,7 +102,7 @@ async def test_a_guest_cannot_press_what_only_an_owner_is_asked(house: TelegramH
     assert await house.one("SELECT state FROM telegram_access WHERE chat_id = $1", eve.id) == "pending"
 
 
-async def test_whoever_is_let_in_from_a_shell_is_told_and_whoever_is_shut_out_is_not(
+async def test_guest_allowed_from_shell_is_notified_unlike_a_blocked_one(
     house: TelegramHouse,
 ) -> None:
     eve = await stranger(house, "Eve")

@@ -55,7 +55,7 @@ async def test_a_mark_stands_on_a_groups_question_while_the_bot_works(here: Depl
     assert not await here.api.calls("setMessageReaction", chat=ada.id), "in private it is clear"
 
 
-async def test_posts_that_turn_to_the_bot_are_answered_where_a_channel_was_let_in(here: Deployment) -> None:
+async def test_channel_posts_to_the_bot_are_answered_in_allowed_channels(here: Deployment) -> None:
     ada = await here.person()
     news = await here.api.group("News", ada, kind="channel", admin=True)
     await here.house.until("SELECT count(*) = 1 FROM telegram_access WHERE chat_id = $1", news.id)
@@ -93,7 +93,7 @@ async def test_a_question_from_another_chat_is_a_turn_of_ones_own(here: Deployme
     assert "harbour" in str(asked), "it is the same conversation"
 
 
-async def test_who_may_not_write_is_offered_to_begin_and_a_slow_answer_comes_in_the_chat(
+async def test_reader_without_write_access_gets_a_button_and_private_answer(
     here: Deployment,
 ) -> None:
     eve = await here.person(allowed=False)

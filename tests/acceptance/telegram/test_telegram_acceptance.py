@@ -70,7 +70,7 @@ async def test_typing_is_shown_while_a_slow_model_thinks_and_survives_a_429(here
     assert calls.index(typing[-1]) < [call["method"] for call in calls].index("sendMessage")
 
 
-async def test_a_long_answer_grows_and_rings_once_in_private_and_in_a_group(here: Deployment) -> None:
+async def test_long_answer_grows_and_notifies_once_in_private_and_group(here: Deployment) -> None:
     ada, bob = await here.person(), await here.person()
     family = await here.api.group("Family", bob)
     await here.house.let_in(family.id)
@@ -122,7 +122,7 @@ async def test_an_answer_is_stopped_and_what_was_written_stays(here: Deployment,
     )
 
 
-async def test_a_second_message_waits_for_the_first_and_nobody_else_does(here: Deployment) -> None:
+async def test_second_message_waits_for_first_and_other_chats_do_not(here: Deployment) -> None:
     ada, others = await here.person(), [await here.person() for _ in range(5)]
     await ada.say("First of all, a slow one: what is your colour?")
     await here.house.until(f"SELECT count(*) = 1 FROM turns t {MINE} AND t.state = 'claimed'", str(ada.id))
@@ -257,7 +257,7 @@ async def test_refused_formatting_leaves_the_words(here: Deployment) -> None:
     assert (screen.texts, screen.answers[0].entities) == (["Yes."], [])
 
 
-async def test_a_refused_rich_message_comes_in_the_classic_form_and_is_not_tried_again(
+async def test_refused_rich_message_is_sent_classic_and_never_retried(
     here: Deployment,
 ) -> None:
     ada = await here.person()
@@ -317,7 +317,7 @@ async def test_answers_and_typing_are_in_their_topic(here: Deployment) -> None:
 
 
 @pytest.mark.control("S47")
-async def test_nobody_presses_other_peoples_buttons(here: Deployment) -> None:
+async def test_button_press_of_another_person_is_ignored(here: Deployment) -> None:
     ada, eve = await here.person(), await here.person()
     await ada.say("My boat is called Njord.")
     screen = await ada.sees(has_button("Again"))

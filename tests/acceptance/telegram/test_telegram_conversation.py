@@ -191,7 +191,7 @@ async def test_reactions_are_opinions(house: TelegramHouse, number: int) -> None
     await house.until(f"SELECT count(*) = 0 FROM feedback t {MINE}", str(ada.id))
 
 
-async def test_buttons_wish_an_answer_anew(house: TelegramHouse, number: int) -> None:
+async def test_buttons_request_a_new_answer(house: TelegramHouse, number: int) -> None:
     ada = await house.person(number)
     await ada.say("Tell me of the sea.")
     await ada.sees("the sea")
@@ -220,7 +220,7 @@ async def test_each_topic_is_a_conversation_of_its_own(house: TelegramHouse, num
     assert await house.one(sessions, str(ada.id)) == 3
 
 
-async def test_a_command_that_nobody_knows_is_told_the_nearest_and_asks_no_model(
+async def test_unknown_command_names_the_nearest_and_calls_no_model(
     house: TelegramHouse, number: int
 ) -> None:
     ada = await house.person(number)

@@ -129,7 +129,7 @@ async def test_the_chat_shows_that_the_operator_writes(house: TelegramHouse, num
     await announcer.close()
 
 
-async def test_nobody_coming_is_said_in_the_chat(house: TelegramHouse, number: int) -> None:
+async def test_handover_without_operator_is_announced_in_chat(house: TelegramHouse, number: int) -> None:
     ada = await talks(house, number)
     await ada.command("human")
     await ada.sees("I have asked for somebody")

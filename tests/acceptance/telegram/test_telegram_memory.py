@@ -159,7 +159,7 @@ async def test_a_long_list_has_pages(house: TelegramHouse, number: int) -> None:
     assert "8. Ada has been in town HHHHH." in screen.answers[-1].text
 
 
-async def test_a_list_that_is_out_of_date_is_drawn_anew(house: TelegramHouse, number: int) -> None:
+async def test_outdated_notes_list_is_redrawn(house: TelegramHouse, number: int) -> None:
     ada = await talks(house, number)
     _, old = await keep(house, ada.id, "Ada drinks tea.", "Ada lives in Graz.")
     await ada.command("memory")
@@ -238,7 +238,7 @@ async def test_everything_is_forgotten_by_a_button_and_only_after_it_was_shown(
     assert await house.one("SELECT count(*) FROM notes WHERE text LIKE 'Ada drinks%' AND id = $1", note) == 0
 
 
-async def test_a_mode_is_chosen_by_a_button_and_a_forged_one_changes_nothing(
+async def test_mode_button_changes_mode_and_forged_button_changes_nothing(
     house: TelegramHouse, number: int
 ) -> None:
     ada = await talks(house, number)

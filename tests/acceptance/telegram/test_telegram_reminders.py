@@ -97,7 +97,7 @@ async def test_a_group_is_reminded_as_a_group(house: TelegramHouse, number: int)
     await ended(house, "book the cabin", "done")
 
 
-async def test_a_chat_that_was_closed_learns_of_it_when_it_is_open_again(
+async def test_closed_chat_learns_of_missed_reminder_when_open_again(
     house: TelegramHouse, number: int
 ) -> None:
     ada = await talks(house, number)

@@ -61,7 +61,7 @@ async def test_a_result_leads_to_the_message_and_others_follow(house: TelegramHo
     await ada.sees("Nothing was found for “zeppelin”.")
 
 
-async def test_what_is_not_in_this_chat_is_shown_and_strangers_are_told_nothing(house: TelegramHouse) -> None:
+async def test_search_hides_results_of_other_chats_from_strangers(house: TelegramHouse) -> None:
     eve = await house.person(702, first_name="Eve")
     said = await eve.say("The boat is called Albatross.")
     await eve.sees("Albatross")

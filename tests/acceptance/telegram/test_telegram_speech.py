@@ -90,7 +90,7 @@ async def test_under_auto_a_voice_message_is_answered_with_one(
     assert await booked(town, ann) == [["speech", 170]]
 
 
-async def test_it_is_off_until_it_is_chosen_and_can_be_chosen_with_a_button(
+async def test_speech_is_off_until_chosen_by_command_or_button(
     town: Deployment, service: RunningSpeech
 ) -> None:
     ann = await town.person(first_name="Ann")

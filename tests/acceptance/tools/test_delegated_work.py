@@ -126,7 +126,7 @@ async def test_every_call_of_a_helper_is_in_the_ledger_of_its_turn(
     assert "$0.00 for summaries" in figures.result
 
 
-async def test_a_helper_that_goes_on_and_on_must_speak_in_its_last_round(
+async def test_helper_must_answer_in_its_last_round(
     guest: Visit, provider: RunningFake, ships: Ships
 ) -> None:
     await provider.script([

@@ -65,7 +65,9 @@ async def test_the_model_reads_on_where_it_wants_to(guest: Visit, provider: Runn
     assert SECRET in result
 
 
-async def test_nobody_reads_a_message_of_another_conversation(guest: Visit, provider: RunningFake) -> None:
+async def test_long_message_of_another_conversation_cannot_be_read(
+    guest: Visit, provider: RunningFake
+) -> None:
     await guest.ask(REPORT)
     other = await visit(guest.app)
     asked = {"name": "recall", "input": {"artifact": "msg_1"}}

@@ -93,7 +93,7 @@ async def test_a_picture_comes_with_the_answer_and_stands_in_the_ledger(
         ({"body": '{"data": [{"b64_json": "bm8gcGljdHVyZQ=="}]}'}, "is no picture", True),
     ],
 )
-async def test_what_goes_wrong_is_told_to_the_model_and_paid_only_if_it_may_have_cost(
+async def test_failed_picture_is_returned_to_model_and_charged_if_billed(
     guest: Visit, provider: RunningFake, images: RunningImages, action: dict[str, Any], told: str, paid: bool
 ) -> None:
     await images.next(action, action)
@@ -103,7 +103,7 @@ async def test_what_goes_wrong_is_told_to_the_model_and_paid_only_if_it_may_have
     assert "attachments" not in [event for event in guest.heard if isinstance(event, Stored)][-1].payload
 
 
-async def test_a_picture_that_was_broken_off_may_have_been_made_and_is_paid(
+async def test_aborted_picture_is_charged_because_it_may_exist(
     guest: Visit, provider: RunningFake, images: RunningImages
 ) -> None:
     await images.next({"latency": 30})

@@ -84,9 +84,7 @@ async def test_a_reminder_is_set_and_comes_when_its_time_has_come(
     await guest.ask("Thank you!")
 
 
-async def test_the_loop_of_the_process_tells_it_by_itself_and_once(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_reminder_loop_delivers_a_due_reminder_once(guest: Visit, provider: RunningFake) -> None:
     await asked(guest, provider, TELLS)
 
     async def open_screen(_session_id: int) -> Any:
@@ -123,9 +121,7 @@ async def test_in_quiet_hours_it_waits_for_their_end(
         assert await looked(guest) == "It is time to call Anna."
 
 
-async def test_where_no_money_is_left_its_words_come_all_the_same(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_reminder_text_is_delivered_when_no_budget_is_left(guest: Visit, provider: RunningFake) -> None:
     await asked(guest, provider)
     await guest.app.pool.execute("UPDATE spend_days SET spent_micro = spent_micro + 100000000")
     await guest.app.pool.execute(
@@ -155,9 +151,7 @@ async def test_where_the_model_is_away_its_words_come_in_time_and_once(
     assert "Anna" in await guest.ask("Whom was I to call about the boat?")
 
 
-async def test_it_is_told_although_redis_has_forgotten_everything(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_reminder_is_delivered_after_redis_was_emptied(guest: Visit, provider: RunningFake) -> None:
     from redis.asyncio import Redis
 
     await asked(guest, provider, TELLS)

@@ -174,7 +174,7 @@ class _Named:
         raise ToolFailed("nobody runs this")
 
 
-async def test_a_failure_that_is_long_and_full_of_odd_bytes_is_stored_all_the_same(
+async def test_long_failure_with_binary_text_is_stored(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()
@@ -205,7 +205,7 @@ async def test_an_agents_own_rules_keep_the_results_of_a_tool_whole(
     assert await guest.one("SELECT count(*) FROM prune_decisions") == 0
 
 
-async def test_rules_of_an_agent_that_cannot_be_used_do_not_stop_a_turn(guest: Visit) -> None:
+async def test_invalid_agent_tool_rules_do_not_stop_a_turn(guest: Visit) -> None:
     await guest.app.pool.execute("""UPDATE agents SET config = config || '{"pruning": {"tools": 3}}'""")
     assert await guest.ask("Hello?")
     assert await guest.one("SELECT state FROM turns") == "answered"
@@ -229,7 +229,7 @@ async def test_texts_of_a_tools_own_rule_are_stored_with_the_decision(
     assert text in str([block for message in sent for block in message["content"]]).replace("\\n", "\n")
 
 
-async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_again(guest: Visit) -> None:
+async def test_tool_result_lost_with_its_process_is_fetched_again(guest: Visit) -> None:
     await guest.say(ASKED)
     claim = await _claimed(guest)
     call = ToolUse(id="toolu_lost", name="read_report", input={})
@@ -272,9 +272,7 @@ async def test_recall_opens_an_artifact_and_goes_to_the_words_of_its_query(
 
 
 @pytest.mark.control("S22")
-async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_session(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_recall_opens_limited_portions_of_its_own_session(guest: Visit, provider: RunningFake) -> None:
     wish = {"artifact": artifact_id(REPORT)}
     opened = await _retriever(guest, provider, *[wish] * (RECALLS_PER_TURN + 2))
     assert len([result for result in opened if not result.is_error]) == RECALLS_PER_TURN
@@ -293,7 +291,7 @@ async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_sess
      ({"artifact": artifact_id(REPORT), "offset": 10**9}, "`offset` is"), ({}, "id of an artifact"),
      ({"artifact": artifact_id(REPORT), "offset": "x"}, "whole number")],
 )  # fmt: skip
-async def test_what_recall_cannot_open_is_told_with_advice(
+async def test_recall_of_unknown_artifact_fails_with_advice(
     guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
 ) -> None:
     (result,) = await _retriever(guest, provider, wish)
@@ -351,7 +349,7 @@ async def test_a_process_that_lost_its_turn_keeps_no_artifact(guest: Visit) -> N
     assert await guest.one("SELECT count(*) FROM artifacts") == 0
 
 
-async def test_a_message_that_only_fits_in_part_is_kept_whole_and_can_be_opened(
+async def test_partly_fitting_message_is_stored_whole_and_can_be_opened(
     guest: Visit, provider: RunningFake
 ) -> None:
     numbers = " ".join(str(number * 7_919) for number in range(1_000))[:7_900]
@@ -426,7 +424,7 @@ class ReadPages(ReadReport):
 LONG_PAGE = "\n".join(f"Line {number}: quiet all day." for number in range(900))
 
 
-async def test_a_result_is_cleared_inside_the_turn_that_asked_for_it_once_that_pays(
+async def test_tool_result_is_cleared_within_its_turn_when_cheaper(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()

@@ -109,7 +109,7 @@ async def room(database_url: str, redis_url: str, provider: RunningFake) -> Asyn
 
 
 @pytest.mark.control("S25")
-async def test_a_call_with_bad_arguments_is_told_and_tried_again(room: Room) -> None:
+async def test_call_with_bad_arguments_is_returned_to_model_and_retried(room: Room) -> None:
     bad = {
         "tool_use": [{"name": "calculate", "input": {"expression": 5}}, {"name": "calculate", "input": {}}]
     }
@@ -163,7 +163,7 @@ async def test_an_agents_turns_are_offered_only_the_servers_that_it_names(
         await room.holds()
 
 
-async def test_a_picture_of_a_tool_stays_in_sight_and_is_told_of_where_none_stay(room: Room) -> None:
+async def test_tool_picture_stays_visible_or_is_described_in_text(room: Room) -> None:
     await room.scripted(
         {"tool_use": [{"name": "draw", "input": {}}]}, {"text": "A picture."}, {"text": "Yes."}
     )
@@ -215,7 +215,7 @@ async def test_stop_ends_a_running_tool_at_once(room: Room, name: str, status: s
     await room.holds()
 
 
-async def test_a_search_of_the_provider_s_own_stays_valid_in_all_rounds_and_turns(room: Room) -> None:
+async def test_provider_search_stays_valid_in_later_rounds_and_turns(room: Room) -> None:
     await room.configure(tools={"provider": [SEARCH]})
     both = {"web_search": "tides", "text": "Let me see.", "tool_use": [{"name": "draw", "input": {}}]}
     await room.scripted(both, {"web_search": "more tides", "text": "The moon."}, {"text": "Good night."})
@@ -231,7 +231,7 @@ async def test_a_search_of_the_provider_s_own_stays_valid_in_all_rounds_and_turn
     await room.holds()
 
 
-async def test_a_block_that_nobody_knows_never_loses_the_answer(room: Room) -> None:
+async def test_unknown_block_never_loses_the_answer(room: Room) -> None:
     await room.scripted(
         {"odd_block": {"type": "hologram", "data": "…"}, "text": "Here I am."}, {"text": "Still."}
     )

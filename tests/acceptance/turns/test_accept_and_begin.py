@@ -112,7 +112,7 @@ async def test_pictures_are_looked_up_when_the_answer_begins(guest: Visit) -> No
     assert (await turn(guest))[0] == "answered"
 
 
-async def test_a_claim_says_the_same_whether_it_came_with_its_message_or_not(guest: Visit) -> None:
+async def test_claim_is_equal_with_and_without_its_message(guest: Visit) -> None:
     await guest.ask("My dog is called Rex.")
     begun = await begun_claim(guest, "And what else?")
     await guest.app.sessions.release_unanswered()
@@ -164,7 +164,7 @@ async def test_where_a_human_answers_or_the_place_was_left_nothing_is_taken(gues
         await begin(guest, "And now?")
 
 
-async def test_what_nobody_answers_is_due_again_and_costs_nothing(guest: Visit) -> None:
+async def test_unanswered_claim_is_due_again_and_costs_nothing(guest: Visit) -> None:
     spent = await guest.one("SELECT spent_micro FROM spend_days WHERE scope = 'total'")
     await begin(guest, "What is my cat called?")
     assert await guest.one("SELECT reserved_micro FROM spend_days WHERE scope = 'total'") > 0
@@ -197,7 +197,7 @@ async def test_a_change_that_it_waited_for_is_seen_by_its_turn(guest: Visit) -> 
 
 
 @pytest.mark.parametrize("trouble", [StorageUnavailable("the reply is lost"), ValueError("not to be read")])
-async def test_when_the_reply_is_lost_the_turn_is_free_again_after_a_beat(
+async def test_turn_is_free_after_one_beat_when_reply_is_lost(
     guest: Visit, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     takes = guest.app.stores.turns.accept_and_claim
@@ -219,7 +219,7 @@ async def test_when_the_reply_is_lost_the_turn_is_free_again_after_a_beat(
     assert await guest.one("SELECT count(*) FROM turns") == 2
 
 
-async def test_a_message_whose_turn_cannot_be_taken_is_stored_all_the_same(guest: Visit) -> None:
+async def test_message_is_stored_when_its_turn_cannot_be_claimed(guest: Visit) -> None:
     """What the claim stumbles over is for the claim to tell: no message is lost for it."""
     too_dear = ClaimPrices(micro_per_input_token=0.0, micro_output=1e300)
     guest.app.sessions._prices = too_dear, time.monotonic()

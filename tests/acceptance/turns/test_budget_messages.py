@@ -48,7 +48,7 @@ async def party(guest: Visit) -> str:
     return f"party:{await guest.one('SELECT party_id FROM sessions WHERE id = $1', guest.session_id)}"
 
 
-async def test_budget_tells_what_is_left_and_when_it_begins_anew(guest: Visit) -> None:
+async def test_budget_command_shows_rest_and_reset_time(guest: Visit) -> None:
     await guest.ask("Hello")
     await set_aside(guest, await party(guest), 1_700_000)
     told = await budget(guest)
@@ -60,7 +60,7 @@ async def test_budget_tells_what_is_left_and_when_it_begins_anew(guest: Visit) -
     assert "Du: 1,70 $ von 2,00 $ (85 %)" in await budget(guest, language="de")
 
 
-async def test_calls_of_unknown_price_are_told_as_such(guest: Visit) -> None:
+async def test_calls_of_unknown_price_are_shown_as_such(guest: Visit) -> None:
     await guest.ask("Hello")
     cost = await guest.one("SELECT cost_micro FROM usage")
     await guest.app.pool.execute("UPDATE usage SET cost_micro = NULL")
@@ -82,7 +82,7 @@ async def test_a_warning_comes_once_with_the_answer_and_is_no_answer(guest: Visi
 
 
 @pytest.mark.control("S28")
-async def test_at_the_limit_the_person_is_told_when_it_goes_on_and_commands_work(guest: Visit) -> None:
+async def test_reached_cap_names_reset_time_and_commands_still_work(guest: Visit) -> None:
     await set_aside(guest, await party(guest), 2_000_000)
     words = await guest.ask("Hello")
     assert f"after midnight ({MIDDAY})" in words

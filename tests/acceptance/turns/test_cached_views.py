@@ -173,7 +173,7 @@ CHANGES: tuple[Callable[[Visit], Awaitable[None]], ...] = (
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-async def test_after_a_change_nothing_of_before_is_told(
+async def test_changed_view_shows_nothing_of_the_former_one(
     guest: Visit, read: list[int], change: Callable[[Visit], Awaitable[None]]
 ) -> None:
     await told(guest, "The ferry leaves at 9:40.", "And I have a dog.")
@@ -186,9 +186,7 @@ async def test_after_a_change_nothing_of_before_is_told(
     await guest.answered()
 
 
-async def test_what_is_no_longer_so_is_read_after_the_claim_and_known_from_the_next_turn_on(
-    guest: Visit, read: list[int]
-) -> None:
+async def test_outdated_view_is_reloaded_and_cached_from_next_turn(guest: Visit, read: list[int]) -> None:
     await told(guest, "The ferry leaves at 9:40.")
     await pin(guest)
     read.clear()
@@ -201,9 +199,7 @@ async def test_what_is_no_longer_so_is_read_after_the_claim_and_known_from_the_n
     assert await guest.one("SELECT bool_and(state = 'answered') FROM turns")
 
 
-async def test_a_change_while_a_turn_is_answered_is_seen_by_the_next_one(
-    guest: Visit, read: list[int]
-) -> None:
+async def test_change_during_a_turn_is_seen_by_the_next_turn(guest: Visit, read: list[int]) -> None:
     await told(guest, "The ferry leaves at 9:40.")
     await begin(guest, "And I have a dog.")
     await pin(guest)

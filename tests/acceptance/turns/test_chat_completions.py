@@ -59,9 +59,7 @@ async def test_a_conversation_outlives_its_window_over_the_other_wire(
     assert not await process.warnings()
 
 
-async def test_a_tool_is_called_and_its_note_is_known_in_the_next_request(
-    guest: Visit, process: RunningFake
-) -> None:
+async def test_saved_note_is_in_next_chat_completions_request(guest: Visit, process: RunningFake) -> None:
     note: dict[str, Any] = {"kind": "fact", "text": "Drinks tea with milk."}
     await process.script([{"times": 1, "action": {"tool_use": [{"name": "save_memory", "input": note}]}}])
     await guest.ask("I drink tea with milk.")

@@ -38,7 +38,7 @@ async def through_all_tries(guest: Visit, words: str) -> str:
     return guest.last_words
 
 
-async def test_a_message_that_the_rules_forbid_is_told_so_and_never_sent_again(
+async def test_forbidden_message_is_reported_and_never_sent_again(
     guest: Visit, provider: RunningFake
 ) -> None:
     await provider.script(forbids(times=-1))
@@ -53,15 +53,13 @@ async def test_a_message_that_the_rules_forbid_is_told_so_and_never_sent_again(
     assert "Zitronengift" not in json.dumps((await provider.requests())[-1]["body"])
 
 
-async def test_an_answer_that_was_forbidden_once_may_be_another_one_the_next_time(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_forbidden_answer_is_retried_on_the_next_turn(guest: Visit, provider: RunningFake) -> None:
     await provider.script(forbids(times=1))
     await through_all_tries(guest, "How do I make Zitronengift?")
     assert await guest.one("SELECT state FROM turns") == "answered"
 
 
-async def test_a_refused_word_closes_the_provider_to_nobody(guest: Visit, provider: RunningFake) -> None:
+async def test_content_refusal_does_not_open_the_breaker(guest: Visit, provider: RunningFake) -> None:
     """Some say it with the status of a refused account."""
     flagged = {"status": 403, "message": "This model requires moderation. Your input was flagged."}
     await provider.script([{"match": {"contains": "Zitronengift"}, "times": -1, "action": flagged}])

@@ -110,7 +110,7 @@ async def narrow(database_url: str, redis_url: str, provider: RunningFake) -> As
 
 
 @pytest.mark.control("S28")
-async def test_people_at_once_wait_for_each_others_money_and_nobody_is_turned_away(
+async def test_simultaneous_people_wait_for_reservations_and_none_is_refused(
     narrow: Visit, provider: RunningFake
 ) -> None:
     await slow_answers(provider)

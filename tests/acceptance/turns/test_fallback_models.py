@@ -105,7 +105,7 @@ async def test_a_screen_replaces_what_the_first_model_had_begun(
     assert await guest.one("SELECT count(*) FROM usage WHERE model <> $1 AND status = 'aborted'", SPARE) >= 1
 
 
-async def test_a_smaller_window_is_filled_with_what_matters_and_nothing_is_hidden_for_it(
+async def test_smaller_fallback_window_is_filled_by_importance_without_hiding(
     guest: Visit, provider: RunningFake, other: RunningFake
 ) -> None:
     for number in range(6):
@@ -146,7 +146,7 @@ async def test_a_turn_goes_on_elsewhere_between_two_of_its_calls(
     assert not await other.warnings()
 
 
-async def test_while_nobody_can_answer_the_turn_waits_for_its_own_model(
+async def test_turn_waits_for_its_own_model_while_no_fallback_answers(
     guest: Visit, provider: RunningFake, other: RunningFake
 ) -> None:
     await provider.script(AWAY)

@@ -73,7 +73,7 @@ def cpu_of(pid: int) -> float:
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
 )
-async def test_a_web_process_loads_what_an_answer_needs_while_its_first_visitor_types(
+async def test_web_process_loads_provider_client_while_first_visitor_types(
     environment: dict[str, str],
 ) -> None:
     """Not before somebody is there: processes at rest share a machine."""
@@ -100,7 +100,7 @@ async def test_a_web_process_loads_what_an_answer_needs_while_its_first_visitor_
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
 )
-async def test_a_bot_is_warm_when_its_first_answer_costs_what_a_second_does(
+async def test_warm_bot_spends_equal_cpu_on_first_and_second_answer(
     environment: dict[str, str],
 ) -> None:
     async with running_bot_api() as api:

@@ -47,7 +47,7 @@ async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: p
     assert job_id in [waiting for waiting, _ in await guest.app.stores.jobs.due_jobs()]
 
 
-async def test_a_job_that_cannot_tell_its_end_tells_it_when_storage_is_back(
+async def test_job_reports_its_end_when_storage_returns(
     guest: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await guest.ask("Hello")

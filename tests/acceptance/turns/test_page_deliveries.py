@@ -32,7 +32,7 @@ class Died(Exception):
     """Where its process would be gone."""
 
 
-async def test_what_was_stored_and_never_told_is_there_for_whoever_looks(
+async def test_stored_answer_without_announcement_is_shown_on_next_visit(
     guest: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await guest.ask("Hello")
@@ -47,7 +47,7 @@ async def test_what_was_stored_and_never_told_is_there_for_whoever_looks(
     assert await guest.one(ANSWERS) == 2
 
 
-async def test_what_a_version_before_stored_and_never_told_is_settled_once(guest: Visit) -> None:
+async def test_unannounced_deliveries_of_former_version_are_settled_once(guest: Visit) -> None:
     await guest.ask("Hello")
     await guest.ask("Are you there?")
     await guest.app.pool.execute(BEFORE)

@@ -74,7 +74,7 @@ async def end(guest: Visit, claim: Claim, *, spent: tuple[Spending, ...], settle
     await guest.app.stores.turns.record_answer(claim, outcome)
 
 
-async def test_a_turn_that_is_put_back_has_paid_for_its_rounds_and_its_answer_pays_once(
+async def test_released_turn_pays_its_rounds_and_its_answer_pays_once(
     guest: Visit, provider: RunningFake
 ) -> None:
     await provider.script([ROUND, BUSY])
@@ -106,7 +106,7 @@ async def test_what_the_next_attempt_spends_is_not_charged_to_the_one_before(gue
     assert await guest.one(SPENT) == await guest.one(LEDGER) == 324
 
 
-async def test_the_sweep_charges_what_a_dead_process_used_and_nothing_of_its_successor(guest: Visit) -> None:
+async def test_sweep_charges_dead_process_and_not_its_successor(guest: Visit) -> None:
     await guest.say("My dog is called Bertil.")
     await a_round(guest, await claimed(guest), 300)
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
@@ -141,7 +141,7 @@ async def dies(guest: Visit, claim: Claim) -> int:
     return claim.reserved_micro
 
 
-async def test_an_attempt_that_died_is_in_the_ledger_and_counts_whole_against_the_caps(guest: Visit) -> None:
+async def test_dead_attempt_is_booked_and_counts_fully_against_caps(guest: Visit) -> None:
     await guest.say("My dog is called Bertil.")
     held = await dies(guest, await claimed(guest))
     first = await claimed(guest)
@@ -179,7 +179,7 @@ async def claimed_later(guest: Visit) -> Claim:
 
 
 @pytest.mark.control("S28")
-async def test_a_turn_whose_processes_die_again_and_again_does_not_get_past_a_cap(guest: Visit) -> None:
+async def test_turn_whose_processes_keep_dying_stays_within_its_cap(guest: Visit) -> None:
     """Forty-eight dollars are set aside for each attempt, and a day has a hundred."""
     await guest.say("My dog is called Bertil.")
     held = sum([await dies(guest, await claimed(guest, price=8_000.0)) for _ in range(2)])
@@ -238,7 +238,7 @@ async def test_a_process_that_has_lost_its_turn_books_nothing_for_others(guest: 
     assert await guest.one(SPENT) == lost.reserved_micro + 4
 
 
-async def test_a_subagent_keeps_its_reservation_as_long_as_the_lease_of_its_turn_lasts(guest: Visit) -> None:
+async def test_subagent_keeps_reservation_as_long_as_its_turn_is_leased(guest: Visit) -> None:
     await guest.say("My dog is called Bertil.")
     claim = await claimed(guest)
     assert await guest.app.stores.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
@@ -259,9 +259,7 @@ async def test_what_a_helper_had_set_aside_when_it_died_counts_whole(guest: Visi
     assert await guest.one(SPENT) == 700
 
 
-async def test_without_a_cap_the_ledger_has_a_call_that_was_died_of_all_the_same(
-    database_url: str, redis_url: str
-) -> None:
+async def test_aborted_call_is_in_the_ledger_without_a_cap(database_url: str, redis_url: str) -> None:
     """The model of the demo has no price, so that nothing is ever set aside for it."""
     async with running_app(settings_for(database_url, redis_url)) as app:
         guest = await visit(app)
@@ -301,9 +299,7 @@ async def cut_off(guest: Visit) -> None:
         await answering
 
 
-async def test_a_call_that_the_end_of_a_process_broke_off_is_booked_once(
-    guest: Visit, provider: RunningFake
-) -> None:
+async def test_call_aborted_by_process_end_is_booked_once(guest: Visit, provider: RunningFake) -> None:
     await provider.script([ROUND, SLOW])
     await guest.say("My dog is called Bertil.")
     await cut_off(guest)
@@ -319,7 +315,7 @@ async def test_a_call_that_the_end_of_a_process_broke_off_is_booked_once(
     assert await guest.one(SPENT) == await guest.one(LEDGER)
 
 
-async def test_a_process_that_lost_its_turn_books_no_broken_call_beside_its_successor(
+async def test_process_that_lost_its_turn_books_nothing_next_to_successor(
     guest: Visit, provider: RunningFake
 ) -> None:
     """The successor has booked the attempt as one that died."""
@@ -340,7 +336,7 @@ async def test_a_process_that_lost_its_turn_books_no_broken_call_beside_its_succ
 
 
 @pytest.mark.parametrize(("kind", "purpose"), [("flush", "flush"), ("summary", "compact")])
-async def test_a_jobs_call_that_the_end_of_a_process_broke_off_is_booked_once(
+async def test_job_call_aborted_by_process_end_is_booked_once(
     guest: Visit, provider: RunningFake, kind: str, purpose: str
 ) -> None:
     await talk(guest, 8)

@@ -84,7 +84,7 @@ async def test_every_turn_of_a_long_talk_is_made_again(guest: Visit, provider: R
         assert sorted_keys(await again(guest, turn)) == sorted_keys(body), turn
 
 
-async def test_a_part_that_was_erased_is_told(guest: Visit, provider: RunningFake) -> None:
+async def test_erased_prompt_part_is_reported_as_erased(guest: Visit, provider: RunningFake) -> None:
     await Sent(guest, provider).ask("Hello")
     await guest.app.pool.execute("DELETE FROM prompt_parts")
     stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, 1)
@@ -136,7 +136,7 @@ async def test_a_person_who_comes_back_within_the_hour_finds_the_prefix_kept(
     assert chats[-1]["usage"]["cache_read_input_tokens"] > 1_000
 
 
-async def test_the_worst_case_of_every_call_is_set_aside_before_it_is_made(
+async def test_worst_case_cost_of_every_call_is_reserved_before_it(
     guest: Visit, provider: RunningFake
 ) -> None:
     sent = Sent(guest, provider)

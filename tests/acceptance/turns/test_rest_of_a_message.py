@@ -27,7 +27,7 @@ async def _begun(guest: Visit, provider: RunningFake) -> asyncio.Task[str]:
     return answering
 
 
-async def test_an_answer_that_waits_for_the_rest_is_paid_for_and_begins_anew(
+async def test_answer_interrupted_by_late_message_part_is_paid_and_repeated(
     guest: Visit, provider: RunningFake
 ) -> None:
     answering = await _begun(guest, provider)

@@ -95,9 +95,7 @@ async def test_a_page_that_talks_alone_announces_nothing_to_everybody(guest: Vis
     assert ALL_PROCESSES not in told
 
 
-async def test_a_message_of_the_page_behind_one_of_the_phone_waits_for_its_turn(
-    guest: Visit, phone: int
-) -> None:
+async def test_page_message_after_phone_message_waits_for_its_turn(guest: Visit, phone: int) -> None:
     assert (await say_on_the_phone(guest, phone, "From the phone")).turn == 1
     assert (await guest.say("From the page")).turn == 2
     await guest.answered()

@@ -76,7 +76,7 @@ async def test_an_answer_brings_its_files_to_their_owner_only(
     await promises_hold(visitor.app)
 
 
-async def test_too_many_files_and_those_that_cannot_be_made_are_refused_to_the_model(
+async def test_too_many_or_invalid_files_are_refused_to_the_model(
     visitor: Visitor, provider: RunningFake
 ) -> None:
     many = [{"name": f"{number}.txt", "content": f"text {number}"} for number in range(6)]

@@ -227,7 +227,7 @@ async def test_one_server_is_switched_off_for_an_agent(
         await expect(servers).to_contain_text("not set up")
 
 
-async def test_what_was_typed_outlasts_another_page_and_overwrites_nobody(house: House) -> None:
+async def test_typed_text_survives_navigation_and_overwrites_no_newer_version(house: House) -> None:
     page = await house.operator("anna", "admin", "/dashboard/agents/default")
     await page.get_by_label("Persona").fill("Half a thought")
     await page.get_by_role("link", name="Jobs", exact=True).click()

@@ -49,7 +49,7 @@ async def test_the_first_login_shows_what_is_to_be_done_and_where(house: House) 
     await expect(page.get_by_role("tab", name="Model")).to_have_attribute("aria-selected", "true")
 
 
-async def test_it_is_put_away_for_one_operator_and_comes_back_when_something_breaks(house: House) -> None:
+async def test_dismissed_checklist_returns_when_something_breaks(house: House) -> None:
     page = await house.operator("anna", "admin")
     await page.get_by_role("button", name="Hide").click()
     await expect(page.locator(".checklist")).to_have_count(0)

@@ -225,7 +225,7 @@ async def test_keys_move_through_the_list(seen: Seen, place: Place) -> None:
     await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
 
 
-async def test_a_server_that_is_away_is_told_and_tried_again(seen: Seen, place: Place) -> None:
+async def test_unreachable_server_is_reported_and_retried(seen: Seen, place: Place) -> None:
     """What the page asks by itself finds nobody, so that only the button brings the list."""
     page, asked = seen.page, list[str]()
 

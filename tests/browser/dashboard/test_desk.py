@@ -130,7 +130,7 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     ]  # fmt: skip
 
 
-async def test_a_button_of_the_page_that_is_left_is_not_pressed_for_nothing(house: House) -> None:
+async def test_button_of_the_page_that_was_left_works_after_return(house: House) -> None:
     await one_who_waits(house)
     desk = await house.operator("Anna", path="/dashboard/inbox")
     await desk.locator(".inbox-list a").click()
@@ -208,7 +208,7 @@ async def test_a_page_that_was_refused_is_allowed_with_one_press(house: House) -
         await answered(visitor, 1)
 
 
-async def test_of_two_operators_the_slower_is_told_who_has_it(house: House) -> None:
+async def test_slower_operator_sees_who_took_the_conversation(house: House) -> None:
     house.tolerated = ("409", "503")
     await one_who_waits(house)
     anna = await house.operator("Anna", path="/dashboard/inbox")
@@ -343,7 +343,7 @@ async def test_while_the_assistant_answers_a_reply_waits_for_it(house: House) ->
     assert tries == 3
 
 
-async def test_the_page_goes_on_while_somebody_writes(house: House) -> None:
+async def test_page_updates_continue_while_operator_types(house: House) -> None:
     visitor = await one_who_waits(house)
     page = await house.operator("Anna", path=await house.session_path())
     await line(page).get_by_role("button", name="Take").click()
@@ -412,7 +412,7 @@ async def test_files_and_opinions_are_shown_as_words(house: House) -> None:
     assert (given.status, await given.text()) == (200, "what the file says")
 
 
-async def test_nobody_waits(house: House) -> None:
+async def test_inbox_is_empty_without_waiting_people(house: House) -> None:
     page = await house.operator("Anna", path="/dashboard/inbox")
     await expect(page.get_by_text("Nobody is waiting for a human.")).to_be_visible()
     await expect(page).to_have_title("Inbox · Evertalk")

@@ -118,9 +118,7 @@ async def test_a_note_is_corrected_put_away_and_back(seen: Seen, place: Place) -
     await expect(page.locator(".note.kept")).to_contain_text("in June")
 
 
-async def test_a_note_is_added_for_a_person_who_is_looked_for_and_taken_back(
-    seen: Seen, place: Place
-) -> None:
+async def test_note_is_added_to_a_searched_person_and_deleted(seen: Seen, place: Place) -> None:
     page = seen.page
     await page.goto(f"{place.url}/dashboard/memory")
     await page.get_by_text("Add a note").click()
@@ -166,7 +164,7 @@ async def test_the_page_of_a_person_leads_to_a_note_about_them(seen: Seen, place
     assert await place.pool.fetchval("SELECT count(*) FROM notes WHERE text ILIKE '%aisle%'") == 1
 
 
-async def test_whoever_was_slower_sees_both_versions(seen: Seen, place: Place) -> None:
+async def test_slower_editor_sees_both_versions(seen: Seen, place: Place) -> None:
     page = seen.page
     await page.goto(f"{place.url}/dashboard/memory?q=Jo+drives")
     await page.get_by_role("button", name=re.compile("Edit")).click()
@@ -197,7 +195,7 @@ async def test_hostile_names_and_notes_stay_text(seen: Seen, place: Place) -> No
         assert await page.locator("main script, main img").count() == 0
 
 
-async def test_somebody_is_let_in(seen: Seen, place: Place) -> None:
+async def test_blocked_guest_can_be_allowed_again(seen: Seen, place: Place) -> None:
     page = seen.page
     await page.goto(f"{place.url}/dashboard/pairing")
     await page.get_by_role("button", name="Approve Nadia").click()

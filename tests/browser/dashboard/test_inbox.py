@@ -344,7 +344,7 @@ async def test_a_press_counts_though_the_list_changes_under_it(house: House) -> 
     await expect(choice).to_have_text("Unassigned 2")
 
 
-async def test_what_was_asked_for_during_a_press_does_not_draw_on_the_next_page(house: House) -> None:
+async def test_response_requested_during_navigation_is_not_drawn_on_next_page(house: House) -> None:
     session = await waits(house, 1)
     desk = await house.operator("Anna", path=f"/dashboard/sessions/{session}")
     await desk.get_by_role("button", name="Take").click()

@@ -213,7 +213,7 @@ async def test_an_operator_chooses_a_language_that_the_login_page_speaks_too(des
     assert await look_for_faults(page) == []
 
 
-async def test_a_page_that_is_read_from_right_to_left_is_mirrored_and_fits(desk: Desk) -> None:
+async def test_right_to_left_page_is_mirrored_and_fits(desk: Desk) -> None:
     """With English words, for whoever looks; the direction is all that counts here."""
     pages = await a_full_house(desk)
     page = await desk.operator("admin")

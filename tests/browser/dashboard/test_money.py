@@ -76,7 +76,7 @@ def card(page: Page, name: str) -> Any:
     return page.locator(".kpi").filter(has_text=name).locator("b")
 
 
-async def test_the_overview_says_that_the_demo_answers_and_how_to_set_a_model(page: Page) -> None:
+async def test_overview_says_that_demo_answers_and_how_to_change_it(page: Page) -> None:
     told = page.locator(".card").filter(has_text="Set up Evertalk")
     await expect(told.locator("li").first).to_contain_text("Until then the built-in demo answers.")
     model = told.get_by_role("link", name="Enter a model key")
@@ -155,7 +155,7 @@ async def test_numbers_over_time_follow_the_range_in_the_address(page: Page, pla
     await expect(cost.get_by_role("slider")).to_have_attribute("aria-valuemax", "23")
 
 
-async def test_a_chart_is_read_by_keys_and_by_the_pointer_and_as_a_table(page: Page, place: Place) -> None:
+async def test_chart_is_readable_by_keys_pointer_and_table(page: Page, place: Place) -> None:
     """One crosshair for all charts; what it is on is said, and stands in the table, too."""
     await page.goto(f"{place.url}/dashboard?range=7d")
     slider = page.get_by_role("slider", name="Messages")
@@ -242,7 +242,7 @@ async def test_axe_finds_nothing_and_nothing_scrolls_sideways(
         await fits(page)
 
 
-async def test_each_page_of_a_list_says_which_rows_of_how_many_it_has(page: Page, place: Place) -> None:
+async def test_list_page_shows_its_row_range_and_total(page: Page, place: Place) -> None:
     await page.goto(f"{place.url}/dashboard/sessions?limit=2")
     await expect(page.locator(".place")).to_have_text("1 – 2 of 4")
     await page.get_by_role("button", name="Next page").click()

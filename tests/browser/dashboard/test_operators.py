@@ -125,7 +125,7 @@ async def test_an_invited_operator_comes_in_sets_a_password_and_returns_by_it(ho
     await expect(again.get_by_role("alert")).to_contain_text("This link was used")
 
 
-async def test_wrong_passwords_end_in_a_wait_that_is_told(house: House) -> None:
+async def test_wrong_passwords_lead_to_a_wait_with_its_end_time(house: House) -> None:
     admin = await house.admin()
     grace = await house.enters(await house.invites(admin, "Grace"))
     stranger = await house.page()
@@ -140,7 +140,7 @@ async def test_wrong_passwords_end_in_a_wait_that_is_told(house: House) -> None:
     await expect(admin.get_by_text("Too many wrong passwords: refused until")).to_be_visible()
 
 
-async def test_an_admin_ends_a_login_and_locks_somebody_out(house: House) -> None:
+async def test_admin_ends_a_login_and_locks_an_operator(house: House) -> None:
     admin = await house.admin()
     grace = await house.enters(await house.invites(admin, "Grace"))
     await admin.goto(f"{house.url}/dashboard/operators")
@@ -161,7 +161,7 @@ async def test_an_admin_ends_a_login_and_locks_somebody_out(house: House) -> Non
     await expect(admin.get_by_role("alert")).to_contain_text("This is the last admin.")
 
 
-async def test_somebody_logs_themselves_out_elsewhere(house: House) -> None:
+async def test_operator_logs_out_another_browser_of_their_own(house: House) -> None:
     first = await house.admin()
     second = await house.admin()
     await first.goto(f"{house.url}/dashboard/account")

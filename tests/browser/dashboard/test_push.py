@@ -219,7 +219,7 @@ async def test_an_operator_is_notified_and_led_to_the_conversation(
     await expect(page.locator(".inbox-talk h2").first).to_be_visible()
 
 
-async def test_it_is_taken_up_by_a_new_login_of_the_same_operator_alone(
+async def test_push_subscription_moves_to_next_login_of_same_operator_only(
     house: House, service: RunningPush
 ) -> None:
     page = await house.operator("anna", path="/dashboard/account")
@@ -263,7 +263,7 @@ async def test_a_browser_that_does_not_allow_it_says_so(house: House) -> None:
     await expect(viewer.get_by_label(SWITCH)).to_have_count(0)
 
 
-async def test_a_visitor_asks_in_the_menu_and_is_led_back_to_the_chat(
+async def test_visitor_subscribes_in_menu_and_push_leads_to_the_chat(
     house: House, service: RunningPush
 ) -> None:
     page = await house.visitor()

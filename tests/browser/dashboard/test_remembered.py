@@ -75,7 +75,7 @@ async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
     assert desk.complaints == []
 
 
-async def test_a_note_is_added_beside_the_conversation_and_every_page_of_it_shows_it(desk: Desk) -> None:
+async def test_note_added_next_to_conversation_appears_on_all_its_pages(desk: Desk) -> None:
     page, other = await desk.operator(), await desk.operator()
     await desk.open(page)
     await desk.open(other)
@@ -101,7 +101,7 @@ async def test_a_note_is_added_beside_the_conversation_and_every_page_of_it_show
         await expect(seen.locator("li.remembered")).to_have_count(2)
 
 
-async def test_what_is_known_is_said_and_what_may_not_be_kept_is_refused(desk: Desk) -> None:
+async def test_known_note_is_reported_and_forbidden_note_is_refused(desk: Desk) -> None:
     page = await desk.operator()
     await desk.open(page, query="#add")
     notes = page.get_by_label("Notes", exact=True)
@@ -163,9 +163,7 @@ async def test_notes_that_cannot_be_had_leave_the_page_whole(desk: Desk) -> None
 
 
 @pytest.mark.parametrize("width", [1360, 390])
-async def test_the_ways_from_a_session_lead_to_its_person_its_jobs_and_its_deliveries(
-    desk: Desk, width: int
-) -> None:
+async def test_session_links_lead_to_person_jobs_and_deliveries(desk: Desk, width: int) -> None:
     page = await desk.operator("admin")
     await page.set_viewport_size({"width": width, "height": 844})
     await desk.open(page)

@@ -317,7 +317,7 @@ async def test_the_gauge_of_the_list_and_of_the_page_is_the_same(talk: Talk) -> 
     await expect(row).to_contain_text(shown)
 
 
-async def test_the_title_of_a_summary_stands_on_the_page_the_list_and_with_the_person(talk: Talk) -> None:
+async def test_summary_title_is_on_page_list_and_person(talk: Talk) -> None:
     hostile = "<b onclick=x>Tea</b> & سلام, and a trip to Lisbon with a dog"
     await talk.guest.app.pool.execute(
         "UPDATE links SET ledger = ledger || jsonb_build_object('title', $1::text) WHERE active", hostile

@@ -64,7 +64,7 @@ async def test_a_setting_is_typed_stored_and_taken_away(house: House) -> None:
     assert await stored(house, "EVERTALK_CAP_TOTAL_PER_DAY_USD") is None
 
 
-async def test_what_cannot_be_used_is_told_beside_its_field_and_stays(house: House) -> None:
+async def test_invalid_setting_is_reported_next_to_its_field_and_kept(house: House) -> None:
     page = await settings_of(house, "anna")
     cap, visitor = (
         page.get_by_label("Per day", exact=True),
@@ -120,7 +120,7 @@ async def test_what_is_typed_outlasts_a_login_that_ends(house: House) -> None:
     assert await stored(house, "EVERTALK_MODEL") == "my-model"
 
 
-async def test_of_two_operators_the_second_is_told_and_loses_nothing(house: House) -> None:
+async def test_second_of_two_operators_is_warned_and_loses_no_input(house: House) -> None:
     anna, ben = await settings_of(house, "anna"), await settings_of(house, "ben")
     for page, cap in ((anna, "2"), (ben, "4")):
         await page.get_by_label("Per day", exact=True).fill(cap)

@@ -87,7 +87,7 @@ async def test_a_model_of_another_server_is_added_tried_and_stored(house: House,
     assert [await stored(house, one) for one in ("EVERTALK_MODELS", "EVERTALK_MODEL_KEYS")] == [None, None]
 
 
-async def test_what_cannot_be_used_is_told_in_its_row_and_stays(house: House, server: RunningFake) -> None:
+async def test_invalid_list_entry_is_reported_in_its_row_and_kept(house: House, server: RunningFake) -> None:
     page = await settings_of(house, "anna", "model")
     await add_model(page, server, "one", "good-key")
     await add_model(page, server, "two", "good-key")

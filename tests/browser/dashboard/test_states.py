@@ -54,7 +54,7 @@ async def test_filters_that_leave_no_job_are_cleared_by_a_button(desk: Desk) -> 
     await expect(page.locator(".kpi").filter(has_text="Done")).to_contain_text("in the last day")
 
 
-async def test_what_is_counted_to_a_bound_only_is_told_as_more(desk: Desk) -> None:
+async def test_bounded_count_is_shown_with_a_plus(desk: Desk) -> None:
     """As the server says it of a very long queue; here of a short one."""
     await seed_work.jobs(desk.pool)
 

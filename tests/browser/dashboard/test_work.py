@@ -93,7 +93,7 @@ async def test_one_failed_job_is_begun_again(work: Work) -> None:
     assert work.bell == [(1, 3)]
 
 
-async def test_all_that_the_filters_show_are_begun_again_and_the_question_says_how_many(work: Work) -> None:
+async def test_retry_all_covers_filtered_jobs_and_confirms_their_number(work: Work) -> None:
     await work.open("jobs", "Jobs")
     await work.page.get_by_role("button", name="Failed", exact=True).click()
     await work.page.get_by_role("button", name="Retry all 3").click()

@@ -53,7 +53,7 @@ STEPS: tuple[tuple[str, Any], ...] = (
 
 @pytest.mark.row("F51")
 @pytest.mark.timeout(400)
-async def test_both_tabs_show_the_same_whatever_breaks_and_a_sleeper_holds_up_nobody(
+async def test_both_tabs_show_the_same_whatever_fails(
     case: Case, context: BrowserContext, provider: RunningFake
 ) -> None:
     await provider.reset()

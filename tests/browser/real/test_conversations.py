@@ -53,7 +53,7 @@ async def test_a_person_begins_another_conversation_and_goes_back(many: str, con
     await expect(page.locator("article")).to_have_count(0)
 
 
-async def test_two_tabs_are_in_two_conversations_and_the_list_marks_what_is_new(
+async def test_two_tabs_have_two_conversations_and_list_marks_unread(
     many: str, context: BrowserContext
 ) -> None:
     page = await opened(context, many)

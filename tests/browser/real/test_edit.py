@@ -45,7 +45,7 @@ async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(pag
     await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(0)
 
 
-async def test_an_edit_is_left_as_it_was_and_both_tabs_see_one_that_is_made(
+async def test_cancelled_edit_changes_nothing_and_saved_edit_reaches_both_tabs(
     context: BrowserContext, url: str
 ) -> None:
     page = await context.new_page()

@@ -48,7 +48,7 @@ async def test_five_clicks_lead_through_what_the_demo_can_do(page: Page) -> None
     await expect(answers).to_have_count(3)
 
 
-async def test_a_step_that_was_typed_counts_and_the_year_is_left_to_be_shown(page: Page) -> None:
+async def test_typed_setup_step_counts_and_sample_year_stays_offered(page: Page) -> None:
     guide, box = page.get_by_role("region", name="Try it"), page.get_by_role("textbox", name="Message")
     await expect(guide).to_be_visible()
     for number, step in enumerate(("What can you do?", REMEMBER, ASK), start=1):

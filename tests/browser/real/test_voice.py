@@ -124,7 +124,7 @@ async def test_a_recording_can_be_discarded_and_ends_at_the_longest(
     await expect(page.locator("article.person .body")).to_have_text(["🎤 My cat is called Miso."])
 
 
-async def test_nobody_is_asked_before_the_button_and_a_refusal_is_said(
+async def test_microphone_is_requested_by_button_only_and_refusal_explained(
     whole_browser: Browser, url: str
 ) -> None:
     own = await whole_browser.new_context(locale="en-US")

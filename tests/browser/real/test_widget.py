@@ -48,9 +48,7 @@ async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(page: Page) 
     await expect(page.get_by_role("button", name="Answer again")).to_have_count(0)
 
 
-async def test_a_command_that_nobody_knows_is_told_the_nearest_and_asks_no_model(
-    page: Page, database_url: str
-) -> None:
+async def test_unknown_command_names_the_nearest_and_calls_no_model(page: Page, database_url: str) -> None:
     await ask(page, "Hello")
     box = page.get_by_role("textbox", name="Message")
     for typed, told in (
@@ -127,7 +125,7 @@ async def test_commands_stand_in_groups(page: Page) -> None:
     await expect(page.locator(".result").last.locator("strong")).to_contain_text(["Talking", "What I see"])
 
 
-async def test_nothing_is_kept_of_somebody_who_only_looks_in(page: Page, database_url: str) -> None:
+async def test_visitor_who_only_looks_leaves_no_row(page: Page, database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
 
     async def kept() -> list[int]:
@@ -267,7 +265,7 @@ async def _sums_up(page: Page) -> bool:
     return f"~{shown}k/{whole}k" in label
 
 
-async def test_what_is_noted_is_told_and_taken_back(page: Page) -> None:
+async def test_noted_fact_is_shown_and_can_be_undone(page: Page) -> None:
     await ask(page, "Hello")
     box = page.get_by_role("textbox", name="Message")
     await box.fill("/remember I drink green tea.")

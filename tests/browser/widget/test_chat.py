@@ -110,9 +110,7 @@ NEW_BODY = """() => {
 }"""
 
 
-def test_nothing_of_the_page_covers_the_chat_and_it_goes_along_to_the_next_one(
-    desk: Desk, stub: Stub
-) -> None:
+def test_page_elements_never_cover_the_chat_and_it_survives_navigation(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1")
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
@@ -460,9 +458,7 @@ def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:
     assert abs(log(page).evaluate(top) - where) <= 1
 
 
-def test_who_reads_on_in_a_long_answer_stays_there_whatever_comes_from_elsewhere(
-    desk: Desk, stub: Stub
-) -> None:
+def test_reader_of_a_long_answer_keeps_their_scroll_position(desk: Desk, stub: Stub) -> None:
     page, other = desk.chat(), desk.chat()
     say(page, "long story")
     in_sight = page.get_by_text("Line 9 of the answer").first

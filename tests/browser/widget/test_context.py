@@ -104,7 +104,7 @@ def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stu
     assert commands(stub) == []
 
 
-def test_what_a_command_answers_is_read_out_once_and_a_failure_at_once(desk: Desk, stub: Stub) -> None:
+def test_command_result_is_announced_once_and_failure_at_once(desk: Desk, stub: Stub) -> None:
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     page, other = desk.chat(), desk.chat()
     for one in (page, other):
@@ -125,7 +125,7 @@ def test_what_a_command_answers_is_read_out_once_and_a_failure_at_once(desk: Des
     assert other.evaluate(of_commands) == []
 
 
-def test_whoever_only_listens_hears_what_others_see(desk: Desk, stub: Stub) -> None:
+def test_screen_reader_hears_what_is_shown(desk: Desk, stub: Stub) -> None:
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     page = desk.chat()
     talk(page, 2)
@@ -172,7 +172,7 @@ def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> Non
     assert order == ["person", "assistant", "person", "assistant", "card", "person", "assistant", "notice"]
 
 
-def test_a_summary_that_comes_by_itself_disturbs_no_writer_and_no_reader(desk: Desk, stub: Stub) -> None:
+def test_automatic_summary_disturbs_no_writer_and_no_reader(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     talk(page, 3)
     say(page, "long story")
@@ -276,7 +276,7 @@ def test_the_bar_cannot_outlive_the_work(desk: Desk, stub: Stub) -> None:
     expect(page.get_by_text("Nothing was changed.").first).to_be_visible()
 
 
-def test_the_bar_ends_by_itself_after_two_minutes(desk: Desk, stub: Stub) -> None:
+def test_progress_bar_ends_after_two_minutes(desk: Desk, stub: Stub) -> None:
     stub.heartbeat_ms = 10_000_000
     page = desk.page()
     page.clock.install()
@@ -306,7 +306,7 @@ def test_the_gauge_tells_its_state_in_three_ways(desk: Desk, stub: Stub, pct: fl
     expect(gauge.locator(".arc")).to_have_css("stroke", colours[state])
 
 
-def test_the_gauge_explains_and_never_acts_by_itself(desk: Desk, stub: Stub) -> None:
+def test_context_gauge_explains_and_acts_only_on_request(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     talk(page, 1)
     gauge = page.locator(".gauge")

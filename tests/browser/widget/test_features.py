@@ -76,7 +76,7 @@ def test_another_tab_shows_the_newer_answer_too(desk: Desk) -> None:
     expect(second.locator("article.assistant")).to_have_count(1)
 
 
-def test_a_wish_that_is_lost_with_its_socket_is_sent_again_under_the_same_id(desk: Desk, stub: Stub) -> None:
+def test_command_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     asked(page)
     stub.deaf = True
@@ -110,7 +110,7 @@ def test_a_failed_answer_is_tried_again(desk: Desk, stub: Stub) -> None:
     expect(page.locator("article.person")).to_have_count(1)
 
 
-def test_without_the_command_the_question_is_asked_once_more(desk: Desk, stub: Stub) -> None:
+def test_retry_without_the_command_asks_the_question_again(desk: Desk, stub: Stub) -> None:
     stub.audience = "public"
     page = desk.shop("?open=1")
     say(page, "fail")
@@ -174,9 +174,7 @@ def test_after_a_thumb_down_words_are_welcome_and_not_needed(desk: Desk, stub: S
     assert sent == [(-1, None), (0, None), (-1, None), (-1, "It only repeats me.")]
 
 
-def test_words_that_are_lost_with_their_socket_are_said_again_under_the_same_id(
-    desk: Desk, stub: Stub
-) -> None:
+def test_feedback_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     asked(page)
     stub.lose_asides = 1
@@ -218,7 +216,7 @@ UNTIL_TOLD = """() => {
 """What waits for longer than a second waits until the test lets it run."""
 
 
-def test_a_button_that_says_copied_says_so_though_its_answer_is_drawn_anew(desk: Desk) -> None:
+def test_copied_label_survives_a_redraw_of_its_answer(desk: Desk) -> None:
     desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page, other = desk.chat(), desk.chat()
     asked(page)
@@ -238,9 +236,7 @@ def test_a_button_that_says_copied_says_so_though_its_answer_is_drawn_anew(desk:
     assert page.evaluate("navigator.clipboard.readText()") == "You said: hello"
 
 
-def test_a_pin_that_is_lost_with_its_socket_is_asked_for_again_under_the_same_id(
-    desk: Desk, stub: Stub
-) -> None:
+def test_pin_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     asked(page)
     stub.lose_asides = 1
@@ -469,7 +465,7 @@ def test_an_operators_name_is_never_markup(desk: Desk, stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ADVICE))
-def test_why_nobody_came_is_said_in_german_and_is_no_failed_answer(desk: Desk, stub: Stub, code: str) -> None:
+def test_missing_operator_notice_is_german_and_no_failed_answer(desk: Desk, stub: Stub, code: str) -> None:
     page = desk.chat("?locale=de", box="Nachricht")
     box = page.get_by_role("textbox", name="Nachricht")
     box.fill("Hallo")
@@ -487,7 +483,7 @@ def test_why_nobody_came_is_said_in_german_and_is_no_failed_answer(desk: Desk, s
 # ---- read and unread
 
 
-def test_what_was_said_while_the_page_was_away_is_counted_after_a_reload(desk: Desk, stub: Stub) -> None:
+def test_unread_messages_are_counted_after_a_reload(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1")
     asked(page)
     page.keyboard.press("Escape")

@@ -60,7 +60,7 @@ def test_formulas_notes_and_tasks_are_drawn_as_such(desk: Desk, stub: Stub) -> N
     assert find_faults(page) == []
 
 
-def test_what_is_drawn_of_made_up_formulas_is_all_of_them_and_nothing_else(desk: Desk) -> None:
+def test_generated_formulas_are_drawn_completely_and_safely(desk: Desk) -> None:
     assert desk.chat().evaluate(MADE_UP, 400) == []
 
 

@@ -107,7 +107,7 @@ def test_the_full_page_bears_the_name_of_its_site(desk: Desk, stub: Stub) -> Non
     expect(page).to_have_title("Acme help")
 
 
-def test_while_nobody_is_there_the_site_says_so_in_its_own_words(desk: Desk, stub: Stub) -> None:
+def test_absent_team_text_of_the_site_is_shown(desk: Desk, stub: Stub) -> None:
     stub.site = SITE
     desk.tolerated = ("WebSocket", "503")
     stub.refuse = True
@@ -130,7 +130,7 @@ def test_text_of_a_site_is_text(desk: Desk, stub: Stub) -> None:
     assert page.locator("#evertalk img, #evertalk a").count() == 0
 
 
-def test_whoever_signs_in_before_the_load_is_never_anybody_else(desk: Desk, stub: Stub) -> None:
+def test_sign_in_before_load_never_shows_another_person(desk: Desk, stub: Stub) -> None:
     stub.required = True
     page = desk.page()
     page.add_init_script(
@@ -200,7 +200,7 @@ def test_who_signs_in_next_sends_nothing_of_the_one_before(desk: Desk, stub: Stu
     assert len(sent) == 1, "once, as Ada, to a server that was deaf"
 
 
-def test_a_chat_for_signed_in_people_asks_for_it_and_begins_once_it_is_done(desk: Desk, stub: Stub) -> None:
+def test_chat_for_signed_in_people_begins_after_sign_in(desk: Desk, stub: Stub) -> None:
     stub.required = True
     page = desk.shop("?open=1")
     page.evaluate("document.addEventListener('evertalk:error', event => window.told = event.detail.code)")
@@ -211,7 +211,7 @@ def test_a_chat_for_signed_in_people_asks_for_it_and_begins_once_it_is_done(desk
     expect(page.locator(".link")).to_be_hidden()
 
 
-def test_a_refused_signature_costs_nobody_their_conversation(desk: Desk, stub: Stub) -> None:
+def test_refused_signature_keeps_the_conversation(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1")
     answered(page, "Mine")
     mine = token(page)
@@ -345,7 +345,7 @@ def test_who_signs_in_next_finds_no_file_draft_or_outbox(desk: Desk, stub: Stub)
     nothing_of_ada(page, stub, "Bob")
 
 
-def test_who_signs_in_after_a_sign_out_finds_no_file_draft_or_outbox(desk: Desk, stub: Stub) -> None:
+def test_sign_in_after_sign_out_shows_nothing_of_former_person(desk: Desk, stub: Stub) -> None:
     page = as_ada(desk)
     leftovers(page, stub)
     call(page, "identify", None)
@@ -355,7 +355,7 @@ def test_who_signs_in_after_a_sign_out_finds_no_file_draft_or_outbox(desk: Desk,
     nothing_of_ada(page, stub, "Bob")
 
 
-def test_who_is_signed_in_when_the_page_loads_again_never_sees_the_one_before(desk: Desk, stub: Stub) -> None:
+def test_sign_in_on_reload_never_shows_the_former_person(desk: Desk, stub: Stub) -> None:
     desk.tolerated = ("WebSocket", "503")
     page = as_ada(desk)
     leftovers(page, stub)
@@ -408,7 +408,7 @@ def test_what_lay_over_the_chat_goes_with_the_one_before(desk: Desk, stub: Stub)
     expect(page.get_by_text("Ada drinks green tea.")).to_have_count(0)
 
 
-def test_the_same_person_signed_anew_keeps_draft_and_files(desk: Desk, stub: Stub) -> None:
+def test_new_signature_of_same_person_keeps_draft_and_files(desk: Desk, stub: Stub) -> None:
     def signed(nonce: str) -> str:
         claims = base64.urlsafe_b64encode(json.dumps({"sub": "ada", "n": nonce}).encode()).decode()
         return f"h.{claims.rstrip('=')}.s"

@@ -40,14 +40,14 @@ def test_who_asked_for_the_context_is_its_last_user(profiles: Profiles) -> None:
     assert _next(profiles, first) is not first
 
 
-def test_a_wound_clock_is_wound_for_nobody_else(profiles: Profiles) -> None:
+def test_installed_clock_is_not_shared_with_next_test(profiles: Profiles) -> None:
     first = profiles.take_over({})
     first.page().clock.install()
     assert _next(profiles, first) is not first
 
 
 @pytest.mark.parametrize("set_clock", ["set_fixed_time", "set_system_time"])
-def test_a_clock_that_was_set_is_set_for_nobody_else(profiles: Profiles, set_clock: str) -> None:
+def test_set_clock_is_not_shared_with_next_test(profiles: Profiles, set_clock: str) -> None:
     first = profiles.take_over({})
     getattr(first.page().clock, set_clock)(0)
     assert _next(profiles, first) is not first

@@ -81,7 +81,7 @@ async def _until_socket(stub: Stub) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_what_is_read_in_one_tab_is_read_in_all_and_after_a_reload(desk: Desk, stub: Stub) -> None:
+def test_message_read_in_one_tab_is_read_in_all(desk: Desk, stub: Stub) -> None:
     first = desk.shop("?open=1")
     asked(first)
     first.keyboard.press("Escape")
@@ -100,7 +100,7 @@ def test_what_is_read_in_one_tab_is_read_in_all_and_after_a_reload(desk: Desk, s
 
 
 @pytest.mark.parametrize("identity", list(REFUSED))
-def test_a_signature_refused_over_the_stream_costs_nobody_their_conversation(
+def test_refused_signature_over_a_stream_keeps_the_conversation(
     behind: Desk, stub: Stub, identity: str
 ) -> None:
     page = behind.shop("?open=1")
@@ -126,7 +126,7 @@ def test_a_signature_refused_over_the_stream_costs_nobody_their_conversation(
     assert token(page).startswith("signed")
 
 
-def test_a_chat_for_signed_in_people_asks_for_it_over_the_stream_too(behind: Desk, stub: Stub) -> None:
+def test_chat_over_a_stream_asks_for_sign_in(behind: Desk, stub: Stub) -> None:
     stub.required = True
     behind.tolerated = (*BLOCKED, "401 (Unauthorized)")
     page = behind.shop("?open=1")
@@ -136,7 +136,7 @@ def test_a_chat_for_signed_in_people_asks_for_it_over_the_stream_too(behind: Des
     expect(log(page).get_by_text("You said: Now I am in")).to_be_visible()
 
 
-def test_an_answer_that_came_while_the_line_was_away_stands_below_its_question(desk: Desk) -> None:
+def test_answer_missed_during_disconnect_is_placed_below_its_question(desk: Desk) -> None:
     """The end of the run before it was never heard: it seems to run on, and the question to wait for it."""
     page = desk.chat()
     shown = page.evaluate(
@@ -223,7 +223,7 @@ def test_messages_stand_in_the_stored_order_when_the_second_is_stored_first(desk
     assert last == ["sent second", "answer 1", "sent first", "answer 2"]
 
 
-def test_whatever_comes_ahead_of_what_the_order_is_that_of_the_database(desk: Desk) -> None:
+def test_message_order_is_that_of_the_database_whatever_arrives_first(desk: Desk) -> None:
     script = (Path(__file__).parent / "orders.js").read_text()
     assert desk.chat().evaluate(script, 2_000) == 0
 

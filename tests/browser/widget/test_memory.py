@@ -141,7 +141,7 @@ def test_words_narrow_the_list_down(desk: Desk, stub: Stub) -> None:
     expect(sheet(page).get_by_role("listitem")).to_have_count(3)
 
 
-def test_what_happens_elsewhere_is_seen_at_once_and_disturbs_nobody(desk: Desk, stub: Stub) -> None:
+def test_memory_change_elsewhere_is_shown_at_once_without_disturbance(desk: Desk, stub: Stub) -> None:
     page = remembering(desk, stub)
     sheet(page).get_by_role("button", name="Edit: Ada goes by train.").click()
     area = sheet(page).get_by_role("textbox", name="Edit")
@@ -232,7 +232,7 @@ def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk
     expect(log(page).get_by_text("You said: still here")).to_be_visible()
 
 
-def test_the_sheet_works_on_a_page_of_somebody_else(desk: Desk, stub: Stub) -> None:
+def test_memory_sheet_works_on_an_embedding_page(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada drinks tea.", id="n00000001")]
@@ -249,7 +249,7 @@ def test_the_sheet_works_on_a_page_of_somebody_else(desk: Desk, stub: Stub) -> N
     expect(page.get_by_role("textbox", name="Message")).to_be_visible()
 
 
-def test_a_public_site_tells_nobody_of_a_memory(desk: Desk, stub: Stub) -> None:
+def test_public_site_never_mentions_memory(desk: Desk, stub: Stub) -> None:
     stub.audience = "public"
     page = desk.shop("?open=1")
     say(page, "hello")

@@ -186,7 +186,7 @@ def test_a_lost_connection_says_so_quietly_and_is_tried_again(desk: Desk, stub: 
     becomes(page, lambda: len(state(page)["all"]) > 60)
 
 
-def test_what_is_erased_while_a_page_is_on_its_way_is_not_shown(desk: Desk, stub: Stub) -> None:
+def test_message_erased_while_its_page_loads_is_not_shown(desk: Desk, stub: Stub) -> None:
     page = remembered(desk, stub, 200)
     stub.hold_pages.clear()
     to_the_top(page)
@@ -210,9 +210,7 @@ def test_after_everything_was_forgotten_nothing_comes_back(desk: Desk, stub: Stu
     expect(log(page).locator("article")).to_have_count(0)
 
 
-def test_an_old_pin_is_found_and_an_answer_given_anew_stands_with_the_one_before(
-    desk: Desk, stub: Stub
-) -> None:
+def test_old_pin_is_found_and_regenerated_answer_keeps_former_one(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     expect(page.locator(".gauge")).to_be_visible()
     session = stub.only()

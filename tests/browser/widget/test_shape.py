@@ -66,7 +66,7 @@ def test_targets_are_large_enough(desk: Desk) -> None:
 
 
 @pytest.mark.browser
-def test_a_language_from_right_to_left_turns_the_panel_but_not_the_code(desk: Desk) -> None:
+def test_right_to_left_language_mirrors_the_panel_but_not_code(desk: Desk) -> None:
     page = desk.shop("?open=1&locale=ur&plain=1")
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()

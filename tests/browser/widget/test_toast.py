@@ -38,7 +38,7 @@ def talking(desk: Desk, query: str = "") -> Page:
     return page
 
 
-def test_a_note_is_told_once_and_can_be_taken_back(desk: Desk, stub: Stub) -> None:
+def test_saved_note_toast_appears_once_and_can_be_undone(desk: Desk, stub: Stub) -> None:
     page = talking(desk)
     page.evaluate(
         """() => {
@@ -87,7 +87,7 @@ def test_the_toast_leads_to_all_that_is_remembered(desk: Desk, stub: Stub) -> No
     expect(toast(page)).to_have_count(0)
 
 
-def test_the_toast_goes_when_told_to_and_by_itself(desk: Desk, stub: Stub) -> None:
+def test_toast_disappears_on_dismissal_and_after_its_time(desk: Desk, stub: Stub) -> None:
     page = desk.page()
     page.clock.install()
     page.goto(f"{stub.url}/chat")
@@ -122,7 +122,7 @@ def test_several_notes_share_one_toast_and_the_oldest_makes_room(desk: Desk, stu
     expect(toast(page)).not_to_contain_text("chess")
 
 
-def test_what_a_flush_keeps_is_told_to_nobody(desk: Desk, stub: Stub) -> None:
+def test_flush_note_raises_no_toast(desk: Desk, stub: Stub) -> None:
     page = talking(desk)
     noted(stub, quiet=True)
     stub.call(stub.push(stub.only(), "Done with that"))

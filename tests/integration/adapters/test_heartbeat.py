@@ -77,9 +77,7 @@ async def test_it_tells_what_the_process_works_at_and_where_the_history_stands(h
     assert house.heartbeat.timeline == "00000001"
 
 
-async def test_a_server_that_does_not_tell_its_timeline_is_worked_with_all_the_same(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_without_timeline_is_accepted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_TIMELINE", "SELECT nobody_knows_this()")
     await house.until(lambda: house.heartbeat.timeline == "")
     since = time.monotonic()
@@ -95,7 +93,7 @@ async def test_a_server_that_does_not_tell_its_timeline_is_worked_with_all_the_s
         "UPDATE workers SET started_at = started_at + interval '1 ms' WHERE id = $1",
     ],
 )
-async def test_who_is_unknown_or_somebody_else_by_now_is_lost(house: House, change: str) -> None:
+async def test_unknown_or_replaced_process_is_lost(house: House, change: str) -> None:
     await house.pool.execute(change, house.worker_id)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await house.heartbeat.lost.wait()

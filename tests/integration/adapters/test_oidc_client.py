@@ -113,7 +113,7 @@ async def test_without_a_group_there_is_no_entry(provider: RunningProvider, grou
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
-async def test_a_lie_lets_nobody_in(provider: RunningProvider, lie: str, algorithm: str) -> None:
+async def test_forged_id_token_is_refused(provider: RunningProvider, lie: str, algorithm: str) -> None:
     await provider.tell(lie=lie, rotate=algorithm, person={**ADA, "groups": ["admins"]})
     with pytest.raises(ProviderRefused):
         await logged_in(ours(provider))
@@ -139,14 +139,14 @@ async def test_what_the_token_says_counts_more_than_what_is_said_elsewhere(provi
     assert (await provider.tell())["userinfo"] == before
 
 
-async def test_the_groups_of_somebody_else_let_nobody_in(provider: RunningProvider) -> None:
+async def test_groups_of_another_person_are_refused(provider: RunningProvider) -> None:
     await keeps_groups_elsewhere(provider, groups=["admins"], sub="eve-1")
     with pytest.raises(ProviderRefused, match="somebody else"):
         await logged_in(ours(provider))
 
 
 @pytest.mark.parametrize("lie", ["no user info", "broken access token"])
-async def test_without_an_answer_about_groups_nobody_gets_in(provider: RunningProvider, lie: str) -> None:
+async def test_login_without_answer_about_groups_is_refused(provider: RunningProvider, lie: str) -> None:
     await keeps_groups_elsewhere(provider, groups=["admins"])
     await provider.tell(lie=lie)
     with pytest.raises(ProviderRefused):

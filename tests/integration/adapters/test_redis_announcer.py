@@ -127,7 +127,9 @@ async def test_without_redis_nothing_raises() -> None:
     await process.close()
 
 
-async def test_deltas_that_nobody_hears_are_left_out(two: tuple[Process, Process], redis_url: str) -> None:
+async def test_deltas_without_listeners_are_not_published(
+    two: tuple[Process, Process], redis_url: str
+) -> None:
     one, other = two
     client = Redis.from_url(redis_url)
 
@@ -164,7 +166,7 @@ async def test_what_is_said_together_is_one_command_and_heard_in_order(
     await client.aclose()
 
 
-async def test_the_end_of_a_run_is_told_even_where_nobody_heard_its_start(
+async def test_run_end_is_published_even_without_listeners_at_its_start(
     two: tuple[Process, Process], redis_url: str
 ) -> None:
     one, other = two
@@ -180,7 +182,7 @@ async def test_the_end_of_a_run_is_told_even_where_nobody_heard_its_start(
     await client.aclose()
 
 
-async def test_messages_too_long_for_one_publish_arrive_each_by_itself(two: tuple[Process, Process]) -> None:
+async def test_messages_over_the_publish_limit_arrive_one_by_one(two: tuple[Process, Process]) -> None:
     one, other = two
     await other.announcer.subscribe([7])
     said = [{"t": "delta", "text": letter * 150_000} for letter in "ab"]

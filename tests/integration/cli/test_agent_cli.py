@@ -100,7 +100,7 @@ async def test_a_list_fits_into_eighty_columns(desk: Desk, pool: Pool) -> None:
     assert all(len(line) <= 80 for line in sites.splitlines())
 
 
-async def test_an_edit_is_stored_and_told_and_audited(desk: Desk, pool: Pool) -> None:
+async def test_agent_edit_is_stored_confirmed_and_audited(desk: Desk, pool: Pool) -> None:
     code, said = await desk.agent("edit", "default", edit=writes({"persona": "You are Ada."}))
     assert (code, said) == (0, "default is at version 2; it holds from each conversation's next message on.")
     assert await config_of(pool) == {"persona": "You are Ada."}
@@ -126,7 +126,7 @@ async def test_the_editor_is_given_what_there_is_in_a_private_file(desk: Desk, p
     assert await pool.fetchval("SELECT version FROM agents") == 1
 
 
-async def test_what_cannot_be_used_is_told_and_edited_again(desk: Desk, pool: Pool) -> None:
+async def test_invalid_agent_config_is_reported_and_edited_again(desk: Desk, pool: Pool) -> None:
     desk.answers = ["", "y"]
     code, said = await desk.agent(
         "edit", "default", edit=writes('{"persona": }', {"personna": "x"}, {"persona": "x"})
@@ -137,7 +137,7 @@ async def test_what_cannot_be_used_is_told_and_edited_again(desk: Desk, pool: Po
     assert await config_of(pool) == {"persona": "x"}
 
 
-async def test_whoever_gives_up_finds_the_draft_again(desk: Desk, pool: Pool) -> None:
+async def test_abandoned_edit_leaves_a_draft(desk: Desk, pool: Pool) -> None:
     desk.answers = ["n"]
     code, said = await desk.agent("edit", "default", edit=writes({"personna": "hours of work"}))
     assert code == 1
@@ -184,7 +184,7 @@ async def test_an_editor_that_fails_or_takes_the_file_away_changes_nothing(desk:
     assert await pool.fetchval("SELECT version FROM agents") == 1
 
 
-async def test_a_change_of_somebody_else_is_never_overwritten(desk: Desk, pool: Pool) -> None:
+async def test_concurrent_agent_change_is_never_overwritten(desk: Desk, pool: Pool) -> None:
     def slow(path: Path) -> int:
         path.write_text('{"persona": "mine"}')
         return 0
@@ -223,9 +223,7 @@ async def test_export_and_import_make_the_same_agent_again(desk: Desk, pool: Poo
     assert json.loads(shown) == wanted
 
 
-async def test_an_import_over_a_newer_row_is_refused_unless_it_names_no_version(
-    desk: Desk, pool: Pool
-) -> None:
+async def test_import_over_newer_row_needs_no_version_or_is_refused(desk: Desk, pool: Pool) -> None:
     file = desk.folder / "default.json"
     await desk.agent("export", "default", str(file))
     await desk.agent("edit", "default", edit=writes({"persona": "newer"}))
@@ -264,7 +262,7 @@ async def test_names_are_plain_and_taken_once(desk: Desk) -> None:
     assert (code, said) == (1, "There is no agent “shopp”. There are: default, shop.")
 
 
-async def test_an_agent_that_somebody_has_stays(desk: Desk, pool: Pool) -> None:
+async def test_agent_in_use_cannot_be_deleted(desk: Desk, pool: Pool) -> None:
     await desk.agent("create", "shop")
     await desk.site("add", "north", "--agent", "shop")
     code, said = await desk.agent("delete", "shop")
@@ -280,7 +278,7 @@ async def test_an_agent_that_somebody_has_stays(desk: Desk, pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM knowledge") == 0
 
 
-async def test_a_site_is_given_to_an_agent_for_new_conversations_or_for_all(desk: Desk, pool: Pool) -> None:
+async def test_site_is_assigned_to_agent_for_new_or_all_conversations(desk: Desk, pool: Pool) -> None:
     await desk.agent("create", "shop")
     visitors = PostgresVisitors(pool)
     before = await visitors.create(generate_token(), site="default")
@@ -299,7 +297,7 @@ async def test_a_site_is_given_to_an_agent_for_new_conversations_or_for_all(desk
     assert (await desk.agent("assign", "shop", "--site", "nowhere"))[0] == 1
 
 
-async def test_a_bot_has_its_agent_from_its_file_and_its_talks_can_be_moved(desk: Desk, pool: Pool) -> None:
+async def test_bot_agent_comes_from_file_and_its_sessions_can_move(desk: Desk, pool: Pool) -> None:
     await PostgresTelegramChats(pool).enrol(
         7, username="ever_bot", agent="default", audience="personal", access="open", mode="polling"
     )

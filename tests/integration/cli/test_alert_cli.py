@@ -73,7 +73,7 @@ async def test_what_arrived_everywhere_is_success(
     await bringing
 
 
-async def test_what_has_to_wait_is_told_with_its_reason(
+async def test_waiting_alert_is_listed_with_its_reason(
     database_url: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     worker = await PostgresWorkers(pool).register("web")

@@ -99,7 +99,7 @@ async def test_every_preset_has_a_row_and_nothing_is_left_of_it(
     assert tuple(await database.fetchrow(LEFT) or ()) == (0, 0, 0)
 
 
-async def test_a_dry_run_tells_the_price_and_asks_nobody(
+async def test_dry_run_prints_the_price_and_makes_no_call(
     settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     code, said, told = await evaluate(settings, "--dry-run")
@@ -110,7 +110,7 @@ async def test_a_dry_run_tells_the_price_and_asks_nobody(
     assert await database.fetchval("SELECT count(*) FROM sessions") == 0
 
 
-async def test_a_preset_with_little_room_is_measured_and_a_window_without_any_is_refused(
+async def test_preset_with_little_room_is_measured_and_without_is_refused(
     settings: Settings, fake: RunningFake
 ) -> None:
     code, said, _ = await evaluate(settings, *SHORT, "--preset", "langmem", "--cap", "5", "--json")

@@ -99,7 +99,7 @@ async def test_a_name_is_taken_until_its_key_is_revoked(terminal: Terminal) -> N
         (("shop", "--scope", "memory:read", "--agent", "nobody"), "no agent nobody"),
     ],
 )
-async def test_a_key_that_cannot_be_made_is_told_why(
+async def test_refused_api_key_names_the_reason(
     terminal: Terminal, words: tuple[str, ...], said: str
 ) -> None:
     code, key, told = await terminal.key("create", *words)

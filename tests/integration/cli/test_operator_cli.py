@@ -73,7 +73,7 @@ async def test_a_password_is_set_and_ends_what_was_open(terminal: Terminal) -> N
     assert isinstance(token, str)
 
 
-async def test_a_revoked_operator_is_out_at_once_and_the_last_admin_is_not(terminal: Terminal) -> None:
+async def test_revoked_operator_loses_access_and_last_admin_cannot_be_revoked(terminal: Terminal) -> None:
     await terminal.operator("add", "ada", "--role", "admin")
     _, link, _ = await terminal.operator("add", "grace", "--role", "admin")
     token = await terminal.operators.use_link(token=link, source="a")
@@ -86,7 +86,7 @@ async def test_a_revoked_operator_is_out_at_once_and_the_last_admin_is_not(termi
     assert await terminal.operators.find_broken_audit_link() is None
 
 
-async def test_what_cannot_be_done_is_told_with_advice(terminal: Terminal) -> None:
+async def test_refused_operator_command_gives_advice(terminal: Terminal) -> None:
     await terminal.operator("add", "ada")
     await OperatorAdmin(terminal.pool).upsert_from_provider(
         issuer="https://id.example", subject="1", name="ida", role="viewer"

@@ -92,7 +92,7 @@ async def test_a_strangers_name_cannot_steer_the_terminal(
     assert max(map(len, said.splitlines())) < 150
 
 
-async def test_a_code_lets_somebody_in_however_it_is_typed(
+async def test_pairing_code_is_accepted_however_typed(
     access: PostgresTelegramAccess, database_url: str
 ) -> None:
     code = await asked(access)
@@ -133,7 +133,7 @@ async def test_an_old_code_has_lapsed_and_the_list_says_so(
     assert (await pairing(database_url, "approve", code))[0] == 1
 
 
-async def test_somebody_is_shut_out_again(access: PostgresTelegramAccess, database_url: str) -> None:
+async def test_allowed_chat_can_be_blocked_again(access: PostgresTelegramAccess, database_url: str) -> None:
     await access.decide(BOT, -1002718281828, allowed=True, by="test", name="Family")
     done, said = await pairing(database_url, "revoke", "-1002718281828")
     assert (done, said) == (0, "Family, number -1002718281828, can no longer write to @ever_bot.")
@@ -180,7 +180,7 @@ def test_words_that_mean_nothing_end_with_2(words: list[str], capsys: pytest.Cap
     assert "evertalk pairing" in capsys.readouterr().err
 
 
-async def test_up_shows_the_link_until_somebody_owns_the_bot(
+async def test_up_shows_owner_link_until_the_bot_has_one(
     access: PostgresTelegramAccess, database_url: str
 ) -> None:
     lines, late = await describe_bots(database_url, [bot()], seconds=0)

@@ -111,7 +111,7 @@ async def test_the_environment_wins_and_says_so(shell: Shell, monkeypatch: pytes
     assert "is set by the environment" in (await shell.run("set", "EVERTALK_MODEL", "other"))[1]
 
 
-async def test_a_key_is_sent_to_no_address_that_it_was_not_given_for(
+async def test_provider_key_is_sent_only_to_its_own_address(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await shell.run("set", "ANTHROPIC_API_KEY", secret=KEY)

@@ -88,7 +88,7 @@ async def test_a_site_is_changed_in_the_editor(desk: Desk, pool: Pool) -> None:
     assert list((desk.folder / "drafts").iterdir()) == []
 
 
-async def test_a_change_of_somebody_else_is_never_overwritten(desk: Desk, pool: Pool) -> None:
+async def test_concurrent_site_change_is_never_overwritten(desk: Desk, pool: Pool) -> None:
     assert (await desk.site("edit", "default", edit=writes("{")))[0] == 1
     await pool.execute("UPDATE sites SET version = 2")
     draft = desk.folder / "drafts" / "site-default-1.json"

@@ -16,7 +16,7 @@ SELECT $1, party_id, session_id, id, 'call Anna', now() - interval '1 day', now(
 """
 
 
-async def test_late_reminders_are_told_and_others_are_not(database_url: str) -> None:
+async def test_late_reminders_are_reported_and_others_are_not(database_url: str) -> None:
     pool: asyncpg.Pool[asyncpg.Record] = await open_pool(database_url, size=1)
     try:
         await PostgresVisitors(pool).create(generate_token(), site="default")

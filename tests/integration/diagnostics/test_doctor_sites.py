@@ -9,7 +9,7 @@ from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import check_sites
 
 
-async def test_sites_that_cannot_be_used_are_told_with_what_is_wrong(database_url: str) -> None:
+async def test_invalid_sites_are_reported_with_the_reason(database_url: str) -> None:
     pool: asyncpg.Pool[asyncpg.Record] = await open_pool(database_url, size=1)
     try:
         (found,) = await check_sites(load_settings(), database_url)

@@ -86,7 +86,7 @@ async def test_what_waits_at_telegram_is_counted(telegram: RunningBotApi) -> Non
     assert f"messages for @{USERNAME} that wait at Telegram: 2" in await looked(telegram)
 
 
-async def test_a_webhook_that_is_missing_is_told(telegram: RunningBotApi) -> None:
+async def test_missing_webhook_is_reported(telegram: RunningBotApi) -> None:
     said = await looked(telegram, telegram_mode="webhook", telegram_webhook_secret=SecretStr("s" * 32))
     assert f"Telegram has no webhook for @{USERNAME}" in said
 
@@ -99,7 +99,7 @@ async def in_service(fake: RunningBotApi, database_url: str) -> str:
     return "\n".join(map(str, await check_bots_in_service(settings(fake), database_url)))
 
 
-async def test_who_serves_a_bot_and_what_it_complains_of_is_told(
+async def test_doctor_names_who_serves_a_bot_and_its_complaints(
     telegram: RunningBotApi, database_url: str
 ) -> None:
     assert "has not been started yet" in await in_service(telegram, database_url)

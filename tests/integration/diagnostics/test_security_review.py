@@ -90,7 +90,7 @@ def test_a_setting_that_opens_a_door_is_found(words: str, settings: dict[str, An
     assert found(load_settings(**settings), words) == grade
 
 
-def test_in_a_container_every_address_is_usual_and_the_port_is_what_matters() -> None:
+def test_container_review_judges_the_published_port_not_the_address() -> None:
     (risk,) = review_settings(load_settings(http_host="0.0.0.0"), in_container=True)
     assert (risk.level, "127.0.0.1:8080:8080" in risk.advice) == ("slight", True)
 
@@ -254,9 +254,7 @@ def test_a_standby_that_no_commit_waits_for_is_found(
     ] * found
 
 
-async def test_the_review_is_told_in_words_or_for_programs_and_ends_with_1_where_it_is_grave(
-    database_url: str, folder: Path
-) -> None:
+async def test_review_prints_text_or_json_and_exits_1_when_grave(database_url: str, folder: Path) -> None:
     said: list[str] = []
     settings = load_settings(data_dir=folder, database_url=database_url, secret_key=STRONG)
     done = await run_review(settings, as_json=False, say=said.append)
@@ -282,7 +280,7 @@ async def test_a_database_before_its_first_start_tells_nothing(empty_database_ur
     assert list(review_database(load_settings(data_dir=folder), stored)) == []
 
 
-async def test_a_database_that_is_away_is_told_and_the_rest_reviewed(folder: Path) -> None:
+async def test_unreachable_database_is_reported_and_the_rest_reviewed(folder: Path) -> None:
     said: list[str] = []
     away = load_settings(
         data_dir=folder, database_url="postgresql://u@127.0.0.1:1/x", secret_key=STRONG, log_level="debug"
@@ -294,7 +292,7 @@ async def test_a_database_that_is_away_is_told_and_the_rest_reviewed(folder: Pat
 
 
 @pytest.mark.control("S38")
-async def test_a_redis_that_asks_nobody_for_the_password_is_found(
+async def test_redis_without_a_password_is_found(
     database_url: str, redis_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import shared.diagnostics.security_review as review

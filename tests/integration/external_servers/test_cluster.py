@@ -189,7 +189,7 @@ async def _haproxy(folder: Path, places: dict[str, str], port: int) -> AsyncIter
 
 @pytest.mark.faults
 @pytest.mark.timeout(400)
-async def test_a_host_dies_and_nobody_loses_a_word(cluster: Cluster) -> None:
+async def test_death_of_a_database_host_loses_no_message(cluster: Cluster) -> None:
     one, other = cluster.hosts
     migrated = await asyncio.to_thread(one.run, "migrate")
     assert migrated.returncode == 0, migrated.stderr

@@ -89,7 +89,7 @@ async def test_up_speaks_tls_from_its_first_statement(
         await connection.close()
 
 
-async def test_the_server_lets_nobody_in_without_tls(own_server: OwnPostgres, own_database: str) -> None:
+async def test_postgres_refuses_connections_without_tls(own_server: OwnPostgres, own_database: str) -> None:
     with pytest.raises(StorageUnavailable, match="no encryption"):
         await connect(own_server.url(own_database, query="sslmode=disable"))
     for insists in ("sslmode=require", "", f"sslmode=verify-ca&sslrootcert={own_server.authority.file}"):

@@ -515,7 +515,7 @@ async def test_a_question_is_answered_with_the_sentence_that_fits(client: AsyncA
     assert said(await ask(client, asked)) == "The cat is called Tobermory."
 
 
-async def test_what_nobody_said_is_not_answered(client: AsyncAnthropic) -> None:
+async def test_fake_model_answers_nothing_unsaid(client: AsyncAnthropic) -> None:
     answer = said(await ask(client, request(user("Who won the zebra race?"))))
     assert answer == "I cannot find that in our conversation (message 1)."
 
@@ -716,7 +716,7 @@ async def test_a_stalled_stream_says_nothing_more(fake: RunningFake, client: Asy
     assert sum(event.type == "content_block_delta" for event in events) == 1
 
 
-async def test_whoever_hangs_up_is_still_billed(fake: RunningFake, client: AsyncAnthropic) -> None:
+async def test_aborted_request_is_still_billed(fake: RunningFake, client: AsyncAnthropic) -> None:
     await fake.script([{"action": {"stall": {"after": 1, "seconds": 60}, "text": "x" * 100}}])
     stream: Any = await client.messages.create(**request(), stream=True)
     async for event in stream:

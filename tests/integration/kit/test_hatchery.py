@@ -18,7 +18,7 @@ time.sleep(60)
 """
 
 
-async def test_it_leaves_with_whoever_started_it() -> None:
+async def test_hatchery_ends_with_its_starter() -> None:
     """Who is killed cannot end it: it notices by itself, and leaves nothing behind."""
     parent = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, cwd=ROOT, stdout=asyncio.subprocess.PIPE

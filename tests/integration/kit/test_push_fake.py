@@ -87,6 +87,6 @@ async def test_a_body_opens_with_the_keys_of_its_browser_alone(service: RunningP
     assert "too long" in await fault(service, headers, bytes(4_097))
 
 
-async def test_a_browser_that_nobody_knows_is_gone(service: RunningPush) -> None:
+async def test_unknown_browser_is_gone(service: RunningPush) -> None:
     async with aiohttp.ClientSession() as http, http.post(f"{service.url}/push/bela", data=b"") as answer:
         assert answer.status == 404

@@ -65,7 +65,7 @@ async def test_a_line_that_is_well_carries_everything(proxy: TcpProxy) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 37, 199])
-async def test_replies_break_off_after_so_many_bytes_and_the_next_line_is_well(
+async def test_replies_break_off_after_given_bytes_and_next_connection_works(
     proxy: TcpProxy, number: int
 ) -> None:
     proxy.replies = cut_after(number)

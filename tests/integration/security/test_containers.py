@@ -53,7 +53,7 @@ def test_a_container_has_no_rights_and_bounds(name: str) -> None:
 
 
 @pytest.mark.control("S38", "S44")
-def test_the_data_servers_have_no_way_out_and_nobody_comes_in() -> None:
+def test_data_servers_have_no_network_in_or_out() -> None:
     assert WHOLE["networks"]["inside"] == {"internal": True}
     for name in DATA:
         assert SERVICES[name]["networks"] == ["inside"]
@@ -205,7 +205,7 @@ def test_what_must_outlive_a_container_lies_in_a_volume() -> None:
     assert SERVICES["backup"]["command"] == ["python", "-m", "shared.supervision.backup_schedule"]
 
 
-def test_nobody_comes_before_the_database_listens_where_they_come() -> None:
+def test_services_wait_until_the_database_listens_on_the_network() -> None:
     """The image's own server, while it makes its files, answers at a socket only."""
     check = SERVICES["postgres"]["healthcheck"]["test"]
     assert check[:2] == ["CMD", "pg_isready"]
@@ -217,7 +217,7 @@ def test_nobody_comes_before_the_database_listens_where_they_come() -> None:
 
 
 @pytest.mark.control("S43")
-def test_images_are_named_by_exact_versions_those_of_the_servers_that_up_brings() -> None:
+def test_images_are_pinned_to_the_versions_that_up_installs() -> None:
     """An operator may hold each by its digest, which only a registry can tell."""
     python = WHOLE["x-evertalk"]["build"]["args"]["PYTHON_IMAGE"]
     named = [SERVICES[name]["image"] for name in (*DATA, PROXY, ROLES)]
@@ -241,7 +241,7 @@ def test_the_compose_that_is_needed_is_said() -> None:
 
 
 @pytest.mark.control("S44")
-def test_who_is_asked_says_whether_it_is_well_and_others_wait_for_that() -> None:
+def test_services_have_health_checks_and_others_wait_for_them() -> None:
     assert all("healthcheck" in SERVICES[name] for name in (*DATA, "web", "worker", "bot"))
     for name in ("worker", "bot"):
         assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "python", "-m", "shared.supervision.liveness"]
@@ -253,7 +253,7 @@ def test_who_is_asked_says_whether_it_is_well_and_others_wait_for_that() -> None
 
 
 @pytest.mark.control("S43", "S44")
-def test_an_image_is_built_from_the_lock_and_holds_nothing_of_the_machine_around() -> None:
+def test_image_is_built_from_the_lock_without_local_files() -> None:
     recipe = RECIPE
     assert "--require-hashes -r requirements.lock" in recipe
     assert "USER 10001:10001" in recipe

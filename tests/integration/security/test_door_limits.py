@@ -58,7 +58,7 @@ async def _is_cut(reader: asyncio.StreamReader) -> bool:
         b"POST /dashboard/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900\r\n",
     ],
 )
-async def test_three_hundred_slow_callers_keep_nobody_else_out(
+async def test_three_hundred_slow_clients_block_no_other_client(
     server: Server, counted_url: str, monkeypatch: pytest.MonkeyPatch, head: bytes
 ) -> None:
     monkeypatch.setattr(http_server, "HEADER_SECONDS", 1.0)

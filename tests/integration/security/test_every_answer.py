@@ -54,7 +54,7 @@ def _complaints(answer: ClientResponse) -> list[str]:
 
 
 @pytest.mark.control("S17", "S46")
-async def test_every_address_answers_strictly_whoever_asks(server: Server) -> None:
+async def test_every_address_answers_with_strict_headers(server: Server) -> None:
     people = await crowd(server)
     wrong: list[Any] = []
     for method, canonical in _paths(server):

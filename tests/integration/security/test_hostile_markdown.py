@@ -160,7 +160,7 @@ def _pages(session: Any, person: Any) -> Iterator[str]:
 
 @pytest.mark.browser
 @pytest.mark.control("S16", "S17", "S19")
-async def test_on_no_page_of_the_dashboard_do_stored_words_become_more_than_words(
+async def test_stored_text_stays_text_on_all_dashboard_pages(
     server: Server, canary: Canary, watched: Watched, database_url: str
 ) -> None:
     pool, page = server.services.pool, watched.page
@@ -199,7 +199,7 @@ async def test_on_no_page_of_the_dashboard_do_stored_words_become_more_than_word
 
 
 @pytest.mark.control("S16", "S18")
-def test_in_telegram_a_link_is_of_the_web_and_shows_where_it_leads() -> None:
+def test_telegram_link_is_a_web_address_and_shows_its_target() -> None:
     canary = Canary(host="canary.example")
     for text in (*canary.samples(), *canary.mixtures()):
         rendered = render(text)

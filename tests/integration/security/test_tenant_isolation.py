@@ -110,7 +110,7 @@ async def _rows(of: Theirs) -> list[str]:
 
 
 @pytest.mark.control("S08")
-async def test_a_store_gives_nothing_of_another_and_changes_nothing_of_theirs(theirs: Theirs) -> None:
+async def test_store_reads_and_changes_nothing_of_another_tenant(theirs: Theirs) -> None:
     before = await _rows(theirs)
     for name, ask in theirs.asks.items():
         try:
@@ -124,7 +124,7 @@ async def test_a_store_gives_nothing_of_another_and_changes_nothing_of_theirs(th
 
 
 @pytest.mark.control("S08")
-async def test_without_an_owner_every_store_is_closed_and_half_of_one_is_none(theirs: Theirs) -> None:
+async def test_store_without_a_complete_owner_returns_nothing(theirs: Theirs) -> None:
     before = await _rows(theirs)
     for unset in (None, 0, -1):
         nobody: Any = replace(theirs.own, session_id=unset, party_id=unset)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ async def test_each_beat_that_reaches_the_database_marks_the_file(
     assert file.stat().st_mtime == pytest.approx(begun - 60), "who was declared dead is not well"
 
 
-def test_a_late_heart_a_missing_file_and_none_at_all_are_told(tmp_path: Path) -> None:
+def test_late_missing_or_absent_process_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "process"
     assert "not begun" in explain_unhealthy(str(file), now=0)
     assert "EVERTALK_PROCESS_FILE" in explain_unhealthy(None, now=0)

@@ -21,7 +21,7 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
     await pool.close()
 
 
-async def test_what_a_process_held_is_free_as_soon_as_its_successor_is_there(
+async def test_successor_frees_the_leases_of_its_former_process(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
 ) -> None:
     workers, leases, file = PostgresWorkers(pool), PostgresLeases(pool), tmp_path / "bot.worker"
@@ -37,7 +37,7 @@ async def test_what_a_process_held_is_free_as_soon_as_its_successor_is_there(
 
 
 @pytest.mark.parametrize("left", ["", "not a number\n", None])
-async def test_without_a_word_of_the_last_one_nobody_is_declared_dead(
+async def test_process_without_a_file_declares_no_other_dead(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path, left: str | None
 ) -> None:
     workers, file = PostgresWorkers(pool), tmp_path / "web.worker"
@@ -49,14 +49,16 @@ async def test_without_a_word_of_the_last_one_nobody_is_declared_dead(
     assert int(file.read_text()) == second
 
 
-async def test_a_file_of_another_role_ends_nobody(pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path) -> None:
+async def test_process_file_of_another_role_ends_no_process(
+    pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
+) -> None:
     workers, file = PostgresWorkers(pool), tmp_path / "process"
     web = await take_over_process(workers, "web", file)
     await take_over_process(workers, "worker", file)
     assert await workers.beat(web)
 
 
-async def test_a_file_that_cannot_be_written_keeps_nobody_from_working(
+async def test_unwritable_process_file_keeps_no_process_from_working(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
 ) -> None:
     workers = PostgresWorkers(pool)

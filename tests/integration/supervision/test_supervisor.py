@@ -145,7 +145,7 @@ async def test_a_child_of_an_earlier_life_is_stopped_first(tmp_path: Path) -> No
     await fresh.stop(timeout_seconds=5)
 
 
-def test_caps_are_told_in_plain_words() -> None:
+def test_caps_are_described_in_plain_text() -> None:
     assert describe_caps(load_settings()) == "at most $5.00 a day in all"
     public = load_settings(profile="public")
     assert describe_caps(public) == "at most $5.00 a day in all, $0.25 a day per visitor"
@@ -215,7 +215,7 @@ def test_two_doors_on_one_port_are_refused(environment: dict[str, str]) -> None:
     assert "EVERTALK_HTTP_PORT and EVERTALK_TELEGRAM_PORT are both 8099" in done.stdout
 
 
-def test_a_port_in_use_is_told_before_anything_starts(environment: dict[str, str]) -> None:
+def test_port_in_use_is_reported_before_anything_starts(environment: dict[str, str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -226,7 +226,7 @@ def test_a_port_in_use_is_told_before_anything_starts(environment: dict[str, str
     assert "EVERTALK_HTTP_PORT" in done.stdout
 
 
-async def test_a_full_disk_is_told_before_anything_starts(
+async def test_full_disk_is_reported_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("shared.cli.up.shutil.disk_usage", lambda _: SimpleNamespace(free=12 * 10**6))
@@ -238,7 +238,7 @@ async def test_a_full_disk_is_told_before_anything_starts(
     ]
 
 
-def test_a_bot_that_cannot_be_is_told_before_anything_starts(environment: dict[str, str]) -> None:
+def test_invalid_bot_is_reported_before_anything_starts(environment: dict[str, str]) -> None:
     file = Path(environment["EVERTALK_DATA_DIR"]).with_name("bots.json")
     file.write_text('[{"token_env": "NOWHERE_TOKEN"}]')
     done = evertalk("up", environment=environment, EVERTALK_TELEGRAM_BOTS_FILE=str(file))
@@ -281,7 +281,7 @@ def test_a_second_up_on_the_same_folder_names_the_first(environment: dict[str, s
     assert "already runs here: http://127.0.0.1:8080" in done.stdout
 
 
-def test_a_server_that_cannot_be_reached_is_told_in_one_line(environment: dict[str, str]) -> None:
+def test_unreachable_server_is_reported_in_one_line(environment: dict[str, str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nowhere = f"127.0.0.1:{free.getsockname()[1]}"
@@ -378,7 +378,7 @@ async def read_to_its_end(socket: aiohttp.ClientWebSocketResponse) -> int | None
 
 
 @needs_all_processes
-async def test_up_stops_in_time_while_streams_and_sockets_are_open_and_kills_nobody(
+async def test_up_stops_with_open_streams_and_kills_no_process(
     environment: dict[str, str], stopped: list[subprocess.Popen[str]]
 ) -> None:
     process, lines = await asyncio.to_thread(start_up, environment)
@@ -421,7 +421,7 @@ def given_at_start(environment: dict[str, str], name: str) -> str:
 
 
 @pytest.mark.control("S37")
-async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner_and_each_has_its_own_secrets(
+async def test_up_starts_the_bot_and_each_process_has_own_secrets(
     environment: dict[str, str], stopped: list[subprocess.Popen[str]]
 ) -> None:
     async with running_bot_api() as fake:
@@ -463,7 +463,7 @@ def store(environment: dict[str, str], *words: str, secret: str = "") -> float:
     return time.monotonic()
 
 
-async def test_a_stored_setting_holds_within_ten_seconds_in_the_processes_that_work_with_it(
+async def test_stored_setting_takes_effect_in_its_processes_within_ten_seconds(
     environment: dict[str, str], stopped: list[subprocess.Popen[str]]
 ) -> None:
     async with running_bot_api() as fake:

@@ -107,7 +107,7 @@ class Heard(Yard):
         return cast("App", parts)
 
 
-async def test_what_a_dead_worker_heard_is_done_at_the_first_look_of_the_next() -> None:
+async def test_doorbell_heard_by_dead_worker_is_handled_by_the_next() -> None:
     """Where each worker lives for a moment only, none of them comes to a second one."""
     yard = Heard()
     calls = jobs.JobDoorbell(yard.app)
@@ -117,7 +117,7 @@ async def test_what_a_dead_worker_heard_is_done_at_the_first_look_of_the_next() 
     await calls.close()
 
 
-async def test_later_on_a_job_is_done_here_when_two_rings_in_a_row_were_not_heard() -> None:
+async def test_job_is_run_locally_after_two_unheard_rings() -> None:
     """It may be about to begin in the queue."""
     yard = Heard()
     calls = jobs.JobDoorbell(yard.app)
@@ -153,7 +153,7 @@ async def test_a_mark_that_a_killed_worker_left_in_redis_holds_nothing_up(
         await calls.close()
 
 
-async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_later(
+async def test_interrupted_job_that_cannot_be_released_is_released_later(
     database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue and Postgres go away together; this worker lives on, and holds the row on paper."""

@@ -91,7 +91,7 @@ def test_an_old_python_gets_one_line_that_says_what_to_do(
     assert "apt-get install" in line
 
 
-def test_a_full_disk_is_told_in_one_line(launcher: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_in_one_line(launcher: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher.shutil, "disk_usage", lambda _: SimpleNamespace(free=7 * 10**6))
     with pytest.raises(launcher.CannotInstall, match="7 MB are free, and installing needs 400 MB") as told:
         launcher.refuse_full_disk(launcher.LEAST_FREE_MB["requirements"])
@@ -299,7 +299,7 @@ def test_the_lock_of_an_extra_adds_to_what_everybody_has(launcher: ModuleType, e
     assert not more.keys() & everybody.keys()
 
 
-def test_what_can_be_installed_is_told(
+def test_installable_extras_are_named(
     capsys: pytest.CaptureFixture[str], launcher: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(command_line.EXTRAS) == set(launcher.EXTRAS)

@@ -106,7 +106,7 @@ def test_systemd_itself_understands_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, "evertalk.service:" in done.stderr) == (0, False), done.stderr
 
 
-def test_launchd_is_told_the_same() -> None:
+def test_launchd_file_has_the_same_account_and_log() -> None:
     told = plistlib.loads(launchd_plist(SERVICE, log="/var/log/evertalk.log"))
     assert told["ProgramArguments"] == list(SERVICE.command)
     assert (told["KeepAlive"], told["RunAtLoad"], told["Umask"]) == (True, True, 0o077)
@@ -166,7 +166,7 @@ def test_where_systemd_does_not_run_that_is_said(settings: Settings, tmp_path: P
         run_service(read_service_arguments([verb]), settings=settings, say=print, host=here)
 
 
-def test_an_account_that_is_not_there_is_told_with_how_to_make_it(settings: Settings, tmp_path: Path) -> None:
+def test_missing_account_is_reported_with_its_command(settings: Settings, tmp_path: Path) -> None:
     wish = read_service_arguments(["install", "--account", "nobody-here"])
     with pytest.raises(ServiceUnavailable, match="no account nobody-here") as told:
         run_service(wish, settings=settings, say=print, host=machine(tmp_path, Steps()))

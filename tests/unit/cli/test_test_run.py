@@ -88,7 +88,7 @@ def test_exit_code_of_the_tests_is_that_of_the_command(monkeypatch: pytest.Monke
     assert command_line.main(["test"]) == 3
 
 
-def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_program_skips_tests_and_in_ci_fails_them(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Needed(what="Another", tests="its tests", get="nowhere", is_here=lambda: True)
     monkeypatch.delenv("CI", raising=False)
     assert list(list_skipped([here, BARE])) == [
@@ -99,7 +99,7 @@ def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pyt
     assert len({each.what for each in NEEDED}) == len(NEEDED)
 
 
-def test_files_that_wait_stand_among_those_that_compute_and_some_quick_ones_at_the_end() -> None:
+def test_waiting_files_are_spread_among_computing_ones_with_quick_last() -> None:
     waiting = ["faults/a", "acceptance/a", "faults/b", "integration/a"]
     pages = ["browser/widget/a", "browser/dashboard/a", "browser/widget/b"]
     names = [*(f"unit/{name}" for name in "abcde"), *waiting, *pages]

@@ -129,7 +129,7 @@ def test_numbers_that_contradict_each_other_are_refused_with_the_numbers() -> No
     assert "9000" in told.replace(",", "") or "8000" in told.replace(",", "")
 
 
-def test_a_persona_of_more_than_half_the_limit_is_refused_with_the_numbers() -> None:
+def test_persona_over_half_the_limit_is_refused_with_its_numbers() -> None:
     wrong: dict[str, Any] = {"persona": "Be kind to everybody. " * 1_500}
     wrong["context"] = {"context_window": 16_000, "reserve": 2_000}
     (told,) = problems_of(wrong)

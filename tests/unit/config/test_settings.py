@@ -186,7 +186,7 @@ def any_numbers(dice: random.Random) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_any_numbers_start_or_are_refused_once_by_name_with_ones_that_fit(
+def test_any_numbers_start_or_are_refused_once_with_fitting_ones(
     preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dice, refused, rounds = random.Random(preset), 0, by_night(150, else_=50)
@@ -227,11 +227,11 @@ def test_the_demo_summarises_early_unless_the_operator_says_when(
         assert build_policy(settings, demo=True) == build_policy(settings)
 
 
-def test_a_small_window_shrinks_the_margins_that_nobody_has_set() -> None:
+def test_small_window_shrinks_margins_that_are_not_set() -> None:
     assert load_settings(context_window=8_000).context_window == 8_000
 
 
-def test_a_bot_is_asked_for_messages_and_lets_in_whom_an_operator_approves_unless_told_otherwise() -> None:
+def test_telegram_defaults_need_approval_of_an_operator() -> None:
     settings = load_settings(telegram_bot_token=SecretStr("123456789:" + "x" * 35))
     assert (settings.telegram_access, settings.telegram_mode) == ("pairing", "polling")
     assert settings.telegram_allowed == ()

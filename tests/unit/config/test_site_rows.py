@@ -38,13 +38,13 @@ def test_an_empty_row_is_a_plain_open_site() -> None:
         ([], "must be an object"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_its_place(config: Any, told: str) -> None:
+def test_invalid_site_config_is_reported_with_its_place(config: Any, told: str) -> None:
     with pytest.raises(BadSiteConfig) as caught:
         read_site_config(config)
     assert told in caught.value.advice
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_site_problems_are_reported_together() -> None:
     with pytest.raises(BadSiteConfig) as caught:
         read_site_config({"accent": "red", "titel": "x", "privacy_url": "ftp://x"})
     assert len(caught.value.problems) == 3

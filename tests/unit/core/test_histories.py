@@ -56,7 +56,7 @@ def test_the_newest_words_pins_and_unresolved_turns_are_never_dropped(findings: 
     kept(findings, "never_dropped")
 
 
-def test_the_same_state_gives_the_same_bytes_and_only_appends_change_the_prefix(findings: Findings) -> None:
+def test_equal_state_gives_equal_bytes_and_only_appends_change_prefix(findings: Findings) -> None:
     kept(findings, "pure_and_stable")
 
 
@@ -77,7 +77,7 @@ def test_flush_and_compaction_write_nothing_into_the_conversation(findings: Find
     kept(findings, "silence")
 
 
-def test_what_we_inject_never_reaches_a_summariser_and_nobody_forges_it(findings: Findings) -> None:
+def test_injected_text_never_reaches_a_summariser_and_cannot_be_forged(findings: Findings) -> None:
     kept(findings, "provenance")
 
 

@@ -32,7 +32,7 @@ def test_each_problem_of_each_agent_is_named_and_what_holds_meanwhile() -> None:
     assert "keep contexts as arawn" in found.advice
 
 
-def test_folders_and_files_that_cannot_be_used_are_told_with_the_agents_name(tmp_path: Path) -> None:
+def test_invalid_folders_and_files_are_reported_with_the_agents_name(tmp_path: Path) -> None:
     settings = load_settings(data_dir=tmp_path)
     shelf = tmp_path / "workspaces" / "ada" / "knowledge"
     shelf.mkdir(parents=True)
@@ -49,7 +49,7 @@ def test_folders_and_files_that_cannot_be_used_are_told_with_the_agents_name(tmp
     assert not list(check_agent_remarks(settings, {"x": {}}, {"x": ["site north"]}))
 
 
-def test_a_bot_that_wants_an_agent_who_is_not_there_is_told() -> None:
+def test_bot_with_an_unknown_agent_is_reported() -> None:
     token = SecretStr(f"7000000001:{'x' * 35}")
     bot = BotConfig(
         token=token, token_name="SHOP_BOT", agent="shopp", audience="public", access="open",
@@ -100,7 +100,7 @@ def test_a_small_window_can_be_asked_for_with_every_preset(name: str) -> None:
     assert build_policy(smaller).context_window == 16_000
 
 
-def test_a_persona_that_leaves_no_room_for_the_conversation_is_told() -> None:
+def test_persona_without_room_for_conversation_is_reported() -> None:
     heavy = {"persona": "Be kind to everybody who writes. " * 20_000}
     found = check_agent_rows(load_settings(), {"chatty": heavy, "default": {}})
     assert found.level == "warn"

@@ -55,7 +55,7 @@ def test_the_defaults_in_the_table_are_the_defaults() -> None:
             assert table[name][0] == str(default), name
 
 
-def test_the_oldest_postgres_in_the_table_is_the_one_that_the_doctor_takes() -> None:
+def test_documented_oldest_postgres_is_the_doctors_limit() -> None:
     assert f"PostgreSQL {LEAST_POSTGRES} or newer" in rows("settings")["DATABASE_URL"][1]
 
 
@@ -65,7 +65,7 @@ def test_every_command_is_described_in_its_own_words() -> None:
 
 
 @pytest.mark.control("S47")
-def test_who_may_do_what_in_groups_and_in_public_is_told() -> None:
+def test_documented_group_and_public_commands_match_the_code() -> None:
     (told,) = re.findall(
         r"In groups, only administrators can use ([^.]+)\.\s+"
         r"With the audience `public`, people can use only ([^.]+)\.",
@@ -88,7 +88,7 @@ def test_every_verb_of_person_is_named() -> None:
 
 
 @pytest.mark.control("S42")
-def test_the_retention_of_every_table_is_told() -> None:
+def test_documented_retention_covers_every_table() -> None:
     told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", read_page("data"), flags=re.MULTILINE))
     kept = {table: words for tables, words in told.items() for table in tables.split(", ") if table in RULES}
     assert kept == {table: rule.period for table, rule in RULES.items()}

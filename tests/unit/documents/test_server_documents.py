@@ -129,7 +129,7 @@ def test_containers_have_time_to_end_and_logs_that_end() -> None:
     assert 'max-size: 10m, max-file: "5"' in compose
 
 
-def test_https_is_a_profile_that_nobody_has_to_take() -> None:
+def test_https_is_an_optional_profile() -> None:
     caddy = (ROOT / "docker-compose.yml").read_text().split("\n  caddy:\n")[1].split("\nnetworks:\n")[0]
     assert "profiles: [tls]" in caddy
     assert "cap_drop: [ALL]" in caddy

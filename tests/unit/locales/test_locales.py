@@ -107,7 +107,7 @@ NAMED = re.compile(r"(?:[Pp]age|under|pressed) ([A-Z][a-z]+(?: a test| problems|
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_a_sentence_that_names_a_page_or_a_button_says_what_stands_there(language: str) -> None:
+def test_text_naming_a_page_or_button_uses_its_label(language: str) -> None:
     words = {
         key: " ".join(value.values()) if isinstance(value, dict) else value
         for key, value in json.loads(

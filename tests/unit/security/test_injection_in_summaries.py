@@ -64,7 +64,7 @@ def test_the_digest_without_a_model_carries_no_order_on(sample: str) -> None:
 
 
 @pytest.mark.control("S21")
-def test_a_note_that_only_a_tool_vouches_for_is_not_shown_by_itself() -> None:
+def test_note_vouched_by_a_tool_alone_is_not_in_prompt() -> None:
     notes = [Note(id=number, kind="fact", text=text, authority="tool") for number, text in enumerate(ORDERS)]
     assert core_notes(notes, words) == ()
 

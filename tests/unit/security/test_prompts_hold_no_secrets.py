@@ -12,7 +12,7 @@ WRITERS = ("shared/core", "shared/services")
 
 
 @pytest.mark.control("S27", "S37")
-def test_whoever_writes_prompts_cannot_reach_settings_and_environment() -> None:
+def test_prompt_code_cannot_reach_settings_or_environment() -> None:
     """Only `reads` of settings would bring a secret there: the floors of prompts have none."""
     reading = re.compile(r"os\.environ|getenv|get_secret_value|from shared\.settings|import shared\.settings")
     found = [

@@ -139,7 +139,7 @@ async def test_so_many_failures_are_remembered_and_no_more(elsewhere: Elsewhere)
 
 
 @pytest.mark.control("S48")
-async def test_who_has_used_up_the_time_of_a_minute_waits_and_others_do_not(
+async def test_sender_over_the_minute_quota_waits_and_others_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
@@ -160,7 +160,7 @@ async def test_who_has_used_up_the_time_of_a_minute_waits_and_others_do_not(
     await openings.open("pdf", b"3", sender="a", most_seconds=15)
 
 
-async def test_whoever_gets_no_place_leaves_none_taken(
+async def test_sender_without_a_place_leaves_none_taken(
     elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox_client, "WAIT_SECONDS", 0.05)

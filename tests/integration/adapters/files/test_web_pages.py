@@ -214,7 +214,7 @@ async def test_a_server_that_dawdles_is_left(site: Site, monkeypatch: pytest.Mon
         "http://10.0.0.1/", "http://user:pw@site.example/", "http://[64:ff9b::a00:1]/",
     ],
 )  # fmt: skip
-async def test_a_redirect_leads_to_nobody_near_us(site: Site, where: str) -> None:
+async def test_redirect_to_a_local_address_is_refused(site: Site, where: str) -> None:
     with pytest.raises(ToolFailed):
         await read(site, f"/to?where={where}")
     assert len(site.asked) == 1
@@ -225,7 +225,7 @@ async def test_a_redirect_leads_to_nobody_near_us(site: Site, where: str) -> Non
     "host",
     ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0x7f.1", "2130706433", "127.1", "localhost"],
 )
-async def test_nobody_near_us_is_reached_by_any_name(site: Site, host: str) -> None:
+async def test_local_address_is_refused_under_any_name(site: Site, host: str) -> None:
     with pytest.raises(ToolFailed):
         await FetchUrl().run({"url": f"http://{host}:{site.port}/page"}, context=CONTEXT)
     assert site.asked == []
@@ -245,7 +245,7 @@ async def test_one_address_near_us_refuses_the_whole_name(site: Site, found: lis
 
 
 @pytest.mark.control("S26")
-async def test_a_name_is_asked_for_once_and_what_it_says_later_does_not_matter(site: Site) -> None:
+async def test_name_is_resolved_once_against_rebinding(site: Site) -> None:
     """DNS rebinding: the second answer would be an address that may not be reached."""
     answers = [LOOPBACK, ipaddress.ip_address("127.0.0.66")]
     asked: list[str] = []

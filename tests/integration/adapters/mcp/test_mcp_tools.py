@@ -166,7 +166,7 @@ def _listens(port: int) -> bool:
         (McpServer(name="nobody", url="http://127.0.0.1:1/mcp"), ""),
     ],
 )
-async def test_a_server_that_is_none_is_told_of_and_left(server: McpServer, problem: str) -> None:
+async def test_program_that_is_no_mcp_server_is_reported_and_skipped(server: McpServer, problem: str) -> None:
     probed = await probe_servers(server, seconds=3.0)
     assert (probed.reached, probed.tools) == (False, ())
     assert problem in probed.problem
@@ -179,7 +179,7 @@ async def test_nothing_is_imported_where_no_server_is_configured(tmp_path: Path)
     assert await process.wait() == 0
 
 
-async def test_the_doctor_tells_of_servers_and_of_what_was_left_out(tmp_path: Path) -> None:
+async def test_doctor_reports_mcp_servers_and_skipped_tools(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {
         "ours": {"command": SERVER.command, "args": list(SERVER.args), "cwd": str(ROOT)},

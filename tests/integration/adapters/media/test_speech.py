@@ -57,7 +57,7 @@ async def test_each_failure_has_its_name(
     assert bool(raised.value.aborted) is paid
 
 
-async def test_what_passes_by_itself_is_tried_again_and_what_does_not_is_left_alone(
+async def test_temporary_speech_failure_is_retried_and_permanent_one_is_not(
     service: RunningSpeech,
 ) -> None:
     asks = speaker(service)

@@ -81,7 +81,7 @@ async def test_each_failure_has_its_name(
     assert bool(raised.value.aborted) is paid
 
 
-async def test_what_passes_by_itself_is_tried_again(service: RunningTranscriptions) -> None:
+async def test_temporary_transcription_failure_is_retried(service: RunningTranscriptions) -> None:
     for action in ({"status": 500}, {"status": 503}, {"status": 429, "retry_after": 0}):
         await service.next(action)
         assert (await transcriber(service).transcribe(spoken("hello"))).text == "hello"
@@ -99,7 +99,7 @@ async def test_a_service_that_keeps_failing_is_not_asked_for_a_while(
     assert len(await service.requests()) < 8
 
 
-async def test_nobody_there_is_said_as_such() -> None:
+async def test_unreachable_transcriber_is_reported_as_unavailable() -> None:
     asks = HttpTranscriber(url="http://127.0.0.1:9", key="", model="whisper-1")
     with pytest.raises(ModelUnavailable) as raised:
         await asks.transcribe(spoken("hello"))
@@ -107,7 +107,7 @@ async def test_nobody_there_is_said_as_such() -> None:
 
 
 @pytest.mark.parametrize("told", ['"7.5"', "7.5"])
-async def test_the_length_may_be_told_as_text(told: str, service: RunningTranscriptions) -> None:
+async def test_transcript_length_may_be_given_as_text(told: str, service: RunningTranscriptions) -> None:
     await service.next({"body": f'{{"text": "hi", "usage": {{"type": "duration", "seconds": {told}}}}}'})
     assert await transcriber(service).transcribe(spoken("")) == Transcript(text="hi", seconds=7.5)
 

@@ -130,7 +130,9 @@ async def test_vectors_of_another_length_make_it_forget_those_before(
     assert [len(asked["input"]) for asked in await server.requests()] == [5, 1, 5]
 
 
-async def test_a_slow_server_costs_its_time_at_most_and_is_told_of_once(server: RunningEmbeddings) -> None:
+async def test_slow_embedding_server_costs_its_timeout_and_is_reported_once(
+    server: RunningEmbeddings,
+) -> None:
     embedder = HttpEmbedder(url=server.url, key=KEY, model=MODEL)
     items = [item(number, text) for number, text in enumerate(PASSAGES, 1)]
     with capture_logs() as logs:
@@ -156,7 +158,7 @@ async def test_what_comes_too_late_helps_the_next_question(server: RunningEmbedd
     await embedder.close()
 
 
-async def test_an_answer_that_nobody_waits_for_holds_up_no_end(server: RunningEmbeddings) -> None:
+async def test_unawaited_embedding_request_does_not_delay_closing(server: RunningEmbeddings) -> None:
     embedder = HttpEmbedder(url=server.url, key=KEY, model=MODEL, seconds=0.05)
     await server.next({"latency": 30})
     assert await embedder.rank(QUESTION, PASSAGES) is None
@@ -184,7 +186,7 @@ async def ranked_by(url: str, key: str, passages: Sequence[str] = PASSAGES) -> S
         await embedder.close()
 
 
-async def test_nobody_there_and_a_key_that_is_refused(server: RunningEmbeddings) -> None:
+async def test_unreachable_server_and_refused_key_rank_nothing(server: RunningEmbeddings) -> None:
     assert await ranked_by("http://127.0.0.1:9", "") is None
     assert await ranked_by(server.url, "another") is None
     assert await server.requests() == []

@@ -150,7 +150,7 @@ async def test_a_tool_is_called_and_its_result_understood_with_thinking_untouche
 
 
 @pytest.mark.usefixtures("only_messages")
-async def test_a_thinking_block_after_an_edited_prefix_is_stripped_and_the_call_repeated(
+async def test_thinking_after_an_edited_prefix_is_stripped_and_call_repeated(
     fake: RunningFake, opened: Opener
 ) -> None:
     await script(fake, {"text": "Hello.", "thinking": "a greeting"})
@@ -172,7 +172,7 @@ async def test_a_full_window_while_answering_is_a_reason_to_stop(
     assert reply.stop_reason == ("window_exceeded" if wire == "messages" else "max_tokens")
 
 
-async def test_a_prompt_that_is_too_long_is_told_with_both_numbers(fake: RunningFake, opened: Opener) -> None:
+async def test_too_long_prompt_is_reported_with_both_numbers(fake: RunningFake, opened: Opener) -> None:
     await fake.set_window(CHAT, 100)
     with pytest.raises(PromptTooLong) as caught:
         await opened().reply(asking(LONG * 5))
@@ -281,9 +281,7 @@ async def test_a_broken_stream_is_discarded_and_begun_again(
         assert (aborted.known, aborted.input_tokens > 0) == (False, True), "counted at the end alone"
 
 
-async def test_a_stream_that_breaks_twice_is_given_up_with_its_cost_on_the_error(
-    fake: RunningFake, opened: Opener
-) -> None:
+async def test_stream_that_breaks_twice_fails_with_its_cost(fake: RunningFake, opened: Opener) -> None:
     await script(fake, {"text": LONG, "cut": 3}, times=-1)
     with pytest.raises(ModelUnavailable) as caught:
         await opened().reply(asking("Hello"))
@@ -312,7 +310,7 @@ async def test_a_slow_stream_with_life_in_it_is_left_alone(fake: RunningFake, op
     assert reply.aborted == ()
 
 
-async def test_nobody_listening_is_a_model_that_is_unavailable(process: RunningFake, server: Server) -> None:
+async def test_unreachable_server_is_an_unavailable_model(process: RunningFake, server: Server) -> None:
     provider = server.provider(base_url="http://127.0.0.1:9", api_key="key")
     model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
     with pytest.raises(ModelUnavailable) as caught:
@@ -500,7 +498,7 @@ async def test_a_number_too_small_for_a_window_is_not_taken_for_one(
 
 
 @pytest.mark.usefixtures("only_messages")
-async def test_what_is_kept_for_an_hour_is_told_apart(fake: RunningFake, opened: Opener) -> None:
+async def test_hour_cache_is_counted_separately(fake: RunningFake, opened: Opener) -> None:
     system = (SystemPart(text="word " * 2_000, cache=True),)
     reply = await opened().reply(asking("Hi", model=CHAT, system=system, cache_long=True))
     assert reply.usage.cache_hour_tokens == reply.usage.cache_write_tokens > 1_000
@@ -551,7 +549,7 @@ async def test_an_answer_without_an_end_is_given_up(
     assert len(caught.value.aborted) == 1, "the attempt is paid for, and not repeated"
 
 
-async def test_a_list_that_makes_a_window_smaller_is_asked_again_in_a_minute(
+async def test_list_that_narrows_a_window_is_reread_within_a_minute(
     fake: RunningFake, server: Server
 ) -> None:
     clock = HandClock()

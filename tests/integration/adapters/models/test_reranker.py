@@ -131,7 +131,7 @@ async def test_a_server_that_keeps_failing_is_left_alone(
     assert len(await server.requests()) <= FEWEST_CALLS + 1
 
 
-async def test_nobody_there_and_nothing_to_order(server: RunningReranker) -> None:
+async def test_unreachable_reranker_and_empty_list_order_nothing(server: RunningReranker) -> None:
     away = HttpReranker(url="http://127.0.0.1:9", key="", model="")
     assert await away.rank(QUESTION, PASSAGES) is None
     await away.close()

@@ -137,7 +137,7 @@ async def test_a_list_of_models_says_which_there_are(fake: RunningFake) -> None:
     await made.close()
 
 
-def test_a_wish_that_nobody_can_serve_is_said_and_not_followed() -> None:
+def test_unservable_model_is_reported_and_not_used() -> None:
     made = models(chat_model="claude-sonnet-5-5")
     assert made.offline
     assert made.remarks == ("The model claude-sonnet-5-5 has no key (ANTHROPIC_API_KEY) and is not used.",)
@@ -155,7 +155,7 @@ def test_a_fallback_that_is_not_configured_is_said() -> None:
     assert made.remarks == ("The model a falls back to b, which is not configured.",)
 
 
-async def test_a_name_that_nobody_serves_is_refused_and_has_a_flagged_card() -> None:
+async def test_unknown_model_name_is_refused_and_its_card_is_flagged() -> None:
     made = models()
     card = await made.load_card("somebodys-model")
     assert (card.window, card.window_known, card.prices) == (8_192, False, None)

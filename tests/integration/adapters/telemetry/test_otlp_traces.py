@@ -108,7 +108,7 @@ REQUEST = ModelRequest(
 )
 
 
-async def test_a_model_call_is_a_part_of_its_turn_and_has_the_providers_request_id() -> None:
+async def test_model_call_span_belongs_to_its_turn_with_request_id() -> None:
     recorded = Recorded()
     tracer, model = OpenTelemetryTraces(recorded), models(Scripted())
     model.trace(tracer)
@@ -125,7 +125,7 @@ async def test_a_model_call_is_a_part_of_its_turn_and_has_the_providers_request_
 
 
 @pytest.mark.control("S36")
-async def test_a_failure_is_told_by_its_kind_alone() -> None:
+async def test_failure_span_names_only_its_kind() -> None:
     recorded = Recorded()
     model = models(Scripted(fails=True))
     model.trace(OpenTelemetryTraces(recorded))
@@ -201,7 +201,7 @@ def test_a_collector_gets_what_the_extra_sends() -> None:
     assert not any(span["events"] for span in collector.spans)
 
 
-def test_a_collector_that_is_away_holds_nobody_up() -> None:
+def test_unreachable_collector_delays_no_process() -> None:
     pytest.importorskip(
         "opentelemetry.exporter.otlp.proto.http", reason="the extra `traces` is not installed"
     )

@@ -49,7 +49,7 @@ def test_where_anyone_may_talk_the_menu_is_short() -> None:
 
 
 @pytest.mark.parametrize("audience", ["personal", "public"])
-def test_nobody_is_offered_a_human_who_is_not_there(audience: Audience) -> None:
+def test_human_command_is_hidden_when_no_operator_is_available(audience: Audience) -> None:
     offered, here = build_command_menus(audience, humans=False), build_command_menus(audience)
     assert "human" not in {name for menu in offered for name, _ in menu.commands}
     assert {name for name, _ in here[0].commands} - {name for name, _ in offered[0].commands} == {"human"}

@@ -196,7 +196,7 @@ async def test_polling_outlives_a_refused_connection_and_a_stall(
         assert await texts_come(inbox, 1) == ["still"]
 
 
-async def test_retry_after_is_waited_out_and_a_long_one_is_told(
+async def test_retry_after_is_honoured_and_a_long_one_is_reported(
     fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.fail("getUpdates", status=429, retry_after=1)
@@ -223,7 +223,7 @@ async def test_a_webhook_from_before_is_taken_away_once_and_keeps_what_waits(
     assert [call["params"]["drop_pending_updates"] for call in deleted] == [False]
 
 
-async def test_another_poller_is_told_and_outlasted(
+async def test_another_poller_is_reported_and_polling_recovers(
     fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.fail("getUpdates", times=2, status=409)
@@ -271,7 +271,7 @@ async def test_after_long_silence_the_connections_are_new(
     await api.close()
 
 
-async def test_updates_that_nobody_expects_do_not_stop_the_others(
+async def test_unexpected_updates_do_not_stop_the_others(
     fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     deep: Any = "end"
@@ -294,7 +294,7 @@ async def texts_come_anyway(inbox: PostgresTelegramInbox, count: int) -> bool:
     return True
 
 
-async def test_a_bot_asks_who_it_is_until_it_is_told(fake: RunningBotApi, api: BotApi) -> None:
+async def test_bot_asks_for_its_identity_until_answered(fake: RunningBotApi, api: BotApi) -> None:
     await fake.fail("getMe", status=502, html=True)
     await fake.fail("getMe", reset="before")
     await fake.fail("getMe", status=429, retry_after=0)
@@ -368,7 +368,7 @@ async def test_a_poller_outlives_a_restarted_telegram(
     await api.close()
 
 
-async def test_a_line_that_breaks_in_mid_protocol_confirms_nothing_and_ends_no_poll(
+async def test_connection_lost_in_mid_protocol_confirms_nothing_and_polling_continues(
     ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox, pool: Pool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

@@ -90,7 +90,7 @@ def body(**changes: Any) -> bytes:
     return json.dumps({**raw(), **changes}).encode()
 
 
-async def test_a_good_update_is_stored_then_acknowledged_then_told(
+async def test_valid_update_is_stored_then_acknowledged_then_announced(
     door: Door, http: aiohttp.ClientSession, inbox: PostgresTelegramInbox
 ) -> None:
     assert await posted(http, door.url, body()) == 200
@@ -102,7 +102,7 @@ WRONG = [None, "", "wrong", SECRET[:-1], SECRET + "x", "ünï©ode", "\udcff\udc
 
 
 @pytest.mark.control("S01", "S50")
-async def test_without_the_secret_nobody_comes_in(door: Door, inbox: PostgresTelegramInbox) -> None:
+async def test_webhook_without_its_secret_is_refused(door: Door, inbox: PostgresTelegramInbox) -> None:
     for secret in WRONG:
         assert await raw_post(door, secret, body()) == 401, secret
     assert not await texts(inbox)
@@ -241,7 +241,7 @@ async def test_telegram_delivers_through_copies_and_an_absent_database(
     assert not await fake.violations()
 
 
-async def test_telegram_is_told_only_what_it_does_not_know(
+async def test_telegram_webhook_is_set_only_when_it_differs(
     fake: RunningBotApi, api: BotApi, door: Door
 ) -> None:
     mode = WebhookConfig(url=door.url, secret=SECRET)

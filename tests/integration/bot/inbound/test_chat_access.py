@@ -94,7 +94,7 @@ def test_a_command_for_another_bot_is_left_to_it() -> None:
     assert isinstance(evaluate_message(other, rules=AccessRules(mode="open"), row=None), NoReply)
 
 
-def test_a_stranger_is_told_again_after_a_minute_and_a_group_after_an_hour() -> None:
+def test_stranger_is_answered_each_minute_and_group_each_hour() -> None:
     assert can_reply_again(PRIVATE, None, NOON)
     assert not can_reply_again(PRIVATE, NOON, after(59.9))
     assert can_reply_again(PRIVATE, NOON, after(60))
@@ -192,7 +192,7 @@ async def test_an_owner_allows_a_group_by_adding_the_bot(
     assert key(await keeper.handle_added(added(by=BOB))) == "access_group_welcome"
 
 
-async def test_when_too_many_wait_strangers_are_told_so_once(
+async def test_stranger_learns_once_that_too_many_wait(
     door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
     for number in range(PENDING_AT_MOST):

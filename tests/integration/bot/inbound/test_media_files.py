@@ -244,7 +244,7 @@ async def test_a_picture_of_too_many_pixels_is_never_unpacked() -> None:
 
 
 @pytest.mark.control("S48")
-async def test_a_file_that_takes_for_ever_is_given_up_and_its_process_ended(
+async def test_endless_file_is_aborted_and_its_process_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[asyncio.subprocess.Process] = []
@@ -280,7 +280,7 @@ async def test_a_document_that_unpacks_without_end_is_stopped() -> None:
     assert head is None or (head["truncated"], body) == (True, b"")
 
 
-async def test_downloads_are_tried_again_when_nobody_answers(
+async def test_unanswered_download_is_retried(
     fake: RunningBotApi, ann: Person, api: BotApi, reader: FileReader
 ) -> None:
     media = await media_of(api, await ann.send_file("a.txt", b"words"))
@@ -302,7 +302,7 @@ async def test_a_dead_bot_is_no_matter_of_one_file(
         await reader.read(media)
 
 
-def test_text_is_told_from_what_is_none() -> None:
+def test_text_file_is_distinguished_from_binary() -> None:
     assert read_text("日本語".encode()) == "日本語"
     assert read_text(b"\x1b[31mred\x1b[0m") == "\x1b[31mred\x1b[0m"
     for content in (b"\xff\xfe\x00", b"\x00", random.Random(2).randbytes(3_000)):

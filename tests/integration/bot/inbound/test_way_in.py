@@ -191,14 +191,14 @@ async def test_groups_say_who_is_meant(way_in: WayIn, fake: RunningBotApi, ann: 
     }
 
 
-async def test_a_reply_with_a_quote_is_told(way_in: WayIn, ann: Person) -> None:
+async def test_reply_with_a_quote_contains_the_quote(way_in: WayIn, ann: Person) -> None:
     first = await ann.say("the cat sat")
     await ann.say("who?", reply_to=first.message_id, quote="cat")
     await way_in.count(2)
     assert way_in.texts[1] == "[Quoting their own message]\n> cat\n\nwho?"
 
 
-async def test_what_is_no_message_is_told_by_kind_and_its_rows_are_done(
+async def test_non_text_message_is_named_by_kind_and_done(
     way_in: WayIn, fake: RunningBotApi, ann: Person, api: BotApi, inbox: PostgresTelegramInbox
 ) -> None:
     said = await ann.say("hello")

@@ -117,7 +117,7 @@ async def test_menus_wait_where_telegram_asks_to_wait(
     del pool
 
 
-async def test_a_bot_that_cannot_load_its_library_ends_and_says_what_to_do(
+async def test_bot_that_cannot_load_its_library_ends_with_advice(
     settings: Settings, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """Else it would poll and answer for ever and never send a word."""

@@ -71,7 +71,7 @@ async def test_edits_keep_their_distance(fake: RunningBotApi, desk: Desk, ann: P
     assert await shown(ann) == [seen(ANSWER)]
 
 
-async def test_a_group_is_never_sent_more_than_twenty_in_a_minute_and_gets_the_whole_answer(
+async def test_group_gets_the_whole_answer_within_twenty_messages_a_minute(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     speed = 30.0
@@ -105,7 +105,7 @@ async def test_a_short_answer_is_sent_once_and_never_edited(
     assert await desk.states(answer) == ["delivered"]
 
 
-async def test_a_long_answer_goes_on_in_further_messages_and_nothing_jumps_at_the_end(
+async def test_long_answer_continues_in_further_messages_without_jumps(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -123,7 +123,7 @@ async def test_a_long_answer_goes_on_in_further_messages_and_nothing_jumps_at_th
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_an_answer_of_more_than_five_parts_goes_on_in_a_file_beside_them(
+async def test_answer_over_five_parts_continues_in_a_file(
     fake: RunningBotApi, desk: Desk, ann: Person, *, live: bool
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -146,7 +146,7 @@ async def test_an_answer_of_more_than_five_parts_goes_on_in_a_file_beside_them(
 
 
 @pytest.mark.row("F50")
-async def test_a_final_that_is_told_to_wait_comes_once_after_both_waits(
+async def test_final_message_with_retry_after_is_sent_once_afterwards(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     desk.set_up(clock=ScaledClock(speed=50.0))
@@ -159,7 +159,7 @@ async def test_a_final_that_is_told_to_wait_comes_once_after_both_waits(
     assert await desk.states(answer) == ["delivered"]
 
 
-async def test_a_final_edit_that_is_told_to_wait_comes_after_it(
+async def test_final_edit_with_retry_after_is_sent_after_it(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     desk.set_up(clock=ScaledClock(speed=50.0))
@@ -240,7 +240,7 @@ async def test_a_lost_bubble_that_said_it_all_is_not_said_again(
     assert await desk.states(answer) == ["uncertain"]
 
 
-async def test_an_answer_that_ends_while_telegram_is_away_comes_once_when_it_is_back(
+async def test_answer_finished_during_telegram_outage_is_sent_once_afterwards(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -273,7 +273,7 @@ async def test_later_answers_wait_for_an_earlier_one_that_could_not_be_sent(
     assert await shown(ann) == ["The first answer.", "The second answer.", "The third answer."]
 
 
-async def test_an_answer_that_nobody_was_told_of_comes_first_though_the_look_for_it_failed(
+async def test_unannounced_answer_is_sent_first_though_its_lookup_failed(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two replies of Postgres are lost: that of a commit, and what is left from before the next turn."""
@@ -300,7 +300,7 @@ async def test_an_answer_that_nobody_was_told_of_comes_first_though_the_look_for
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_a_process_that_died_after_the_commit_leaves_an_answer_that_comes_once(
+async def test_answer_of_process_that_died_after_commit_is_sent_once(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, *, live: bool
 ) -> None:
     before = desks()
@@ -329,7 +329,7 @@ async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twi
     assert await shown(ann) == ["Once."]
 
 
-async def test_a_sent_part_that_could_not_be_noted_is_noted_later_and_not_sent_again(
+async def test_unrecorded_sent_part_is_recorded_later_without_resending(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -360,7 +360,7 @@ async def test_a_bubble_that_could_not_be_noted_is_taken_back(
     assert await shown(ann) == [seen(WORDS)]
 
 
-async def test_one_that_could_be_neither_noted_nor_taken_back_is_told(
+async def test_part_that_was_neither_recorded_nor_deleted_is_reported(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -557,7 +557,7 @@ async def test_a_tool_at_work_is_one_line_in_the_bubble(fake: RunningBotApi, des
     assert (await fake.counts())["sendMessage"] == 1
 
 
-async def test_a_summary_that_must_be_waited_for_is_one_line_in_the_bubble(
+async def test_awaited_summary_is_one_line_in_the_bubble(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -670,7 +670,7 @@ async def test_topics_of_a_private_chat_are_places_of_their_own(
     assert (line.thread, line.text) == (topic, seen(ANSWER))
 
 
-async def test_typing_goes_on_through_silence_and_a_429_and_ends_with_the_answer(
+async def test_typing_continues_through_silence_and_429_and_ends_with_answer(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     desk.set_up(clock=ScaledClock(speed=20.0), rhythm=FAST)

@@ -23,7 +23,7 @@ async def in_doubt(fake: RunningBotApi, desk: Desk) -> tuple[Answer, PartKey]:
     return answer, PartKey(session=session, turn=answer.turn, part=0)
 
 
-async def test_a_part_that_is_sent_again_comes_once_more_and_in_order_with_the_rules(
+async def test_resent_part_arrives_once_and_in_order(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
 ) -> None:
     desk = desks()

@@ -63,7 +63,7 @@ async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
 
 
 @pytest.mark.parametrize("length", [600, 5_000], ids=["in its draft", "beyond its draft"])
-async def test_a_draft_whose_process_died_goes_on_in_the_next_one_with_nothing_missing(
+async def test_draft_of_a_dead_process_is_completed_by_the_next(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, length: int
 ) -> None:
     before = desks()
@@ -103,7 +103,7 @@ async def test_a_draft_is_kept_alive_while_tools_run(fake: RunningBotApi, desk: 
     assert (await ann.screen()).texts == [WORDS.strip()]
 
 
-async def test_a_refused_draft_becomes_bubbles_in_the_same_answer_and_is_not_tried_again(
+async def test_refused_draft_becomes_bubbles_and_is_not_retried(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     desk.wanted = {"drafts"}
@@ -184,7 +184,7 @@ async def test_what_was_shown_in_several_messages_stays_and_becomes_no_rich_mess
     assert not [view for view in await ann.views() if view["kind"] == "deleted"]
 
 
-async def test_a_refused_rich_message_comes_in_the_classic_form_and_is_not_tried_again(
+async def test_refused_rich_message_is_sent_classic_and_never_retried(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     desk.wanted = {"rich"}

@@ -91,9 +91,7 @@ async def test_a_send_is_repeated_only_if_it_surely_never_arrived(
     assert len(await fake.calls("sendMessage")) == calls
 
 
-async def test_a_send_that_nobody_answers_in_time_is_not_repeated(
-    fake: RunningBotApi, impatient: Sender, ann: Person
-) -> None:
+async def test_unanswered_send_is_not_repeated(fake: RunningBotApi, impatient: Sender, ann: Person) -> None:
     await fake.fail("sendMessage", times=-1, stall=1.5)
     found = await impatient.send_text(ANN, HI)
     assert isinstance(found, CallUnknown), found
@@ -278,7 +276,7 @@ async def test_the_token_is_in_no_reason_and_no_log_line(
     assert TOKEN.partition(":")[2] not in said
 
 
-async def test_who_still_waits_when_the_sender_closes_is_told(fake: RunningBotApi, ann: Person) -> None:
+async def test_waiting_send_is_cancelled_when_the_sender_closes(fake: RunningBotApi, ann: Person) -> None:
     client = create_bot(TOKEN, api_url=fake.base_url)
     sender = Sender(client.id, lambda: client, limits=FREE, timeout=1.0)
     await fake.fail("sendMessage", status=429, retry_after=60)

@@ -70,7 +70,7 @@ async def state(desk: Desk) -> tuple[str, int, int]:
 
 
 @pytest.mark.row("F50")
-async def test_a_lost_answer_comes_in_the_place_of_its_notice_when_the_button_is_pressed(
+async def test_lost_answer_replaces_its_notice_when_the_button_is_pressed(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     desk.buttons = True
@@ -149,7 +149,7 @@ async def test_what_is_in_the_middle_of_an_answer_comes_in_the_middle(
     assert set(await desk.states(answer)) == {"delivered"}
 
 
-async def test_several_lost_parts_are_told_once_and_all_come(
+async def test_several_lost_parts_share_one_notice_and_all_arrive(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -179,7 +179,7 @@ async def test_a_lost_file_comes_for_its_notice(fake: RunningBotApi, desk: Desk,
     assert await desk.broken_invariants() == []
 
 
-async def test_a_notice_that_may_not_have_arrived_is_told_again_and_again_but_not_for_ever(
+async def test_uncertain_notice_is_repeated_up_to_a_limit(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -219,7 +219,7 @@ async def test_a_notice_of_unknown_fate_is_as_good_as_its_second(
     assert await texts(ann) == ["The one and only."]
 
 
-async def test_one_that_was_on_its_way_when_its_sender_died_is_told_again(
+async def test_notice_in_flight_when_its_sender_died_is_repeated(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = desks()
@@ -239,7 +239,7 @@ async def test_one_that_was_on_its_way_when_its_sender_died_is_told_again(
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_who_takes_over_tells_of_what_is_uncertain_before_later_answers(
+async def test_successor_reports_uncertain_parts_before_later_answers(
     fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, *, live: bool
 ) -> None:
     await die_while_sending(desks(), fake, ann, "The one and only.")
@@ -305,7 +305,7 @@ async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
     assert await state(desk) == ("shown", 1, 1)
 
 
-async def test_a_part_is_told_as_soon_as_it_is_known_for_uncertain(
+async def test_uncertain_part_is_reported_as_soon_as_known(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await desk.begin(await desk.place())
@@ -374,7 +374,7 @@ async def test_when_an_operator_saw_it_the_notice_goes(
     assert await state(desk) == ("over", 1, 1)
 
 
-async def test_an_answer_that_is_lost_again_is_told_again_with_a_button_of_its_own(
+async def test_answer_lost_again_gets_a_new_notice_and_button(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await lost(fake, desk, "The one and only.")
@@ -422,7 +422,7 @@ async def test_a_press_while_postgres_is_away_is_heard_again(
     assert await texts(ann) == ["The one and only."]
 
 
-async def test_who_has_blocked_the_bot_is_told_when_they_are_back(
+async def test_person_who_blocked_the_bot_is_notified_after_return(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     answer = await desk.begin(await desk.place())

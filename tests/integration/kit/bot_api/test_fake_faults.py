@@ -115,7 +115,7 @@ async def test_polling_meets_only_faults_that_name_it(
         await bot.get_updates()
 
 
-async def test_nobody_can_connect_while_the_door_is_shut(fake: RunningBotApi, bot: Bot, ann: Person) -> None:
+async def test_connections_fail_while_the_fake_is_closed(fake: RunningBotApi, bot: Bot, ann: Person) -> None:
     await bot.send_message(42, "before")
     await fake.refuse_connections()
     with pytest.raises(TelegramNetworkError, match="Cannot connect"):
@@ -192,7 +192,7 @@ async def test_a_rule_that_says_nothing_is_refused(fake: RunningBotApi, rule: Js
         await fake.script([rule])
 
 
-async def test_the_process_prints_its_address_and_leaves_when_told() -> None:
+async def test_fake_process_prints_its_address_and_ends_on_request() -> None:
     async with running_bot_api() as own:
         assert own.base_url.startswith("http://127.0.0.1:")
         pid = own.pid

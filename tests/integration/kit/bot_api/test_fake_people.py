@@ -53,7 +53,7 @@ async def test_a_forward_follows_its_comment(fake: RunningBotApi, call: RawCall)
     assert forwarded["forward_origin"]["sender_user_name"] == "Bob"
 
 
-async def test_the_parts_of_an_album_share_a_group_and_come_one_by_one(
+async def test_album_parts_share_a_group_and_arrive_one_by_one(
     fake: RunningBotApi, bot: Bot, call: RawCall
 ) -> None:
     ann = await fake.person(42)

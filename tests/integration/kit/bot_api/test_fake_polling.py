@@ -89,7 +89,7 @@ async def test_a_long_poll_waits_no_longer_than_it_asked(
     assert await asyncio.wait_for(waiting, 30) == []
 
 
-async def test_a_second_poller_ends_the_first_and_repeats_are_told_late(
+async def test_second_poller_ends_the_first_and_repeats_come_late(
     fake: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     bot = aiogram_bot(fake)

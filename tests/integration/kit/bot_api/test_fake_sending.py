@@ -65,7 +65,7 @@ async def test_entities_and_replies_come_back_as_they_were_sent(bot: Bot, ann: P
     assert sent.reply_to_message.text == "hello"
 
 
-async def test_what_is_deleted_is_gone_from_the_screen_but_not_from_the_views(bot: Bot, ann: Person) -> None:
+async def test_deleted_message_leaves_the_screen_but_not_the_views(bot: Bot, ann: Person) -> None:
     sent = await bot.send_message(42, "oops")
     await bot.delete_message(42, sent.message_id)
     assert (await ann.screen()).texts == []

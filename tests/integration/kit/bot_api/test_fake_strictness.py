@@ -20,13 +20,13 @@ async def refused(call: RawCall, method: str, /, **params: Any) -> str:
     return str(answer["description"])
 
 
-async def test_a_method_nobody_knows_is_not_found(fake: RunningBotApi, call: RawCall) -> None:
+async def test_unknown_method_is_not_found(fake: RunningBotApi, call: RawCall) -> None:
     status, answer = await call("sendTelepathy")
     assert (status, answer["description"]) == (404, "Not Found: method not found")
     assert [found["method"] for found in await fake.violations()] == ["sendTelepathy"]
 
 
-async def test_a_token_nobody_knows_is_unauthorized(fake: RunningBotApi, call: RawCall) -> None:
+async def test_unknown_token_is_unauthorized(fake: RunningBotApi, call: RawCall) -> None:
     status, answer = await call("getMe", token="1:nobody")
     assert (status, answer["description"]) == (401, "Unauthorized")
     await fake.change_bot(revoked=True)
@@ -191,7 +191,7 @@ async def test_commands_and_reactions_keep_to_their_forms(call: RawCall, ann: Pe
     assert (await call("setMessageReaction", chat_id=42, message_id=1, reaction=eyes))[0] == 200
 
 
-async def test_a_parse_mode_is_parsed_by_telegrams_own_parser_or_not_at_all(
+async def test_parse_mode_is_parsed_by_telegrams_own_parser_or_refused(
     fake: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     status, answer = await call("sendMessage", chat_id=42, text="<b>hi</b>", parse_mode="HTML")

@@ -35,7 +35,7 @@ def cut(name: str) -> None:
     raise PowerCut(name)
 
 
-async def test_a_retry_that_was_cut_off_before_the_bell_is_found_by_the_sweep(pool: Any) -> None:
+async def test_retry_interrupted_before_the_doorbell_is_found_by_the_sweep(pool: Any) -> None:
     await seed_work.jobs(pool)
     bell: list[tuple[int, int]] = []
     desk = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
@@ -60,7 +60,7 @@ async def test_a_retried_job_is_claimed_like_any_other(pool: Any) -> None:
     assert (claim.attempt, claim.faults) == (4, 0)
 
 
-async def test_what_does_not_fit_into_one_request_is_left_and_told(
+async def test_retry_beyond_one_request_is_left_and_reported(
     pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_admin, "BATCH", 2)

@@ -214,7 +214,7 @@ async def test_a_visitor_hears_of_all_their_conversations_and_of_no_other_channe
     assert await house.told() == []
 
 
-async def test_whoever_has_a_page_open_in_any_browser_is_told_nothing(house: House) -> None:
+async def test_person_with_an_open_page_gets_no_push(house: House) -> None:
     await house.operators_browser()
     await house.visitors_browser()
     await house.ask_for_human()
@@ -238,7 +238,7 @@ async def test_words_wait_until_every_process_could_say_who_is_here(house: House
     assert len(await house.store.claim(operators=(), addresses=(), at_work=True)) == 1
 
 
-async def test_another_operators_conversation_is_theirs(house: House) -> None:
+async def test_other_operators_get_no_push_of_a_taken_conversation(house: House) -> None:
     await house.operators_browser()
     await house.pool.execute("INSERT INTO operators (name, role) VALUES ('ben', 'operator')")
     await house.ask_for_human()
@@ -251,7 +251,7 @@ async def test_another_operators_conversation_is_theirs(house: House) -> None:
     assert await house.told() == []
 
 
-async def test_a_snoozed_conversation_is_told_of_when_its_person_writes(house: House) -> None:
+async def test_snoozed_conversation_sends_a_push_when_its_person_writes(house: House) -> None:
     await house.operators_browser()
     await house.ask_for_human()
     until = await house.pool.fetchval("SELECT now() + interval '1 hour'")
@@ -262,7 +262,7 @@ async def test_a_snoozed_conversation_is_told_of_when_its_person_writes(house: H
     assert len(await house.told()) == 1
 
 
-async def test_outside_of_working_hours_operators_are_told_in_the_morning(house: House) -> None:
+async def test_operators_get_push_in_the_morning_outside_working_hours(house: House) -> None:
     await house.operators_browser()
     await house.visitors_browser()
     await house.ask_for_human()
@@ -272,7 +272,7 @@ async def test_outside_of_working_hours_operators_are_told_in_the_morning(house:
     assert len(await house.told()) == 1
 
 
-async def test_viewers_and_locked_operators_are_told_nothing(house: House) -> None:
+async def test_viewers_and_locked_operators_get_no_push(house: House) -> None:
     await house.operators_browser()
     await house.ask_for_human()
     await house.pool.execute("UPDATE operators SET role = 'viewer'")
@@ -292,7 +292,7 @@ async def test_a_browser_that_is_gone_is_forgotten(house: House, status: int) ->
     assert await house.count() == 0
 
 
-async def test_a_busy_push_service_is_asked_again_a_little_and_a_refusal_counts(house: House) -> None:
+async def test_busy_push_service_is_retried_and_a_refusal_counts(house: House) -> None:
     await house.operators_browser()
     await house.service.next({"status": 429, "retry_after": 1}, {"status": 500})
     await house.ask_for_human()
@@ -389,7 +389,7 @@ async def test_a_visitors_token_that_ends_takes_its_browser_along(house: House) 
     assert await house.count() == 0
 
 
-async def test_a_copy_of_a_person_names_their_browsers_and_forgetting_them_ends_it(house: House) -> None:
+async def test_export_names_push_browsers_and_erasure_ends_them(house: House) -> None:
     await house.visitors_browser(language="de")
     await house.operators_browser()
     head = await PostgresExport(house.pool).load_head(house.visitor.session_id)

@@ -85,9 +85,7 @@ async def test_a_cap_holds_before_anybody_is_asked(guest: Visit, service: Runnin
     assert await service.requests() == []
 
 
-async def test_it_goes_with_its_words_and_is_not_kept_when_they_go_meanwhile(
-    guest: Visit, service: RunningSpeech
-) -> None:
+async def test_stored_speech_is_erased_with_its_text(guest: Visit, service: RunningSpeech) -> None:
     await service.next({"latency": 1})
     speaking = asyncio.create_task(speak(guest))
     async with asyncio.timeout(20):

@@ -159,7 +159,7 @@ async def test_a_keys_command_is_on_record(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["link", "unlink"])
-async def test_nobody_but_the_person_joins_their_channels(server: Server, name: str) -> None:
+async def test_only_the_person_links_their_channels(server: Server, name: str) -> None:
     pool = server.services.pool
     row, _ = await make_visitor(pool)
     session = str(row.session_public_id)
@@ -199,7 +199,7 @@ async def test_a_key_is_shown_the_commands_of_its_site(server: Server) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, EVENTS], ids=["as JSON", "as events"])
-async def test_retry_wakes_whoever_answers_once_per_cid(
+async def test_retry_command_wakes_the_answering_process_once_per_cid(
     server: Server, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: list[int] = []

@@ -11,7 +11,7 @@ from tests.kit.web.callers import bearer, make_key, make_visitor
 from tests.kit.web.fixtures import Server
 
 
-async def test_a_program_edits_the_last_message_of_its_person_and_reads_the_former_one(
+async def test_api_edits_the_last_message_and_reads_the_former_version(
     server: Server,
 ) -> None:
     key = await make_key(server.services.pool, "messages:write", "sessions:read")

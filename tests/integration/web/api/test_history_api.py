@@ -135,7 +135,7 @@ async def test_what_was_erased_never_comes_back(server: Server) -> None:
     assert numbers(await page(server, row, token, around="m3")) == [20]
 
 
-async def test_nobody_else_reads_it(server: Server) -> None:
+async def test_history_of_another_person_is_refused(server: Server) -> None:
     row, _ = await talked(server)
     _, stranger = await make_visitor(server.services.pool)
     path = f"/sessions/{row.session_public_id}/history"

@@ -165,7 +165,7 @@ async def test_the_answer_can_be_waited_for(server: Server) -> None:
     )  # fmt: skip
 
 
-async def test_who_waits_for_what_cannot_be_made_to_fit_is_told_so_by_the_status(server: Server) -> None:
+async def test_waiting_request_gets_the_status_of_an_unfittable_turn(server: Server) -> None:
     key = await make_key(server.services.pool, "messages:write")
     session = await opened(server, key)
     store = server.conversation.store_answer
@@ -183,7 +183,7 @@ async def test_who_waits_for_what_cannot_be_made_to_fit_is_told_so_by_the_status
     assert told["details"]["turn"] == 1
 
 
-async def test_who_waits_too_short_is_told_that_it_goes_on(server: Server) -> None:
+async def test_short_wait_returns_202_while_the_turn_continues(server: Server) -> None:
     key = await make_key(server.services.pool, "messages:write")
     session = await opened(server, key)
     server.conversation.hold.clear()
@@ -263,7 +263,7 @@ async def test_messages_that_cannot_be_used_are_refused(
 
 
 @pytest.mark.parametrize("query", ["wait=61", "wait=x", "wait=-1"])
-async def test_nobody_waits_for_longer_than_a_minute(server: Server, query: str) -> None:
+async def test_wait_parameter_is_at_most_a_minute(server: Server, query: str) -> None:
     row, token = await make_visitor(server.services.pool)
     path = f"/sessions/{row.session_public_id}/messages?{query}"
     assert (await call(server, "POST", path, bearer(token), json={"text": "Hi"}))[0] == 400

@@ -91,7 +91,7 @@ async def test_visitor_and_operator_begin_and_end_it_each_for_themselves(
     assert await rows(server) == []
 
 
-async def test_nobody_subscribes_without_a_token_or_a_login(server: Server, service: RunningPush) -> None:
+async def test_push_subscription_needs_a_token_or_login(server: Server, service: RunningPush) -> None:
     given = await service.subscribe("phone", await key_of(server))
     assert (await tell(server, "PUT", "push", given))[0] == 401
     assert (await tell(server, "PUT", "me/push", given))[0] == 401
@@ -132,9 +132,7 @@ async def test_a_test_reaches_ones_own_browser_or_says_why_not(
     assert await rows(server) == []
 
 
-async def test_an_open_page_is_known_and_a_closed_one_is_told_of_the_answer(
-    server: Server, service: RunningPush
-) -> None:
+async def test_closed_page_gets_a_push_and_open_one_none(server: Server, service: RunningPush) -> None:
     store = PostgresPush(server.services.pool, patience_seconds=0)
     sender = build_push_sender(store, server.services.settings, clock=SystemClock())
     app = server.runner.app

@@ -32,7 +32,7 @@ async def post(server: Server, path: str, body: Any, *, token: str = "", **heade
         return answer.status, await answer.json()
 
 
-async def test_a_page_sees_how_its_site_looks_and_may_keep_it_for_five_minutes(server: Server) -> None:
+async def test_site_appearance_is_public_and_cached_for_five_minutes(server: Server) -> None:
     await shop(server, title="Acme", verified="optional", texts={"de": {"title": "Akme"}})
     url = f"{server.url}/api/v1/sites/shop"
     async with server.client.get(f"{url}?locale=de-AT", headers={"Origin": SHOP}) as answer:
@@ -170,14 +170,14 @@ async def test_what_is_no_question_is_refused(server: Server, body: Any) -> None
 
 
 @pytest.mark.control("S10")
-async def test_whoever_guesses_is_slowed_down(starter: Starter) -> None:
+async def test_guessing_recovery_codes_is_rate_limited(starter: Starter) -> None:
     server = await starter.start(limits=ClientLimits(recoveries=2))
     statuses = [(await post(server, "recover", {"code": f"GUESS{number}"}))[0] for number in range(4)]
     assert statuses == [404, 404, 429, 429]
 
 
 @pytest.mark.control("S10")
-async def test_guesses_of_many_addresses_lock_nobody_else_out(starter: Starter) -> None:
+async def test_guesses_from_many_addresses_lock_no_other_site(starter: Starter) -> None:
     server = await starter.start(limits=ClientLimits(recoveries=2), trusted_proxies="127.0.0.1")
     _, mine = await server.greet()
     _, made = await post(server, "recovery-code", {}, token=mine["token"])
@@ -206,7 +206,7 @@ async def test_guesses_of_many_addresses_lock_nobody_else_out(starter: Starter) 
     assert statuses == [404, 404, 429]
 
 
-async def test_nobody_without_a_conversation_gets_a_code(server: Server) -> None:
+async def test_recovery_code_needs_a_conversation(server: Server) -> None:
     assert (await post(server, "recovery-code", {}))[0] == 401
 
 
@@ -234,7 +234,7 @@ async def test_where_signing_in_is_required_codes_open_nothing(server: Server) -
     assert (await post(server, "recovery-code", {}, token=mine["token"]))[0] == 401
 
 
-async def test_a_browser_with_pages_of_two_sites_is_asked_which_one_it_means(server: Server) -> None:
+async def test_browser_with_two_site_cookies_must_name_the_site(server: Server) -> None:
     await shop(server)
     url, tokens = server.url, {"default": "a" * 43, "shop": "b" * 43}
     sessions: dict[str, str] = {}

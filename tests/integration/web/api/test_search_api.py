@@ -15,7 +15,7 @@ async def search(server: Server, session: object, token: str, **query: object) -
     return await call(server, "GET", f"/sessions/{session}/search?{words}", bearer(token))
 
 
-async def test_what_was_said_is_found_page_by_page_and_leads_to_its_place(server: Server) -> None:
+async def test_search_finds_messages_by_page_with_their_place(server: Server) -> None:
     row, token = await talked(server, turns=12)
     met: list[str] = []
     told: Frame = {"next": None}

@@ -267,7 +267,7 @@ async def test_a_few_slow_addresses_leave_room_for_others(starter: Starter) -> N
 
 
 @pytest.mark.control("S48")
-async def test_slow_papers_of_three_visitors_close_uploads_for_nobody(
+async def test_slow_papers_of_three_visitors_block_no_other_uploads(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = await starter.start(trusted_proxies="127.0.0.1", limits=ClientLimits())
@@ -485,7 +485,7 @@ async def test_a_repeated_message_keeps_its_number_also_when_its_files_are_gone(
     assert (await screen.until("error", cid="c2"))["code"] == "unknown_file"
 
 
-async def test_a_file_of_no_message_goes_after_a_day_and_is_not_named_before(
+async def test_unused_upload_is_deleted_after_a_day_and_not_listed(
     server: Server,
 ) -> None:
     screen, _, token = await visitor(server)

@@ -118,7 +118,7 @@ def test_either_of_two_secrets_will_do_and_none_is_none() -> None:
         read_identity(signed(), site="default", secrets=[])
 
 
-def test_one_that_was_good_is_told_from_a_forgery() -> None:
+def test_expired_identity_is_distinguished_from_a_forgery() -> None:
     moment = int(time.time())
     with pytest.raises(IdentityExpired):
         read_identity(signed(iat=moment - 900, exp=moment - 60), site="default", secrets=[SECRET])
@@ -192,7 +192,7 @@ async def test_what_a_person_calls_themselves_on_the_site_is_not_stored(starter:
     assert await pool.fetchval("SELECT contact ->> 'email' FROM addresses") == "ada@example.org"
 
 
-async def test_an_anonymous_conversation_goes_on_as_that_of_whoever_signs_in(starter: Starter) -> None:
+async def test_anonymous_conversation_continues_after_sign_in(starter: Starter) -> None:
     server = await with_people(starter)
     stranger, before = await talked(server)
     _, after = await server.greet(token=before["token"], identity=signed())
@@ -232,7 +232,7 @@ async def test_an_empty_conversation_is_simply_left(starter: Starter) -> None:
 
 
 @pytest.mark.control("S06")
-async def test_somebody_elses_token_brings_nothing_along(starter: Starter) -> None:
+async def test_token_of_another_person_merges_nothing_at_sign_in(starter: Starter) -> None:
     server = await with_people(starter)
     _, ada = await talked(server, "Of Ada", identity=signed(sub="ada"))
     _, bob = await server.greet(token=ada["token"], identity=signed(sub="bob"))
@@ -244,7 +244,7 @@ async def test_somebody_elses_token_brings_nothing_along(starter: Starter) -> No
     assert await sound(server)
 
 
-async def test_nobody_signs_in_while_their_other_answer_is_written(starter: Starter) -> None:
+async def test_sign_in_waits_while_the_other_answer_is_written(starter: Starter) -> None:
     server = await with_people(starter)
     await talked(server, "The long one", identity=signed())
     server.conversation.hold.clear()
@@ -302,7 +302,7 @@ async def test_who_signs_in_joins_a_conversation_that_waits_out_an_outage(starte
     assert await refused(server, token=before["token"]) == ("unknown_token", 4401)
 
 
-async def test_an_answer_that_takes_long_keeps_nobody_from_signing_in(starter: Starter) -> None:
+async def test_long_answer_does_not_prevent_sign_in(starter: Starter) -> None:
     server = await with_people(starter, "optional")
     await talked(server, "The long one", identity=signed())
     before = await unanswered(server)
@@ -351,7 +351,7 @@ async def test_a_screen_that_comes_back_late_goes_by_its_own_token(starter: Star
 
 
 @pytest.mark.control("S05")
-async def test_a_token_for_a_signature_lives_for_a_day_however_often_it_is_seen(starter: Starter) -> None:
+async def test_signed_in_token_lives_one_day_however_often_used(starter: Starter) -> None:
     server = await with_people(starter)
     _, mine = await server.greet(identity=signed())
     pool = server.services.pool
@@ -361,7 +361,7 @@ async def test_a_token_for_a_signature_lives_for_a_day_however_often_it_is_seen(
 
 
 @pytest.mark.control("S06")
-async def test_where_it_is_required_nobody_talks_unsigned(starter: Starter) -> None:
+async def test_required_identity_refuses_unsigned_visitors(starter: Starter) -> None:
     server = await with_people(starter, "optional")
     _, anonymous = await server.greet()
     await server.services.pool.execute("""UPDATE sites SET config = '{"verified": "required"}'""")
@@ -390,7 +390,7 @@ async def get(server: Server, path: str, token: str) -> tuple[int, str]:
         return answer.status, (await answer.json()).get("code", "")
 
 
-async def test_a_site_without_signed_in_people_believes_nobody(starter: Starter) -> None:
+async def test_site_without_sign_in_refuses_identities(starter: Starter) -> None:
     server = await with_people(starter, "off")
     assert await refused(server, identity=signed()) == ("identity_invalid", 4401)
 
@@ -432,7 +432,7 @@ async def test_an_identity_that_is_no_text_is_a_bad_hello(server: Server, identi
     assert await refused(server, identity=identity) == ("bad_frame", 4400)
 
 
-async def test_a_secret_that_cannot_be_opened_signs_nobody_in(starter: Starter) -> None:
+async def test_unreadable_site_secret_refuses_all_identities(starter: Starter) -> None:
     server = await with_people(starter)
     await server.services.pool.execute("UPDATE site_secrets SET key_id = 'another'")
     server.parts.visitors.forget_sites()
@@ -441,7 +441,7 @@ async def test_a_secret_that_cannot_be_opened_signs_nobody_in(starter: Starter) 
     assert welcome["token"]
 
 
-async def test_settings_that_cannot_be_read_let_nobody_in(starter: Starter) -> None:
+async def test_unreadable_site_settings_refuse_all_visitors(starter: Starter) -> None:
     server = await with_people(starter)
     await server.services.pool.execute("""UPDATE sites SET config = '{"verified": "perhaps"}'""")
     server.parts.visitors.forget_sites()

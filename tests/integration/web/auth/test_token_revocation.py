@@ -55,7 +55,7 @@ async def test_no_socket_and_no_stream_outlives_its_token(server: Server) -> Non
     assert await stream.closed() == 4401
 
 
-async def test_no_answer_is_told_to_a_key_that_was_revoked(server: Server) -> None:
+async def test_answer_is_never_sent_to_a_revoked_key(server: Server) -> None:
     pool = server.services.pool
     key = await make_key(pool, "messages:write", name="shop")
     path = f"{server.url}/api/v1/sessions/{await opened(server, key)}/messages"
@@ -72,7 +72,7 @@ async def test_no_answer_is_told_to_a_key_that_was_revoked(server: Server) -> No
     assert "message" not in [name for name, _ in told]
 
 
-async def test_who_has_just_signed_in_is_not_sent_away_for_the_former_token(starter: Starter) -> None:
+async def test_sign_in_during_token_check_keeps_the_connection(starter: Starter) -> None:
     """Found without a token once may be a look in the middle of a change."""
     server = await with_people(starter)
     screen, _ = await server.greet()
@@ -91,7 +91,7 @@ async def test_who_has_just_signed_in_is_not_sent_away_for_the_former_token(star
     assert not server.parts.hub.list_subscribers()[0].send_queue.closing
 
 
-async def test_while_postgres_is_away_nobody_is_sent_away_and_all_are_asked_for_at_once(
+async def test_tokens_are_checked_together_after_a_postgres_outage(
     server: Server,
 ) -> None:
     class Away:

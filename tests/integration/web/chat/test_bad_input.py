@@ -81,7 +81,7 @@ async def test_8000_characters_of_any_kind_are_stored_as_they_came(server: Serve
     assert back["events"][0]["text"] == text
 
 
-async def test_100_000_characters_are_stored_as_they_came_and_shown_by_their_beginning(
+async def test_message_of_100_000_characters_is_stored_whole_and_shortened(
     server: Server,
 ) -> None:
     screen, welcome = await server.greet()
@@ -165,7 +165,7 @@ async def test_a_huge_frame_is_cut_off(server: Server) -> None:
         json.dumps({"t": "hello"}),
     ],
 )
-async def test_whoever_does_not_say_hello_is_closed_with_4400(server: Server, first: str) -> None:
+async def test_socket_without_hello_is_closed_with_4400(server: Server, first: str) -> None:
     screen = await server.connect()
     await screen.send(first)
     assert (await screen.until("error"))["code"] == "bad_frame"
@@ -321,7 +321,7 @@ async def test_a_persons_own_machine_is_not_limited(server: Server) -> None:
     await screen.until("pong", n=59)
 
 
-async def test_what_nobody_expected_is_no_refusal_before_storage_was_seen_to_be_well(
+async def test_unexpected_error_is_no_refusal_until_storage_was_checked(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither acknowledged nor refused, and nothing newer of the same line is stored before it."""

@@ -21,7 +21,7 @@ async def _answered(server: Server) -> tuple[Screen, Frame]:
     return screen, welcome
 
 
-async def test_an_edit_is_acknowledged_shown_to_all_tabs_and_answered_anew(server: Server) -> None:
+async def test_edit_is_acknowledged_shown_in_all_tabs_and_answered_again(server: Server) -> None:
     screen, welcome = await _answered(server)
     tab, _ = await server.greet(token=welcome["token"])
     server.services.sessions.script = ["It is late."]
@@ -77,7 +77,7 @@ async def test_what_cannot_be_edited_is_refused_with_advice(server: Server, fram
     assert await server.services.pool.fetchval("SELECT count(*) FROM turns") == 1
 
 
-async def test_nobody_edits_the_question_of_another(server: Server) -> None:
+async def test_question_of_another_person_cannot_be_edited(server: Server) -> None:
     await _answered(server)
     other, _ = await server.greet()
     await other.send(_edit())
@@ -98,7 +98,7 @@ async def test_while_an_answer_is_written_nothing_is_edited(server: Server) -> N
     await screen.until("msg", role="assistant", turn=2)
 
 
-async def test_of_two_tabs_that_edit_at_once_one_is_told_to_look_again(server: Server) -> None:
+async def test_second_of_two_simultaneous_edits_is_refused(server: Server) -> None:
     screen, welcome = await _answered(server)
     tab, _ = await server.greet(token=welcome["token"])
     server.services.sessions.hold.clear()

@@ -189,7 +189,7 @@ async def test_a_closed_tab_gives_its_place_back_at_once(server: Server) -> None
             await asyncio.sleep(0.01)
 
 
-async def test_more_streams_than_places_are_told_so_and_closed(starter: Starter) -> None:
+async def test_stream_over_the_limit_is_refused_with_4429(starter: Starter) -> None:
     server = await starter.start(limits=replace(LOCAL, sockets_per_session=2))
     first, _ = await open_stream(server)
     await server.greet(token=first.token)
@@ -290,7 +290,7 @@ async def test_a_request_carries_one_to_thirty_two_frames(server: Server, frames
 
 
 @pytest.mark.control("S32")
-async def test_a_frame_that_is_too_large_ends_the_talk_as_on_a_socket(server: Server) -> None:
+async def test_oversized_frame_ends_the_stream_as_on_a_socket(server: Server) -> None:
     screen, _ = await open_stream(server)
     answer = await post(server, screen.token, {"t": "msg", "cid": "c", "text": "x" * 700_000})
     assert answer["frames"][0]["code"] == "message_too_long"

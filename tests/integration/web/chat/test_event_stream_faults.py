@@ -13,7 +13,7 @@ from web.server import send_queue
 
 
 @pytest.mark.control("S34")
-async def test_a_stream_that_nobody_reads_is_cut_off_and_resumes_without_loss(
+async def test_unread_stream_is_cut_off_and_resumes_without_loss(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send_queue, "SEND_SECONDS", 1.0)

@@ -79,7 +79,7 @@ async def test_what_does_not_exist_cannot_be_judged(server: Server, frame: Frame
     assert await server.services.pool.fetchval("SELECT count(*) FROM feedback") == 0
 
 
-async def test_nobody_judges_the_answers_of_another(server: Server) -> None:
+async def test_answer_of_another_person_cannot_be_rated(server: Server) -> None:
     _, welcome = await _answered(server)
     other, _ = await server.greet()
     await other.send(_opinion())
@@ -133,7 +133,7 @@ def _shown(screen: Screen) -> str:
     return "".join(frame["text"] for frame in screen.frames if frame["t"] == "delta")
 
 
-async def test_a_screen_that_came_late_gets_the_whole_text_from_the_other_process(starter: Starter) -> None:
+async def test_late_screen_gets_the_whole_text_from_the_other_process(starter: Starter) -> None:
     here, there = await starter.start(), await starter.start()
     here.conversation.hold.clear()
     screen, welcome = await here.greet()

@@ -26,7 +26,9 @@ async def join(server: Server, kept: Frame, other: Frame) -> None:
 
 
 @pytest.mark.parametrize("redis", [True, False])
-async def test_a_screen_is_sent_on_though_nobody_announced_it(starter: Starter, *, redis: bool) -> None:
+async def test_screen_moves_to_the_merged_session_without_an_announcement(
+    starter: Starter, *, redis: bool
+) -> None:
     server = await starter.start(redis=redis)
     screen, mine = await server.greet()
     _, other = await server.greet()
@@ -56,7 +58,7 @@ async def test_numbers_of_another_session_are_not_resumed_by(server: Server) -> 
     assert again["resumed"] is True
 
 
-async def test_a_message_to_the_session_that_was_left_is_taken_where_it_goes_on(server: Server) -> None:
+async def test_message_to_a_left_session_is_stored_in_its_successor(server: Server) -> None:
     """No ack and no error: the browser keeps it and sends it again under its id."""
     screen, mine = await server.greet()
     there, other = await server.greet()
@@ -72,7 +74,7 @@ async def test_a_message_to_the_session_that_was_left_is_taken_where_it_goes_on(
     assert (await there.until("msg", role="person"))["text"] == "Where am I?"
 
 
-async def test_a_session_that_nobody_can_have_is_no_hello(server: Server) -> None:
+async def test_invalid_session_id_is_no_hello(server: Server) -> None:
     screen = await server.connect()
     await screen.send(hello(session=["x"], last_seq=0))
     assert (await screen.until("welcome"))["resumed"] is False

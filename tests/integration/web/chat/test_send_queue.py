@@ -71,7 +71,7 @@ async def test_a_full_queue_drops_deltas_first() -> None:
 
 
 @pytest.mark.control("S34")
-async def test_a_queue_full_of_what_matters_is_closed_with_1013() -> None:
+async def test_queue_full_of_durable_events_is_closed_with_1013() -> None:
     kept = Kept()
     for number in range(MAX_FRAMES + 2):
         kept.send_queue.put(f"durable {number}")

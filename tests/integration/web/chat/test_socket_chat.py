@@ -322,7 +322,7 @@ def test_an_error_frame_for_a_public_visitor_has_the_same_kind_words() -> None:
     assert "4,321" in wire.error(refused)["advice"]
 
 
-async def test_nobody_is_there_before_they_do_something(server: Server) -> None:
+async def test_visitor_is_stored_only_after_acting(server: Server) -> None:
     visitors = "SELECT count(*) FROM visitors"
     screen, welcome = await server.greet(begin=False)
     assert (welcome["session"], welcome["head"], welcome["events"], "token" in welcome) == ("", 0, [], False)

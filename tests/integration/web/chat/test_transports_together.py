@@ -19,7 +19,7 @@ async def call(server: Server, method: str, path: str, headers: Any, **sent: Any
         return answer.status, await answer.json() if kind == "application/json" else await answer.read()
 
 
-async def test_signing_in_over_a_stream_ends_it_and_the_next_goes_on_as_that_person(starter: Starter) -> None:
+async def test_sign_in_over_stream_ends_it_and_reopens_as_person(starter: Starter) -> None:
     server = await with_people(starter)
     screen, before = await open_stream(server)
     await screen.say("My parcel?")
@@ -54,7 +54,7 @@ async def test_a_bad_signature_over_a_stream_is_said_and_ends_the_talk(starter: 
     assert (await ticket(server, identity="x.y.z"))["code"] == "identity_invalid"
 
 
-async def test_nobody_signs_in_over_a_stream_while_an_answer_is_written(starter: Starter) -> None:
+async def test_sign_in_over_stream_is_refused_while_answer_is_written(starter: Starter) -> None:
     server = await with_people(starter)
     first, _ = await open_stream(server, identity=signed())
     await first.say("The long one")
@@ -137,7 +137,7 @@ async def nobody(channel: str, *, accounts: object = None) -> list[int]:
     return []
 
 
-async def test_human_is_hidden_and_refused_where_the_site_or_the_setting_says_no(starter: Starter) -> None:
+async def test_human_command_is_hidden_and_refused_where_disabled(starter: Starter) -> None:
     for setting, config, there in (
         ("on", {}, True),
         ("on", {"handover": False}, False),
@@ -188,7 +188,7 @@ async def test_ids_that_are_none_are_refused_in_rest_too(server: Server, files: 
     assert (status, told["code"]) == (400, "bad_frame")
 
 
-async def test_a_browser_of_two_sites_asks_as_the_visitor_of_the_page_that_asks(server: Server) -> None:
+async def test_browser_of_two_sites_is_visitor_of_the_asking_page(server: Server) -> None:
     pool = server.services.pool
     await pool.execute("INSERT INTO sites (name, agent_id) SELECT 'shop', agent_id FROM sites")
     server.parts.visitors.forget_sites()

@@ -96,7 +96,7 @@ async def test_what_cannot_be_asked_is_refused(log: Dashboard, query: str) -> No
 
 
 @pytest.mark.control("S14")
-async def test_the_chain_is_told_whole_or_where_it_breaks(log: Dashboard) -> None:
+async def test_audit_chain_is_reported_whole_or_where_it_breaks(log: Dashboard) -> None:
     found = await log.get("/audit/chain")
     newest, *_ = await sql(log)
     assert (found["state"], found["entries"]) == ("intact", len(await sql(log)))

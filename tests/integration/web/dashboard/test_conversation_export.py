@@ -96,7 +96,7 @@ async def test_markdown_says_everything_word_for_word(
 
 @pytest.mark.control("S13")
 @pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
-async def test_whoever_may_read_it_may_have_it_and_is_written_down(
+async def test_conversation_export_needs_read_access_and_is_audited(
     dashboard: Dashboard, talks: tuple[seed.Seeded, seed.Seeded], role: Role
 ) -> None:
     headers = await make_operator(dashboard.pool, role, name="grace")

@@ -96,7 +96,7 @@ async def test_a_period_holds_both_of_its_days_and_nothing_else(dashboard: Dashb
     assert page["total"]["calls"] == calls > 0
 
 
-async def test_a_price_that_nobody_knows_is_null_and_a_day_without_calls_is_nought(
+async def test_unknown_price_is_null_and_empty_day_is_zero(
     dashboard: Dashboard,
 ) -> None:
     await a_month(dashboard)
@@ -146,7 +146,7 @@ async def test_the_overview_is_what_sql_says(dashboard: Dashboard) -> None:
     assert page["alerts"] == []
 
 
-async def test_providers_are_told_as_all_living_processes_see_them(dashboard: Dashboard) -> None:
+async def test_provider_state_is_that_of_all_living_processes(dashboard: Dashboard) -> None:
     def of(provider: str, **more: Any) -> dict[str, Any]:
         usual = {"open": False, "refused": False, "calls": 4, "failures": 0, "open_seconds": 0}
         return {"provider": provider, **usual, **more}
@@ -217,7 +217,7 @@ async def test_the_answering_process_tells_its_own_reason_in_the_providers_words
     assert "invalid x-api-key" not in str(await pool.fetch("SELECT health FROM workers"))
 
 
-async def test_an_overhead_that_nobody_measured_is_null(dashboard: Dashboard) -> None:
+async def test_unmeasured_overhead_is_null(dashboard: Dashboard) -> None:
     page = await dashboard.get("/overview")
     assert (page["overhead_p95_ms"], page["first_token_p95_ms"], page["spend_micro"]) == (None, None, 0)
 
@@ -282,7 +282,7 @@ async def test_no_cell_of_a_sheet_is_a_formula(dashboard: Dashboard) -> None:
     assert f"'{money_seed.FORMULA}" in [row["name"] for row in people]
 
 
-async def test_a_sheet_is_taken_by_name_and_written_down_without_what_was_searched(
+async def test_csv_export_is_audited_without_its_search_text(
     dashboard: Dashboard,
 ) -> None:
     await a_month(dashboard)

@@ -30,7 +30,7 @@ async def add(dashboard: Dashboard, **body: Any) -> Any:
 
 
 @pytest.mark.control("S23")
-async def test_a_note_is_kept_as_the_operators_own_and_told_to_the_persons_screens(
+async def test_note_added_by_operator_is_marked_and_reaches_the_screens(
     dashboard: Dashboard, crowd: Crowded, maria: str
 ) -> None:
     status, told = await add(dashboard, person=maria, text=f"  {FACT} ", kind="profile")
@@ -113,7 +113,7 @@ async def test_a_secret_is_left_out_and_said_to_be(dashboard: Dashboard, maria: 
         ({"person": str(uuid4())}, "unknown_person"),
     ],
 )
-async def test_what_may_not_be_kept_is_refused_with_a_reason_and_changes_nothing(
+async def test_forbidden_note_is_refused_with_a_reason_and_not_stored(
     dashboard: Dashboard, maria: str, body: dict[str, Any], code: str
 ) -> None:
     before = await dashboard.pool.fetchval("SELECT count(*) FROM notes")
@@ -135,7 +135,7 @@ async def test_who_may_add(dashboard: Dashboard, maria: str, role: Role, wanted:
         assert response.status == wanted
 
 
-async def test_of_somebody_who_was_joined_it_is_the_whole_persons(
+async def test_note_for_a_merged_person_belongs_to_the_whole_person(
     dashboard: Dashboard, crowd: Crowded
 ) -> None:
     joined = str(await public_id_of(dashboard.pool, crowd.joined))

@@ -88,7 +88,7 @@ async def test_every_alert_is_shown_once_and_every_number_is_the_databases(told:
     assert shown == [str(row["public_id"]) for row in rows]
 
 
-async def test_the_way_to_each_target_is_told_with_its_last_result(told: Dashboard) -> None:
+async def test_alert_targets_are_listed_with_their_last_result(told: Dashboard) -> None:
     store = PostgresAlerts(told.pool)
     worker = await PostgresWorkers(told.pool).register("web")
     status, made = await post(told, "test")
@@ -114,7 +114,7 @@ async def test_the_way_to_each_target_is_told_with_its_last_result(told: Dashboa
     assert await told.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'alert.test'") == 1
 
 
-async def test_what_was_seen_is_counted_no_more_and_is_in_the_audit_once(told: Dashboard) -> None:
+async def test_seen_alert_is_not_counted_and_audited_once(told: Dashboard) -> None:
     await seed(told.pool, past=0)
     found = next(one["id"] for one in (await told.get("/alerts"))["open"] if not one["seen_at"])
     for _ in range(2):
@@ -137,7 +137,7 @@ async def test_only_admins_test_and_only_operators_see(told: Dashboard) -> None:
     assert await told.pool.fetchval("SELECT count(*) FROM alerts WHERE kind = 'test'") == 0
 
 
-async def test_a_test_to_nobody_says_what_to_set(dashboard: Dashboard) -> None:
+async def test_test_alert_without_targets_names_the_setting(dashboard: Dashboard) -> None:
     status, refused = await post(dashboard, "test")
     assert (status, refused["code"]) == (409, "no_targets")
     assert "EVERTALK_ALERT_TELEGRAM_CHATS" in refused["message"]

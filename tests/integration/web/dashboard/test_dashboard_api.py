@@ -107,7 +107,7 @@ async def test_restore_brings_back_what_was_undone(dashboard: Dashboard) -> None
 
 
 @pytest.mark.parametrize("outcome", [{"success": False, "error": "It does not fit."}, StaleView()])
-async def test_a_command_that_fails_is_told_in_its_own_words(dashboard: Dashboard, outcome: Any) -> None:
+async def test_failed_command_is_reported_with_its_own_error(dashboard: Dashboard, outcome: Any) -> None:
     _, links = await long_session(dashboard)
     await dashboard.pool.execute("UPDATE turn_context_audit SET hard_limit = 500000")
     dashboard.commands.outcome = outcome
@@ -165,7 +165,7 @@ async def test_what_is_unknown_has_no_series(dashboard: Dashboard) -> None:
         assert "evertalk_prompt_tokens_per_call" not in await response.text()
 
 
-async def test_a_database_that_is_away_is_told_in_words(dashboard: Dashboard) -> None:
+async def test_unreachable_database_is_reported_with_503(dashboard: Dashboard) -> None:
     dashboard.pool.terminate()
     async with dashboard.http.get(f"{dashboard.url}/api/v1/sessions") as response:
         assert response.status == 503

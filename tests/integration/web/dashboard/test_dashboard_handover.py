@@ -146,7 +146,7 @@ async def test_a_session_tells_who_has_it_and_its_transcript_how_that_came(anna:
     assert (await anna.get("/me"))["can_take"] is False
 
 
-async def test_another_operator_is_told_who_has_it(
+async def test_second_operator_sees_who_took_the_conversation(
     anna: Dashboard, pool: asyncpg.Pool[asyncpg.Record], database_url: str
 ) -> None:
     session = await waiting(anna)
@@ -272,7 +272,7 @@ async def can_remove(anna: Dashboard, session: str) -> list[bool]:
     return [one["can_remove"] for one in (await anna.get(f"/sessions/{session}/messages"))["private_notes"]]
 
 
-async def test_of_two_who_edit_a_canned_reply_the_slower_is_told(anna: Dashboard) -> None:
+async def test_slower_editor_of_a_canned_reply_is_refused(anna: Dashboard) -> None:
     async def put(name: str, body: str, version: int) -> tuple[int, Any]:
         url = f"{anna.url}/api/v1/canned-replies/{name}"
         async with anna.http.put(
@@ -320,7 +320,7 @@ async def test_what_cannot_be_used_is_refused_and_changes_nothing(anna: Dashboar
     assert await anna.status("GET", "/api/v1/handovers?state=ended") == 400
 
 
-async def test_where_it_is_switched_off_nobody_takes(
+async def test_disabled_handover_cannot_be_taken(
     pool: asyncpg.Pool[asyncpg.Record], database_url: str
 ) -> None:
     async with serving(pool, database_url, handover="off") as dashboard:

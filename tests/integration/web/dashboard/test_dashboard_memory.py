@@ -96,7 +96,7 @@ async def test_a_correction_is_a_newer_note_that_the_operator_vouches_for(
     assert event["replaces"] == old["short_id"]
 
 
-async def test_a_stale_edit_is_told_both_versions_and_changes_nothing(
+async def test_stale_note_edit_shows_both_versions_and_changes_nothing(
     dashboard: Dashboard, crowd: Crowded
 ) -> None:
     old = await note(dashboard, crowd.notes["trip"])
@@ -123,7 +123,7 @@ async def test_what_may_not_be_kept_is_refused(dashboard: Dashboard, crowd: Crow
 
 
 @pytest.mark.control("S23")
-async def test_what_an_operator_put_away_comes_back_and_what_a_person_did_stays(
+async def test_archived_note_of_operator_is_restorable_unlike_a_persons_own(
     dashboard: Dashboard, crowd: Crowded
 ) -> None:
     path = f"/notes/{crowd.notes['trip']}"

@@ -98,11 +98,11 @@ async def test_pages_show_each_job_and_each_part_once(dashboard: Dashboard) -> N
 
 
 @pytest.mark.parametrize("path", BAD)
-async def test_what_is_not_there_to_ask_for_is_told(dashboard: Dashboard, path: str) -> None:
+async def test_invalid_job_filter_is_refused(dashboard: Dashboard, path: str) -> None:
     assert await dashboard.status("GET", f"/api/v1{path}") == 400
 
 
-async def test_a_dead_job_waits_again_with_all_its_tries_and_the_bell_rings(dashboard: Dashboard) -> None:
+async def test_retried_dead_job_has_all_attempts_and_rings(dashboard: Dashboard) -> None:
     await seed_work.jobs(dashboard.pool)
     number = await dashboard.pool.fetchval("SELECT id FROM jobs WHERE key = 'dead:2'")
     assert (await post(dashboard, "/jobs/retry", {"ids": [number]}))["changed"] == 1
@@ -129,7 +129,7 @@ async def test_all_that_match_are_those_the_page_counted(dashboard: Dashboard) -
     assert (await post(dashboard, "/jobs/retry", body))["changed"] == 0
 
 
-async def test_a_job_that_moved_on_meanwhile_is_skipped_and_told(dashboard: Dashboard) -> None:
+async def test_job_that_changed_meanwhile_is_skipped_and_reported(dashboard: Dashboard) -> None:
     seeded = await seed_work.jobs(dashboard.pool)
     ids = [row["id"] for row in await dashboard.pool.fetch("SELECT id FROM jobs ORDER BY id")]
     await dashboard.pool.execute(
@@ -263,7 +263,7 @@ async def set_kind(dashboard: Dashboard, kind: str, version: str, body: Any, *, 
         return await response.json()
 
 
-async def test_a_kind_is_paused_and_bounded_by_whoever_saw_it_last(dashboard: Dashboard) -> None:
+async def test_job_kind_is_paused_and_limited_by_version(dashboard: Dashboard) -> None:
     await seed_work.jobs(dashboard.pool)
     kinds = {one["kind"]: one for one in (await dashboard.get("/jobs"))["kinds"]}
     assert list(kinds) == ["flush", "compact", "tidy"]

@@ -87,7 +87,7 @@ async def settled(dashboard: Dashboard, stream: Stream, session_id: int) -> None
         await asyncio.wait([stirring])
 
 
-async def test_each_topic_is_told_when_something_of_it_changed(dashboard: Dashboard) -> None:
+async def test_live_topic_is_announced_when_its_rows_change(dashboard: Dashboard) -> None:
     async with dashboard.pool.acquire() as connection:
         first = await seed.a_session(connection, person="Maria", channel="telegram")
     async with following(dashboard) as stream:
@@ -196,7 +196,7 @@ async def test_a_stream_whose_reader_left_ends_when_the_next_one_joins() -> None
     await told.leave(second)
 
 
-async def test_nothing_foreign_is_passed_on_and_nobody_followed_means_nothing_runs() -> None:
+async def test_live_updates_pass_only_followed_topics_and_stop_without_followers() -> None:
     looks = 0
 
     async def pulse() -> dict[str, str]:

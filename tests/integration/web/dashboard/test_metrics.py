@@ -56,7 +56,7 @@ def series() -> set[str]:
     return parts | {name for name, (kind, _) in METRICS.items() if kind != "histogram"}
 
 
-def test_rules_and_panels_read_only_what_is_told() -> None:
+def test_rules_and_panels_read_only_exported_metrics() -> None:
     read = {name for expression in expressions() for name in named(expression)}
     assert read - series() == set()
 
@@ -175,7 +175,7 @@ async def test_every_number_is_what_sql_says(dashboard: Dashboard) -> None:
     assert told['evertalk_redis_errors{kind="publish"}'] == 0
 
 
-async def test_screens_and_providers_are_told_for_all_processes_that_live(dashboard: Dashboard) -> None:
+async def test_screens_and_providers_are_counted_for_all_living_processes(dashboard: Dashboard) -> None:
     async def lives(role: str, **health: Any) -> int:
         workers = PostgresWorkers(dashboard.pool, health=lambda: health)
         worker_id = await workers.register(role)
@@ -272,9 +272,7 @@ async def test_each_turn_and_each_job_is_counted_once_in_its_bucket(pool: Pool) 
     assert 59 < durations.stages["turn"].seconds < 61
 
 
-async def test_what_takes_long_to_count_is_counted_anew_more_rarely(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_count_is_repeated_less_often(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = add_dashboard(web.Application(), pool=pool, settings=load_settings(), commands=None)
     now, asked = 100.0, []
     real = RunningSums.read

@@ -57,7 +57,7 @@ async def test_who_is_invited_comes_in_and_is_listed(dashboard: Dashboard) -> No
     await grace.http.close()
 
 
-async def test_an_invitation_that_cannot_be_is_told_why(dashboard: Dashboard) -> None:
+async def test_refused_invitation_names_the_reason(dashboard: Dashboard) -> None:
     await ask(dashboard, "POST", "/operators", {"name": "Grace", "role": "viewer"})
     for body, status, code in (
         ({"name": "grace", "role": "viewer"}, 409, "operator_exists"),
@@ -218,7 +218,7 @@ async def test_an_address_behind_a_trusted_proxy_locks_out_itself_alone(dashboar
         assert await tried("192.0.2.2") == 401
 
 
-async def test_somebody_of_the_provider_has_no_password_here(dashboard: Dashboard) -> None:
+async def test_provider_operator_has_no_password(dashboard: Dashboard) -> None:
     operator = await OperatorAdmin(dashboard.pool).upsert_from_provider(
         issuer="https://id.example", subject="1", name="Ida", role="viewer"
     )

@@ -121,7 +121,7 @@ async def test_an_export_holds_what_there_is_and_is_in_the_audit(
 
 
 @pytest.mark.control("S40")
-async def test_after_forgetting_the_canary_is_nowhere_and_others_keep_theirs(
+async def test_erased_canary_is_nowhere_and_others_keep_their_text(
     dashboard: Dashboard, crowd: Crowded
 ) -> None:
     async with dashboard.pool.acquire() as connection:
@@ -172,9 +172,7 @@ async def test_only_an_admin_forgets_and_only_operators_take_a_copy(
 
 
 @pytest.mark.control("S14", "S42")
-async def test_an_admin_puts_somebody_on_hold_and_nobody_can_forget_them(
-    dashboard: Dashboard, crowd: Crowded
-) -> None:
+async def test_person_on_hold_cannot_be_forgotten(dashboard: Dashboard, crowd: Crowded) -> None:
     path = await _first(dashboard)
     assert (await dashboard.get(path))["hold"] is None
     assert await ask(dashboard, "POST", f"{path}/hold", json={"on": True}) == (200, {"changed": True})

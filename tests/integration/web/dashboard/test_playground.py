@@ -137,7 +137,7 @@ async def test_a_draft_answers_as_a_turn_would_and_only_its_cost_stays(opened: O
         assert await tried.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'agent.tried'") == 1
 
 
-async def test_a_draft_is_told_what_the_agents_files_say_to_the_message(opened: Opened) -> None:
+async def test_playground_draft_reads_the_agents_files_for_the_message(opened: Opened) -> None:
     async with opened(lambda _: "Twice a week.") as tried:
         agent = await tried.pool.fetchval("SELECT id FROM agents WHERE name = 'default'")
         said = [Passage(heading="Roses", text="Water the roses twice a week."),
@@ -152,7 +152,7 @@ async def test_a_draft_is_told_what_the_agents_files_say_to_the_message(opened: 
         assert "plants.md" not in str(tried.model.asked[-1].messages)
 
 
-async def test_a_tool_that_touches_something_is_told_of_and_not_carried_out(opened: Opened) -> None:
+async def test_playground_reports_a_tool_with_effects_without_running_it(opened: Opened) -> None:
     calls = (ToolUse(id="1", name="remind_me", input={"at": "9"}),
              ToolUse(id="2", name="calculate", input={"expression": "6*7"}))  # fmt: skip
 
@@ -179,7 +179,7 @@ async def test_a_model_that_calls_tools_for_ever_is_asked_four_times(opened: Ope
         assert (status, told["text"], len(tried.model.asked)) == (200, "", 4)
 
 
-async def test_at_the_cap_nobody_is_asked(opened: Opened) -> None:
+async def test_playground_makes_no_call_at_the_cap(opened: Opened) -> None:
     async with opened(lambda _: "Never.", total=10) as tried:
         status, told = await tried.say("Hello")
         assert (status, told["code"]) == (409, "cap_reached")
@@ -188,7 +188,7 @@ async def test_at_the_cap_nobody_is_asked(opened: Opened) -> None:
         assert await spent(tried) == []
 
 
-async def test_a_model_that_fails_is_told_of_and_holds_no_money(opened: Opened) -> None:
+async def test_failed_playground_call_is_reported_and_reserves_no_money(opened: Opened) -> None:
     async with opened(lambda _: ModelUnavailable("the line is dead"), total=10_000_000) as tried:
         status, told = await tried.say("Hello")
         assert (status, told["message"]) == (409, "The model did not answer.")

@@ -89,7 +89,7 @@ async def test_after_the_password_a_page_asks_for_the_code_and_leads_on(ada: Das
 
 
 @pytest.mark.control("S09")
-async def test_a_link_asks_for_the_code_as_well_and_a_recovery_code_opens(ada: Dashboard) -> None:
+async def test_login_link_needs_the_code_and_a_recovery_code_works(ada: Dashboard) -> None:
     _, codes = await switched_on(ada)
     await form(ada, "/logout")
     status, page, _ = await form(ada, "/login", token=await create_login_link(ada.database_url))
@@ -103,7 +103,7 @@ async def test_a_link_asks_for_the_code_as_well_and_a_recovery_code_opens(ada: D
 
 
 @pytest.mark.control("S09", "S12")
-async def test_the_page_takes_no_code_of_other_pages_and_shows_nothing_of_what_was_sent(
+async def test_code_page_ignores_codes_of_other_pages_and_echoes_nothing(
     ada: Dashboard,
 ) -> None:
     await switched_on(ada)
@@ -127,7 +127,7 @@ async def test_too_many_wrong_codes_wait_as_wrong_passwords_do(ada: Dashboard) -
     assert (await form(ada, "/login", name="admin", password=PASSWORD))[0] == 429
 
 
-async def test_the_key_comes_with_a_picture_that_a_very_long_name_has_not(ada: Dashboard) -> None:
+async def test_second_factor_key_has_a_picture_unless_name_is_long(ada: Dashboard) -> None:
     begun = (await post(ada, "/me/second-factor"))[1]
     assert begun["picture"]["size"] >= 37
     assert re.fullmatch(r"(M\d+ \d+h\d+v1h-\d+z)+", begun["picture"]["path"])

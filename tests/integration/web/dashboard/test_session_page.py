@@ -19,7 +19,7 @@ async def long_session(dashboard: Dashboard, **how: Any) -> tuple[seed.Seeded, l
         return await seed.a_long_session(connection, **how)
 
 
-async def test_the_line_over_very_many_turns_keeps_its_ends_and_the_falls_of_summaries(
+async def test_context_line_of_many_turns_keeps_ends_and_summary_drops(
     dashboard: Dashboard,
 ) -> None:
     seeded, links = await long_session(dashboard, turns=MANY)
@@ -86,7 +86,9 @@ async def test_compact_and_flush_run_the_commands_and_are_on_record(dashboard: D
 
 
 @pytest.mark.parametrize("outcome", [{"success": False, "error": "It runs already."}, StaleView()])
-async def test_what_does_not_work_is_told_in_its_own_words(dashboard: Dashboard, outcome: Any) -> None:
+async def test_failed_session_command_is_reported_with_its_own_error(
+    dashboard: Dashboard, outcome: Any
+) -> None:
     seeded, _ = await long_session(dashboard, turns=40)
     dashboard.commands.outcome = outcome
     path = f"{dashboard.url}/api/v1/sessions/{seeded.public_id}/compact"
@@ -108,7 +110,7 @@ async def test_a_viewer_looks_and_neither_estimates_nor_acts(dashboard: Dashboar
     assert dashboard.commands.asked == []
 
 
-async def test_a_diff_is_of_the_summary_before_and_reading_it_is_on_record(dashboard: Dashboard) -> None:
+async def test_summary_diff_is_against_the_former_one_and_audited(dashboard: Dashboard) -> None:
     _, links = await long_session(dashboard, turns=412)
     first, second = links[0], links[1]
     assert (await dashboard.get(f"/compactions/{first}/diff"))["former"] is None

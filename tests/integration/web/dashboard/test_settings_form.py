@@ -56,7 +56,7 @@ async def rows_of(house: Dashboard) -> tuple[dict[str, Any], dict[str, Any]]:
     return told, {one["name"]: one for one in told["settings"]}
 
 
-async def test_a_form_is_told_how_to_ask_and_who_set_what(house: Dashboard) -> None:
+async def test_settings_form_describes_input_kinds_and_sources(house: Dashboard) -> None:
     assert (await put(house, 0, **{CAP: " 2.50 "}))[0] == 200
     told, rows = await rows_of(house)
     assert (told["version"], told["pending"], told["problems"]) == (1, [CAP], [])
@@ -80,7 +80,7 @@ async def test_a_form_is_told_how_to_ask_and_who_set_what(house: Dashboard) -> N
 
 
 @pytest.mark.control("S37")
-async def test_a_typed_secret_is_never_told_again(house: Dashboard) -> None:
+async def test_stored_secret_is_never_returned(house: Dashboard) -> None:
     status, saved = await put(house, 0, ANTHROPIC_API_KEY=KEY)
     assert (status, KEY in str(saved)) == (200, False)
     told, rows = await rows_of(house)
@@ -98,7 +98,7 @@ async def test_a_typed_secret_is_never_told_again(house: Dashboard) -> None:
     assert (key["stored"], key["value"], key["from"]) == (None, "not set", "default")
 
 
-async def test_of_two_operators_the_second_is_told_who_changed_what(house: Dashboard) -> None:
+async def test_second_of_two_operators_learns_who_changed_what(house: Dashboard) -> None:
     assert (await put(house, 0, **{CAP: "2", "EVERTALK_MODEL": "hers"}))[0] == 200
     status, told = await put(house, 0, **{CAP: "3"})
     assert (status, told["code"], told["details"]["theirs"]["version"]) == (409, "stale", 1)
@@ -109,7 +109,7 @@ async def test_of_two_operators_the_second_is_told_who_changed_what(house: Dashb
     assert (await ask(house, "PUT", "/settings", json={"changes": {CAP: "4"}}))[0] == 428
 
 
-async def test_who_loses_the_race_between_reading_and_storing_is_told_too(
+async def test_loser_of_a_race_between_read_and_store_is_refused(
     house: Dashboard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both have seen the newest version when they come; the table lets one of them change it."""
@@ -141,7 +141,7 @@ async def test_who_loses_the_race_between_reading_and_storing_is_told_too(
         ("TELEGRAM_BOT_TOKEN", "abc", "is not a bot's token"),
     ],
 )
-async def test_what_cannot_be_used_is_told_beside_its_name(
+async def test_invalid_setting_is_reported_next_to_its_name(
     house: Dashboard, name: str, text: str, reason: str
 ) -> None:
     status, told = await put(house, 0, **{name: text, CAP: "2"})

@@ -38,9 +38,7 @@ async def stored(house: Dashboard, name: str, folder: Path) -> str:
 
 
 @pytest.mark.control("S37")
-async def test_each_key_is_for_its_server_and_one_is_changed_without_the_others(
-    house: Dashboard, tmp_path: Path
-) -> None:
+async def test_each_key_belongs_to_its_server_and_changes_alone(house: Dashboard, tmp_path: Path) -> None:
     lists = json.dumps([entry("a"), entry("b", OTHER, fallback=["a"])])
     keys = json.dumps({ROUTER: SECRET, OTHER: SECOND})
     assert (await put(house, 0, **{MODELS: lists, KEYS: keys}))[0] == 200
@@ -88,7 +86,7 @@ async def test_what_the_list_says_is_what_processes_work_with() -> None:
         ({BOTS: json.dumps([{"token_env": "1"}]), TOKENS: json.dumps({"1": "x"})}, BOTS, "not a bot's token"),
     ],
 )
-async def test_an_entry_that_cannot_be_used_is_told_by_its_number(
+async def test_invalid_list_entry_is_reported_by_its_number(
     house: Dashboard, changes: dict[str, str], name: str, reason: str
 ) -> None:
     """No variable of the environment goes to an address that is typed here."""
@@ -100,7 +98,7 @@ async def test_an_entry_that_cannot_be_used_is_told_by_its_number(
     assert await house.pool.fetchval("SELECT count(*) FROM stored_settings") == 0
 
 
-async def test_a_server_is_asked_for_its_models_with_the_key_that_is_typed(house: Dashboard) -> None:
+async def test_server_is_asked_for_its_models_with_the_typed_key(house: Dashboard) -> None:
     async with running_fake(wire="openai") as fake:
         url = f"{fake.base_url}/v1"
         for key, models, message in (

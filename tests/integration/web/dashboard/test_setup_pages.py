@@ -98,7 +98,7 @@ async def test_who_may_write_is_blocked_and_allowed_again(house: Dashboard) -> N
         {"action": "allow", "bot": 2**70, "chat": 1},
     ],
 )  # fmt: skip
-async def test_a_decision_that_names_nobody_is_refused(house: Dashboard, body: Any) -> None:
+async def test_pairing_decision_without_a_chat_is_refused(house: Dashboard, body: Any) -> None:
     assert (await ask(house, "POST", "/pairing", json=body))[0] == 400
 
 
@@ -177,7 +177,7 @@ async def test_an_agent_is_given_a_site_with_its_conversations(house: Dashboard)
     assert [row["actor"] for row in by] == ["admin", "admin"]
 
 
-async def test_a_form_is_told_what_an_agent_inherits_and_its_whole_prompt(house: Dashboard) -> None:
+async def test_agent_form_shows_inherited_values_and_the_whole_prompt(house: Dashboard) -> None:
     config = {"name": "Ada", "preset": "steady", "context": {"keep_turns": 9}, "tools": {"deny": ["recall"]}}
     await house.pool.execute("UPDATE agents SET config = $1 WHERE name = 'default'", config)
     _, found = await ask(house, "GET", "/agents/default", role="viewer")
@@ -294,7 +294,7 @@ async def test_a_secret_is_shown_once_and_two_may_hold_at_once(house: Dashboard,
 
 
 @pytest.mark.control("S37")
-async def test_every_setting_is_told_with_its_source_and_no_secret_is(house: Dashboard) -> None:
+async def test_every_setting_has_its_source_and_secrets_stay_hidden(house: Dashboard) -> None:
     status, told = await ask(house, "GET", "/settings", role="operator")
     assert status == 200
     rows = {one["name"]: one for one in told["settings"]}

@@ -75,7 +75,7 @@ async def test_files_under_their_digest_are_kept_for_ever(server: Server) -> Non
         assert answer.headers["Cache-Control"] == "no-cache"
 
 
-async def test_the_words_of_a_language_are_kept_for_ever_and_reach_foreign_pages(server: Server) -> None:
+async def test_language_files_are_cached_forever_and_readable_from_other_origins(server: Server) -> None:
     for name in ("chat", "chat_parts"):
         path = f"/static-{server.parts.files.digest}/locales/de/{name}.json"
         async with server.client.get(server.url + path) as answer:
@@ -138,7 +138,7 @@ async def test_nothing_outside_the_folder_can_be_reached(server: Server) -> None
             assert answer.status == 404, path
 
 
-async def test_whoever_follows_a_dead_link_reads_a_page_and_a_program_reads_json(server: Server) -> None:
+async def test_dead_link_returns_page_to_people_and_json_to_programs(server: Server) -> None:
     for path, accepted, kind in (
         ("/nowhere", "text/html,*/*", "text/html"),
         ("/nowhere", "*/*", "application/json"),

@@ -92,7 +92,7 @@ def test_only_a_direct_caller_is_local() -> None:
 
 
 @pytest.mark.control("S28")
-def test_an_anonymous_visitors_network_is_an_address_of_ipv4_or_a_56_of_ipv6() -> None:
+def test_anonymous_network_is_an_ipv4_address_or_ipv6_56() -> None:
     proxies = Proxies(("10.0.0.0/8",), public_url=None)
     assert proxies.network(_request("198.51.100.7")) == "198.51.100.7/32"
     assert proxies.network(_request("::ffff:198.51.100.7")) == "198.51.100.7/32"
@@ -170,9 +170,7 @@ async def test_every_answer_has_the_strict_headers(server: Server, path: str) ->
 
 
 @pytest.mark.parametrize("path", ["/chat", "/widget.js", "/nowhere"])
-async def test_whoever_came_by_https_is_told_to_stay_with_it_and_nobody_else(
-    starter: Starter, path: str
-) -> None:
+async def test_hsts_is_sent_to_https_visitors_only(starter: Starter, path: str) -> None:
     server = await starter.start(public_url="https://chat.example")
     for host, told in (("chat.example", "max-age=31536000"), ("127.0.0.1", None)):
         async with server.client.get(server.url + path, headers={"Host": host}) as answer:

@@ -32,7 +32,7 @@ def test_each_further_try_waits_twice_as_long_up_to_an_hour() -> None:
     assert [tries.take("a", 3) for _ in range(3)] == [0.0, 0.0, 0.0]
 
 
-def test_a_refused_try_makes_nothing_worse_and_a_right_one_is_no_failure() -> None:
+def test_refused_attempt_does_not_extend_the_wait_and_success_resets() -> None:
     clock = Clock()
     tries = Tries(clock=clock)
     tries.take("a", 1)
@@ -43,7 +43,7 @@ def test_a_refused_try_makes_nothing_worse_and_a_right_one_is_no_failure() -> No
 
 
 @pytest.mark.control("S29")
-async def test_a_visitor_who_reads_without_a_pause_has_to_wait_and_a_program_has_not(
+async def test_visitor_reads_are_rate_limited_and_api_keys_are_not(
     starter: Starter,
 ) -> None:
     server = await starter.start(limits=ClientLimits(reads=3))

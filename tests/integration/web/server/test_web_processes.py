@@ -36,7 +36,7 @@ def _shown(screen: Screen) -> str:
     return "".join(frame["text"] for frame in screen.frames if frame["t"] == "delta")
 
 
-async def test_a_run_of_another_process_is_shown_behind_its_message_and_in_order(starter: Starter) -> None:
+async def test_run_of_another_process_is_shown_after_its_message(starter: Starter) -> None:
     server = await starter.start(redis=False)
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])

@@ -45,7 +45,7 @@ def archive(tmp_path: Path) -> Path:
     return target
 
 
-def test_it_reads_back_and_nobody_else_can_read_it(archive: Path, tmp_path: Path) -> None:
+def test_archive_reads_back_and_is_private(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     unpack(archive, tmp_path / "out")
     assert (tmp_path / "out" / DATABASE).read_bytes() == b"rows" * 50_000

@@ -38,13 +38,13 @@ async def until(files: WorkspaceFiles, name: str, text: str, *, of: str = "ada")
             await asyncio.sleep(0.02)
 
 
-def test_a_folder_that_is_not_there_is_told_and_holds_nothing(tmp_path: Path) -> None:
+def test_missing_folder_is_reported_and_empty(tmp_path: Path) -> None:
     found = read_workspace(tmp_path / "none")
     assert found.files == ()
     assert found.problems == (f"{tmp_path / 'none'} is not there",)
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_file_in_place_of_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "ada").write_text("I am no folder")
     assert read_workspace(tmp_path / "ada").problems
 
@@ -56,7 +56,7 @@ def test_only_files_that_mean_something_are_read(folder: Path) -> None:
 
 
 @pytest.mark.control("S48")
-def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_followed(folder: Path, tmp_path: Path) -> None:
+def test_link_out_of_the_folder_is_refused_and_inside_followed(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("TOP SECRET")
     (folder / "SOUL.md").symlink_to(tmp_path / "secret")
     (folder / "real.md").write_text("inside")
@@ -85,7 +85,7 @@ def test_what_is_no_file_never_holds_anybody_up(folder: Path) -> None:
     assert set(found.problems) == {"SOUL.md is not a file", "AGENTS.md is not a file"}
 
 
-def test_a_broken_encoding_is_read_as_far_as_it_goes_and_told(folder: Path) -> None:
+def test_broken_encoding_is_read_as_far_as_possible_and_reported(folder: Path) -> None:
     (folder / "SOUL.md").write_bytes(b"Gr\xfc\xdfe\x00 from \xe2\x82")
     (folder / "AGENTS.md").write_bytes(b"\xef\xbb\xbfwith a mark")
     found = read_workspace(folder)
@@ -95,7 +95,7 @@ def test_a_broken_encoding_is_read_as_far_as_it_goes_and_told(folder: Path) -> N
     assert len(found.problems) == 1
 
 
-def test_a_huge_file_shows_head_and_tail_and_is_told(folder: Path) -> None:
+def test_huge_file_shows_head_and_tail_and_is_reported(folder: Path) -> None:
     with (folder / "SOUL.md").open("wb") as out:
         out.write(b"HEAD")
         out.seek(5 * 1024**3)
@@ -156,7 +156,7 @@ async def test_a_folder_that_is_removed_and_made_again_is_seen(files: WorkspaceF
     await until(files, "SOUL.md", "again")
 
 
-async def test_whoever_listens_hears_of_changes_in_knowledge_too(files: WorkspaceFiles, folder: Path) -> None:
+async def test_listener_hears_of_knowledge_changes(files: WorkspaceFiles, folder: Path) -> None:
     heard: list[str] = []
     files.subscribe(heard.append)
     await files.preload(["ada", "ada"])
@@ -192,7 +192,7 @@ def test_a_shelf_names_what_it_cannot_use_and_goes_on(folder: Path, tmp_path: Pa
     assert "knowledge/huge.txt has 100 MB; 20 MB is the most" in found.problems
 
 
-def test_a_name_that_is_no_text_is_told_and_passed_over(folder: Path) -> None:
+def test_undecodable_name_is_reported_and_skipped(folder: Path) -> None:
     for inner in ("knowledge", "memory"):
         (folder / inner).mkdir()
         (folder / inner / "a.md").write_text("x")
@@ -231,7 +231,7 @@ async def test_each_kind_of_file_becomes_passages(folder: Path) -> None:
     ("name", "content"),
     [("a.pdf", b"%PDF-1.7 broken"), ("b.csv", b'a\n"open'), ("c.md", b"\x00\x01"), ("../../x.md", b"")],
 )
-async def test_a_broken_file_is_told_by_its_name(folder: Path, name: str, content: bytes) -> None:
+async def test_broken_file_is_reported_by_name(folder: Path, name: str, content: bytes) -> None:
     shelf = folder / "knowledge"
     shelf.mkdir()
     (shelf / Path(name).name).write_bytes(content)

@@ -37,7 +37,7 @@ def test_half_of_the_recent_calls_failing_opens_it() -> None:
         breaker.admit()
 
 
-def test_one_conversation_alone_closes_the_provider_to_nobody() -> None:
+def test_single_conversation_never_opens_the_breaker() -> None:
     breaker = Breaker(clock=HandClock())
     for _ in range(30):
         breaker.record_failure("500: only this one", conversation=7)
@@ -99,7 +99,7 @@ def test_a_refused_account_opens_it_at_once_and_is_named_while_open() -> None:
     assert not breaker.get_state().account_refused
 
 
-def test_one_refusal_of_an_account_that_is_being_served_is_about_its_own_request() -> None:
+def test_single_refusal_of_a_working_account_concerns_its_request_only() -> None:
     breaker = Breaker(clock=HandClock())
     for _ in range(3):
         breaker.record_success()
@@ -119,7 +119,7 @@ def test_an_account_that_was_served_long_ago_is_refused_at_once() -> None:
     assert breaker.get_state().account_refused
 
 
-def test_its_state_says_how_long_it_has_been_open_and_when_the_next_probe_is() -> None:
+def test_breaker_state_names_open_time_and_next_probe() -> None:
     clock = HandClock()
     breaker = opened(clock)
     clock.now += 4

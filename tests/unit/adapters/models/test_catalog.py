@@ -38,7 +38,7 @@ def test_a_dated_snapshot_is_its_model() -> None:
     assert (card.name, card.window, card.token_factor) == ("claude-haiku-4-5-20251001", 200_000, 1.10)
 
 
-def test_every_row_has_a_date_and_writes_to_the_cache_at_a_quarter_more() -> None:
+def test_every_catalog_row_has_a_date_and_cache_write_price() -> None:
     for card in TABLE.values():
         assert card.prices is not None
         assert card.prices.dated
@@ -179,7 +179,7 @@ def test_the_dearer_band_of_long_prompts_is_in_the_table() -> None:
     assert (haiku.prices.above, haiku.prices.above_factor) == (100_000, 5.0)
 
 
-def test_each_row_is_complete_and_no_model_of_one_provider_is_named_by_another() -> None:
+def test_each_catalog_row_is_complete_and_names_one_provider() -> None:
     names = [name for rows in HOSTS.values() for name in rows]
     assert len(names) == len(set(names)) >= 60
     for card in (card for rows in HOSTS.values() for card in rows.values()):

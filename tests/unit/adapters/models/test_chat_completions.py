@@ -97,7 +97,7 @@ def test_each_result_is_a_message_of_its_own_and_thoughts_stay_out() -> None:
     assert body["stream_options"] == {"include_usage": True}
 
 
-def test_a_model_without_tools_is_told_of_them_in_words() -> None:
+def test_tools_are_described_in_text_to_a_model_without_tools() -> None:
     card = replace(CARD, capabilities=frozenset())
     body = build_completion_body(asking(*TALK, tools=(SAVE,)), card, MODEL)
     assert "tools" not in body
@@ -160,7 +160,7 @@ def test_ids_fit_every_server(ids: list[str], id_: str) -> None:
     assert len({shorten_id(one) for one in ids}) == len(set(ids))
 
 
-def test_words_come_as_text_and_usage_without_what_was_read_from_a_cache() -> None:
+def test_content_is_text_and_usage_excludes_cache_reads() -> None:
     usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
     reading = read(says(role="assistant", content=""), says(content="Hel"), says(content="lo"), ends("stop"),
                    {"choices": [], "usage": usage})  # fmt: skip

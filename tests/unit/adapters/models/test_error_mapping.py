@@ -254,7 +254,7 @@ def test_a_413_from_the_edge_need_not_be_json() -> None:
     assert (error.tokens, error.maximum) == (None, None)
 
 
-def test_a_full_window_may_be_told_in_the_middle_of_a_stream() -> None:
+def test_full_window_may_be_reported_in_mid_stream() -> None:
     body = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8"},
@@ -310,9 +310,7 @@ def test_a_refused_account_is_nobodys_bug(status: int, message: str) -> None:
         (451, "blocked by content policy"),
     ],
 )
-def test_what_rules_on_content_forbid_is_neither_our_bug_nor_the_accounts_matter(
-    status: int, message: str
-) -> None:
+def test_content_refusal_is_neither_bug_nor_account_problem(status: int, message: str) -> None:
     error = meant(status, message, "invalid_request_error")
     assert isinstance(error, ContentRefused)
     assert not error.transient
@@ -376,7 +374,7 @@ def test_trouble_at_the_providers_side_passes(status: int) -> None:
     assert type(meant(status, "try later")) is ModelUnavailable
 
 
-def test_overload_is_told_apart_with_and_without_its_status() -> None:
+def test_overload_is_recognised_with_and_without_its_status() -> None:
     assert isinstance(meant(529, "Overloaded"), ModelOverloaded)
     assert isinstance(meant(200, "Overloaded", "overloaded_error"), ModelOverloaded)
     assert type(meant(200, "Internal server error", "api_error")) is ModelUnavailable

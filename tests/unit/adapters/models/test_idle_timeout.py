@@ -63,7 +63,7 @@ async def test_what_happens_between_two_waits_may_take_its_time() -> None:
     watch.close()
 
 
-async def test_who_is_cancelled_by_somebody_else_stays_cancelled() -> None:
+async def test_externally_cancelled_request_stays_cancelled() -> None:
     async def listen() -> None:
         watch = Watch()
         try:

@@ -38,7 +38,7 @@ async def test_a_vector_that_needs_more_than_all_room_is_not_kept() -> None:
     assert kept.find(["long"]) == {}
 
 
-async def test_a_vector_is_forgotten_although_nobody_asks_again() -> None:
+async def test_cached_vector_expires_without_another_request() -> None:
     kept = VectorCache(seconds=SOON)
     kept.keep({"erased words": vector(1, 0)})
     async with asyncio.timeout(PATIENCE):

@@ -73,7 +73,7 @@ def test_tool_calls_results_and_thinking_keep_their_form() -> None:
     ]
 
 
-def test_what_a_model_cannot_do_is_left_out_or_told_in_words() -> None:
+def test_unsupported_content_is_left_out_or_described_in_text() -> None:
     sent = body(
         MODEST, "Remember tea", CALL, RESULT, tools=(SAVE,), cache_at=(0,), json_schema={"type": "object"}
     )
@@ -94,7 +94,7 @@ def test_empty_texts_are_not_sent() -> None:
     assert sent["system"] == [{"type": "text", "text": "Be kind."}]
 
 
-def test_a_picture_is_told_by_its_description() -> None:
+def test_picture_is_replaced_by_its_description() -> None:
     message = Message(
         role="user", blocks=(Image(attachment_id=1, mime="image/png", description="a red boat"),)
     )

@@ -120,7 +120,7 @@ def _sent(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(turns(), st.integers(55, 99))
-def test_a_history_of_any_wire_is_valid_on_all_before_and_after_any_cut(
+def test_history_of_any_wire_is_valid_after_any_cut(
     made: list[list[tuple[Author, tuple[Block, ...]]]], percent: int
 ) -> None:
     live = history(made)

@@ -68,7 +68,7 @@ def said(text: str) -> Message:
     return text_message("assistant", text)
 
 
-async def test_its_first_answer_says_that_it_is_a_demo_and_how_to_get_a_real_one() -> None:
+async def test_first_answer_says_that_it_is_a_demo() -> None:
     first = await words("Hello there")
     assert first.startswith(INTRODUCTION)
     assert "./evertalk setup" in first
@@ -138,7 +138,7 @@ async def test_neither_tool_calls_nor_the_marks_of_a_summary_are_quoted() -> Non
     assert "“my dog Bertil is allergic to nuts.”" in said
 
 
-async def test_what_nobody_said_is_not_made_up() -> None:
+async def test_offline_model_invents_nothing() -> None:
     reply = await words("I keep bees.", said("I see."), "What is the capital of Peru?")
     assert "find nothing" in reply
 
@@ -147,7 +147,7 @@ async def test_what_nobody_said_is_not_made_up() -> None:
     "words",
     ["Hello!", "Hi there", "What can you do?", "Hello! What can you do?", "who are you", "Can you help me?"],
 )
-async def test_whoever_greets_it_or_asks_what_it_can_do_hears_what_to_try(words: str) -> None:
+async def test_greeting_and_question_about_abilities_get_suggestions(words: str) -> None:
     reply = text_of((await answer(words)).blocks)
     assert reply.startswith(INTRODUCTION)
     for told in ("Remember that", "/compact", "/undo", "/help", "that needs a real model"):
@@ -155,7 +155,7 @@ async def test_whoever_greets_it_or_asks_what_it_can_do_hears_what_to_try(words:
 
 
 @pytest.mark.parametrize("words", ["Hello, my name is Ada and I live in Lund.", "I can do the dishes."])
-async def test_whoever_tells_something_is_quoted(words: str) -> None:
+async def test_statement_of_the_person_is_quoted(words: str) -> None:
     assert "I have kept your message" in text_of((await answer(words)).blocks)
 
 
@@ -191,7 +191,7 @@ async def test_without_the_tool_or_when_asked_back_nothing_is_saved() -> None:
     assert not tool_uses((await answer("Do you remember my name?", tools=(SAVE,))).blocks)
 
 
-async def test_a_flush_saves_what_the_person_said_about_themselves_and_then_is_silent() -> None:
+async def test_flush_saves_statements_of_the_person_then_is_silent() -> None:
     talk = ("I work as a nurse in Graz.", said("Nice."), "Ok. I prefer tea to coffee!", said("Noted."), FLUSH)
     first = await answer(*talk, tools=(SAVE,))
     calls = tool_uses(first.blocks)
@@ -204,7 +204,7 @@ async def test_a_flush_saves_what_the_person_said_about_themselves_and_then_is_s
     assert second == "SILENT"
 
 
-async def test_a_flush_never_saves_more_than_three_nor_what_is_known_or_quoted() -> None:
+async def test_flush_saves_at_most_three_new_unquoted_statements() -> None:
     many = " ".join(f"I have {number} brothers in Town{number}." for number in range(2, 9))
     assert len(tool_uses((await answer(many, said("Ok."), FLUSH, tools=(SAVE,))).blocks)) == 3
     known = SystemPart(text="<notes>- I work as a nurse in Graz.</notes>")
@@ -342,7 +342,7 @@ async def test_it_costs_nothing_and_that_is_known() -> None:
 @pytest.mark.parametrize(
     "odd", ["?", "???", "<", "[#1]", "\ud800", "remember", "a" * 50_000, "\n\n\n.", "SILENT"]
 )
-async def test_odd_words_are_answered_all_the_same(odd: str) -> None:
+async def test_odd_text_is_answered(odd: str) -> None:
     assert (await answer(odd, tools=(SAVE,))).blocks
 
 
@@ -365,7 +365,7 @@ async def test_its_summary_in_words_passes_the_audit_in_every_form(name: Summary
         assert form.headings == () or "## " in text
 
 
-async def test_a_summary_is_told_at_once_for_nobody_reads_along() -> None:
+async def test_summary_is_returned_at_once_without_typing_pace() -> None:
     slow = OfflineModel(WordCounter(), window=200_000, piece_seconds=1_000.0)
     heard: list[str] = []
 

@@ -49,7 +49,7 @@ def test_different_numbers_prove_nothing(limits: ModelLimits) -> None:
     assert limits.get_believed_maximum() is None
 
 
-def test_a_proven_number_holds_for_two_minutes_and_one_more_refusal_renews_it(
+def test_proven_limit_holds_two_minutes_and_is_renewed_by_refusal(
     limits: ModelLimits, clock: HandClock
 ) -> None:
     refused_in(limits, (1, 1), (2, 1))

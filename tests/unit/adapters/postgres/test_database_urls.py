@@ -25,12 +25,12 @@ from shared.core.values.errors import StorageUnavailable
         ("postgresql:///x", "localhost/x"),
     ],
 )
-def test_people_are_told_where_it_is(url: str, place: str) -> None:
+def test_database_location_is_named(url: str, place: str) -> None:
     assert format_location(url) == place
     assert len(parse_hosts(url)) == place.count(",") + 1
 
 
-def test_a_password_is_never_told() -> None:
+def test_database_password_is_never_shown() -> None:
     assert "secret" not in format_location("postgresql://u:secret@one:1,two:2/x?password=secret")
 
 
@@ -38,7 +38,9 @@ def query_of(url: str) -> dict[str, list[str]]:
     return parse_qs(urlsplit(build_driver_url(url)).query)
 
 
-def test_a_certificate_is_checked_by_somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_certificate_is_checked_by_some_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the file that is named, else by the account's own, else by what the system trusts."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PGSSLROOTCERT", raising=False)

@@ -49,7 +49,7 @@ def answered(status: int, kind: str, words: str) -> str:
         (402, CANARY, f"{CANARY}_error said {CANARY}", "402"),
     ],
 )
-def test_a_refused_account_is_told_by_codes_and_subject(
+def test_refused_account_is_reported_by_codes_and_subject(
     status: int, kind: str, words: str, told: str
 ) -> None:
     breaker = Breaker()
@@ -67,7 +67,7 @@ def test_a_refused_account_is_told_by_codes_and_subject(
         (f"{CANARY} wrote: x", ""),
     ],
 )
-def test_a_provider_that_fails_is_told_without_its_words(reason: str, told: str) -> None:
+def test_failing_provider_is_reported_without_its_text(reason: str, told: str) -> None:
     breaker = Breaker()
     for _ in range(FEWEST_CALLS):
         breaker.record_failure(reason)

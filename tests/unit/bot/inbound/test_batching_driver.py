@@ -141,7 +141,7 @@ async def test_the_same_update_put_again_meanwhile_is_taken_once(lanes: MessageB
     assert not lanes.pending_updates
 
 
-async def test_postgres_away_means_again_and_a_bug_means_told(lanes: MessageBatcher, heard: Heard) -> None:
+async def test_postgres_outage_is_retried_and_a_bug_is_reported(lanes: MessageBatcher, heard: Heard) -> None:
     heard.errors = [StorageUnavailable("away"), StorageUnavailable("away")]
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
     await settled(lanes)
@@ -170,7 +170,7 @@ async def test_two_people_of_a_group_do_not_mix_unless_it_is_old(lanes: MessageB
     assert heard.turns[-1].text == "Ada Lovelace: long ago\n\nBob: me too\n\nAda Lovelace: and now"
 
 
-async def test_closing_lets_go_of_what_waits(heard: Heard) -> None:
+async def test_closing_releases_waiting_updates(heard: Heard) -> None:
     lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), timeouts=BatchTimeouts())
     lanes.put([now(spoken(1, "x" * 4096))])
     await asyncio.sleep(0)
@@ -179,7 +179,7 @@ async def test_closing_lets_go_of_what_waits(heard: Heard) -> None:
     assert not lanes.pending_updates
 
 
-async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behind_it(
+async def test_update_taken_by_another_holder_is_released_with_its_followers(
     lanes: MessageBatcher, heard: Heard
 ) -> None:
     gate = heard.held_up[42] = asyncio.Event()
@@ -197,7 +197,7 @@ async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behin
     assert heard.ids == [(4,), (2,), (3,)]
 
 
-async def test_nothing_is_handed_on_before_it_is_sure_that_nobody_else_does(heard: Heard) -> None:
+async def test_update_is_handed_on_only_when_surely_owned(heard: Heard) -> None:
     clock = [0.0]
     hold = LeaseGuard(now=lambda: clock[0])
     lanes = MessageBatcher(
@@ -222,9 +222,7 @@ async def test_nothing_is_handed_on_before_it_is_sure_that_nobody_else_does(hear
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_what_nobody_expected_is_no_failure_before_storage_was_seen_to_be_well(
-    heard: Heard, times: int
-) -> None:
+async def test_unexpected_error_is_no_failure_until_storage_was_checked(heard: Heard, times: int) -> None:
     storage = Doubtful()
     lanes = MessageBatcher(
         heard, now=lambda: datetime.now(UTC), timeouts=QUICK, on_failed=heard.fail,

@@ -68,7 +68,7 @@ def test_a_long_paste_is_one_turn_with_the_original_text() -> None:
     assert gathered.update_ids == (1000, 1001, 1002, 1003)
 
 
-def test_a_paste_in_a_group_is_meant_for_the_bot_when_one_part_is() -> None:
+def test_group_paste_addresses_the_bot_when_one_part_does() -> None:
     played = Played()
     played.at(0, spoken(1, LONG, chat=GROUP), spoken(2, "@bot?", chat=GROUP, mentions_bot=True))
     played.end()
@@ -202,7 +202,7 @@ def test_ten_minutes_exactly_is_not_old_yet() -> None:
     assert played.end() == [(0, (1,))]
 
 
-def test_an_edit_of_what_waits_replaces_it_and_other_edits_go_through() -> None:
+def test_edit_replaces_a_waiting_message_and_other_edits_pass() -> None:
     played = Played()
     played.at(0, photo(1, "g", caption="lok"))
     played.at(0.5, photo(1, "g", caption="look", is_edited=True, update_id=2000))

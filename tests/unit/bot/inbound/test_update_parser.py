@@ -199,7 +199,7 @@ def test_a_forwarded_command_is_nobodys_command() -> None:
         ({"dice": {"emoji": "🎲", "value": 4}}, "dice", "🎲 4"),
     ],
 )
-def test_what_is_not_words_is_told_by_kind(content: Json, kind: str, note: str) -> None:
+def test_non_text_content_is_named_by_kind(content: Json, kind: str, note: str) -> None:
     media = said(text=None, **content).media
     assert media is not None
     assert (media.kind, media.note) == (kind, note)
@@ -216,7 +216,7 @@ def test_a_button_is_read_even_under_a_message_that_is_gone() -> None:
     assert (lost.message_id, lost.accessible) == (9, False)
 
 
-def test_reactions_are_told_as_what_came_and_went() -> None:
+def test_reaction_is_reported_as_added_and_removed() -> None:
     found = read(
         {
             "update_id": 3,
@@ -343,7 +343,7 @@ def test_inline_queries_are_read_only_where_that_is_switched_on() -> None:
     assert (found.query_id, found.sender.user_id, found.text) == ("7", 42, "why?")
 
 
-def test_words_survive_a_decoration_that_nobody_knows() -> None:
+def test_text_survives_an_unknown_decoration() -> None:
     found = said(reply_to_message={"message_id": 1, "of": "a kind"}, entities=[{"type": "new"}])
     assert (found.text, found.quoted) == ("Hello", None)
 

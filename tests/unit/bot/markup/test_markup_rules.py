@@ -74,7 +74,7 @@ def test_what_is_too_long_to_read_is_left_out(address: str) -> None:
     assert render(f"[x]({address})").text == "x"
 
 
-def test_a_formula_is_left_as_it_was_written_and_a_price_is_none() -> None:
+def test_formula_stays_as_written_and_a_price_is_no_formula() -> None:
     assert (
         render("$a_1*b_1*c$ costs $5 or *$6*, \\(x\\) \\(no\\)").text
         == "$a_1*b_1*c$ costs $5 or $6, \\(x\\) (no)"

@@ -42,7 +42,7 @@ def test_a_rendered_text_has_no_blanks_around_it(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", ["nothing but blanks", "nothing to see"])
-def test_what_nobody_could_see_is_no_text(sample: str) -> None:
+def test_invisible_text_is_no_text(sample: str) -> None:
     assert render(SAMPLES[sample].markdown).text == ""
 
 

@@ -128,7 +128,7 @@ def test_details_with_details_in_them() -> None:
     )
 
 
-def test_details_that_nobody_closed_stay_text() -> None:
+def test_unclosed_details_stay_text() -> None:
     assert build_rich_blocks("<details><summary>x</summary>\n\nbody") is None
 
 

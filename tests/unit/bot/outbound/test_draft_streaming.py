@@ -83,7 +83,7 @@ def test_a_piece_is_put_where_it_belongs() -> None:
     assert made.text == "All new"
 
 
-def test_a_text_that_overflows_opens_the_next_bubble_and_freezes_the_one_before() -> None:
+def test_overflowing_text_opens_a_new_bubble_and_freezes_the_former() -> None:
     made = opened(WORDS)
     long = WORDS * 100
     made.append(delta(long[len(WORDS) :], len(WORDS)), 1.0)

@@ -38,7 +38,7 @@ async def comes(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_bot_that_is_held_from_now_on_is_looked_after_before_the_next_round(
+async def test_newly_held_bot_is_checked_before_the_next_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(delivery, "RECOVERY_SECONDS", 3_600.0)

@@ -94,7 +94,7 @@ def test_all_chats_together_get_twenty_five_in_a_second() -> None:
     assert [len(queue.take_due(now)) for now in (0.0, 0.5, 1.0, 2.0)] == [25, 0, 25, 10]
 
 
-def test_a_chat_that_said_later_waits_as_a_whole_and_others_do_not() -> None:
+def test_chat_with_retry_after_waits_whole_and_others_do_not() -> None:
     queue = CallQueue(RateLimits())
     queue.hold(ANN, 30.0)
     final, typing, other = queued_call(), queued_call(priority=TYPING, counts=False), queued_call(7)
@@ -104,7 +104,7 @@ def test_a_chat_that_said_later_waits_as_a_whole_and_others_do_not() -> None:
     assert queue.take_due(30.0) == [final, typing]
 
 
-def test_who_cannot_go_in_time_is_told_at_once() -> None:
+def test_send_that_cannot_be_in_time_is_refused_at_once() -> None:
     queue = CallQueue(RateLimits())
     patient, hasty = queued_call(deadline=60.0), queued_call(deadline=5.0)
     add(queue, patient, hasty)

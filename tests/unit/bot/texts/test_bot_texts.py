@@ -142,7 +142,7 @@ def test_every_error_has_advice_of_its_own_in_every_language(language: str) -> N
         assert (told == "English.") is (language == "en" and code in WITH_FIGURES), code
 
 
-def test_an_error_that_nobody_translated_says_what_it_says_itself_in_english_only() -> None:
+def test_untranslated_error_falls_back_to_its_advice_in_english_only() -> None:
     assert explain(ENGLISH, "of_tomorrow", "Do this.") == "Do this."
     assert explain(GERMAN, "of_tomorrow", "Do this.").startswith("Bei mir ist etwas schiefgegangen")
 
@@ -150,7 +150,7 @@ def test_an_error_that_nobody_translated_says_what_it_says_itself_in_english_onl
 @pytest.mark.parametrize(
     "kind", [kind for kind in OURS if kind.code not in UNSEEN], ids=lambda kind: kind.code
 )
-def test_nobody_on_telegram_is_told_to_reload_a_page(kind: type[errors.EvertalkError]) -> None:
+def test_telegram_text_never_asks_to_reload_a_page(kind: type[errors.EvertalkError]) -> None:
     assert "page" not in explain(ENGLISH, kind.code, kind.advice)
 
 
@@ -192,7 +192,7 @@ def test_a_tool_at_work_is_named_where_it_has_words() -> None:
     assert describe_work(ENGLISH, "fetch_url", "") == describe_work(ENGLISH, "of_tomorrow", "x")
 
 
-def test_one_is_told_as_one() -> None:
+def test_plural_form_for_one_and_many() -> None:
     assert ENGLISH.say("summarised", count=1) == "I summarised one older message."
     assert ENGLISH.say("summarised", count=41) == "I summarised 41 older messages."
     assert GERMAN.say("summarised", count=1041) == "Ich habe 1.041 ältere Nachrichten zusammengefasst."
@@ -204,7 +204,7 @@ def test_help_shows_commands_as_one_types_them() -> None:
     assert shown.entities == ()
 
 
-def test_a_person_reads_in_their_language_how_much_of_a_cap_is_used() -> None:
+def test_person_reads_cap_usage_in_their_language() -> None:
     short = Shortage(scope="session", cap_micro=300_000, spent_micro=150_400)
     error = errors.CapReached(scope="session", shortages=[short])
     assert "$0.15 of $0.30 used; not enough left for an answer" in explain(ENGLISH, error.code, error.advice)

@@ -86,7 +86,7 @@ def test_every_command_and_argument_is_described_in_the_language_itself(language
     assert keys - own.keys() == set()
 
 
-def test_the_context_is_shown_with_a_bar_its_parts_and_what_is_free() -> None:
+def test_context_text_has_a_bar_its_parts_and_free_room() -> None:
     text = render_context(CONTEXT, FIGURES, ENGLISH)
     assert "█████████░░░░░░░░░░░ 45 %" in text
     assert "Conversation   87,300" in text
@@ -187,7 +187,7 @@ def test_every_repetition_has_words(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_heading_of_a_summary_is_shown_in_the_language_of_its_reader(language: str) -> None:
+def test_summary_headings_are_in_the_readers_language(language: str) -> None:
     kinds: tuple[ItemKind, ...] = get_args(ItemKind)
     ledger = Ledger(
         items=tuple(LedgerItem(id=f"x{at}", kind=kind, text="W.") for at, kind in enumerate(kinds)),

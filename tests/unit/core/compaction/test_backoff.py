@@ -85,7 +85,7 @@ def test_jobs_that_found_nothing_do_not_hide_the_thrashing() -> None:
     assert is_thrashing(ends, now_turn=31)
 
 
-def test_a_rest_ends_when_limit_model_or_pins_change_and_after_some_turns() -> None:
+def test_rest_ends_when_limit_model_pins_or_turns_change() -> None:
     """hermes 93022: two no-ops disabled compaction for ever."""
     rest = rest_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
     assert backoff_from_json(json.loads(json.dumps(asdict(rest)))) == rest
@@ -100,7 +100,7 @@ def test_a_rest_ends_when_limit_model_or_pins_change_and_after_some_turns() -> N
     assert not rests(later, limit=LIMIT, model="m")
 
 
-def test_while_it_rests_no_turn_asks_for_a_compaction_and_memory_is_still_saved() -> None:
+def test_resting_session_requests_no_compaction_but_still_flushes() -> None:
     """hermes 40803: a plan that finds nothing was asked for again and again."""
     rest = rest_from_now(STATE, reason="nothing", limit=LIMIT, model="m", turns=5)
     resting = replace(STATE, rest=rest)
@@ -144,7 +144,7 @@ def ended(*unusable: str, by: str = "", age: float = 0.0) -> SummaryEnd:
     return SummaryEnd(model=by, unusable=frozenset(unusable), age_seconds=age)
 
 
-def test_a_model_rests_after_three_summaries_in_a_row_that_could_not_be_used() -> None:
+def test_model_rests_after_three_consecutive_unusable_summaries() -> None:
     assert unusable_seconds([ended("small")] * 2, "small") == 0
     assert unusable_seconds([ended("small")] * 3, "small") == 900
     assert unusable_seconds([ended("small"), ended("other"), *[ended("small")] * 2], "small") == 900
@@ -167,7 +167,7 @@ def test_one_that_it_wrote_ends_the_row() -> None:
     assert unusable_seconds(written, "small") == 0
 
 
-def test_the_rest_is_counted_from_the_newest_and_doubles_with_each_further_one() -> None:
+def test_model_rest_counts_from_the_newest_and_doubles() -> None:
     assert unusable_seconds([ended("small", age=300.0), *[ended("small", age=4_000.0)] * 2], "small") == 600
     assert unusable_seconds([ended(), *[ended("small", age=900.0)] * 3], "small") == 0
     assert unusable_seconds([ended("small", age=0.0), *[ended("small", age=900.0)] * 3], "small") == 1_800

@@ -91,7 +91,7 @@ def test_a_message_above_half_the_window_is_named() -> None:
     assert find_oversized(tool_turn(1, "word " * 9_000, seq=1), 8_192) == frozenset()
 
 
-def test_the_name_of_a_message_says_when_how_long_and_how_it_begins() -> None:
+def test_chunk_name_has_time_length_and_beginning() -> None:
     giant = entry(1, 1, "My whole life, part one: " + "word " * 9_000, tokens=120_000)
     made = render_source([giant], count=words, named=frozenset({1}))
     assert made == (

@@ -47,7 +47,7 @@ def test_the_last_turns_stay_and_everything_before_is_hidden() -> None:
     assert made.tokens_before == 8_500
 
 
-def test_small_turns_are_kept_beyond_five_until_a_tenth_of_the_budget_is_there() -> None:
+def test_small_turns_are_kept_up_to_tenth_of_budget() -> None:
     made = planned(view(exchanges(120, tokens=35)))
     assert 120 - made.through_turn == 10, "700 tokens are a tenth of 7,000; 10 turns of 70 reach it"
 
@@ -92,7 +92,7 @@ def test_what_was_written_is_measured_before_it_is_committed(ratio: float) -> No
     assert smaller_summary(replace(made, replaced=10), budget=budget(), policy=STEADY) is None
 
 
-def test_the_summary_of_what_was_hidden_before_counts_among_what_is_replaced() -> None:
+def test_former_summary_counts_among_the_replaced_tokens() -> None:
     head = Compaction(id=1, kind="summary", from_turn=1, through_turn=3, tokens=500)
     made = planned(view(exchanges(20, first=4, tokens=200), head=head))
     assert made.replaced == 500 + sum(e.tokens for e in made.entries)
@@ -142,7 +142,7 @@ def test_an_unanswered_turn_stays_live_while_the_tail_can_afford_it() -> None:
     assert planned(view(log)).through_turn == 11
 
 
-def test_without_a_tail_what_nobody_answered_is_summarised_too() -> None:
+def test_unanswered_turn_is_summarised_without_a_tail() -> None:
     """As when a digest is written anew: the range is what it was."""
     whole = replace(STEADY, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
     log = [e for e in exchanges(8, tokens=150) if e.seq != 4]
@@ -310,7 +310,7 @@ def test_messages_that_the_summariser_cannot_read_are_named_in_the_plan() -> Non
     assert planned(view(log), 30_000).named == frozenset()
 
 
-def test_a_turn_whose_last_step_failed_stays_live_while_the_tail_can_afford_it() -> None:
+def test_turn_with_a_failed_last_step_stays_while_affordable() -> None:
     log = [
         *exchanges(10, tokens=400),
         *tool_turn(11, "no route", seq=21, is_error=True),
@@ -324,7 +324,7 @@ def test_a_turn_whose_last_step_failed_stays_live_while_the_tail_can_afford_it()
     )
 
 
-def test_what_nobody_answered_is_a_reason_to_leave_things_as_they_are_until_a_person_insists() -> None:
+def test_unanswered_turn_prevents_compaction_unless_forced() -> None:
     log = [e for e in exchanges(8, tokens=100) if e.seq != 2]
     made = plan(view(log), keep_turns=3)
     assert isinstance(made, NothingToCompact)

@@ -87,7 +87,7 @@ def test_a_flush_never_reads_again_what_was_read() -> None:
     assert due_threshold(read, budget=budget_of("goclaw"), policy=GOCLAW, context_tokens=190_000) is None
 
 
-def test_a_context_that_jumps_over_the_narrow_flush_window_is_compacted_with_a_flush_first() -> None:
+def test_context_past_the_flush_window_is_compacted_with_a_flush() -> None:
     """openclaw 20713: the window of 4,000 tokens was jumped over, and the flush never came."""
     steady = preset("steady")
     budget = budget_of("steady")
@@ -135,7 +135,7 @@ def test_portions_cover_the_range_without_gap_or_overlap(sizes: list[int], flush
     assert read == list(range(min(flushed, turns - 1) + 1, turns + 1))
 
 
-def test_a_late_flush_waits_longer_after_each_failure_and_an_hour_at_most() -> None:
+def test_late_flush_backs_off_up_to_an_hour() -> None:
     waits = [retry_seconds(faults) for faults in range(12)]
     assert waits[:3] == [30, 60, 120]
     assert waits == sorted(waits)

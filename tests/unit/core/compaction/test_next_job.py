@@ -75,7 +75,7 @@ def test_nothing_to_compact_is_no_job() -> None:
     assert due(view(exchanges(2), flushed_turn=2), LIMIT + 1) is None
 
 
-def test_a_person_may_compact_at_any_size_with_a_reason_when_nothing_can_be_done() -> None:
+def test_person_may_compact_at_any_size_or_gets_a_reason() -> None:
     held = replace(STATE, hold_compaction=True)
     asked = plan_compaction(held, budget=budget(), policy=STEADY, now_tokens=6_000)
     assert isinstance(asked, CompactionPlan)
@@ -84,7 +84,7 @@ def test_a_person_may_compact_at_any_size_with_a_reason_when_nothing_can_be_done
     assert isinstance(refused, NothingToCompact)
 
 
-def test_turns_that_one_channel_does_not_see_are_summarised_all_the_same() -> None:
+def test_turns_hidden_from_one_channel_are_summarised() -> None:
     """Else a log would be read whole at every turn, however little of it is sent."""
     one = with_overrides(STEADY, history_turns=(("telegram", 2),))
     wish = next_job(STATE, budget=budget(), policy=one, context_tokens=2_000)
@@ -96,14 +96,14 @@ def test_turns_that_one_channel_does_not_see_are_summarised_all_the_same() -> No
     assert next_job(STATE, budget=budget(), policy=both, context_tokens=2_000) is None
 
 
-def test_a_policy_that_never_summarises_by_itself_asks_for_no_compaction() -> None:
+def test_policy_without_automatic_summaries_requests_none() -> None:
     quiet = with_overrides(STEADY, compact_auto=False)
     for tokens in (LIMIT + 1, HARD + 1):
         wish = next_job(replace(STATE, flushed_turn=20), budget=budget(), policy=quiet, context_tokens=tokens)
         assert wish is None
 
 
-def test_what_left_a_window_for_good_is_hidden_when_nothing_else_is_due() -> None:
+def test_messages_outside_window_are_hidden_when_nothing_else_is_due() -> None:
     narrow = with_overrides(STEADY, max_rounds=3)
     long = view(exchanges(60, tokens=10), cycle=4, flushed_turn=10)
     wish = next_job(long, budget=budget(), policy=narrow, context_tokens=500)

@@ -40,7 +40,7 @@ It is sold at the quay of Sandstad."""
         (False, True, "tools json", 9_000, 9_000, "off"),
     ],
 )
-def test_the_smaller_a_window_and_the_less_a_model_can_do_the_simpler_the_way(
+def test_flush_way_is_simpler_for_small_windows_and_weak_models(
     allowed: bool, on_prefix: bool, can: str, request_room: int, line_room: int, way: FlushWay
 ) -> None:
     room: dict[FlushWay, int] = {"request": request_room, "json": line_room, "lines": line_room}
@@ -145,14 +145,14 @@ WHOLE = '{"notes": [{"kind": "fact", "text": "Solveig keeps bees.", "source": 1}
         ('{"notes": "bees"}', None),
     ],
 )
-def test_an_answer_is_read_as_json_or_lines_and_anything_else_is_none(
+def test_note_answer_is_read_as_json_or_lines_only(
     answer: str, kept: list[tuple[str, str, int | None]] | None
 ) -> None:
     found = parse_notes(answer)
     assert (None if found is None else [(wish.kind, wish.text, wish.seq) for wish in found]) == kept
 
 
-def test_what_else_a_note_says_is_kept_where_the_tool_would_take_it() -> None:
+def test_extra_note_fields_are_kept_where_the_tool_takes_them() -> None:
     good = {"subject": "Solveig", "importance": 7, "durability": "permanent", "event_date": "2031-05"}
     bad = {
         "subject": "",

@@ -69,7 +69,7 @@ def test_of_notes_only_those_from_a_tool_are_foreign() -> None:
     assert foreign_part("", "nobody knows which tool") == "nobody knows which tool"
 
 
-def test_an_answer_made_from_a_page_or_a_search_is_foreign_and_others_are_not() -> None:
+def test_answer_from_a_page_or_search_is_foreign() -> None:
     search = ProviderBlock(raw={"type": "web_search_tool_result"})
     entries = [
         entry(1, 1, "My name is Ada."),

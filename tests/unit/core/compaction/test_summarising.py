@@ -25,7 +25,7 @@ COSTS = Costs(
 )
 
 
-def test_a_remembered_prefix_of_the_chat_model_can_be_cheaper_than_a_fresh_one_of_a_small_model() -> None:
+def test_cached_prefix_of_chat_model_can_beat_a_small_model() -> None:
     assert cheaper_way(COSTS, cheap=HAIKU_45, chat=SONNET) == "warm"
     assert cheaper_way(COSTS, cheap=HAIKU_55, chat=SONNET) == "cheap"
 
@@ -64,7 +64,7 @@ def test_spec008_never_falls_back_to_the_main_model() -> None:
     assert preset("steady").summary_falls_back
 
 
-def test_one_answer_for_notes_and_summary_is_cheaper_unless_the_writer_is_very_cheap() -> None:
+def test_joint_notes_and_summary_are_cheaper_unless_writer_is_cheap() -> None:
     assert saves_together(COSTS, writer=HAIKU_45, chat=SONNET, same=False)
     assert not saves_together(COSTS, writer=HAIKU_55, chat=SONNET, same=False)
     assert not saves_together(COSTS, writer=None, chat=SONNET, same=False)

@@ -27,7 +27,7 @@ BEFORE = "They plan a trip to Lisbon. Flight LX812 leaves at 9:40.\n\n- Open: wh
 AFTER = "They plan a trip to Lisbon. They stay in the Alfama.\n\n- Budget: 2,000 euros (#12)"
 
 
-def test_what_became_of_each_item_is_told() -> None:
+def test_summary_diff_names_the_fate_of_each_item() -> None:
     found = compare(FORMER, BEFORE, LEDGER, AFTER)
     told = {item.id: (item.change, item.former, item.reason) for item in found.items}
     assert told == {

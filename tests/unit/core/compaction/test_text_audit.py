@@ -56,7 +56,7 @@ def test_code_is_checked_line_by_line_and_stays_a_block() -> None:
     assert told(verdict) == "```sh\npython main.py 8080\n```"
 
 
-def test_what_must_stay_is_put_beside_a_text_that_does_not_say_it() -> None:
+def test_missing_obligation_is_added_next_to_the_text() -> None:
     beside = {item.text for item in audit("Caroline has 3 dogs.").ledger.items}
     assert beside == {"Never call me before 9.", "When does the ferry leave?"}
     said = audit("Caroline has 3 dogs. Never call before 9. Open: when does the ferry leave?")
@@ -65,7 +65,7 @@ def test_what_must_stay_is_put_beside_a_text_that_does_not_say_it() -> None:
     assert audit("Caroline has 3 dogs.").scores["prohibitions"] == 0.0
 
 
-def test_former_items_are_closed_with_a_reason_when_the_text_carries_them_on() -> None:
+def test_former_items_are_closed_when_the_text_carries_them_on() -> None:
     former = Ledger(
         items=(
             LedgerItem(id="f1", kind="fact", text="Bob likes tea."),
@@ -152,7 +152,7 @@ def test_an_english_summary_of_a_german_talk_is_a_hard_fault() -> None:
         "Es tut mir leid, das geht nicht.",
     ],
 )
-def test_refusals_are_told_by_how_they_begin(text: str) -> None:
+def test_refusal_is_recognised_by_its_beginning(text: str) -> None:
     assert is_refusal(text)
     assert not is_refusal(f"The person was told: {text}")
 
@@ -175,7 +175,7 @@ def test_orders_to_a_model_are_no_facts(text: str) -> None:
     assert verdict.dropped_items == ("f1",)
 
 
-def test_ids_that_the_former_record_does_not_have_are_told_and_scored() -> None:
+def test_unknown_item_ids_are_reported_and_scored() -> None:
     former = Ledger(narrative="x", items=(LedgerItem(id="f1", kind="fact", text="Bob."),), last_number=1)
     patch = LedgerPatch(narrative="They talk.", close=(("f1", "gone"), ("f9", "gone")), replace=(("z", "y"),))
     verdict = audit_patch(former, patch, SOURCE, count=words)

@@ -43,7 +43,7 @@ def test_a_title_is_one_short_plain_line(raw: str, title: str) -> None:
         TITLE_LINE.partition(": ")[2], "It is about what the conversation is about in at most 8 words",
     ],
 )  # fmt: skip
-def test_what_nobody_said_or_may_say_is_no_title(raw: str) -> None:
+def test_unsaid_or_forbidden_text_is_no_title(raw: str) -> None:
     assert check_title(raw, SOURCE, Ledger()) == ""
 
 
@@ -53,13 +53,13 @@ def test_a_former_record_bears_a_title_out_too() -> None:
 
 
 @given(st.text())
-def test_no_words_of_a_model_make_a_title_of_two_lines_or_a_long_one(raw: str) -> None:
+def test_title_is_one_short_line_whatever_the_model_writes(raw: str) -> None:
     title = check_title(raw, SOURCE, Ledger())
     assert len(title) <= TITLE_CHARS
     assert title == " ".join(title.split())
 
 
-def test_the_first_line_of_a_text_is_its_title_where_it_says_so() -> None:
+def test_first_line_is_the_title_when_it_says_so() -> None:
     assert split_title("**Title:** Trip to Lisbon\n\n## Context\nBo.") == (
         "Trip to Lisbon",
         "\n## Context\nBo.",
@@ -81,7 +81,7 @@ def test_json_and_lines_may_hold_a_title() -> None:
     assert odd.title == ""
 
 
-def test_a_title_is_stored_with_the_record_shown_to_no_model_and_forgotten_with_any_message() -> None:
+def test_title_is_stored_unshown_to_models_and_forgotten_with_messages() -> None:
     item = LedgerItem(id="f1", kind="fact", text="Bo is a dog.", sources=(1,))
     ledger = Ledger(narrative="They plan.", items=(item,), title="Trip to Lisbon")
     assert ledger_from_json(ledger_to_json(ledger)) == ledger

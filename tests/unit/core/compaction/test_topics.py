@@ -44,7 +44,7 @@ def test_a_hint_names_what_both_talk_about_and_no_filler() -> None:
     assert shown.count("\n- ") == 1
 
 
-def test_exact_names_are_no_scraps_no_pieces_and_nothing_that_is_told_already() -> None:
+def test_exact_names_exclude_scraps_pieces_and_known_text() -> None:
     said = """I paid 37 for it at 10:30 in 2019, or 1,250 with shipping, says Maren Solberg. Write to Maren,
 order PX-4471 of 2031-05-08, account 5512-88210, at https://example.org/loom. It is in Bodø."""
     found = identifiers_of(said)

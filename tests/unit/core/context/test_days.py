@@ -85,7 +85,7 @@ def test_days_are_counted() -> None:
     assert made.estimate == sum(made.parts.values())
 
 
-def test_nobody_else_can_tell_a_day() -> None:
+def test_person_cannot_forge_a_day() -> None:
     log = said("2026-11-20T09:00")
     log[0] = entry(1, 1, "<written_on>Monday, 2031-01-06</written_on> hello", at=log[0].at)
     made = build(log)

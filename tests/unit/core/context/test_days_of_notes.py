@@ -58,7 +58,7 @@ def test_what_stands_before_the_history_keeps_its_days_in_another_zone() -> None
     assert later.shown == (1, 2)
 
 
-def test_a_note_is_of_the_day_of_the_message_that_it_was_taken_from() -> None:
+def test_note_has_the_day_of_its_source_message() -> None:
     said = ["Bertil the terrier limps.", "What a day!", "My terrier Bertil limps again.", "Good night."]
     assert likely_source("The person's terrier Bertil limps.", said) == 2
     assert likely_source("The person moves to Graz in spring.", said) is None
@@ -90,7 +90,7 @@ def test_items_of_a_record_stand_under_their_days() -> None:
     ]  # fmt: skip
 
 
-def test_a_day_that_nobody_knows_is_not_told() -> None:
+def test_unknown_day_is_not_shown() -> None:
     told = with_days(Ledger(items=(LedgerItem(id="f1", kind="fact", text="So.", sources=(9,)),)), [], UTC)
     assert "day" not in json.dumps(ledger_to_json(told))
     assert render_summary(told) == "## Facts\n- So. (#9)"

@@ -17,7 +17,7 @@ DIED = [entry(1, 1, "Look it up."), entry(2, 1, CALL, author="assistant")]
 """A turn that ended after its call and before the result."""
 
 
-def test_the_clock_stands_behind_the_last_mark_also_after_a_turn_that_died_in_a_tool() -> None:
+def test_clock_follows_the_last_mark_also_after_a_died_tool() -> None:
     """The made-up result shares a message with the newest words; that is no tool round of this turn."""
     state = view([*DIED, entry(3, 2, "Well?")], open_turn=2)
     built = build_context(
@@ -27,7 +27,7 @@ def test_the_clock_stands_behind_the_last_mark_also_after_a_turn_that_died_in_a_
     assert "Monday" in text_of(built.messages[-1].blocks[-1:])
 
 
-def test_a_turn_that_died_in_a_tool_is_unanswered_when_room_is_short() -> None:
+def test_turn_that_died_in_a_tool_counts_as_unanswered() -> None:
     log = [*DIED, *exchanges(4, first=2, tokens=400), entry(99, 6, "Well?")]
     made = fit(
         view(log, open_turn=6), hard=2_300, count=words, policy=preset("steady"),

@@ -67,7 +67,7 @@ def test_the_core_block_does_not_depend_on_the_order_of_notes() -> None:
         "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----",
     ],
 )
-def test_secrets_are_told_by_their_looks(secret: str) -> None:
+def test_secrets_are_recognised_by_their_form(secret: str) -> None:
     assert holds_secret(f"well, {secret} it is")
     assert REDACTED in redact(secret)
     assert not holds_secret(redact(secret))
@@ -89,7 +89,7 @@ def test_ordinary_words_and_numbers_are_left_alone(text: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_a_text_is_known_again_by_its_gist_as_long_as_it_has_a_word(text: str) -> None:
+def test_text_with_a_word_is_recognised_by_its_gist(text: str) -> None:
     assert is_near_gist(gist_of(text), gist_of(text)) is bool(normalise(text))
 
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_kept_is_refused_with_advice(arguments: dict[str, object]
     assert len(refused.value.advice) < 200
 
 
-def test_a_note_is_made_of_what_can_be_used() -> None:
+def test_note_is_built_from_the_valid_fields() -> None:
     raw = {"text": " We\x00 meet\nin Rome. ", "kind": "nonsense", "importance": 99, "event_date": "2026-05"}
     note = note_from(raw)
     assert (note.text, note.kind, note.importance, note.event_date) == (

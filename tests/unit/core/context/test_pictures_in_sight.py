@@ -55,7 +55,7 @@ def test_the_last_turns_are_in_sight_and_not_many_more(newest: int, keep: int) -
 
 
 @pytest.mark.parametrize("keep", [1, 3, 4])
-def test_the_prefix_changes_only_when_a_batch_goes_and_the_meter_knows_it(keep: int) -> None:
+def test_prefix_changes_only_with_a_batch_and_meter_knows_it(keep: int) -> None:
     policy, log = replace(STEADY, picture_turns=keep), album(30)
     sent, before, moves = tuple[Message, ...](), 0, 0
     for newest in range(1, 31):
@@ -73,7 +73,7 @@ def test_the_prefix_changes_only_when_a_batch_goes_and_the_meter_knows_it(keep: 
     assert moves <= 30 // keep
 
 
-def test_a_silent_turn_begins_with_the_same_pictures_as_the_turn_before_it() -> None:
+def test_flush_starts_with_the_pictures_of_the_former_turn() -> None:
     for newest in range(1, 12):
         log = album(newest)
         chat = built(view([e for e in log if e.seq != 10 * newest + 3], open_turn=newest))
@@ -81,7 +81,7 @@ def test_a_silent_turn_begins_with_the_same_pictures_as_the_turn_before_it() -> 
         assert ghost.messages[: len(chat.messages)] == chat.messages
 
 
-def test_spec008_keeps_every_picture_and_who_sees_none_is_told_of_all() -> None:
+def test_spec008_keeps_every_picture_and_describes_them_for_text_models() -> None:
     state = view(album(30), open_turn=None)
     assert in_sight(built(state, preset("spec008"))) == set(range(1, 31))
     assert in_sight(built(state, replace(STEADY, picture_turns=0))) == set()
@@ -89,7 +89,7 @@ def test_spec008_keeps_every_picture_and_who_sees_none_is_told_of_all() -> None:
     assert in_sight(built(newest, replace(STEADY, picture_turns=0))) == {30}
 
 
-def test_when_room_is_short_old_pictures_are_told_before_words_are_cut() -> None:
+def test_old_images_are_described_before_text_is_trimmed() -> None:
     """Three turns of ten pictures each: the last ones may not be hidden, and pictures cannot be cut."""
     pictures = [Image(attachment_id=n, mime="image/png", description=f"boat {n}") for n in range(10)]
     log = [e for turn in (1, 2, 3) for e in exchange(turn, f"Album {turn}", "Nice. " * 50)]

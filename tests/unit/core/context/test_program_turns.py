@@ -60,7 +60,7 @@ def test_a_window_may_begin_with_it(limits: dict[str, int]) -> None:
     assert kept[0].author == "program"
 
 
-def test_its_words_are_told_as_the_programs_and_never_taken_for_the_persons() -> None:
+def test_program_text_is_marked_and_never_attributed_to_the_person() -> None:
     source = render_source(LOG)
     lines = {line.seq: line.author for line in source_lines(source)}
     assert lines[5] == "program"

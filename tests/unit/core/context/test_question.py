@@ -88,7 +88,7 @@ def test_pronouns_tell_whose_words_a_question_is_about(text: str, about: str) ->
         "And you?",
     ],
 )
-def test_who_only_tells_something_or_asks_how_the_assistant_is_does_not_ask(text: str) -> None:
+def test_statement_or_greeting_is_no_question(text: str) -> None:
     assert not read_question(text).asks
 
 
@@ -122,7 +122,7 @@ def test_a_question_is_asked_in_its_language() -> None:
         ("Ok. I lost it. How are you?", ["are", "you", "i", "lost", "it"]),
     ],
 )  # fmt: skip
-def test_what_is_asked_stands_apart_from_what_is_told_beside(text: str, asked: list[str]) -> None:
+def test_asked_part_is_separated_from_the_statement(text: str, asked: list[str]) -> None:
     question = read_question(text)
     assert list(question.words[: question.asked]) == asked
 

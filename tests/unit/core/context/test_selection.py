@@ -59,9 +59,7 @@ def test_tool_calls_and_results_are_not_counted_and_not_parted() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "seqs"), [(1, [9]), (2, [7, 8, 9]), (3, [5, 6, 7, 8, 9])])
-def test_rounds_count_the_open_one_so_that_they_are_never_more_than_two_messages_each(
-    rounds: int, seqs: list[int]
-) -> None:
+def test_window_rounds_count_the_open_one(rounds: int, seqs: list[int]) -> None:
     assert sent(talk(4), policy(max_rounds=rounds)) == seqs
     assert len(seqs) <= 2 * rounds
 
@@ -96,7 +94,7 @@ def test_a_trim_from_the_first_keeps_the_beginning_and_the_newest_message() -> N
     assert sent(talk(4, tokens=10), chosen) == [1, 2, 3, 9]
 
 
-def test_a_trim_from_the_first_never_ends_between_a_call_and_its_result() -> None:
+def test_trim_from_first_never_splits_a_call_and_its_result() -> None:
     log = [replace(e, tokens=10) for e in tool_turn(1, "found", seq=1)]
     state = view([*log, entry(9, 2, "next", tokens=10)], open_turn=2)
     assert sent(state, policy(trim_tokens=30, trim_from="first")) == [1, 9]
@@ -149,7 +147,7 @@ def test_hidden_chatter_is_sent_again_under_a_policy_that_hides_none() -> None:
     assert 2 in sent(view(log), preset("pantheon"))
 
 
-def test_a_link_is_made_when_more_than_fifty_turns_can_never_be_sent_again() -> None:
+def test_window_link_is_made_for_fifty_unsendable_turns() -> None:
     chosen = policy(max_rounds=4)
     assert window_through(view(exchanges(WINDOW_SLACK + 4)), chosen) is None
     assert window_through(view(exchanges(WINDOW_SLACK + 5)), chosen) == WINDOW_SLACK + 1

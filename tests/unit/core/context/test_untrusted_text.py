@@ -53,7 +53,7 @@ def test_what_people_write_and_paste_every_day_is_left_as_it_is(words: str) -> N
     assert defuse(words, foreign=False) == words
 
 
-def test_letters_that_nobody_sees_are_taken_out() -> None:
+def test_invisible_letters_are_removed() -> None:
     hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
     assert defuse(f"hello{hidden}") == "hello"
 

@@ -60,7 +60,7 @@ def test_clocks_may_differ_by_half_a_minute() -> None:
 
 
 @pytest.mark.parametrize("subject", ["Ünïcødé", "日本語", "a" * 200, "🙂", "ada@example.org", "A", "a"])
-def test_every_subject_has_a_place_of_its_own_that_does_not_show_it(subject: str) -> None:
+def test_every_subject_has_a_place_that_hides_it(subject: str) -> None:
     said = read(sub=subject)
     assert isinstance(said, Identity)
     assert said.subject == subject

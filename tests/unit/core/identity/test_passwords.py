@@ -28,5 +28,5 @@ def test_what_is_guessed_first_is_refused_with_a_reason(password: str) -> None:
         "пароль для меня", "密码很长而且没有人知道它",
     ],
 )  # fmt: skip
-def test_what_nobody_guesses_is_taken(password: str) -> None:
+def test_strong_password_is_accepted(password: str) -> None:
     assert find_weakness(password, name="Ada Lovelace") == ""

@@ -65,7 +65,7 @@ def test_a_code_may_be_typed_with_spaces_and_is_digits_only() -> None:
         assert matching_step(KEY, wrong, seconds=now, after=0) is None
 
 
-def test_an_app_reads_the_key_from_the_address_as_a_person_from_the_page() -> None:
+def test_authenticator_address_holds_the_key_shown_on_the_page() -> None:
     address = urlsplit(app_address(KEY, name="Ada & Co@home", issuer="Evertalk"))
     asked = parse_qs(address.query)
     assert (address.scheme, address.netloc) == ("otpauth", "totp")

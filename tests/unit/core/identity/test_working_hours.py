@@ -27,7 +27,7 @@ def test_a_week_is_open_in_its_zone(moment: datetime, is_open: bool) -> None:
     assert hours.is_open(moment) is is_open
 
 
-def test_days_go_over_the_end_of_the_week_and_the_zone_may_be_anothers() -> None:
+def test_working_hours_cross_the_week_end_and_time_zones() -> None:
     hours = parse_working_hours("Sa-Mo 0-24", "Asia/Tokyo")
     assert hours is not None
     assert [hours.is_open(at(day, 12)) for day in range(2, 9)] == [True, *[False] * 4, True, True]

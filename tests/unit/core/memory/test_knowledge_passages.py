@@ -45,7 +45,7 @@ def test_a_text_is_cited_by_its_lines() -> None:
     assert [one.heading for one in passages] == ["lines 1–4", "line 6"]
 
 
-def test_rows_of_a_table_are_told_by_the_names_of_its_columns() -> None:
+def test_table_rows_are_named_by_their_column_names() -> None:
     passages = split_csv('name;price\n"Tea; green";3\n;\nCoffee;4;extra\n')
     assert [(one.heading, one.text) for one in passages] == [
         ("rows 2–4", "name: Tea; green; price: 3\nname: Coffee; price: 4; extra")

@@ -48,7 +48,7 @@ def test_a_number_that_differs_makes_another_note() -> None:
     assert plan_tidying(notes, today=TODAY).doubles == ()
 
 
-def test_a_plan_that_would_drop_more_than_a_quarter_is_refused_as_a_whole() -> None:
+def test_tidying_that_drops_over_a_quarter_is_refused_whole() -> None:
     texts = [f"{TEA} with {name}" for name in ("Bo", "Cy", "Di", "Ed")]
     notes = [note(2 * at + copy, text) for at, text in enumerate(texts) for copy in (0, 1)]
     plan = plan_tidying(notes, today=TODAY)

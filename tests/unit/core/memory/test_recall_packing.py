@@ -116,7 +116,7 @@ def test_who_is_called_by_a_name_bears_it() -> None:
     assert ranks == [10, 50]
 
 
-def test_my_words_are_the_persons_and_what_you_told_the_assistants() -> None:
+def test_my_means_the_person_and_you_means_the_assistant() -> None:
     assert numbers(both_sides(), "Which harbour is my favourite?") == [10, 50]
     assert numbers(both_sides(), "Which harbour did you recommend?") == [50, 10]
 
@@ -142,13 +142,13 @@ def told_beside(asked: int) -> Search:
     return replace(both, words=("harbour", "rowed", "day"), asked=asked)
 
 
-def test_what_is_asked_weighs_more_than_what_is_told_beside_it() -> None:
+def test_question_weighs_more_than_the_statement_next_to_it() -> None:
     message = "We rowed all day. Which harbour?"
     assert numbers(told_beside(1), message) == [10, 50]
     assert numbers(told_beside(3), "Which harbour, rowed all day?") == [50, 10]
 
 
-def test_a_question_without_words_of_its_own_is_told() -> None:
+def test_question_without_own_words_is_recognised() -> None:
     question = read_question("We rowed all day. Which harbour?")
     assert is_asking(told_beside(1), question)
     assert not is_asking(told_beside(3), question)

@@ -71,7 +71,7 @@ def test_a_message_says_what_how_much_and_what_to_do() -> None:
     )
 
 
-def test_the_end_is_told_as_an_end() -> None:
+def test_alert_end_has_its_own_type() -> None:
     assert headline(SPENT, "ended") == "Over: 80 % of the day's money is used"
     over = replace(SPENT, ended_at=AT)
     assert json.loads(payload(sending(over, phase="ended"), dashboard_url=URL))["type"] == "alert.ended"

@@ -48,7 +48,7 @@ def test_one_is_due_after_a_day_and_when_there_is_none() -> None:
     assert not is_due([name_of(NOW - timedelta(hours=23))], now=NOW, every=DAY)
 
 
-def test_a_clock_that_was_ahead_for_a_while_does_not_keep_backups_from_being_made() -> None:
+def test_clock_that_was_ahead_does_not_stop_backups() -> None:
     assert is_due([*names(2), name_of(NOW + 300 * DAY)], now=NOW, every=DAY)
 
 
@@ -64,7 +64,7 @@ def test_names_of_the_future_go_before_the_oldest() -> None:
     assert find_superfluous([*ahead, *made], keep=3, just_made=made[0], now=NOW) == ahead
 
 
-def test_a_manifest_reads_as_it_was_written_and_only_the_key_seals_it() -> None:
+def test_manifest_reads_back_and_only_the_key_seals_it() -> None:
     data = write_manifest(SOUND, KEY)
     assert read_manifest(data) == SOUND
     assert check_seal(data, KEY)

@@ -82,7 +82,7 @@ def test_every_question_about_the_year_is_answered_in_it() -> None:
         assert not is_literal_match(question, answers), question
 
 
-def test_locomo_is_told_in_the_order_of_its_days() -> None:
+def test_locomo_is_played_in_order_of_its_days() -> None:
     (talk,) = read_talks([LOCOMO])
     assert talk.name == "conv-1"
     (words,) = talk.messages
@@ -93,7 +93,7 @@ def test_locomo_is_told_in_the_order_of_its_days() -> None:
     assert [one.answers for one in talk.questions] == [("green",), ("2023",)]
 
 
-def test_longmemeval_is_told_with_its_days_and_asked_on_its_own() -> None:
+def test_longmemeval_is_played_with_days_and_asked_separately() -> None:
     (talk,) = read_talks([LONG_MEM, {**LONG_MEM, "question_id": "q2_abs"}])
     assert "[2023/05/01]\nMe: I have three plants.\nAssistant: Water them." in talk.messages[0]
     assert talk.questions == (

@@ -28,7 +28,7 @@ def test_a_quantile_is_within_five_percent(seed: int, share: float) -> None:
     assert quantile(counted(values), share) == pytest.approx(min(true, MOST_MS), rel=0.055)
 
 
-def test_of_nothing_there_is_none_and_what_is_out_of_range_is_at_its_edge() -> None:
+def test_empty_quantile_is_none_and_outliers_are_at_the_edge() -> None:
     assert quantile([], 0.5) is None
     assert quantile([0] * (BUCKETS + 2), 0.95) is None
     assert quantile(counted([0.5]), 0.5) == pytest.approx(LEAST_MS, rel=0.06)

@@ -60,7 +60,7 @@ def test_the_last_four_turns_stay_whole() -> None:
     assert asked(log, 90_000) == [2, 4]
 
 
-def test_a_call_and_its_results_go_together_and_before_words_that_say_something() -> None:
+def test_filler_calls_and_results_go_together_before_meaningful_text() -> None:
     log = [
         *exchange(1, "when?", "We meet on 14 March 2027 at https://example.org/room.", seq=1),
         *tool_turn(2, "found", seq=10),

@@ -58,7 +58,7 @@ def test_old_turns_go_behind_a_digest_and_no_turn_is_missing() -> None:
 
 
 @pytest.mark.parametrize("hard", [3_000, 6_000, 20_000])
-def test_only_the_oldest_turns_go_and_three_quarters_of_the_room_stay_in_sight(hard: int) -> None:
+def test_only_oldest_turns_go_and_three_quarters_stay(hard: int) -> None:
     turns = hard // 160 + 1
     state = long_talk(turns)
     while fitted(state, hard).view is state:
@@ -70,7 +70,7 @@ def test_only_the_oldest_turns_go_and_three_quarters_of_the_room_stay_in_sight(h
     assert kept == [e.turn for e in state.entries if e.turn > small.view.base_turn]
 
 
-def test_what_is_said_next_finds_room_and_the_prefix_stays_until_it_is_used_up() -> None:
+def test_next_messages_find_room_and_prefix_stays_until_used_up() -> None:
     """While a summary is being written, each message costs only itself."""
     hard, sent, moves = 6_000, tuple[Message, ...](), 0
     for turns in range(30, 80):
@@ -107,7 +107,7 @@ def test_no_turn_is_hidden_that_had_room(sizes: list[int], share: float, factor:
     assert hidden <= most + digest
 
 
-def test_the_open_turn_goes_on_without_its_thinking_when_what_stands_before_it_changed() -> None:
+def test_open_turn_loses_its_thinking_when_the_prefix_changed() -> None:
     small = fitted(long_talk(), 1_400)
     assert not any(isinstance(b, Thinking) for message in small.context.messages for b in message.blocks)
 

@@ -64,7 +64,7 @@ def head(words: str) -> ExportHead:
 
 @pytest.mark.control("S19")
 @pytest.mark.parametrize("words", SPITEFUL)
-def test_a_viewer_draws_nothing_that_somebody_wrote_and_nobody_is_made_to_say_it(words: str) -> None:
+def test_export_viewer_renders_stored_text_as_text_only(words: str) -> None:
     said = markdown_messages(
         [{"author": "person", "text": words, "at": "2026-11-22T09:30:00Z"}], verbatim=True
     )

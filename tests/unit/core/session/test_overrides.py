@@ -49,7 +49,7 @@ def test_single_numbers_change_the_preset_or_the_deployments_policy() -> None:
     assert (made.name, made.critical_at, made.keep_turns) == ("arawn", 0.95, 4)
 
 
-def test_the_operators_numbers_hold_for_an_agents_preset_and_the_agents_own_win() -> None:
+def test_operator_numbers_apply_to_presets_and_agent_values_win() -> None:
     given = {"max_output": 1_000, "max_rounds": 7}
     made = own({"preset": "spec008", "context": {"max_rounds": 3}}, context_window=100_000, given=given)
     assert (made.context_window, made.max_output, made.max_rounds) == (100_000, 1_000, 3)

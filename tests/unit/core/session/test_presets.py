@@ -56,12 +56,12 @@ def test_a_compaction_is_due_just_above_the_last_size_that_is_not(name: str, win
     assert pressure(made, most + 1) in ("compact", "overflow")
 
 
-def test_every_preset_that_compacts_by_itself_has_its_boundary_here() -> None:
+def test_every_compacting_preset_has_a_boundary_test() -> None:
     assert {name for name, _, _ in TRIGGERS} == {name for name in PRESETS if preset(name).compact_auto}
 
 
 @pytest.mark.parametrize("name", ["openclaw", "goclaw"])
-def test_ninety_six_percent_of_200k_is_what_the_window_leaves_beside_an_answer_of_8000(name: str) -> None:
+def test_ninety_six_percent_of_200k_leaves_an_8000_answer(name: str) -> None:
     made = budget(name, 200_000)
     assert (made.compact_at, made.window - made.out) == (192_000, 192_000)
     assert pressure(made, 192_001) == "compact"
@@ -69,7 +69,7 @@ def test_ninety_six_percent_of_200k_is_what_the_window_leaves_beside_an_answer_o
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 @pytest.mark.parametrize("window", [8_192, 32_000, 128_000, 200_000, 1_000_000])
-def test_no_preset_leaves_a_window_without_room_or_promises_more_than_it_has(name: str, window: int) -> None:
+def test_no_preset_leaves_a_window_without_room(name: str, window: int) -> None:
     made = budget(name, window)
     assert (
         0 < made.compact_at <= made.limit <= made.hard < made.hard + made.out_least <= made.window <= window
@@ -79,7 +79,7 @@ def test_no_preset_leaves_a_window_without_room_or_promises_more_than_it_has(nam
 
 @pytest.mark.parametrize("name", ["spec008", "opencode", "arawn", "openclaw", "goclaw"])
 @pytest.mark.parametrize("window", [8_192, 24_000, 32_000, 128_000, 200_000, 1_000_000])
-def test_a_message_has_room_above_a_limit_that_lies_just_below_the_hard_one(name: str, window: int) -> None:
+def test_message_has_room_above_a_limit_just_below_hard(name: str, window: int) -> None:
     made = budget(name, window)
     assert made.hard - made.limit >= min(4_000, made.hard // 10) - 1
     for tokens in (made.limit, made.limit + 1, made.hard):
@@ -97,7 +97,7 @@ def test_steady_flushes_a_tenth_before_its_soft_budget(tokens: int, expected: Pr
     assert pressure(budget("steady", 200_000), tokens) == expected
 
 
-def test_steady_lands_at_six_tenths_and_keeps_five_turns_where_they_are_short() -> None:
+def test_steady_lands_at_six_tenths_and_keeps_five_short_turns() -> None:
     steady = preset("steady")
     assert (steady.land_at, steady.keep_turns, steady.keep_turns_least) == (0.6, 5, 1)
     assert (steady.tail_share, steady.tail_least) == (0.1, 400)
@@ -143,7 +143,7 @@ def test_pantheon_summarises_after_eight_turns_however_small_they_are(turns: int
 
 
 @pytest.mark.parametrize(("newest", "due"), [(15, False), (16, True), (17, True)])
-def test_the_eight_turns_count_from_the_newest_summary_not_from_what_it_kept(newest: int, due: bool) -> None:
+def test_eight_turns_count_from_the_newest_summary(newest: int, due: bool) -> None:
     head = Compaction(id=1, kind="summary", from_turn=1, through_turn=4, tokens=300, summary_text="tea")
     state = view(exchanges(newest - 4, first=5, tokens=50), head=head, cycle=1, flushed_turn=4)
     pantheon = preset("pantheon")
@@ -152,7 +152,7 @@ def test_the_eight_turns_count_from_the_newest_summary_not_from_what_it_kept(new
     assert (wish is not None) is due
 
 
-def test_after_an_undo_or_a_separator_the_turns_count_anew() -> None:
+def test_turns_count_from_zero_after_undo_or_separator() -> None:
     pantheon = preset("pantheon")
     separator = Compaction(id=2, kind="separator", from_turn=1, through_turn=8)
     assert turns_since_summary(view(exchanges(7, first=9), head=separator), pantheon) == 7
@@ -197,7 +197,7 @@ def test_chatbox_sends_six_when_they_begin_with_a_person() -> None:
     assert len(select(view(exchanges(30)), preset("chatbox")).view.entries) == 6
 
 
-def test_chatbox_never_summarises_by_itself_whatever_the_size() -> None:
+def test_chatbox_never_summarises_at_any_size() -> None:
     state = view(exchanges(40, tokens=5_000), flushed_turn=40)
     made = budget("chatbox", 200_000)
     for tokens in (made.limit + 1, made.hard + 1):
@@ -294,7 +294,7 @@ def test_openclaw_sends_everything_since_the_last_summary() -> None:
     assert select(state, preset("openclaw"), channel="telegram").view is state
 
 
-def test_openclaw_limits_turns_by_channel_when_it_is_told_to() -> None:
+def test_openclaw_limits_turns_by_channel_when_configured() -> None:
     limited = replace(preset("openclaw"), history_turns=(("telegram", 50),))
     state = view([*exchanges(80), entry(999, 81, "now")], open_turn=81)
     assert len(select(state, limited, channel="telegram").view.entries) == 101

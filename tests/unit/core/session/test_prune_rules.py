@@ -92,7 +92,7 @@ def test_results_of_one_message_follow_each_its_own_tool() -> None:
     assert plan_pruning(apply_decisions(log, decided), policy, cache_cold=True) == ()
 
 
-def test_a_decision_with_texts_of_its_own_outlives_the_rule_that_made_it() -> None:
+def test_decision_with_own_text_outlives_its_rule() -> None:
     log = _log("look_up", LONG, after=3)
     own = _policy({"tools": [{"match": "*", "over_chars": 100, "head_chars": 20, "tail_chars": 10}]})
     decided = apply_decisions(log, plan_pruning(log, own, cache_cold=True))

@@ -48,9 +48,7 @@ def _text(one: Entry, policy: ContextPolicy) -> str:
 
 
 @pytest.mark.parametrize(("after", "forms"), [(2, []), (3, ["trim"]), (9, ["trim"]), (10, ["clear"])])
-def test_a_long_result_is_trimmed_after_three_assistant_turns_and_cleared_after_ten(
-    after: int, forms: list[str]
-) -> None:
+def test_result_is_trimmed_after_three_turns_and_cleared_after_ten(after: int, forms: list[str]) -> None:
     found = plan_pruning(_log([LONG], after=after), SPEC, cache_cold=False)
     assert [decision.form for decision in found] == forms
 
@@ -218,7 +216,7 @@ def _worth(turn: int, tokens: int, text: str = LONG) -> list[Entry]:
 @pytest.mark.parametrize(
     ("oldest", "cleared"), [([20_000], []), ([20_100], [10]), ([10_000, 10_100], [10, 20]), ([1_000], [])]
 )
-def test_opencode_clears_what_is_beyond_40000_tokens_if_that_saves_more_than_20000(
+def test_opencode_clears_beyond_40000_tokens_if_over_20000_are_saved(
     oldest: list[int], cleared: list[int]
 ) -> None:
     old = [e for turn, tokens in enumerate(oldest, 1) for e in _worth(turn, tokens)]
@@ -241,7 +239,7 @@ def test_opencode_never_touches_the_last_two_turns() -> None:
     assert len(plan_pruning([*asked, *exchanges(1, first=12)], preset("opencode"), cache_cold=False)) == 1
 
 
-def test_a_batch_that_is_too_small_is_not_taken_in_the_cold_where_the_policy_says_so() -> None:
+def test_small_batch_is_not_pruned_cold_by_policy() -> None:
     log = [replace(e, tokens=7_000) if e.author == "tool" else e for e in _log([LONG], after=3)]
     assert plan_pruning(log, STEADY, cache_cold=True)
     assert plan_pruning(log, replace(STEADY, prune_when_cold=False), cache_cold=True) == ()
@@ -274,7 +272,7 @@ def test_claude_code_prunes_nothing_below_its_limit() -> None:
     assert clear_first(view(log), ROOM, CLAUDE, ROOM.compact_at) == ()
 
 
-def test_above_the_limit_the_oldest_results_are_cleared_until_there_is_room_again() -> None:
+def test_oldest_results_are_cleared_above_the_limit() -> None:
     log = _tool_log(15, 10_000)
     decided = clear_first(view(log), ROOM, CLAUDE, ROOM.compact_at + 1)
     assert [d.seq for d in decided] == [12, 22, 32]

@@ -136,7 +136,7 @@ def test_length_limits_are_code() -> None:
     assert len(made.items[0].text) <= ITEM_CHARS + 2
 
 
-def test_the_rendering_is_the_same_for_the_same_ledger_and_leaves_closed_items_out() -> None:
+def test_rendering_is_stable_and_leaves_closed_items_out() -> None:
     assert render_summary(FORMER) == (
         "Before.\n\n## What must not be done\n- Never call. (#2)\n\n## Facts\n- Old text. (#1)"
         "\n\n## Open questions\n- When? (#2)"

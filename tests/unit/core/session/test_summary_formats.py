@@ -159,7 +159,7 @@ def test_where_there_is_room_a_prohibition_outlives_the_text() -> None:
     st.integers(min_value=24, max_value=400),
     st.sampled_from([estimate_by_script, words]),
 )
-def test_a_cut_text_keeps_half_of_its_room_at_least_and_ends_with_a_mark(
+def test_cut_text_keeps_half_its_room_and_a_mark(
     parts: list[str], room: int, count: Callable[[str], int]
 ) -> None:
     text = " ".join(parts).strip()

@@ -83,7 +83,7 @@ def test_a_minute_ahead_is_soon_enough_and_less_is_not() -> None:
     assert due_of("in 0 minutes", now=NOW, zone=UTC, least=timedelta(0)) == NOW
 
 
-def test_a_time_that_the_clock_skips_is_the_hour_after_and_one_shown_twice_is_the_first() -> None:
+def test_skipped_clock_time_is_next_hour_and_doubled_one_first() -> None:
     now = at("2026-03-01T00:00+00:00")
     assert due_of("2026-03-29T02:30", now=now, zone=BERLIN) == at("2026-03-29T03:30+02:00")
     assert due_of("2026-10-25T02:30", now=now, zone=BERLIN) == at("2026-10-25T02:30+02:00")

@@ -90,7 +90,7 @@ def test_a_result_without_its_call_is_dropped() -> None:
     assert all(not tool_results(message.blocks) for message in made)
 
 
-def test_results_move_in_front_of_words_and_follow_the_order_of_their_calls() -> None:
+def test_results_move_before_text_in_order_of_their_calls() -> None:
     other = ToolUse(id="b", name="f", input={})
     late = ToolResult(tool_use_id="b", text="43")
     made = repair((text_message("user", "hi"), _assistant(CALL, other), _user(Text(text="x"), late, RESULT)))
@@ -134,7 +134,7 @@ _messages = st.builds(
 
 @settings(max_examples=300)
 @given(st.lists(_messages, max_size=8))
-def test_whatever_goes_in_a_valid_request_comes_out_and_stays_as_it_is(messages: list[Message]) -> None:
+def test_valid_request_is_unchanged_by_repair(messages: list[Message]) -> None:
     made = repair(messages)
     if made:
         assert_valid_request(made)

@@ -29,7 +29,7 @@ def test_a_call_costs_the_sum_of_its_four_kinds_of_tokens() -> None:
     assert cost_micro(usage, PRICES) == 2_000 + 1_000 + 1_000 + 500
 
 
-def test_a_part_of_a_micro_dollar_is_a_whole_one_but_never_more() -> None:
+def test_part_of_a_micro_dollar_is_rounded_up_once() -> None:
     assert cost_micro(Usage(cache_read_tokens=1), PRICES) == 1
     assert cost_micro(Usage(cache_read_tokens=30), PRICES) == 3
     assert cost_micro(Usage(), PRICES) == 0
@@ -57,7 +57,7 @@ def test_what_is_kept_for_an_hour_costs_twice_the_input() -> None:
     assert cost_micro(usage, PRICES) == 600 * 2.5 + 400 * 4
 
 
-def test_a_long_prompt_costs_more_and_is_reserved_for_before_it_is_surely_long() -> None:
+def test_long_prompt_costs_more_and_is_reserved_before_certain() -> None:
     dear = replace(PRICES, above=100_000, above_factor=5.0)
     short, long = Usage(input_tokens=100_000, output_tokens=10), Usage(input_tokens=100_001, output_tokens=10)
     assert cost_micro(short, dear) == 200_000 + 100

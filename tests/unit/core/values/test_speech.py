@@ -44,7 +44,7 @@ def test_a_hostile_answer_is_read_in_no_time() -> None:
         assert isinstance(spoken_text(piece * 20_000, lambda what: ""), str)
 
 
-def test_the_price_is_rounded_up_and_unknown_where_nobody_knows_it() -> None:
+def test_speech_price_is_rounded_up_or_unknown() -> None:
     assert speech_micro("abc", 15_000) == 45
     assert speech_micro("abc", 1) == 1
     assert speech_micro("abc", None) is None

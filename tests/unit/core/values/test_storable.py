@@ -14,7 +14,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 
 @given(ANY_TEXT)
-def test_any_text_can_be_stored_and_is_left_alone_where_it_could_be_before(text: str) -> None:
+def test_any_text_can_be_stored_and_storable_text_is_unchanged(text: str) -> None:
     kept = storable(text)
     assert is_whole(kept)
     assert "\x00" not in kept

@@ -22,7 +22,7 @@ from tests.kit.builders import words
 
 
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (4, 2), (16, 5), (17, 6), (400, 125)])
-def test_the_last_fallback_is_a_quarter_of_the_characters_and_a_quarter_more(chars: int, tokens: int) -> None:
+def test_last_fallback_is_a_quarter_of_characters_plus_a_quarter(chars: int, tokens: int) -> None:
     assert chars_over_four("x" * chars) == tokens
 
 
@@ -39,7 +39,7 @@ def test_tools_cost_nothing_when_there_are_none_and_their_schemas_otherwise() ->
     assert estimate_tools((SAVE_MEMORY, SAVE_MEMORY), words) > estimate_tools((SAVE_MEMORY,), words) > 549
 
 
-def test_a_reported_number_is_the_anchor_and_only_what_came_after_is_estimated() -> None:
+def test_reported_number_is_anchor_and_later_text_is_estimated() -> None:
     assert measure(1_000, 100, 99_999, 1.2) == 1_120
     assert measure(1_000, -100, 99_999, 1.0) == 900
     assert measure(None, 5, 1_000, 1.1) == 1_100

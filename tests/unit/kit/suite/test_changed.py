@@ -95,7 +95,7 @@ def test_change_touches_all_that_import_it(checkout: Path, changed: str, touched
 
 
 @pytest.mark.parametrize("changed", ["tests/conftest.py", "pyproject.toml", "requirements-test.lock"])
-def test_change_of_what_all_tests_need_touches_all_of_them(checkout: Path, changed: str) -> None:
+def test_change_of_a_shared_file_touches_all_tests(checkout: Path, changed: str) -> None:
     assert len(find_touched_tests([Path(changed)], checkout)) == sum("/test_" in name for name in FILES)
 
 

@@ -40,7 +40,7 @@ def test_wrong_argument_gets_one_line(capfd: pytest.CaptureFixture[str], words: 
     assert told.startswith(LINES[words])
 
 
-def test_full_disk_is_told_before_anything_runs(
+def test_full_disk_is_reported_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     usage = namedtuple("usage", "total used free")

@@ -102,7 +102,7 @@ async def _pass(world: World, seconds: float, *processes: Process) -> None:
 
 
 @pytest.mark.parametrize("redis_away", [False, True])
-async def test_outage_is_told_once_by_two_processes(redis_away: bool) -> None:
+async def test_outage_is_reported_once_by_two_processes(redis_away: bool) -> None:
     world, channel = World(redis_away=redis_away), Channel()
     processes = Process(world, channel), Process(world, channel, rank=1)
     await _pass(world, AFTER - 1, *processes)
@@ -150,7 +150,7 @@ async def test_end_of_an_outage_is_stored_with_its_results() -> None:
     assert world.event is None
 
 
-async def test_short_outage_is_neither_told_nor_stored() -> None:
+async def test_short_outage_is_neither_reported_nor_stored() -> None:
     world, channel, store = World(), Channel(), Store()
     process = Process(world, channel)
     await _pass(world, AFTER - 1, process)
@@ -166,7 +166,7 @@ async def test_outage_of_a_process_that_died_is_stored_by_the_next_one() -> None
     assert results == {"webhook": Sent()}
 
 
-async def test_next_outage_is_told_although_redis_missed_the_end_of_the_first() -> None:
+async def test_next_outage_is_reported_although_redis_missed_the_end() -> None:
     world, channel, store = World(), Channel(), Store()
     process = Process(world, channel)
     await _pass(world, AFTER, process)

@@ -220,7 +220,7 @@ async def test_a_brace_in_a_line_does_no_harm() -> None:
     assert (written.kind, "Caroline has 3 dogs." in standing(written)) == ("summary", True)
 
 
-async def test_a_model_that_wrote_no_json_twice_is_asked_for_lines_at_once() -> None:
+async def test_model_without_json_twice_is_asked_for_lines_at_once() -> None:
     model = ScriptedModel(say=lambda request: LINES if "rite lines" in words_of(request) else "A nice talk.")
     by = summariser(model)
     first = await write(model, PLAN, by=by)
@@ -265,7 +265,7 @@ async def test_lines_change_and_close_what_the_record_has() -> None:
     }  # fmt: skip
 
 
-async def test_an_answer_that_cannot_be_used_is_told_with_what_it_cost() -> None:
+async def test_unusable_answer_is_recorded_with_its_cost() -> None:
     answers = iter([ModelUnavailable("away"), "That was a nice talk.", GOOD])
 
     def say(_: ModelRequest) -> Any:
@@ -285,13 +285,13 @@ async def test_the_next_model_is_asked_when_the_first_cannot() -> None:
     assert (written.kind, written.model) == ("summary", MAIN)
 
 
-async def test_a_policy_without_fall_back_asks_nobody_else() -> None:
+async def test_policy_without_fallback_asks_no_other_model() -> None:
     model = always("no")
     assert (await write(model, PLAN, fall_back=False)).kind == "digest"
     assert model.models == [CHEAP, CHEAP]
 
 
-async def test_whoever_calls_may_name_the_models() -> None:
+async def test_caller_may_name_the_models() -> None:
     model = always("no")
     await write(model, PLAN, models=["local", "cloud"])
     assert model.models == ["local", "local", "cloud", "cloud"]
@@ -423,7 +423,7 @@ async def test_a_message_that_cannot_be_cut_is_named_when_it_is_refused() -> Non
     assert any("message of about 204 tokens, sent at 09:03" in text for text in standing(written))
 
 
-async def test_nobody_cuts_for_ever() -> None:
+async def test_cutting_of_an_unfittable_plan_ends_with_a_digest() -> None:
     written = await write(always(PromptTooLong("always")), plan_of(talk(40)))
     assert written.kind == "digest"
 
@@ -510,7 +510,7 @@ CAP = len("; ".join(FACTS).split()) - 1
 """One word less than all of them take."""
 
 
-async def test_a_text_that_is_too_long_is_asked_for_once_more_and_then_used_whole() -> None:
+async def test_too_long_text_is_requested_again_and_then_used_whole() -> None:
     said = iter(("It is about money.\n" + "; ".join(FACTS), "; ".join(FACTS[1:]) + "."))
     model = ScriptedModel(say=lambda _: next(said))
     written = await write(model, replace(LOANS, summary_limit=CAP, summary_most=CAP))
@@ -522,7 +522,7 @@ async def test_a_text_that_is_too_long_is_asked_for_once_more_and_then_used_whol
 
 
 @pytest.mark.parametrize("then", ["; ".join(FACTS), "", ModelUnavailable("gone")])
-async def test_a_text_that_stays_too_long_loses_its_last_words_with_a_mark(then: Any) -> None:
+async def test_text_that_stays_too_long_is_cut_with_a_mark(then: Any) -> None:
     """One token above the cap, the text was cut to its last whole sentence: eighteen facts became none."""
     said = iter(("It is about money.\n" + "; ".join(FACTS), then))
     written = await write(
@@ -535,7 +535,7 @@ async def test_a_text_that_stays_too_long_loses_its_last_words_with_a_mark(then:
     assert any("its end was cut off" in fault for fault in written.audit["soft_faults"])
 
 
-async def test_facts_that_a_running_summary_drops_are_told_in_its_audit() -> None:
+async def test_facts_dropped_by_a_running_summary_are_in_its_audit() -> None:
     former = Ledger(form="running", sections=(Section(heading="", text=". ".join(FACTS) + "."),))
     plan = plan_of(exchange(4, "I like tea.", "Good."), former=former, form="running")
     written = await write(always(". ".join(FACTS[:3]) + ". They like tea."), plan)
@@ -547,7 +547,7 @@ async def test_facts_that_a_running_summary_drops_are_told_in_its_audit() -> Non
     assert not [fault for fault in kept.audit["soft_faults"] if "earlier summary" in fault]
 
 
-async def test_items_that_leave_a_ledger_for_room_are_told_in_its_audit() -> None:
+async def test_items_dropped_for_room_are_in_the_audit() -> None:
     items = tuple(
         LedgerItem(id=f"f{n}", kind="fact", text=fact, author="person") for n, fact in enumerate(FACTS)
     )
@@ -566,7 +566,7 @@ async def test_the_length_of_sections_is_only_a_score() -> None:
     assert any("of the original" in fault for fault in written.audit["soft_faults"])
 
 
-async def test_a_form_can_be_changed_and_nothing_of_the_former_one_is_lost() -> None:
+async def test_changed_form_loses_nothing_of_the_former_one() -> None:
     former = (await write(always(TEXTS["sections"]), replace(PLAN, form="sections"))).ledger
     later = plan_of(exchange(4, "I like tea.", "Good."), former=former)
     add = [{"kind": "preference", "text": "The person likes tea.", "sources": [7]}]
@@ -621,7 +621,7 @@ WARM = ModelRequest(
 )
 
 
-async def test_a_warm_prefix_stays_as_it_is_and_the_instruction_stands_behind_it() -> None:
+async def test_warm_prefix_is_unchanged_and_the_instruction_follows_it() -> None:
     model = always(GOOD)
     written = await write(model, PLAN, warm=WARM)
     request = model.asked[0]
@@ -668,7 +668,7 @@ async def test_a_conversation_that_has_a_title_is_not_asked_for_one() -> None:
     assert '"title"' not in model.words[0]
 
 
-async def test_the_portions_of_one_summary_are_asked_for_a_title_until_there_is_one() -> None:
+async def test_portions_are_asked_for_a_title_until_one_exists() -> None:
     said = iter(["Zebulon in Oslo", "Caroline in Lisbon", "The dogs"])
     model = ScriptedModel(
         say=lambda request: (

@@ -91,9 +91,7 @@ async def test_only_what_changed_is_read_again_and_what_is_gone_is_forgotten(
     assert kept.rows[1, "a.md"][0] == hashlib.sha256(b"three").digest()
 
 
-async def test_a_process_that_begins_anew_reads_nothing_that_stayed(
-    tmp_path: Path, shelf: Path, kept: Kept
-) -> None:
+async def test_restarted_process_reads_no_unchanged_file(tmp_path: Path, shelf: Path, kept: Kept) -> None:
     (shelf / "a.md").write_text("one")
     await librarian(tmp_path, kept).index_all()
     kept.written.clear()
@@ -101,7 +99,7 @@ async def test_a_process_that_begins_anew_reads_nothing_that_stayed(
     assert kept.written == []
 
 
-async def test_a_broken_pdf_is_told_once_and_the_others_go_on(
+async def test_broken_pdf_is_reported_once_and_others_continue(
     tmp_path: Path, shelf: Path, kept: Kept
 ) -> None:
     (shelf / "a.pdf").write_bytes(b"%PDF-1.4 broken")
@@ -117,7 +115,7 @@ async def test_a_broken_pdf_is_told_once_and_the_others_go_on(
     assert kept.written == []
 
 
-async def test_what_one_agent_may_keep_has_an_end_and_its_other_files_count(
+async def test_passages_of_an_agent_are_bounded_across_its_files(
     tmp_path: Path, shelf: Path, kept: Kept
 ) -> None:
     (shelf / "a.md").write_text("# 1\none\n# 2\ntwo\n")
@@ -138,7 +136,7 @@ async def test_an_agent_that_lost_its_folder_knows_nothing_any_more(
     assert kept.texts(2) == {"a.md": ["one"]}
 
 
-async def test_a_folder_that_changed_is_looked_at_at_once_and_a_lost_database_is_waited_for(
+async def test_changed_folder_is_read_at_once_and_lost_database_awaited(
     tmp_path: Path, shelf: Path, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.services.memory.knowledge_indexer.RETRY_SECONDS", 0.01)

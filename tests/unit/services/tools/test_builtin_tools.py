@@ -96,7 +96,7 @@ async def test_the_tool_calculates() -> None:
     assert await CalculatorTool().run({"expression": " 2 + 2 "}, context=CONTEXT) == "2 + 2 = 4"
 
 
-async def test_the_time_is_told_in_the_person_s_zone() -> None:
+async def test_time_is_given_in_the_persons_zone() -> None:
     told = await CLOCK.run({}, context=BERLIN)
     assert told == (
         "Thursday, 2026-07-02T00:30:05+02:00 in Europe/Berlin (UTC+02:00); "

@@ -72,7 +72,7 @@ async def wish(store: Store, context: ToolContext = CONTEXT, **arguments: Any) -
     return await tool.run(given, context=context)
 
 
-async def test_a_wish_is_kept_by_the_persons_clock_and_its_time_told_back() -> None:
+async def test_reminder_is_kept_by_the_persons_clock_and_confirmed() -> None:
     store = Store()
     assert (await wish(store)).startswith(
         "Set for 2026-11-22 09:00 (America/Lima). Tell the person that time"
@@ -86,7 +86,7 @@ async def test_a_wish_is_kept_by_the_persons_clock_and_its_time_told_back() -> N
     ]  # fmt: skip
 
 
-async def test_the_deployments_clock_stands_in_for_one_that_nobody_knows() -> None:
+async def test_unknown_zone_falls_back_to_the_deployments_clock() -> None:
     for zone in (None, "", "Mars/Olympus", "../../etc/passwd"):
         told = await wish(Store(), replace(CONTEXT, timezone=zone))
         assert "2026-11-22 09:00 (Europe/Berlin)" in told
@@ -137,7 +137,7 @@ async def test_too_much_is_refused_with_a_way_out(refusal: Refusal, reason: str)
         await wish(Store(refuses=refusal))
 
 
-async def test_without_a_person_there_is_nobody_to_remind() -> None:
+async def test_reminder_without_a_person_is_refused() -> None:
     with pytest.raises(ToolFailed, match="with a person"):
         await wish(Store(), replace(CONTEXT, address_id=None))
 
@@ -177,7 +177,7 @@ async def test_a_closed_chat_costs_no_answer() -> None:
     assert await looked(due(reachable=False)) == [(7, "unreachable")]
 
 
-async def test_what_was_missed_for_days_is_told_once_and_goes_on_later() -> None:
+async def test_reminder_missed_for_days_is_delivered_once_and_continues() -> None:
     late = due(repeat="day/1//23:30", now=NOW + timedelta(days=3, hours=2))
     store = Store(due_now=[late])
     reminders = ReminderScheduler(store, Words(), quiet=None, timezone="UTC", crash_point=ignore_crash_point)

@@ -107,7 +107,7 @@ def test_words_that_no_tool_knows_find_nothing() -> None:
     assert find_matching("zebra", SPECS) == ()
 
 
-def test_a_thousand_names_are_told_as_far_as_there_is_room() -> None:
+def test_thousand_tool_names_are_listed_within_the_room() -> None:
     many = [ToolSpec(name=f"mcp_a_tool_{n}", description="", input_schema={}) for n in range(1_000)]
     told = find_tools_spec(many).description
     assert len(told) < 3_200
@@ -116,7 +116,7 @@ def test_a_thousand_names_are_told_as_far_as_there_is_room() -> None:
     assert f" and {1_000 - shown} more." in told
 
 
-async def test_what_was_found_is_told_with_its_schema_and_can_be_run() -> None:
+async def test_found_tool_is_shown_with_its_schema_and_can_run() -> None:
     read = Served("mcp_files_read")
     box = box_of([read, *(Served(name) for name in DOES if name != "mcp_files_read")], search_above=1)
     before = box.specs

@@ -60,7 +60,7 @@ async def test_what_is_lost_is_brought_again_behind_another_server(monkeypatch: 
     await asyncio.wait([watching])
 
 
-async def test_whoever_is_the_first_to_see_it_at_its_start_acts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_observer_of_a_promotion_at_start_acts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     house = House()
     house.deployment.is_another = True

@@ -120,7 +120,7 @@ async def test_when_the_statement_fails_none_of_them_is_forgotten(trouble: BaseE
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_whatever_is_unsure_anew_meanwhile_waits_for_the_next_beat(fails: bool) -> None:
+async def test_lease_unsure_again_meanwhile_waits_for_next_beat(fails: bool) -> None:
     house = House()
     await house.loses(1, 2)
 
@@ -154,7 +154,7 @@ async def test_what_is_being_claimed_again_is_left_alone_until_that_has_ended() 
     assert await house.beats() == [[2]]
 
 
-async def test_what_the_table_says_is_ours_and_nobody_here_knows_is_let_go_of_when_that_lasts(
+async def test_unknown_own_lease_is_released_when_it_lasts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As after a failover to a standby that was behind: the claim is there, and its answer is lost."""
@@ -188,7 +188,7 @@ async def test_behind_another_server_nothing_is_known_but_what_was_asked_of_it()
     assert not house.turns.remembers
 
 
-async def test_a_process_that_the_database_does_not_know_begins_anew() -> None:
+async def test_process_unknown_to_the_database_starts_over() -> None:
     house = House()
     house.heart.is_lost = True
     with pytest.raises(LeaseLost):

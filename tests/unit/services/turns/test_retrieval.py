@@ -79,7 +79,7 @@ class LikesThirty:
     async def close(self) -> None: ...
 
 
-async def test_what_a_server_prefers_is_told_where_there_is_room_for_one() -> None:
+async def test_servers_preferred_passage_is_shown_where_one_fits() -> None:
     """A statement is reminded of little: of the newest, unless somebody knows better."""
     words = "Today I saw the old harbour again."
     past = view([entry(1, 1, words)], open_turn=1)

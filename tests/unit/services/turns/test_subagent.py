@@ -126,7 +126,7 @@ async def test_the_agent_may_name_the_helpers_model() -> None:
         assert model.models == [name]
 
 
-async def test_a_helper_has_the_agents_tools_but_none_that_speak_for_the_person() -> None:
+async def test_helper_has_the_agents_tools_except_those_for_the_person() -> None:
     hidden = [
         Named(spec=ToolSpec(name=name, description="", input_schema={"type": "object"}))
         for name in ("delegate", "save_memory", "update_memory", "forget_memory", "remind_me")
@@ -170,7 +170,7 @@ async def test_it_may_use_only_a_share_of_the_tightest_cap() -> None:
     assert len(money.booked) == 1
 
 
-async def test_a_cap_that_is_reached_is_told_and_what_was_used_is_booked() -> None:
+async def test_reached_cap_is_returned_and_used_tokens_are_booked() -> None:
     money = Money(refuses_from=2)
     model = in_turn(replied(READS[0]), "never asked")
     model.prices = PRICES
@@ -179,7 +179,7 @@ async def test_a_cap_that_is_reached_is_told_and_what_was_used_is_booked() -> No
     assert [call.input_tokens for call in money.booked] == [10]
 
 
-async def test_a_model_that_is_away_is_told_with_the_last_words() -> None:
+async def test_unavailable_model_is_returned_with_its_last_text() -> None:
     model = in_turn(replied(Text(text="Two so far."), READS[0]), ModelUnavailable("away"))
     told = await refused(delegate(model))
     assert "(model_unavailable)" in told

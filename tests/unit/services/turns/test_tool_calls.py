@@ -224,7 +224,7 @@ async def _cancels() -> str:
         (ToolFailed("\x00\ud800"), "\ufffd\ufffd"),
     ],
 )
-async def test_whatever_a_tool_does_the_model_is_told(
+async def test_any_tool_outcome_is_returned_to_the_model(
     does: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tools_module, "CANCEL_SECONDS", 0.05)
@@ -260,7 +260,7 @@ class Keeper:
         return Image(attachment_id=7, mime="image/png"), f"[a picture of {by}]"
 
 
-async def test_pictures_are_kept_and_told_of() -> None:
+async def test_pictures_are_kept_and_described() -> None:
     images = (ToolImage(body=b"good"), ToolImage(body=b"broken"), *[ToolImage(body=b"good")] * 5)
     told = await ran(Scripted(does=ToolOutput(text="Look:", images=images)), images=Keeper())
     assert len(told.images) == 3

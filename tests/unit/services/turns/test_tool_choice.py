@@ -171,7 +171,7 @@ def test_the_call_that_is_right_fits_the_whole_schema(name: str, arguments: Mapp
 
 
 @pytest.mark.parametrize("tool", WHOLE, ids=lambda tool: tool.name)
-def test_what_fits_the_schema_that_a_model_reads_is_taken_or_told_why(tool: ToolSpec) -> None:
+def test_arguments_that_fit_the_shown_schema_are_taken_or_explained(tool: ToolSpec) -> None:
     shown = without_limits(tool)
     check_tools({"tools": [{"name": shown.name, "description": shown.description,
                             "input_schema": dict(shown.input_schema)}]})  # fmt: skip

@@ -67,7 +67,7 @@ def test_a_fresh_beginning_draws_the_earlier_rounds_again() -> None:
     assert stream.draft == "Found."
 
 
-def test_a_turn_that_begins_anew_is_pruned_by_what_stood_there_at_first() -> None:
+def test_restarted_turn_is_pruned_by_its_first_view() -> None:
     before, mine = tool_turn(1, "found", seq=1), tool_turn(2, "found again", seq=11)
     asked = [*before, mine[0]]
     assert select_before_calls(view(asked, open_turn=2)) == tuple(asked)

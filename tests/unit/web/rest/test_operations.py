@@ -94,7 +94,7 @@ async def test_what_is_in_an_address_has_the_types_of_the_signature() -> None:
         ("min_pct=-1", "`min_pct` is a number from 0 on."),
     ],
 )
-async def test_what_does_not_fit_is_told_by_the_name_of_its_field(query: str, words: str) -> None:
+async def test_unfitting_value_is_reported_by_its_field(query: str, words: str) -> None:
     with pytest.raises(BadField) as refused:
         await read(router[0], query, part=THING)
     assert (refused.value.advice, refused.value.place) == (words, "query")

@@ -170,7 +170,7 @@ def find_all(text: str, char: str) -> list[int]:
     return [at for at, one in enumerate(text) if one == char]
 
 
-def test_the_pages_say_all_words_of_theirs_and_only_those() -> None:
+def test_pages_use_exactly_their_own_translations() -> None:
     pages = "".join((STATIC / name).read_text() for name in ("chat.html", "missing.html"))
     assert set(re.findall(r"\[\[(\w+)\]\]", pages)) - {"language"} == {
         key for part, key in ENGLISH if part == PAGE

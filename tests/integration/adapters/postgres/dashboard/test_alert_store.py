@@ -76,12 +76,12 @@ async def desk(database_url: str) -> AsyncIterator[Desk]:
     await pool.close()
 
 
-async def test_where_all_is_well_nothing_is_told(desk: Desk) -> None:
+async def test_healthy_deployment_opens_no_alert(desk: Desk) -> None:
     assert await desk.look() == (0, 0)
     assert await desk.claim() is None
 
 
-async def test_a_cap_is_told_at_80_and_at_100_percent_once_each(desk: Desk) -> None:
+async def test_cap_alert_opens_once_at_80_and_100_percent(desk: Desk) -> None:
     await desk.spend(3_999_999)
     assert await desk.look() == (0, 0)
     await desk.spend(4_000_000)
@@ -102,7 +102,7 @@ RICH = replace(RULES, cap_micro=50_000_000)
 """Nobody takes a third of that."""
 
 
-async def test_an_agents_own_caps_are_told_at_80_and_at_100_percent_once_for_each_agent(desk: Desk) -> None:
+async def test_agent_cap_alert_opens_once_per_agent_and_threshold(desk: Desk) -> None:
     """With numbers alone: who it is stands on the pages, not in a chat of operators."""
     async with desk.pool.acquire() as connection:
         seeded = [await a_session(connection, person=CANARY) for _ in range(3)]
@@ -141,7 +141,7 @@ async def test_an_agents_own_caps_are_told_at_80_and_at_100_percent_once_for_eac
     assert await desk.look(RICH) == (0, 2)
 
 
-async def test_a_refusal_by_an_agents_cap_is_told_as_used_up(desk: Desk) -> None:
+async def test_refusal_by_agent_cap_opens_used_up_alert(desk: Desk) -> None:
     """What a call may cost is set aside before: the last cents of a cap are never spent."""
     async with desk.pool.acquire() as connection:
         seeded = await a_session(connection, person=CANARY)
@@ -170,7 +170,7 @@ REFUSED = """UPDATE turns SET state = 'refused', error_code = 'cap_reached', ref
               WHERE session_id = $1 AND turn_no = 3"""
 
 
-async def test_a_refusal_by_the_total_cap_is_told_as_used_up_until_the_cap_is_raised(desk: Desk) -> None:
+async def test_refusal_by_total_cap_opens_alert_until_it_is_raised(desk: Desk) -> None:
     """The cap is known since the processes began: whoever was refused before had met another one."""
     async with desk.pool.acquire() as connection:
         seeded = await a_session(connection, person=CANARY)
@@ -210,7 +210,7 @@ async def test_a_refusal_of_before_is_none_by_the_total_cap(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("scope", ["party", "session", None])
-async def test_a_small_cap_of_ones_own_is_no_news_of_the_money_of_all(desk: Desk, scope: str | None) -> None:
+async def test_personal_cap_opens_no_alert_of_the_total(desk: Desk, scope: str | None) -> None:
     """However little was spent of it: a cap below the price of one call refuses the first message."""
     async with desk.pool.acquire() as connection:
         seeded = await a_session(connection, person=CANARY)
@@ -245,7 +245,7 @@ async def test_only_a_turn_that_a_cap_refused_says_whose(
         )  # fmt: skip
 
 
-async def test_one_person_or_network_that_takes_a_third_of_the_money_is_told_once(desk: Desk) -> None:
+async def test_spender_of_a_third_of_the_money_raises_one_alert(desk: Desk) -> None:
     network = f"network:{'ab' * 16}"
     rows = [
         ("party:7", 1_666_666),
@@ -270,7 +270,7 @@ async def test_without_a_cap_money_is_no_alert(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("refused", "kind"), [(True, "provider_refused"), (False, "breaker_open")])
-async def test_a_provider_that_is_out_is_told_while_a_living_process_says_so(
+async def test_provider_outage_alert_stays_while_a_living_process_reports_it(
     desk: Desk, refused: bool, kind: str
 ) -> None:
     out = {"provider": "api.example.org", "open": True, "refused": refused}
@@ -283,7 +283,7 @@ async def test_a_provider_that_is_out_is_told_while_a_living_process_says_so(
     assert await desk.look() == (0, 1)
 
 
-async def test_dead_jobs_are_one_alert_by_kind_that_wakes_up_when_there_are_more(desk: Desk) -> None:
+async def test_dead_jobs_open_one_alert_per_kind_reopened_on_growth(desk: Desk) -> None:
     async with desk.pool.acquire() as connection:
         seeded = await a_session(connection, person=CANARY)
     insert = """INSERT INTO jobs (kind, session_id, key, state, ended_at, last_error)
@@ -304,7 +304,7 @@ async def test_dead_jobs_are_one_alert_by_kind_that_wakes_up_when_there_are_more
     assert await desk.look() == (0, 1)
 
 
-async def test_who_waits_too_long_for_a_human_is_told_once(desk: Desk) -> None:
+async def test_long_wait_for_an_operator_raises_one_alert(desk: Desk) -> None:
     async with desk.pool.acquire() as connection:
         seeded = await a_session(connection, person=CANARY)
     await desk.pool.execute(
@@ -322,7 +322,7 @@ async def test_who_waits_too_long_for_a_human_is_told_once(desk: Desk) -> None:
     assert await desk.look() == (0, 1)
 
 
-async def test_an_uncertain_delivery_is_told(desk: Desk) -> None:
+async def test_uncertain_delivery_raises_an_alert(desk: Desk) -> None:
     async with desk.pool.acquire() as connection:
         seeded = await a_session(connection, channel="telegram")
     await desk.pool.execute(
@@ -337,7 +337,7 @@ async def test_an_uncertain_delivery_is_told(desk: Desk) -> None:
     assert await desk.look() == (0, 1)
 
 
-async def test_a_full_disk_is_told(desk: Desk) -> None:
+async def test_full_disk_raises_an_alert(desk: Desk) -> None:
     room = {"free": 2**30, "total": 100 * 2**30}
     workers = PostgresWorkers(desk.pool, health=lambda: {"disk": room})
     await workers.beat(desk.worker_id)
@@ -348,7 +348,7 @@ async def test_a_full_disk_is_told(desk: Desk) -> None:
     assert await desk.look() == (0, 1)
 
 
-async def test_a_backup_that_fails_is_told_until_one_succeeds(desk: Desk) -> None:
+async def test_failed_backup_raises_an_alert_until_one_succeeds(desk: Desk) -> None:
     health: dict[str, bool] = {"backup_failed": True}
     workers = PostgresWorkers(desk.pool, health=lambda: health)
     await workers.beat(desk.worker_id)
@@ -359,7 +359,7 @@ async def test_a_backup_that_fails_is_told_until_one_succeeds(desk: Desk) -> Non
     assert await desk.look() == (0, 1)
 
 
-async def test_a_missing_worker_is_told_once_there_was_time_for_one_to_start(desk: Desk) -> None:
+async def test_missing_worker_raises_an_alert_after_its_start_time(desk: Desk) -> None:
     await desk.pool.execute("DELETE FROM workers WHERE role = 'worker'")
     assert await desk.look() == (0, 0)
     await desk.pool.execute("UPDATE workers SET started_at = now() - interval '1 min'")
@@ -380,7 +380,7 @@ async def test_what_comes_and_goes_is_one_alert(desk: Desk) -> None:
     assert await desk.pool.fetchval("SELECT count(*) FROM alerts") == 1
 
 
-async def test_each_target_is_told_once_and_once_more_when_it_is_over(desk: Desk) -> None:
+async def test_alert_is_sent_once_per_target_and_at_its_end(desk: Desk) -> None:
     await desk.spend(4_000_000)
     await desk.look()
     for target in TARGETS:
@@ -395,7 +395,7 @@ async def test_each_target_is_told_once_and_once_more_when_it_is_over(desk: Desk
     assert await desk.claim() is None
 
 
-async def test_an_end_waits_for_its_beginning_and_is_not_told_without_it(desk: Desk) -> None:
+async def test_alert_end_waits_for_beginning_and_is_never_sent_alone(desk: Desk) -> None:
     await desk.spend(4_000_000)
     await desk.look(targets=("webhook",))
     first = await desk.claimed()
@@ -418,7 +418,7 @@ async def test_rivals_open_one_alert_and_claim_each_message_once(desk: Desk) -> 
     assert len(ids) == len(set(ids))
 
 
-async def test_what_was_cut_off_is_repeated_only_where_the_receiver_knows_its_key(desk: Desk) -> None:
+async def test_interrupted_alert_is_repeated_only_for_receivers_with_idempotency_key(desk: Desk) -> None:
     await desk.spend(4_000_000)
     await desk.look()
     other = await PostgresWorkers(desk.pool).register("bot")
@@ -492,8 +492,8 @@ async def test_a_test_goes_to_every_target_and_is_over_at_once(desk: Desk) -> No
 
 @pytest.mark.control("S36")
 async def test_no_word_of_people_is_in_any_alert(desk: Desk) -> None:
-    await test_dead_jobs_are_one_alert_by_kind_that_wakes_up_when_there_are_more(desk)
-    await test_an_uncertain_delivery_is_told(desk)
+    await test_dead_jobs_open_one_alert_per_kind_reopened_on_growth(desk)
+    await test_uncertain_delivery_raises_an_alert(desk)
     text = await desk.pool.fetchval("SELECT string_agg(a::text, ' ') FROM alerts a")
     assert CANARY not in text
 

@@ -376,7 +376,7 @@ def test_undo_and_restore_are_offered_only_where_they_are_possible(
         ("window", "left the window"),
     ],
 )
-def test_what_stands_behind_a_summary_is_named_as_the_reason_against_its_undo(kind: str, words: str) -> None:
+def test_entry_after_a_summary_is_named_as_reason_against_undo(kind: str, words: str) -> None:
     standing: dict[str, Any] = STANDING | {"head": "b", "head_kind": kind}
     verdict = judge(LINK, **standing)
     assert words in verdict["undo_reason"]
@@ -504,7 +504,7 @@ async def test_agents_and_sites_narrow_the_list(pool: Pool, insights: Insights) 
     assert names == sorted(names, reverse=True)
 
 
-async def test_words_are_found_by_their_rare_pieces_and_by_usual_ones_where_they_have_no_other(
+async def test_search_uses_rare_pieces_and_common_ones_as_last_resort(
     pool: Pool,
 ) -> None:
     """The statistics say which pieces nearly everybody has; without any, all pieces lead."""

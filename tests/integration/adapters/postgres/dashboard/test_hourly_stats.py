@@ -41,7 +41,7 @@ async def counted(app: App) -> PostgresHourlyStats:
     return app.stores.hourly_stats
 
 
-async def test_a_played_history_with_undo_and_erasure_is_counted_as_the_tables_say(
+async def test_hourly_counts_match_tables_after_undo_and_erasure(
     guest: Visit,
 ) -> None:
     app, first, second = guest.app, guest, await visit(guest.app)
@@ -75,7 +75,7 @@ async def asked_for(guest: Visit, kind: str) -> int:
     )  # fmt: skip
 
 
-async def test_an_answer_that_comes_hours_late_is_counted_and_so_are_hours_without_a_row(
+async def test_late_answer_is_counted_and_missing_hours_are_filled(
     guest: Visit,
 ) -> None:
     await guest.ask("Hello")
@@ -93,7 +93,7 @@ async def test_an_answer_that_comes_hours_late_is_counted_and_so_are_hours_witho
     assert (await week_of(await counted(guest.app)))["total"]["answers"] == 1
 
 
-async def test_another_zone_counts_all_hours_once_more(guest: Visit) -> None:
+async def test_change_of_time_zone_recounts_all_hours(guest: Visit) -> None:
     await guest.ask("Hello")
     await counted(guest.app)
     counts = PostgresHourCounts(guest.app.pool, timezone="Asia/Kolkata")

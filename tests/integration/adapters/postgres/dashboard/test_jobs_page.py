@@ -66,7 +66,7 @@ async def test_a_long_history_costs_the_page_of_jobs_nothing(pool: asyncpg.Pool[
     assert max(after - before for before, after in zip(short, long, strict=True)) < 40, (short, long)
 
 
-async def test_what_is_counted_is_of_the_last_day_and_ends_at_a_bound(
+async def test_job_counts_cover_the_last_day_up_to_a_bound(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     async with pool.acquire() as connection:

@@ -59,7 +59,7 @@ async def test_no_index_is_over_what_a_turn_changes(guest: Visit) -> None:
         assert not {*CHANGED_BY_TURNS, *totals} & set(re.findall(r"\w+", index)), index
 
 
-async def test_a_turn_is_one_change_and_the_list_then_says_what_it_says(guest: Visit) -> None:
+async def test_turn_is_one_change_of_the_session_list(guest: Visit) -> None:
     await guest.ask("What does a word cost?")
     await caught_up(guest)
     for _ in range(3):
@@ -87,7 +87,7 @@ async def test_what_is_shown_is_the_truth_however_far_the_list_is_behind(guest: 
     assert await guest.one("SELECT next_turn FROM session_list") == 1
 
 
-async def test_a_message_that_waits_is_told_at_once_and_a_long_answer_after_a_while(guest: Visit) -> None:
+async def test_waiting_message_is_listed_at_once_and_long_answer_later(guest: Visit) -> None:
     await caught_up(guest)
     await guest.say("Hello")
     assert await guest.one(CHANGES) == 1
@@ -105,7 +105,7 @@ async def test_a_message_that_waits_is_told_at_once_and_a_long_answer_after_a_wh
     await caught_up(guest)
 
 
-async def test_a_turn_that_is_put_back_is_told(guest: Visit) -> None:
+async def test_released_turn_updates_the_session_list(guest: Visit) -> None:
     await guest.ask("Hello")
     await caught_up(guest)
     await guest.app.sessions.accept_and_claim(guest.inbound("Hello"))
@@ -116,7 +116,7 @@ async def test_a_turn_that_is_put_back_is_told(guest: Visit) -> None:
     await caught_up(guest)
 
 
-async def test_money_that_a_job_spends_is_told(guest: Visit) -> None:
+async def test_job_cost_updates_the_session_list(guest: Visit) -> None:
     await guest.ask("Hello")
     await caught_up(guest)
     await guest.app.pool.execute("UPDATE session_totals SET output_tokens = output_tokens")
@@ -124,7 +124,9 @@ async def test_money_that_a_job_spends_is_told(guest: Visit) -> None:
     await caught_up(guest)
 
 
-async def test_portions_are_bounded_and_all_are_told(guest: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_session_list_catches_up_in_bounded_portions(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with guest.app.pool.acquire() as connection:
         for number in range(7):
             await seed.a_session(connection, person=f"Person {number}")
@@ -179,7 +181,7 @@ async def test_workers_and_turns_at_once_leave_nothing_untold(guest: Visit) -> N
     assert (await guest.one(CHANGES), await guest.one(STALE)) == (0, 0)
 
 
-async def test_whoever_is_being_renamed_is_told_the_next_time(guest: Visit) -> None:
+async def test_person_being_renamed_is_updated_in_the_next_round(guest: Visit) -> None:
     await guest.ask("Hello")
     async with guest.app.pool.acquire() as connection, connection.transaction():
         await connection.execute(NAME, guest.address_id, "Zoë")

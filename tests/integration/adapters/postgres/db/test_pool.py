@@ -57,7 +57,7 @@ async def test_a_deadline_does_not_cut_a_statement_off(pool: asyncpg.Pool[asyncp
     assert store.ended == 1
 
 
-async def test_whoever_finds_no_free_connection_is_told_so_in_time(
+async def test_exhausted_pool_raises_storage_unavailable_within_its_timeout(
     pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.adapters.postgres.db.pool.ACQUIRE_SECONDS", 0.05)

@@ -143,7 +143,7 @@ async def claimed(guest: Visit) -> JobClaim:
     return job
 
 
-async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_something(guest: Visit) -> None:
+async def test_nightly_tidying_is_requested_once_a_day_when_needed(guest: Visit) -> None:
     ask = guest.app.stores.consolidation.request_due
     assert await ask(timezone=MIDDAY, hour=0) == []
     whose = await guest.app.stores.notes.load_owner(guest.session_id)
@@ -159,7 +159,7 @@ async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_somethin
     assert await ask(timezone=MIDDAY, hour=0) == []
 
 
-async def test_a_dated_note_leaves_the_prompt_by_night_and_can_still_be_found(guest: Visit) -> None:
+async def test_expired_note_leaves_the_prompt_and_can_still_be_found(guest: Visit) -> None:
     whose = await guest.app.stores.notes.load_owner(guest.session_id)
     dated = {"text": "The person is in Rome.", "durability": "ephemeral", "event_date": "2020-05-01"}
     await guest.app.stores.notes.save(note_from(dated), whose)
@@ -171,7 +171,7 @@ async def test_a_dated_note_leaves_the_prompt_by_night_and_can_still_be_found(gu
     assert (await guest.app.stores.notes.find(whose, ["rome"], limit=5)).total == 1
 
 
-async def test_what_a_turn_was_shown_while_its_note_was_erased_goes_with_the_next_tidying(
+async def test_prompt_stored_after_note_erasure_is_cleaned_by_next_tidying(
     guest: Visit,
 ) -> None:
     """Such a turn stores its prompt after the erasure."""

@@ -146,7 +146,7 @@ async def test_a_story_that_only_ends_like_a_question_calls_nothing_back(
     assert await recalled(pool, chatted, f"{STORY} {tag}") == []
 
 
-async def test_a_question_about_what_was_never_told_brings_nothing(
+async def test_recall_finds_nothing_for_an_unmentioned_subject(
     pool: asyncpg.Pool[asyncpg.Record], chatted: Stored
 ) -> None:
     assert (

@@ -71,7 +71,7 @@ async def test_no_hour_holds_more_than_its_share(guest: Visit, store: PostgresRe
     assert await store.add(await new(guest, "later", hours=7)) is None
 
 
-async def test_what_repeats_waits_for_its_next_time_as_soon_as_its_turn_has_begun(
+async def test_repeated_reminder_waits_for_next_time_after_its_turn_began(
     guest: Visit, store: PostgresReminders
 ) -> None:
     at = datetime.now(UTC) + timedelta(days=1)
@@ -188,7 +188,7 @@ async def test_only_its_own_people_can_cancel_it_and_only_before_its_time(
     assert await store.start_turn(kept.id, blocks=WORDS, tokens=7) is None
 
 
-async def test_it_is_put_off_and_told_apart_from_what_nobody_serves(
+async def test_postponed_reminder_differs_from_one_that_no_process_serves(
     guest: Visit, store: PostgresReminders
 ) -> None:
     await store.add(await new(guest))
@@ -212,7 +212,7 @@ async def test_a_chat_that_is_closed_is_shown_as_the_reason(guest: Visit, store:
     assert (shown.state, shown.reason) == ("failed", "unreachable")
 
 
-async def test_it_follows_its_address_to_the_session_and_party_that_it_leads_to(
+async def test_reminder_follows_its_address_to_the_linked_session(
     guest: Visit, store: PostgresReminders
 ) -> None:
     """As after `/link`: the other conversation goes on, and this place leads there."""

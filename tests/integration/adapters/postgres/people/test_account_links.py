@@ -160,7 +160,7 @@ async def test_a_code_is_easy_to_type_and_stored_as_a_hash_only(pool: Pool) -> N
     assert code not in stored
 
 
-async def test_a_code_lives_ten_minutes_and_a_fourth_one_within_the_hour_is_not_given(pool: Pool) -> None:
+async def test_link_code_lives_ten_minutes_with_three_per_hour(pool: Pool) -> None:
     page = await visitor(pool)
     for _ in range(3):
         await page.code()
@@ -191,7 +191,7 @@ async def test_unknown_used_lapsed_and_broken_codes_are_answered_alike(pool: Poo
 
 
 @pytest.mark.control("S10")
-async def test_after_five_wrong_codes_a_right_one_is_wrong_as_well_for_ten_minutes(pool: Pool) -> None:
+async def test_five_wrong_codes_block_right_ones_for_ten_minutes(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     code = await page.code()
     for _ in range(GUESSES):
@@ -236,7 +236,7 @@ async def test_ones_own_code_joins_nothing_and_stays_good(pool: Pool) -> None:
 # Joining.
 
 
-async def test_the_session_where_the_code_is_typed_goes_on_and_the_other_is_archived(pool: Pool) -> None:
+async def test_linking_keeps_the_typing_session_and_archives_the_other(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     joined = await phone.joins(page)
     assert (joined.session_id, joined.archived_session_id) == (phone.first_session, page.first_session)
@@ -296,7 +296,7 @@ async def test_an_archived_session_accepts_nothing(pool: Pool) -> None:
     await answer_all(pool)
 
 
-async def test_a_message_that_comes_while_they_are_joined_is_stored_once_and_where_they_are(
+async def test_message_during_linking_is_stored_once_in_the_resulting_session(
     pool: Pool,
 ) -> None:
     """Whoever wins: the message holds the link up, or the link sends the message on."""
@@ -478,7 +478,7 @@ async def test_a_message_that_comes_while_they_part_goes_to_one_place(pool: Pool
         await answer_all(pool)
 
 
-async def test_nobody_parts_while_an_answer_is_due(pool: Pool) -> None:
+async def test_unlinking_is_refused_while_an_answer_is_due(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     await phone.joins(page)
     await page.says("Wait")
@@ -487,7 +487,7 @@ async def test_nobody_parts_while_an_answer_is_due(pool: Pool) -> None:
     assert isinstance(await phone.parts(), Parted)
 
 
-async def test_whoever_is_not_joined_has_nothing_to_part(pool: Pool) -> None:
+async def test_unlinked_address_has_nothing_to_unlink(pool: Pool) -> None:
     assert await (await visitor(pool)).parts() == "not_linked"
 
 

@@ -44,7 +44,7 @@ async def test_what_cannot_be_put_on_record_is_not_done(pool: asyncpg.Pool) -> N
     assert await agents.find("ada") is None
 
 
-async def test_of_two_changes_of_one_version_the_second_is_told(pool: asyncpg.Pool) -> None:
+async def test_second_of_two_changes_to_one_version_is_refused(pool: asyncpg.Pool) -> None:
     agents = PostgresAgents(pool)
     await agents.create("ada", {})
     assert await agents.change("ada", {"a": 1}, seen=1) == 2
@@ -52,7 +52,9 @@ async def test_of_two_changes_of_one_version_the_second_is_told(pool: asyncpg.Po
     assert await pool.fetchval("SELECT config FROM agents WHERE name = 'ada'") == {"a": 1}
 
 
-async def test_storage_that_is_away_is_told_as_by_every_store(pool: asyncpg.Pool, database_url: str) -> None:
+async def test_admin_store_reports_unavailable_storage_like_every_store(
+    pool: asyncpg.Pool, database_url: str
+) -> None:
     sites = PostgresSites(pool)
     await sites.list_all()
     name = urlsplit(database_url).path.removeprefix("/")
@@ -69,7 +71,7 @@ async def test_storage_that_is_away_is_told_as_by_every_store(pool: asyncpg.Pool
             await sites.assign_agent("default", "default")
 
 
-async def test_whoever_administers_nothing_loads_no_sqlalchemy(pool: asyncpg.Pool) -> None:
+async def test_process_without_admin_stores_loads_no_sqlalchemy(pool: asyncpg.Pool) -> None:
     program = (
         "import sys\n"
         "from shared.bootstrap.stores import build_stores\n"

@@ -66,7 +66,7 @@ async def test_six_browsers_at_once_are_one_person(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM visitors WHERE identified") == 6
 
 
-async def test_strangers_who_sign_in_at_once_as_one_new_person_all_keep_their_words(pool: Pool) -> None:
+async def test_simultaneous_sign_ins_of_a_new_person_keep_all_messages(pool: Pool) -> None:
     talks = [await stranger(pool, f"Talk {number}") for number in range(4)]
     rows = await asyncio.gather(*(come(pool, former=token) for token, _ in talks))
     assert len({row.session_id for row in rows}) == 1
@@ -140,7 +140,7 @@ async def telegram(pool: Pool) -> tuple[int, int]:
 
 @pytest.mark.parametrize("known_before", [False, True])
 @pytest.mark.parametrize("typed_in", ["browser", "chat"])
-async def test_whoever_signs_in_next_gets_nothing_of_a_linked_browser(
+async def test_next_person_signing_in_sees_nothing_of_a_linked_browser(
     pool: Pool, typed_in: str, known_before: bool
 ) -> None:
     people = PostgresAccountLinks(pool)
@@ -171,7 +171,7 @@ async def test_whoever_signs_in_next_gets_nothing_of_a_linked_browser(
         await write(pool, here, "From an old screen", "old")
 
 
-async def test_what_came_along_at_signing_in_is_not_parted_to_where_nobody_finds_it(pool: Pool) -> None:
+async def test_conversation_merged_at_sign_in_never_gets_out_of_reach(pool: Pool) -> None:
     people = PostgresAccountLinks(pool)
     ada = await come(pool)
     token, _ = await stranger(pool, "The short one")

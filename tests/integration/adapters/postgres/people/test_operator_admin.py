@@ -69,7 +69,7 @@ async def test_an_invited_operator_comes_in_once_by_the_link(
     assert (login["how"], login["source"], login["browser"]) == ("link", "192.0.2.7", "Firefox on Linux")
 
 
-async def test_nobody_is_invited_under_a_taken_or_a_strange_name(roster: OperatorAdmin) -> None:
+async def test_invitation_under_a_taken_or_invalid_name_is_refused(roster: OperatorAdmin) -> None:
     await roster.invite("Grace", "viewer", by="ada")
     with pytest.raises(OperatorExists):
         await roster.invite("grace", "viewer", by="ada")
@@ -156,7 +156,7 @@ async def test_logins_end_one_by_one_or_all(roster: OperatorAdmin, operators: Op
     assert await operators.authenticate(tokens[0]) is None
 
 
-async def test_nobody_ends_the_login_of_another_as_their_own(
+async def test_operator_cannot_end_another_operators_login(
     roster: OperatorAdmin, operators: Operators
 ) -> None:
     grace, eve = [await roster.invite(name, "viewer", by="ada") for name in ("Grace", "Eve")]
@@ -197,7 +197,9 @@ async def test_the_provider_decides_on_its_operators(roster: OperatorAdmin, pool
     assert await roster.upsert_from_provider(**who, name="Grace", role="admin") is None
 
 
-async def test_a_provider_cannot_become_somebody_who_is_here(roster: OperatorAdmin, pool: Pool) -> None:
+async def test_provider_login_cannot_take_over_an_existing_operator(
+    roster: OperatorAdmin, pool: Pool
+) -> None:
     await roster.invite("Grace", "admin", by="ada")
     made = await roster.upsert_from_provider(
         issuer="https://id.example", subject="1", name="grace", role="viewer"
@@ -206,7 +208,7 @@ async def test_a_provider_cannot_become_somebody_who_is_here(roster: OperatorAdm
     assert await pool.fetchval("SELECT role FROM operators WHERE name = 'Grace'") == "admin"
 
 
-async def test_a_login_link_of_the_terminal_is_never_for_somebody_of_the_provider(
+async def test_terminal_login_link_is_never_for_a_provider_operator(
     roster: OperatorAdmin, operators: Operators, database_url: str
 ) -> None:
     await roster.upsert_from_provider(issuer="https://id.example", subject="1", name="Grace", role="admin")
@@ -228,5 +230,5 @@ async def test_a_login_link_of_the_terminal_is_never_for_somebody_of_the_provide
         ("@x", "x"),
     ],
 )
-def test_what_a_provider_calls_somebody_becomes_a_name(said: str, name: str) -> None:
+def test_provider_display_name_becomes_a_valid_operator_name(said: str, name: str) -> None:
     assert presentable_name(said, fallback="s1") == name

@@ -210,7 +210,7 @@ async def under_attack(operators: Operators) -> None:
 
 @pytest.mark.control("S10")
 @pytest.mark.parametrize("how", ["password", "link"])
-async def test_strangers_keep_nobody_out_where_they_have_logged_in(
+async def test_failed_logins_of_strangers_lock_no_known_place(
     database_url: str, at_home: Operators, pool: asyncpg.Pool[asyncpg.Record], how: str
 ) -> None:
     ada = await with_password(at_home, pool)
@@ -230,7 +230,7 @@ async def test_strangers_keep_nobody_out_where_they_have_logged_in(
 
 
 @pytest.mark.control("S10")
-async def test_a_place_is_of_one_operator_and_one_key_and_not_for_ever(
+async def test_login_place_belongs_to_one_operator_and_key_and_expires(
     at_home: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     ada = await with_password(at_home, pool)
@@ -260,7 +260,7 @@ async def test_of_many_places_the_newest_are_remembered(
     assert known == [False] * 3 + [True] * PLACES_AT_MOST
 
 
-async def test_whoever_is_locked_has_no_place_left(
+async def test_locked_operator_loses_all_login_places(
     at_home: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     ada = await with_password(at_home, pool)
@@ -290,7 +290,7 @@ async def test_one_source_cannot_try_many_names(
     assert isinstance(await operators.use_link(token="x" * 43, source="a"), TooManyTries)
 
 
-async def test_what_is_read_by_itself_again_and_again_is_told_once(
+async def test_automatic_repeated_reads_are_audited_once(
     operators: Operators, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     for about in ("s1", "s1", "s2"):

@@ -71,7 +71,7 @@ async def test_a_new_name_is_that_of_all_their_conversations(pool: Pool) -> None
 
 @pytest.mark.parametrize("sort", ["-active", "active", "turns", "-output", "cost", "channel"])
 @pytest.mark.parametrize("words", ["zo", "ström", "ZOË"])
-async def test_whoever_is_called_otherwise_now_is_found_by_that_alone(
+async def test_renamed_person_is_found_by_the_new_name_only(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, words: str, sort: str
 ) -> None:
     """Also of a name that very many have, so that nobody is looked up."""
@@ -95,7 +95,7 @@ async def test_a_conversation_that_begins_while_they_are_renamed_hears_of_it(poo
     assert await names(pool) == ["zoë", "zoë"]
 
 
-async def test_whoever_is_renamed_while_a_conversation_begins_waits_for_it(pool: Pool) -> None:
+async def test_rename_during_session_creation_waits_for_it(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
         await connection.execute(ANOTHER, ada.party_id)
@@ -103,7 +103,7 @@ async def test_whoever_is_renamed_while_a_conversation_begins_waits_for_it(pool:
     assert await names(pool) == ["zoë", "zoë"]
 
 
-async def test_who_signs_in_with_a_new_name_waits_for_who_joins_or_erases_and_not_they_for_each_other(
+async def test_sign_in_with_new_name_waits_for_joins_without_deadlock(
     pool: Pool,
 ) -> None:
     ada = await named(pool, "Ada")

@@ -163,7 +163,7 @@ async def test_a_recovery_code_opens_once_and_is_stored_as_a_hash(
 
 
 @pytest.mark.control("S09")
-async def test_what_is_committed_is_told_though_postgres_leaves_behind_it(
+async def test_committed_login_is_reported_when_postgres_stops_afterwards(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def gone(*_: object, **__: object) -> None:
@@ -184,7 +184,7 @@ HELD_BY_NOBODY = "SELECT FROM operators FOR NO KEY UPDATE NOWAIT"
 
 
 @pytest.mark.parametrize("by", ["code", "link"])
-async def test_who_logs_in_and_who_changes_them_wait_for_each_other_in_one_order(
+async def test_login_and_change_of_second_factor_lock_in_one_order(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int, database_url: str, by: str
 ) -> None:
     link = await create_login_link(database_url)
@@ -248,7 +248,7 @@ async def test_codes_are_guessed_no_faster_than_passwords(
 
 
 @pytest.mark.control("S09", "S10")
-async def test_who_has_a_second_factor_is_asked_for_it_instead_of_being_kept_out(
+async def test_operator_with_second_factor_is_asked_instead_of_locked_out(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int
 ) -> None:
     _, codes = await set_up(pool, factors, ada)
@@ -260,7 +260,7 @@ async def test_who_has_a_second_factor_is_asked_for_it_instead_of_being_kept_out
 
 
 @pytest.mark.control("S09", "S10")
-async def test_codes_are_not_guessed_from_everywhere_either_but_where_one_has_logged_in(pool: Pool) -> None:
+async def test_second_factor_guesses_are_limited_except_at_known_places(pool: Pool) -> None:
     operators = Operators(pool, place_key=lambda: b"k" * 32)
     await OperatorAdmin(pool).invite("ada", "admin", by="t")
     ada = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
@@ -297,7 +297,7 @@ async def test_a_login_by_two_steps_leaves_no_failure_behind(
 
 
 @pytest.mark.control("S09")
-async def test_half_a_login_ends_by_age_by_a_new_password_and_by_a_lock(
+async def test_half_login_ends_by_age_new_password_and_lock(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int
 ) -> None:
     key, _ = await set_up(pool, factors, ada)
@@ -320,7 +320,7 @@ async def test_half_a_login_ends_by_age_by_a_new_password_and_by_a_lock(
 
 
 @pytest.mark.control("S09", "S14")
-async def test_it_is_taken_away_by_a_code_or_at_the_machine_and_that_is_on_record(
+async def test_second_factor_removal_needs_code_or_shell_and_is_audited(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int
 ) -> None:
     key, codes = await set_up(pool, factors, ada)

@@ -57,7 +57,7 @@ async def test_the_list_shows_each_person(pool: Pool, sort: str, told: str) -> N
     assert sorted(await shown(pool, sort), key=str) == sorted(people, key=str)
 
 
-async def test_old_conversations_are_told_some_at_a_time(pool: Pool) -> None:
+async def test_names_of_old_conversations_are_filled_in_portions(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.executemany(ANOTHER, [(ada.party_id,)] * TOLD_AT_ONCE)
     await pool.execute(OF_BEFORE)
@@ -66,7 +66,7 @@ async def test_old_conversations_are_told_some_at_a_time(pool: Pool) -> None:
     assert set(await shown(pool)) == {("Ada", "person", False)}
 
 
-async def test_a_conversation_in_somebodys_hands_is_told_the_next_time(pool: Pool) -> None:
+async def test_locked_conversation_is_filled_in_the_next_round(pool: Pool) -> None:
     await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
     upkeep = PostgresJobs(pool)
@@ -76,7 +76,7 @@ async def test_a_conversation_in_somebodys_hands_is_told_the_next_time(pool: Poo
     assert await upkeep.backfill_contacts() == 1
 
 
-async def test_whoever_is_renamed_while_they_are_told_has_the_new_name(pool: Pool) -> None:
+async def test_rename_during_backfill_keeps_the_new_name(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
@@ -85,7 +85,7 @@ async def test_whoever_is_renamed_while_they_are_told_has_the_new_name(pool: Poo
     assert await shown(pool) == [("Zoë", "person", False)]
 
 
-async def test_who_is_being_renamed_is_not_told_beside_it(pool: Pool) -> None:
+async def test_person_being_renamed_is_skipped_by_backfill(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
     async with pool.acquire() as connection, connection.transaction():
@@ -94,7 +94,7 @@ async def test_who_is_being_renamed_is_not_told_beside_it(pool: Pool) -> None:
     assert await shown(pool) == [("Zoë", "person", False)]
 
 
-async def test_who_is_renamed_before_anybody_told_them_needs_no_telling(pool: Pool) -> None:
+async def test_person_renamed_before_backfill_needs_none(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
     await pool.execute(NAME, ada.address_id, "Zoë")

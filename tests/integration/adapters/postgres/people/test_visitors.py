@@ -55,7 +55,7 @@ async def test_the_same_new_token_twice_at_once_makes_one_visitor(pool: Pool) ->
 
 
 @pytest.mark.control("S05")
-async def test_each_visit_begins_the_year_anew_and_a_lapsed_token_opens_nothing(pool: Pool) -> None:
+async def test_visit_renews_the_token_year_and_expired_token_opens_nothing(pool: Pool) -> None:
     visitors, token = PostgresVisitors(pool), generate_token()
     made = await visitors.create(token, site="default")
     await pool.execute(

@@ -42,7 +42,7 @@ async def owner(database_url: str) -> AsyncIterator[Connection]:
            OVERRIDING SYSTEM VALUE SELECT * FROM audit ON CONFLICT (id) DO UPDATE SET actor = 'eve'""",
     ],
 )
-async def test_nobody_changes_a_line_of_the_audit(owner: Connection, change: str, role: str) -> None:
+async def test_audit_lines_cannot_be_changed(owner: Connection, change: str, role: str) -> None:
     await append_audit(owner, actor="ada", action="login")
     before = await owner.fetch("SELECT * FROM audit")
     async with owner.transaction():

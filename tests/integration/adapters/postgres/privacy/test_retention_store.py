@@ -90,7 +90,7 @@ async def test_whole_months_go_with_their_partitions(guest: Visit) -> None:
 
 
 @pytest.mark.control("S42")
-async def test_a_conversation_that_nobody_uses_is_forgotten_and_the_person_is_not(guest: Visit) -> None:
+async def test_unused_conversation_is_deleted_and_the_person_kept(guest: Visit) -> None:
     other = await visit(guest.app)
     await other.ask("Please remember that my cat is called Miso.")
     await guest.app.pool.execute(

@@ -182,7 +182,7 @@ async def test_a_place_takes_the_name_its_chat_has_now(pool: Pool) -> None:
 
 
 @pytest.mark.control("S31")
-async def test_whom_nobody_let_in_is_capped_like_a_visitor(pool: Pool) -> None:
+async def test_unapproved_telegram_chat_is_capped_like_a_visitor(pool: Pool) -> None:
     known = await place(pool)
     await PostgresTelegramChats(pool).enrol(
         BOT, username="ever_bot", agent="default", audience="public", access="open", mode="polling"
@@ -206,7 +206,7 @@ async def test_a_group_that_became_a_supergroup_keeps_its_session(pool: Pool) ->
     assert allowed.state == "allowed"
 
 
-async def test_a_blocked_chat_is_unreachable_until_somebody_speaks(pool: Pool) -> None:
+async def test_blocked_chat_is_unreachable_until_its_next_message(pool: Pool) -> None:
     places = PostgresTelegramChats(pool)
     row = await place(pool)
     await places.set_reachable(BOT, ADA, reachable=False)

@@ -187,7 +187,7 @@ async def test_a_turn_outlives_its_slice_and_is_settled_where_all_share(guest: V
 
 
 @pytest.mark.control("S28")
-async def test_a_slice_whose_process_fell_silent_is_closed_and_gives_nothing_any_more(guest: Visit) -> None:
+async def test_spend_slice_of_a_silent_process_is_closed_and_unusable(guest: Visit) -> None:
     found, slow, other = await sessions_of(guest, 3), await process_of(guest), await process_of(guest)
     await warm(slow, found[0], AMPLE)
     await slow.begin(found[1], AMPLE)
@@ -206,7 +206,7 @@ async def test_a_slice_whose_process_fell_silent_is_closed_and_gives_nothing_any
     await in_order(guest)
 
 
-async def test_whoever_closes_a_slice_waits_for_claims_that_are_made_from_it(guest: Visit) -> None:
+async def test_closing_a_slice_waits_for_claims_made_from_it(guest: Visit) -> None:
     found, process = await sessions_of(guest, 2), await process_of(guest)
     await warm(process, found[0], AMPLE)
     async with guest.app.pool.acquire() as connection, connection.transaction():
@@ -219,7 +219,7 @@ async def test_whoever_closes_a_slice_waits_for_claims_that_are_made_from_it(gue
 
 
 @pytest.mark.control("S28")
-async def test_near_a_cap_each_call_asks_the_shared_row_and_a_slice_grows_by_a_call(guest: Visit) -> None:
+async def test_calls_near_a_cap_use_the_shared_row(guest: Visit) -> None:
     found, process = await sessions_of(guest, 4), await process_of(guest)
     limits = caps(total=400 * ONE_CLAIM, visitor=10**12)
     await warm(process, found[0], limits)

@@ -115,7 +115,7 @@ async def test_what_is_settled_is_not_read_again_and_what_may_change_is(pool: Po
     assert await sums.read(whole=True) == await as_sql_says(pool)
 
 
-async def test_the_spend_of_a_day_begins_anew_at_midnight(pool: Pool) -> None:
+async def test_daily_spend_restarts_at_midnight(pool: Pool) -> None:
     async with pool.acquire() as connection:
         seeded = await a_session(connection)
         await seed.spend(connection, seeded)

@@ -44,7 +44,7 @@ async def read(connection: asyncpg.Connection[asyncpg.Record], but: str = "") ->
 
 
 @pytest.mark.row("F52")
-async def test_audits_of_before_and_of_the_version_before_read_the_same_both_ways(
+async def test_former_and_current_audits_read_the_same_in_both_versions(
     empty_database_url: str,
 ) -> None:
     connection = await asyncpg.connect(empty_database_url)

@@ -81,7 +81,7 @@ async def test_a_message_that_was_stored_before_is_known_when_it_comes_again(dat
     await connection.close()
 
 
-async def test_a_message_of_now_is_words_alone_and_known_to_the_version_before(database_url: str) -> None:
+async def test_current_message_row_is_text_readable_by_former_version(database_url: str) -> None:
     pool = await open_pool(database_url, size=1)
     turns, visitors = PostgresTurns(pool), PostgresVisitors(pool)
     visitor = await visitors.create(generate_token(), site="default")

@@ -89,7 +89,7 @@ async def claimed_at_once(found: Sequence[Visit], limits: Caps) -> list[Claim]:
 
 
 @pytest.mark.control("S28")
-async def test_a_hundred_sessions_at_the_edge_of_the_total_cap_stay_below_it(guest: Visit) -> None:
+async def test_hundred_sessions_stay_below_the_total_cap(guest: Visit) -> None:
     found = await sessions_of(guest, RIVALS)
     limits = caps(total=10 * ONE_CLAIM + ONE_CLAIM // 2)
     claims = await claimed_at_once(found, limits)
@@ -101,7 +101,7 @@ async def test_a_hundred_sessions_at_the_edge_of_the_total_cap_stay_below_it(gue
 
 
 @pytest.mark.control("S28")
-async def test_a_hundred_sessions_of_one_person_stay_below_theirs_while_others_end(guest: Visit) -> None:
+async def test_hundred_sessions_of_one_person_stay_below_the_personal_cap(guest: Visit) -> None:
     found = await sessions_of(guest, RIVALS, one_party=True)
     limits = caps(person=20 * ONE_CLAIM, visitor=20 * ONE_CLAIM, session=2 * ONE_CLAIM, total=10**9)
 
@@ -181,7 +181,7 @@ async def test_all_visitors_together_have_a_share_of_the_day_in_an_hour(guest: V
     assert await day_of(guest, "visitors:%") == (0, 0)
 
 
-async def test_who_signs_in_elsewhere_or_loses_a_cap_in_mid_turn_leaves_the_books_in_order(
+async def test_sign_in_or_removed_cap_keeps_books_balanced(
     guest: Visit,
 ) -> None:
     await guest.say("Hello")
@@ -240,7 +240,7 @@ async def test_an_agents_own_caps_hold_where_they_are_smaller(guest: Visit) -> N
         await end(guest, claim, 0)
 
 
-async def test_a_turn_begun_before_midnight_is_settled_on_the_day_it_was_reserved_on(guest: Visit) -> None:
+async def test_turn_begun_before_midnight_is_settled_on_its_reservation_day(guest: Visit) -> None:
     await guest.say("Hello")
     claim = await claim_of(guest, caps(total=10**9))
     for table in ("reservations", "spend_days"):
@@ -288,7 +288,7 @@ async def test_what_a_job_left_behind_is_not_charged_twice(guest: Visit) -> None
     assert await day_of(guest, "total") == (0, 400)
 
 
-async def test_what_a_job_holds_is_freed_as_soon_as_the_lease_of_its_holder_lapses(guest: Visit) -> None:
+async def test_job_reservation_is_freed_when_its_holders_lease_lapses(guest: Visit) -> None:
     limits, turns, job_id = caps(total=10**9), guest.app.stores.turns, await job_of(guest)
     worker: int = await guest.one("INSERT INTO workers (role, pid) VALUES ('worker', 1) RETURNING id")
     assert await guest.app.stores.jobs.claim_job(job_id, worker_id=worker) is not None
@@ -303,7 +303,7 @@ async def test_what_a_job_holds_is_freed_as_soon_as_the_lease_of_its_holder_laps
     assert await day_of(guest, "total") == (0, 0)
 
 
-async def test_a_new_attempt_at_a_job_does_not_keep_what_the_one_before_held(guest: Visit) -> None:
+async def test_new_job_attempt_releases_the_former_reservation(guest: Visit) -> None:
     limits, turns, job_id = caps(total=10**9), guest.app.stores.turns, await job_of(guest)
     await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id)
     await guest.app.pool.execute("UPDATE reservations SET created_at = created_at - interval '9 s'")
@@ -323,7 +323,7 @@ async def test_what_a_job_has_used_and_not_settled_is_charged_once(guest: Visit)
     assert await day_of(guest, "total") == (0, 700)
 
 
-async def test_somebody_is_warned_once_a_day_and_scope_when_most_is_used(guest: Visit) -> None:
+async def test_cap_warning_comes_once_per_day_and_scope(guest: Visit) -> None:
     found = await sessions_of(guest, 8)
     limits, notice = (
         caps(visitor=10 * ONE_CLAIM, total=10 * ONE_CLAIM),

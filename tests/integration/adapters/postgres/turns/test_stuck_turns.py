@@ -38,7 +38,7 @@ async def found(guest: Visit) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("claimed", [FORGOTTEN, AT_ONCE])
-async def test_a_turn_whose_living_holder_has_forgotten_it_is_told(guest: Visit, claimed: str) -> None:
+async def test_turn_forgotten_by_its_living_holder_is_reported(guest: Visit, claimed: str) -> None:
     await guest.say("Hello?")
     assert await found(guest) == ([], [])
     holder = await guest.one(claimed, guest.session_id)

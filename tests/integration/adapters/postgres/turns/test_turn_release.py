@@ -44,7 +44,7 @@ async def end(guest: Visit) -> None:
         await guest.app.sessions.answer(session_id, guest.hear)
 
 
-async def test_one_statement_lets_go_of_ones_own_and_of_nobody_elses(guest: Visit) -> None:
+async def test_release_statement_frees_only_own_claims(guest: Visit) -> None:
     mine = guest.app.worker_id
     other = await PostgresWorkers(guest.app.pool).register("web")
     places = [await visit(guest.app) for _ in range(4)]

@@ -81,7 +81,7 @@ async def test_an_undo_whose_results_were_cleared_is_not_refused(guest: Visit) -
     assert again.tokens_after < back.tokens_after
 
 
-async def test_results_that_are_sent_whole_still_refuse_an_undo_that_would_not_fit(guest: Visit) -> None:
+async def test_undo_that_would_not_fit_is_refused_with_whole_results(guest: Visit) -> None:
     await grown(guest)
     refused = await guest.app.stores.jobs.undo_compaction(
         guest.session_id, limit_tokens=100_000, fixed_tokens=0
@@ -111,7 +111,7 @@ async def test_a_short_result_is_never_counted_longer_than_it_is(guest: Visit) -
     assert (await undone(guest)).tokens_after == await guest.one(SAID) + 30 * TURNS
 
 
-async def test_what_a_window_leaves_out_is_taken_off_as_short_as_it_was_counted(guest: Visit) -> None:
+async def test_window_subtracts_left_out_results_at_their_counted_size(guest: Visit) -> None:
     for seq in await grown(guest):
         await decide(guest, seq, "clear")
     left_out = left_out_counter(preset("chatbox"), channel="web", ratio=1.0)
