@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 from aiohttp import web
 
-from shared.adapters.models.breaker import BreakerState
 from shared.adapters.postgres.db.pool import storage_limiter
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
+from shared.core.verdicts.breaker import BreakerState
 from shared.runtime import BackgroundTasks, CrashPoint
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
+
 from shared.bootstrap.build_turns import TurnServices
 from shared.bootstrap.foundation import Foundation
+from shared.core.verdicts.unable_models import UnableModels
 from shared.services.compaction.checkpoints import CheckpointService
 from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import Flusher
 from shared.services.compaction.job_runner import JobRunner
-from shared.services.compaction.silent_requests import SilentRequests, UnableModels
+from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser
 from shared.services.memory.upkeep import MemoryConsolidator, RecallIndexer
 
 
 def build_job_runner(base: Foundation, turns: TurnServices, *, indexer: RecallIndexer) -> JobRunner:
     """`indexer` brings the index of recall up to date in between."""
-    stores, announcer, crash_point, unable = base.stores, base.announcer, base.crash_point, UnableModels()
+    stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
+    unable = UnableModels(clock=time.monotonic)
     summariser = Summariser(
         model=base.models,
         counter=base.counter,

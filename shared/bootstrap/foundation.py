@@ -15,7 +15,6 @@ import structlog
 
 from shared.adapters.files.workspace_files import WorkspaceFiles
 from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpToolReviews, McpTools, list_servers
-from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.routing import Models, open_configured_models
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import measure_longest_wait, open_pool, storage_limiter
@@ -40,6 +39,7 @@ from shared.config.settings import Settings
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import StorageUnavailable
+from shared.core.verdicts.breaker import BreakerState
 from shared.ports import Reranker, StorageLimiter, TokenCounter
 from shared.runtime import BackgroundTasks, CrashPoint, Tracer, build_crash_point
 from shared.services.turns.database_promotion import PromotionWatcher

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models.breaker import PROBE_EVERY_SECONDS
 from shared.adapters.models.timeouts import Patience
+from shared.core.verdicts.breaker import PROBE_EVERY_SECONDS
 from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
 from tests.kit.app_driver import Visit, running_app, settings_for, visit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,9 +20,9 @@ from shared.core.session.presets import preset
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import Caps
 from shared.core.values.messages import Message, text_message, text_of
+from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
 from shared.runtime import ignore_crash_point
-from shared.services.compaction.silent_requests import UnableModels
 from shared.services.compaction.summarizer import Summariser, SummaryResult
 from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.app_driver import Visit
@@ -94,7 +95,10 @@ def patch(*texts: str, narrative: str = "They talk about a journey.", **more: An
 async def written(model: ScriptedModel, plan: CompactionPlan, *, focus: str | None = None) -> SummaryResult:
     """The summary of a plan, by the cheap model and, if need be, the main one."""
     summariser = Summariser(
-        model=model, counter=Words(), crash_point=ignore_crash_point, unable=UnableModels()
+        model=model,
+        counter=Words(),
+        crash_point=ignore_crash_point,
+        unable=UnableModels(clock=time.monotonic),
     )
     tracker = SpendTracker(NoMoney(), session_id=7, job_id=1, caps=NO_CAPS)
     return await summariser.write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,8 +15,9 @@ from shared.core.session.session import Entry
 from shared.core.session.turns import Caps
 from shared.core.values.messages import Text, text_of
 from shared.core.values.money import Prices
+from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
-from shared.services.compaction.silent_requests import CompletionTimeouts, UnableModels
+from shared.services.compaction.silent_requests import CompletionTimeouts
 from shared.services.compaction.summarizer import Summariser, SummaryResult
 from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.builders import words
@@ -115,7 +117,7 @@ def summariser(model: ScriptedModel) -> Summariser:
         model=model,
         counter=Words(),
         crash_point=lambda _: None,
-        unable=UnableModels(),
+        unable=UnableModels(clock=time.monotonic),
         bounds=CompletionTimeouts(silence_seconds=0.02),
     )
 

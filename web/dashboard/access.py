@@ -12,7 +12,6 @@ from urllib.parse import quote, urlsplit
 
 from aiohttp import web
 
-from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider
 from shared.adapters.postgres.dashboard.read_models import BadQuery
 from shared.adapters.postgres.people.operator_auth import SignedIn
@@ -21,6 +20,7 @@ from shared.bootstrap.stores import Stores
 from shared.config.settings import BadSettings, Settings
 from shared.core.identity.operators import StaleOperator, UnknownOperator
 from shared.core.values.errors import EvertalkError, StorageUnavailable
+from shared.core.verdicts.breaker import BreakerState
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground

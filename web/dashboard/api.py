@@ -13,10 +13,10 @@ from aiohttp import web
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
-from shared.adapters.models.breaker import BreakerState
 from shared.adapters.postgres.dashboard.read_models import SessionQuery
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS, STATES
 from shared.adapters.telemetry.health import redact_reason
+from shared.core.verdicts.breaker import BreakerState
 from web.dashboard.access import AuthedRequest, raise_conflicts
 from web.dashboard.alerts import newest_open
 from web.dashboard.requests import add_total

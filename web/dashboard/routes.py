@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider, ProviderConfig
 from shared.adapters.postgres.dashboard.read_models import Pool
 from shared.bootstrap.dashboard_stores import build_dashboard_stores
 from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings
+from shared.core.verdicts.breaker import BreakerState
 from shared.locales import ENGLISH
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin

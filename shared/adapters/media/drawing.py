@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.adapters.media.media_service import MediaService, build_paid_failure, parse_body
-from shared.adapters.models.breaker import BreakerState
+from shared.core.verdicts.breaker import BreakerState
 
 SECONDS = 180.0
 MOST_ANSWER_BYTES = 40 * 1024 * 1024

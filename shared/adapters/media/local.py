@@ -11,10 +11,10 @@ from pathlib import Path
 
 import structlog
 
-from shared.adapters.models.breaker import BreakerState
 from shared.core.values.errors import ModelRejectedRequest, ModelUnavailable
 from shared.core.values.messages import storable
 from shared.core.values.recordings import Recording
+from shared.core.verdicts.breaker import BreakerState
 from shared.ports import Transcript
 
 log = structlog.get_logger(__name__)

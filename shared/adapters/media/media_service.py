@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
 
 from shared.adapters.certificates import describe_failure
-from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.openai_provider import add_usual_path
 from shared.adapters.redirects import refuse_redirect
@@ -22,6 +22,7 @@ from shared.core.values.errors import (
     ModelUnavailable,
 )
 from shared.core.values.money import Usage
+from shared.core.verdicts.breaker import Breaker, BreakerState
 
 SECONDS = 120.0
 CONNECT_SECONDS = 10.0
@@ -48,7 +49,7 @@ class MediaService:
         self._seconds = seconds
         self._most_bytes = most_bytes
         self._optional = optional
-        self._breaker = Breaker()
+        self._breaker = Breaker(clock=time.monotonic)
         self.refused: set[str] = set()
         """Fields that this server does not take."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shared.adapters.media.media_service import MediaService, build_paid_failure
-from shared.adapters.models.breaker import BreakerState
 from shared.core.values.recordings import SPEECH_MIMES, SpeechFormat, audio_mime
+from shared.core.verdicts.breaker import BreakerState
 
 SECONDS = 60.0
 MOST_ANSWER_BYTES = 8 * 1024 * 1024

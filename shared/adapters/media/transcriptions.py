@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 
 from shared.adapters.media.media_service import SECONDS, MediaService, build_paid_failure, parse_body
-from shared.adapters.models.breaker import BreakerState
 from shared.core.values.messages import storable
 from shared.core.values.recordings import Recording, name_recording
+from shared.core.verdicts.breaker import BreakerState
 from shared.ports import Transcript
 
 MOST_ANSWER_BYTES = 2 * 1024 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.catalog import ModelEntry, ModelsFileBroken, read_entries
 from shared.adapters.models.model_lists import LocalServer, find_local_servers, list_models
 from shared.adapters.models.routing import Models, open_models
@@ -18,6 +17,4 @@ __all__ = [
     "find_local_servers",
     "list_models",
     "Patience",
-    "Breaker",
-    "BreakerState",
 ]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from shared.adapters.models.dialects.abilities import Ability
 from shared.adapters.models.dialects.ends import FAULT, read_end
 from shared.adapters.models.dialects.message_order import arrange, fill_content, simplify_schema
 from shared.adapters.models.dialects.opaque_state import StateCollector, find_state
@@ -21,6 +20,7 @@ from shared.adapters.models.stream_parser import Event, parse_count
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import ModelAnswerUnusable
 from shared.core.values.messages import Block, Image, Message, Text, ToolResult, ToolUse
+from shared.core.verdicts.abilities import Ability
 from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
 
 SHORT_OUTPUT, LONG_OUTPUT = "max_tokens", "max_completion_tokens"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.adapters.models.dialects.abilities import LEAST_OUTPUT, MissingAbility, find_missing_ability
+from shared.adapters.models.dialects.abilities import LEAST_OUTPUT, find_missing_ability
 from shared.adapters.models.dialects.error_bodies import ErrorBody, parse_tokens, read_error_body
 from shared.adapters.models.dialects.refusal_wordings import (
     ACCOUNT,
@@ -33,6 +33,7 @@ from shared.core.values.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
+from shared.core.verdicts.abilities import MissingAbility
 
 DEFAULT_RETRY_AFTER_SECONDS = 5.0
 OVERLOADED = 529

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
@@ -27,6 +27,7 @@ from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json
 from shared.adapters.redirects import stay_at_origin
 from shared.core.values.errors import ModelUnavailable
+from shared.core.verdicts.abilities import Ability
 from shared.ports import ModelCard, ModelRequest
 
 if TYPE_CHECKING:
@@ -202,9 +203,16 @@ class OpenAIProvider(Provider):
     def __init__(self, *, base_url: str = OPENAI_URL, **account: Any) -> None:
         super().__init__(base_url=add_usual_path(base_url), **account)
 
-    def build_body(self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool) -> Json:
-        missing = self.get_learned(wire_name).list_missing()
-        return build_completion_body(request, card, wire_name, missing=missing.keys())
+    def build_body(
+        self,
+        request: ModelRequest,
+        card: ModelCard,
+        wire_name: str,
+        *,
+        thinking: bool = True,
+        missing: Collection[Ability] = (),
+    ) -> Json:
+        return build_completion_body(request, card, wire_name, missing=missing)
 
     def make_reader(self, stream: Any) -> StreamReader:
         return ChunkReader(stream)
@@ -240,7 +248,15 @@ class ResponsesProvider(OpenAIProvider):
 
     path = "/responses"
 
-    def build_body(self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool) -> Json:
+    def build_body(
+        self,
+        request: ModelRequest,
+        card: ModelCard,
+        wire_name: str,
+        *,
+        thinking: bool = True,
+        missing: Collection[Ability] = (),
+    ) -> Json:
         return build_response_body(request, card, wire_name)
 
     def make_reader(self, stream: Any) -> StreamReader:

@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
@@ -22,12 +22,8 @@ from pydantic_core import to_json
 
 from shared.adapters.bounded_bodies import bound_responses, read_body
 from shared.adapters.certificates import find_certificate_fault
-from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.dialects.error_bodies import is_error_object, plain_text
-from shared.adapters.models.error_mapping import AbilityRefused, build_error, read_refusal
-from shared.adapters.models.learned_abilities import LearnedAbilities
-from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
-from shared.adapters.models.rejections import Rejections
+from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json, build_counted_body, build_request_body
 from shared.adapters.redirects import stay_at_origin
@@ -38,6 +34,10 @@ from shared.core.values.errors import (
     ModelRefusedAccount,
     ModelUnavailable,
 )
+from shared.core.verdicts.abilities import Ability
+from shared.core.verdicts.breaker import Breaker
+from shared.core.verdicts.model_verdicts import ModelVerdicts
+from shared.core.verdicts.windows import LARGEST_WINDOW, SMALLEST_WINDOW
 from shared.ports import ModelCard, ModelRequest
 from shared.runtime import pause_gc
 
@@ -115,26 +115,25 @@ class Provider:
         self.has_answered = True
         """Since it was asked last: a process that has just begun knows of no trouble."""
         self._windows: dict[str, tuple[float, ModelWindows]] = {}
-        self._limits: dict[str, ModelLimits] = {}
-        self._learned: dict[str, LearnedAbilities] = {}
-        self._rejections: dict[str, Rejections] = {}
+        self._verdicts: dict[str, ModelVerdicts] = {}
 
     @property
     def host(self) -> str:
         """Its name for operators; an address may hold a key."""
         return urlsplit(self.base_url).hostname or "provider"
 
-    def build_body(self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool) -> Json:
-        """What `open_stream` is given for it."""
-        missing = self.get_learned(wire_name).list_missing().keys()
+    def build_body(
+        self,
+        request: ModelRequest,
+        card: ModelCard,
+        wire_name: str,
+        *,
+        thinking: bool = True,
+        missing: Collection[Ability] = (),
+    ) -> Json:
+        """Build the body for `open_stream`, without what is `missing`."""
         body = build_request_body(request, card, wire_name, thinking=thinking, missing=missing)
         return {**body, "stream": True}
-
-    def narrow_after(self, wire_name: str, error: ModelError) -> bool:
-        """Learn from a refusal; return whether the next body leaves out what it is about."""
-        if not isinstance(error, AbilityRefused):
-            return False
-        return self.get_learned(wire_name).learn(error.missing, str(error))
 
     async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
         """Sends the request; the caller bounds the wait. Raises ModelErrors.
@@ -174,20 +173,11 @@ class Provider:
         self._windows[wire_name] = (self._clock() + seconds, found)
         return found
 
-    def get_limits(self, wire_name: str) -> ModelLimits:
-        if wire_name not in self._limits:
-            self._limits[wire_name] = ModelLimits(clock=self._clock)
-        return self._limits[wire_name]
-
-    def get_learned(self, wire_name: str) -> LearnedAbilities:
-        if wire_name not in self._learned:
-            self._learned[wire_name] = LearnedAbilities(clock=self._clock)
-        return self._learned[wire_name]
-
-    def get_rejections(self, wire_name: str) -> Rejections:
-        if wire_name not in self._rejections:
-            self._rejections[wire_name] = Rejections(clock=self._clock)
-        return self._rejections[wire_name]
+    def get_verdicts(self, wire_name: str) -> ModelVerdicts:
+        """Return what was learned of a model at this server."""
+        if wire_name not in self._verdicts:
+            self._verdicts[wire_name] = ModelVerdicts(clock=self._clock)
+        return self._verdicts[wire_name]
 
     def forget_windows(self, wire_name: str) -> None:
         """The model list is asked again at the next occasion; until then what it said stands."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -13,14 +13,12 @@ from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, build
 from shared.adapters.models.dialects.hidden_text import HiddenText
 from shared.adapters.models.dialects.opaque_state import stamp
 from shared.adapters.models.error_mapping import (
+    AbilityRefused,
     ModelOverloaded,
     ModelUnknown,
     is_about_thinking,
 )
-from shared.adapters.models.learned_abilities import LearnedAbilities, LearnedAbility
-from shared.adapters.models.limits import ModelLimits, NarrowedWindow
 from shared.adapters.models.provider import Provider, StreamReader
-from shared.adapters.models.rejections import Rejection, Rejections
 from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, Event, drop_unpaired
 from shared.adapters.models.timeouts import Patience, Watch
 from shared.adapters.models.token_counter import counts_too_little, is_possible, size_of
@@ -33,7 +31,11 @@ from shared.core.values.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
-from shared.core.values.messages import Block, Message, text_message
+from shared.core.values.messages import Block, Message, ToolResult, text_message, text_of
+from shared.core.verdicts.abilities import Ability, LearnedAbility
+from shared.core.verdicts.model_verdicts import ModelVerdicts
+from shared.core.verdicts.rejections import Rejection
+from shared.core.verdicts.windows import NarrowedWindow
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
 
 COUNT_SECONDS = 10.0
@@ -44,6 +46,10 @@ MOST_UNUSABLE = 3
 PAUSES_AT_MOST = 4
 """How often a provider whose own tools take long is asked to go on with the same answer."""
 
+_ABILITIES_OF_CARD: frozenset[Ability] = frozenset({"tools", "images", "json", "thinking", "cache"})
+
+_Missing = Mapping[Ability, int | None]
+"""Abilities that a request leaves out, with the limit that the server named."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -69,6 +75,14 @@ class _Call:
     hint: str = ""
     """Sentence for the model about its last answer; empty after a usable one."""
     aborted: list[Usage] = field(default_factory=list)
+    missing: _Missing = field(default_factory=dict)
+    """Abilities that this request leaves out, since its server refused them."""
+    probe: Ability | None = None
+    """Ability that it uses although it is said to be missing."""
+
+    @property
+    def session(self) -> int:
+        return self.request.about[0]
 
 
 class RemoteModel:
@@ -119,6 +133,8 @@ class RemoteModel:
         """Answer a request; `on_first_chunk` is called when the first part of the answer has arrived."""
         until = asyncio.get_running_loop().time() + self._patience.total_seconds
         call = _Call(request=request, on_text=on_text, on_first_chunk=on_first_chunk, until=until)
+        call.missing = self._verdicts.abilities.list_missing(call.session)
+        self._begin_probe(call)
         while True:
             try:
                 reply = await self._attempt(call)
@@ -143,13 +159,14 @@ class RemoteModel:
 
     async def build_body(self, request: ModelRequest) -> Json:
         """What the provider is sent for it at the first attempt, with thinking."""
-        card = await self.load_card(request.model)
-        return self._provider.build_body(request, card, self._entry.wire_name, thinking=True)
+        await self.load_card(request.model)
+        return self._build_body(request, self._verdicts.abilities.list_missing(request.about[0]))
 
     async def close(self) -> None:
         await self._provider.close()
 
-    def _card(self, *, believed: bool = True) -> ModelCard:
+    def _card(self, missing: _Missing | None = None, *, believed: bool = True) -> ModelCard:
+        """Return the model's card without what is missing; by default, what is missing for every session."""
         told = self._provider.get_last_windows(self._entry.wire_name)
         card = build_card(
             self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign,
@@ -157,65 +174,75 @@ class RemoteModel:
         )  # fmt: skip
         if not believed:
             return card
-        card = self._learned.narrow(card)
-        met = self._limits.get_believed_maximum()
+        card = _narrow(card, self._verdicts.abilities.list_missing(0) if missing is None else missing)
+        met = self._verdicts.window.get_believed_maximum()
         return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
 
-    @property
-    def _learned(self) -> LearnedAbilities:
-        return self._provider.get_learned(self._entry.wire_name)
+    def _build_body(self, request: ModelRequest, missing: _Missing, *, thinking: bool = True) -> Json:
+        return self._provider.build_body(
+            request, self._card(missing), self._entry.wire_name, thinking=thinking, missing=missing.keys()
+        )
+
+    def _begin_probe(self, call: _Call) -> None:
+        """Let the request use an ability that is said to be missing, if it can and a probe is due."""
+        probe = self._verdicts.abilities.find_probe(call.session)
+        if probe is None:
+            return
+        without = {name: number for name, number in call.missing.items() if name != probe}
+        if self._build_body(call.request, without) == self._build_body(call.request, call.missing):
+            return
+        self._verdicts.abilities.start_probe(probe)
+        call.missing, call.probe = without, probe
 
     @property
-    def _rejections(self) -> Rejections:
-        return self._provider.get_rejections(self._entry.wire_name)
+    def _verdicts(self) -> ModelVerdicts:
+        return self._provider.get_verdicts(self._entry.wire_name)
 
     def find_rejection(self) -> Rejection | None:
         """Return the newest rejection of this model, for operators; None if it answers, or was not asked."""
-        return self._rejections.find_newest(provider=self._provider.host, model=self._entry.name)
+        return self._verdicts.rejections.find_newest(provider=self._provider.host, model=self._entry.name)
 
     def list_learned(self) -> tuple[LearnedAbility, ...]:
         """Return what this model's server was seen to refuse, for operators."""
-        return self._learned.describe(provider=self._provider.host, model=self._entry.name)
+        return self._verdicts.abilities.describe(provider=self._provider.host, model=self._entry.name)
 
-    def _hidden_text(self) -> HiddenText | None:
+    def _hidden_text(self, session: int) -> HiddenText | None:
         """Return the filter of an answer; the maker of a model leaves nothing to hide in its own answers."""
         if self._provider.host in (MAKER, OPENAI_HOST):
             return None
-        return HiddenText(tags=self._entry.thought_tags, begins_in_thought=self._learned.begins_in_thought)
-
-    @property
-    def _limits(self) -> ModelLimits:
-        return self._provider.get_limits(self._entry.wire_name)
+        begins_in_thought = self._verdicts.abilities.begins_in_thought(session)
+        return HiddenText(tags=self._entry.thought_tags, begins_in_thought=begins_in_thought)
 
     def find_narrowed_window(self) -> NarrowedWindow | None:
         """For operators: that its provider refuses what should fit, again and again."""
-        met, window = self._limits.get_reported_maximum(), self._card(believed=False).window
+        met, window = self._verdicts.window.get_believed_maximum(), self._card(believed=False).window
         if met is None or met >= window:
             return None
         return NarrowedWindow(
-            provider=self._provider.host, model=self._entry.name, window=met, expected=window
-        )
+            provider=self._provider.host, model=self._entry.name, window=met, expected=window,
+            sessions=self._verdicts.window.list_sessions(),
+        )  # fmt: skip
 
     def _note_limit(self, call: _Call, error: PromptTooLong, maximum: int) -> None:
-        """This request believes the number; others only once it has been heard elsewhere, too."""
-        believed = self._limits.record_refused(maximum, about=call.request.about)
+        """Keep the number that a refusal names: its own request believes it, others once it is proven."""
+        believed = self._verdicts.window.record_refused(
+            maximum, session=call.session, is_quoted=_is_quoted(maximum, call.request)
+        )
         _log.warning(
             "%s: %s tokens were refused as more than %d, where %d should fit; %s",
             self._entry.name,
             "an unknown number of" if error.tokens is None else error.tokens,
             maximum,
             self._card(believed=False).window,
-            "it was said several times and is believed for minutes"
-            if believed
-            else "believed for this request only",
+            "it was said several times and is believed" if believed else "believed for this request only",
         )
         if believed:
             self._provider.forget_windows(self._entry.wire_name)
 
     async def _attempt(self, call: _Call) -> ModelReply | None:
         """One request; what it cost is kept in the call when it fails. None: the provider has paused."""
-        self._provider.breaker.admit()
-        parser = AnswerParser(self._hidden_text())
+        self._provider.breaker.admit(call.session)
+        parser = AnswerParser(self._hidden_text(call.session))
         try:
             reply = await self._stream(call, parser)
         except ModelError as error:
@@ -230,9 +257,11 @@ class RemoteModel:
             raise
         self._provider.breaker.record_success()
         self._provider.has_answered = True
-        self._rejections.clear()
+        self._verdicts.rejections.clear(call.session)
+        if call.probe is not None and call.probe not in call.missing:
+            self._verdicts.abilities.heal(call.probe)
         if reply is not None and reply.usage.known:
-            self._limits.record_accepted(reply.usage.context_tokens - reply.usage.output_tokens)
+            self._verdicts.window.record_accepted(reply.usage.context_tokens - reply.usage.output_tokens)
         return reply
 
     async def _stream(self, call: _Call, parser: AnswerParser) -> ModelReply | None:
@@ -267,7 +296,7 @@ class RemoteModel:
         if parser.chars > MOST_CHARS:
             raise ModelAnswerUnusable("the answer has no end", may_repeat=False)
         if parser.withdrawn:
-            self._learned.note_thought_in_prompt()
+            self._verdicts.abilities.note_thought_in_prompt(session=call.session)
             call.attempt += 1
         if (piece or parser.withdrawn) and call.on_text is not None:
             await call.on_text(call.attempt, piece)
@@ -281,7 +310,7 @@ class RemoteModel:
         if call.said:
             going_on = Message(role="assistant", blocks=call.said)
             request = replace(request, messages=(*request.messages, going_on))
-        return self._provider.build_body(request, self._card(), self._entry.wire_name, thinking=call.thinking)
+        return self._build_body(request, call.missing, thinking=call.thinking)
 
     def _reply(self, call: _Call, parser: AnswerParser, line: StreamReader) -> ModelReply | None:
         try:
@@ -307,10 +336,10 @@ class RemoteModel:
             case ModelUnknown():
                 self._provider.breaker.record_success()
             case ModelRefusedAccount():
-                self._provider.breaker.record_refusal(str(error))
+                self._provider.breaker.record_refusal(str(error), session=request.about[0])
             case ModelUnavailable():
                 self._provider.breaker.record_failure(
-                    str(error), conversation=request.about[0], answered=error.answered
+                    str(error), session=request.about[0], answered=error.answered
                 )
             case _:
                 self._provider.breaker.record_success()
@@ -347,7 +376,7 @@ class RemoteModel:
         seconds = self._pause(call, error)
         loop = asyncio.get_running_loop()
         if seconds is None or loop.time() + seconds >= call.until:
-            self._rejections.record(error, session=call.request.about[0], messages=call.request.messages)
+            self._verdicts.rejections.record(error, session=call.session, messages=call.request.messages)
             error.aborted = (*error.aborted, *call.aborted)
             raise error
         _log.info(
@@ -366,19 +395,54 @@ class RemoteModel:
             case ModelAnswerUnusable(hint=hint, may_repeat=True):
                 call.unusable, call.hint = call.unusable + 1, hint
                 return self._patience.backoff_seconds if call.unusable < MOST_UNUSABLE else None
-            case _ if self._provider.narrow_after(self._entry.wire_name, error):
+            case AbilityRefused() if self._learn(call, error):
                 return 0.0
             case _ if call.thinking and is_about_thinking(error):
                 call.thinking = False
                 return 0.0
         return None
 
+    def _learn(self, call: _Call, error: AbilityRefused) -> bool:
+        """Learn from a refusal; return whether the next body leaves out what it is about."""
+        abilities = self._verdicts.abilities
+        if not abilities.learn(error.missing, str(error), session=call.session, known=call.missing):
+            return False
+        call.missing = abilities.list_missing(call.session)
+        return True
+
     def _backoff(self, call: _Call, *, overloaded: bool) -> float | None:
         call.failures += 1
-        if call.failures >= self._patience.attempts or self._provider.breaker.get_state().open:
+        if call.failures >= self._patience.attempts or self._provider.breaker.is_open:
             return None
         usual = self._patience.overload_backoff_seconds if overloaded else self._patience.backoff_seconds
         return self._patience.jitter(usual * 2 ** (call.failures - 1))
+
+
+def _narrow(card: ModelCard, missing: _Missing) -> ModelCard:
+    """Return the card without what is missing, and with the longest answer that the server allows."""
+    if not missing:
+        return card
+    limit = missing.get("output_limit")
+    return replace(
+        card,
+        capabilities=card.capabilities - (missing.keys() & _ABILITIES_OF_CARD),
+        max_output=card.max_output if limit is None else min(card.max_output, limit),
+    )
+
+
+def _is_quoted(number: int, request: ModelRequest) -> bool:
+    """Return whether a number stands in the conversation, so that a server may only have repeated it."""
+    plain = f"{number:,}"
+    forms = (str(number), plain, plain.replace(",", "."), plain.replace(",", " "), plain.replace(",", "_"))
+    texts = (
+        text
+        for message in request.messages
+        for text in (
+            text_of(message.blocks),
+            *(block.text for block in message.blocks if isinstance(block, ToolResult)),
+        )
+    )
+    return any(form in text for text in texts for form in forms)
 
 
 def _adapt_patience(patience: Patience, entry: ModelEntry) -> Patience:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -13,10 +14,10 @@ import structlog
 
 from shared.adapters.bounded_bodies import BodyTooLarge, read_body
 from shared.adapters.certificates import describe_failure
-from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.openai_provider import add_usual_path
 from shared.adapters.redirects import refuse_redirect
 from shared.core.values.errors import ModelError, ModelRedirected, ModelUnavailable
+from shared.core.verdicts.breaker import Breaker
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +35,7 @@ class RerankServer(ABC):
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._model = {"model": model} if model else {}
         self._seconds = seconds
-        self._breaker = Breaker()
+        self._breaker = Breaker(clock=time.monotonic)
         self._session: aiohttp.ClientSession | None = None
         self._failing = False
 

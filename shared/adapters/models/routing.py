@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import (
     MOST_FALLBACKS,
     UNKNOWN_MAX_OUTPUT,
@@ -21,8 +20,6 @@ from shared.adapters.models.catalog import (
     find_known_card,
     list_entries,
 )
-from shared.adapters.models.learned_abilities import LearnedAbility
-from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
 from shared.adapters.models.openai_provider import (
     OPENAI_KEY_NAME,
@@ -31,13 +28,16 @@ from shared.adapters.models.openai_provider import (
     ResponsesProvider,
 )
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
-from shared.adapters.models.rejections import Rejection
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import build_request_body
 from shared.config.secret_files import SecretEnvironment
 from shared.config.settings import Settings, read_secrets
 from shared.core.values.errors import ModelRefusedAccount
+from shared.core.verdicts.abilities import LearnedAbility
+from shared.core.verdicts.breaker import BreakerState
+from shared.core.verdicts.rejections import Rejection
+from shared.core.verdicts.windows import NarrowedWindow
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
 from shared.runtime import NULL_TRACER, ModelCall, Tracer
 

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.adapters.models.dialects.abilities import Ability
 from shared.adapters.models.dialects.message_order import alternate, fold_system, simplify_schema
 from shared.adapters.models.dialects.opaque_state import is_state
 from shared.core.values.messages import (
@@ -21,6 +20,7 @@ from shared.core.values.messages import (
     ToolResult,
     ToolUse,
 )
+from shared.core.verdicts.abilities import Ability
 from shared.ports import ModelCard, ModelRequest, PictureContent, SystemPart, ToolSpec
 
 MAX_BREAKPOINTS = 4

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from shared.adapters.models.breaker import BreakerState
-from shared.adapters.models.learned_abilities import LearnedAbility
-from shared.adapters.models.limits import NarrowedWindow
-from shared.adapters.models.rejections import Rejection
+from shared.core.verdicts.abilities import LearnedAbility
+from shared.core.verdicts.breaker import BreakerState
+from shared.core.verdicts.rejections import Rejection
+from shared.core.verdicts.windows import NarrowedWindow
 
 DISK_SECONDS = 30.0
 REASON_CHARS = 80
 MOST_LESSONS = 50
 """Lessons and rejections that a heartbeat holds; more models are rarely asked by one process."""
+MOST_SESSIONS = 5
+"""Sessions that an alert of a provider or a model names."""
 MOST_TURNS = 200
 """Sessions that are reported; with more, the table's leases are not compared."""
 _STATUS = re.compile(r"\A(?:[1-5]\d\d|[A-Za-z]{3,40})\Z")
@@ -84,7 +86,7 @@ class Health:
         asked = [
             _build_provider_state(url, state)
             for url, state in self._states().items()
-            if state.open or state.calls
+            if state.open or state.account_refused or state.calls
         ]
         if asked:
             found["providers"] = asked
@@ -120,13 +122,14 @@ def _build_lesson(lesson: LearnedAbility) -> dict[str, Any]:
     """Return a lesson without the server's words, which may repeat a request."""
     return {
         "provider": lesson.provider, "model": lesson.model,
-        "ability": lesson.ability, "number": lesson.number,
+        "ability": lesson.ability, "number": lesson.number, "for_all": lesson.for_all,
+        "sessions": list(lesson.sessions[:MOST_SESSIONS]),
     }  # fmt: skip
 
 
 def _build_provider_state(url: str, state: BreakerState) -> dict[str, Any]:
     """The host alone: an address may hold a key."""
-    found = {
+    found: dict[str, Any] = {
         "provider": urlsplit(url).hostname or "provider",
         "open": state.open,
         "refused": state.account_refused,
@@ -134,6 +137,8 @@ def _build_provider_state(url: str, state: BreakerState) -> dict[str, Any]:
         "failures": state.failures,
         "open_seconds": round(state.open_seconds),
     }
+    if sessions := state.sessions[:MOST_SESSIONS]:
+        found["sessions"] = list(sessions)
     reason = redact_reason(state)
     return {**found, "reason": reason} if reason else found
 
@@ -143,7 +148,7 @@ def redact_reason(state: BreakerState) -> str:
 
     Such as `400 invalid_request_error, about billing`; empty while it is available.
     """
-    if not state.open:
+    if not (state.open or state.account_refused):
         return ""
     head, colon, words = state.reason.partition(":")
     if not colon and not state.account_refused:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
-from typing import Any
 
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.context.build_context import can_grow_unseen, window_through
@@ -15,7 +14,7 @@ from shared.core.session.budget import ContextBudget, pressure
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import is_clearing_enough
 from shared.core.session.session import BackoffReason, CompactionBackoff, View
-from shared.core.session.session_state import JobEnd, SummaryEnd
+from shared.core.session.session_state import JobEnd
 from shared.core.session.turns import JobOrder, Spending
 
 CACHE_SECONDS = 300.0
@@ -39,17 +38,6 @@ THRASH_LEAST_BUDGET = 4_000
 BACKOFF_TURNS = 20
 """Turns after which a pause of compaction ends, since the conversation has changed."""
 NOTHING_TURNS = 5
-UNUSABLE_TIMES = 3
-UNUSABLE_SESSIONS = 3
-UNUSABLE_SECONDS, UNUSABLE_SECONDS_MOST = 900.0, 21_600.0
-"""Seconds for which a model with unusable summaries rests, doubled each time, and their limit."""
-EXCUSED = frozenset(
-    {
-        "model_unavailable", "model_busy", "model_refused_account", "cap_reached", "prompt_too_long",
-        "content_refused",
-    }
-)  # fmt: skip
-"""Failures that say nothing about a model's ability to write a summary."""
 BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
@@ -315,38 +303,6 @@ def _idle(
         payload={**wish.payload, "cache_seconds": cache_seconds},
         delay_seconds=max(0.0, cache_seconds - IDLE_MARGIN_SECONDS),
     )
-
-
-def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the models whose answers in a summary's audit were unusable."""
-    return frozenset(
-        str(attempt["model"])
-        for attempt in attempts
-        if attempt.get("step") != "commit" and str(attempt.get("fault", "")).partition(":")[0] not in EXCUSED
-    )
-
-
-def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
-    """Return the seconds that a model with unusable summaries still pauses; `written` are newest first.
-
-    The failures of a conversation count for itself. For others they count only after `UNUSABLE_SESSIONS`
-    different ones have met them: the text of a single one may be the reason.
-    """
-    own = [end for end in written if end.is_own]
-    return max(_pause(own, model, sessions=1), _pause(written, model, sessions=UNUSABLE_SESSIONS))
-
-
-def _pause(written: Sequence[SummaryEnd], model: str, *, sessions: int) -> float:
-    failures: list[SummaryEnd] = []
-    for end in written:
-        if end.model == model:
-            break
-        if model in end.unusable:
-            failures.append(end)
-    if len(failures) < UNUSABLE_TIMES or len({end.session_id for end in failures}) < sessions:
-        return 0.0
-    pause = min(UNUSABLE_SECONDS_MOST, UNUSABLE_SECONDS * 2.0 ** (len(failures) - UNUSABLE_TIMES))
-    return max(0.0, pause - failures[0].age_seconds)
 
 
 def breaker_seconds(ends: Sequence[JobEnd]) -> float:

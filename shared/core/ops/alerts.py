@@ -55,7 +55,7 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
     ),
     "window_narrowed": (
         "A model takes less at once than it should",
-        "Its provider says so in several conversations. If that is its window, name it in a models file.",
+        "If that is its window, name it in a models file.",
     ),
     "no_summaries": (
         "No model can write a summary",
@@ -115,9 +115,9 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "agent_cap_80": frozenset({"agent", "count"}),
     "agent_cap_100": frozenset({"agent", "count"}),
     "spend_source": frozenset({"source", "used_micro", "cap_micro"}),
-    "provider_refused": frozenset({"provider"}),
-    "breaker_open": frozenset({"provider"}),
-    "window_narrowed": frozenset({"provider", "model", "window", "expected"}),
+    "provider_refused": frozenset({"provider", "sessions"}),
+    "breaker_open": frozenset({"provider", "sessions"}),
+    "window_narrowed": frozenset({"provider", "model", "window", "expected", "sessions"}),
     "no_summaries": frozenset(),
     "dead_job": frozenset({"count", "job"}),
     "uncertain_delivery": frozenset({"count"}),
@@ -128,7 +128,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "duty_late": frozenset({"duty"}),
     "stuck_turn": frozenset({"count"}),
     "database_lost": frozenset({"state", "seconds"}),
-    "model_rejects": frozenset({"provider", "model", "session", "code", "wording", "count"}),
+    "model_rejects": frozenset({"provider", "model", "session", "sessions", "code", "wording", "count"}),
     "process_stopped": frozenset({"cause", "process", "work", "session", "turn", "count"}),
     "test": frozenset(),
 }
@@ -141,6 +141,9 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 900.0
 _FACT = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,255}")
 _WORDING = re.compile(r"[^\x00-\x1f\x7f]{0,255}")
 """A model server's own words, without secrets and quotations; the only fact that is a text."""
+_SESSIONS = re.compile(r"[0-9a-f-]{36}(?:, [0-9a-f-]{36}){0,4}")
+"""Public ids of sessions that have met a provider's or a model's faults."""
+_FORMS = {"wording": _WORDING, "sessions": _SESSIONS}
 
 ADVICE: Mapping[str, str] = {
     "no_connection": "Nobody answers at that address. Check it, and the network between.",
@@ -259,7 +262,7 @@ def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
             raise BadAlert(f"{kind} has no fact {name!r}")
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise BadAlert(f"{name} of {kind} is neither a number nor a name")
-        allowed = _WORDING if name == "wording" else _FACT
+        allowed = _FORMS.get(name, _FACT)
         if isinstance(value, str) and not allowed.fullmatch(value):
             raise BadAlert(f"{name} of {kind} is no name and no id")
     return dict(detail)
@@ -354,10 +357,10 @@ _FACTS: Mapping[Kind, _Facts] = {
     "spend_source": lambda whole, word: f"{word('source')}: {_spent(whole, word)}",
     "agent_cap_80": _caps_of_agent,
     "agent_cap_100": _caps_of_agent,
-    "provider_refused": lambda _, word: word("provider"),
-    "breaker_open": lambda _, word: word("provider"),
-    "window_narrowed": lambda whole, word: (
-        f"{word('model')}: {whole('window'):,} of {whole('expected'):,} tokens"
+    "provider_refused": lambda _, word: _with_sessions(word("provider"), word),
+    "breaker_open": lambda _, word: _with_sessions(word("provider"), word),
+    "window_narrowed": lambda whole, word: _with_sessions(
+        f"{word('model')}: {whole('window'):,} of {whole('expected'):,} tokens", word
     ),
     "dead_job": lambda whole, word: f"{whole('count')} × {word('job')}",
     "uncertain_delivery": lambda whole, _: f"{whole('count')} in the last 24 hours",
@@ -369,14 +372,20 @@ _FACTS: Mapping[Kind, _Facts] = {
     "duty_late": lambda _, word: word("duty"),
     "stuck_turn": lambda whole, _: f"{whole('count')} in all",
     "database_lost": lambda whole, word: f"{word('state')}, for more than {whole('seconds')} seconds",
-    "model_rejects": lambda _, word: (
-        f"{word('model')} at {word('provider')}: {word('wording') or word('code')}"
+    "model_rejects": lambda _, word: _with_sessions(
+        f"{word('model')} at {word('provider')}: {word('wording') or word('code')}", word
     ),
     "no_summaries": lambda *_: "",
     "process_stopped": lambda whole, word: _describe_stop(whole, word),
     "no_backup": lambda *_: "",
     "test": lambda *_: "",
 }
+
+
+def _with_sessions(fact: str, word: Callable[[str], str]) -> str:
+    """Return a fact with the conversations that have met it."""
+    sessions = word("sessions")
+    return f"{fact} (conversations {sessions})" if sessions else fact
 
 
 def _describe_stop(whole: Callable[[str], int], word: Callable[[str], str]) -> str:

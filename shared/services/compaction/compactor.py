@@ -25,7 +25,6 @@ from shared.core.compaction.jobs import (
     rest_from_now,
     rests,
     total_cost,
-    unusable_seconds,
 )
 from shared.core.compaction.plan import (
     CompactionPlan,
@@ -51,6 +50,7 @@ from shared.core.session.session_state import (
 from shared.core.session.summary import five_fields, form_of, render_summary
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView, StorageUnavailable
+from shared.core.verdicts.summaries import unusable_seconds
 from shared.ports import DASHBOARD, Announcer, ModelCard, ModelRequest
 from shared.runtime import CrashPoint
 from shared.services.compaction.flusher import Flusher, FlushResult

@@ -37,13 +37,13 @@ from shared.core.values.errors import (
     StorageUnavailable,
 )
 from shared.core.values.messages import Message, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ModelRequest, ToolContext
 from shared.runtime import CrashPoint
 from shared.services.compaction.silent_requests import (
     FlushPortion,
     SilentRequest,
     SilentRequests,
-    UnableModels,
 )
 from shared.services.turns.spend_tracker import SpendTracker
 from shared.services.turns.toolbox import Toolbox
@@ -355,7 +355,7 @@ class Flusher:
             spelled = not calls and not called and bool(_SPELLED_CALL.search(text_of(reply.blocks)))
             silent.unreadable = silent.unreadable or spelled
             if calls or spelled:
-                self._unable.learn(request.model, "tools", able=bool(calls))
+                self._unable.learn(request.model, "tools", able=bool(calls), session=silent.job.session_id)
             if not calls:
                 return
             results = [await self._run_memory_tool(call, silent) for call in calls]
@@ -379,7 +379,7 @@ class Flusher:
         """
         answer = text_of(reply.blocks)
         if request.json_schema is not None and reply.stop_reason != "refusal":
-            self._unable.learn_json(request.model, answer)
+            self._unable.learn_json(request.model, answer, session=silent.job.session_id)
         drafts = parse_notes(answer)
         if drafts is None:
             silent.unreadable = True

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import structlog
 
-from shared.core.compaction.jobs import next_portion, unusable_seconds
+from shared.core.compaction.jobs import next_portion
 from shared.core.compaction.note_requests import (
     APART,
     NOTES_SCHEMA,
@@ -34,6 +33,8 @@ from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.local_time import minute_text
 from shared.core.values.messages import text_message
 from shared.core.values.tokens import Count, estimate_messages, estimate_system, estimate_tools
+from shared.core.verdicts.summaries import unusable_seconds
+from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import (
     ChatModel,
     ModelCard,
@@ -59,9 +60,6 @@ PIECES_AT_MOST = 8
 """Of one message that no request can hold; what is longer is read by its head and tail."""
 _BESIDE = 60
 """Tags and last sentence around a transcript."""
-Ability = Literal["json", "tools"]
-UNABLE_TIMES = 2
-UNABLE_SECONDS = 86_400.0
 _CHARS_PER_TOKEN = 8
 _CHARS_TO_SPARE = 2_000
 """An answer is stopped that has more letters than its tokens could make, and these."""
@@ -69,33 +67,6 @@ _CHARS_TO_SPARE = 2_000
 
 class LastToolsStore(Protocol):
     async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
-
-
-class UnableModels:
-    """What models could not do twice in a row: they are asked in another way, and again so after a day."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seen: dict[tuple[str, Ability], tuple[int, float]] = {}
-        """How often, and when last."""
-
-    def lacks(self, model: str, ability: Ability) -> bool:
-        times, at = self._seen.get((model, ability), (0, 0.0))
-        return times >= UNABLE_TIMES and self._clock() - at < UNABLE_SECONDS
-
-    def list_missing_abilities(self, model: str) -> frozenset[Ability]:
-        abilities: tuple[Ability, ...] = ("json", "tools")
-        return frozenset(ability for ability in abilities if self.lacks(model, ability))
-
-    def learn(self, model: str, ability: Ability, *, able: bool) -> None:
-        times, _ = self._seen.pop((model, ability), (0, 0.0))
-        if not able:
-            self._seen[model, ability] = (times + 1, self._clock())
-
-    def learn_json(self, model: str, answer: str) -> None:
-        """From an answer to a request for JSON; an empty one says nothing."""
-        if answer.strip():
-            self.learn(model, "json", able="{" in answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,8 +251,9 @@ class SilentRequests:
     def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
         """How memory of this conversation is saved, and the room that a request of its own has."""
         card = prepared.card
+        missing = self._unable.list_missing_forms(card.name, session=prepared.request.about[0])
         return find_flush_way(
-            replace(card, capabilities=card.capabilities - self._unable.list_missing_abilities(card.name)),
+            replace(card, capabilities=card.capabilities - missing),
             window=prepared.budget.window,
             ratio=prepared.ratio,
             offered=prepared.request.tools,

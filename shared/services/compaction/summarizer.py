@@ -59,9 +59,10 @@ from shared.core.session.summary import fit_ledger, form_of, render_summary
 from shared.core.values.errors import CapReached, ModelError, PromptTooLong
 from shared.core.values.messages import Text, text_message, text_of, tool_uses
 from shared.core.values.tokens import Count
+from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import ChatModel, ModelReply, ModelRequest, SystemPart, TokenCounter
 from shared.runtime import CrashPoint
-from shared.services.compaction.silent_requests import CompletionTimeouts, OneShotCompletion, UnableModels
+from shared.services.compaction.silent_requests import CompletionTimeouts, OneShotCompletion
 from shared.services.turns.spend_tracker import SpendTracker
 
 log = structlog.get_logger(__name__)
@@ -496,7 +497,7 @@ class Summariser:
         PromptTooLong.
         """
         room = await self._answer_room(draft, model)
-        as_lines = self._unable.lacks(model, "json")
+        as_lines = self._unable.lacks(model, "json", session=draft.tracker.trace_ids[0])
         request = task.build_request(model, room=room, as_lines=as_lines)
         too_long: AuditVerdict | None = None
         for number in range(draft.most_attempts):
@@ -518,7 +519,7 @@ class Summariser:
                 draft.record_failure(task.step, model, f"{error.code}: {error}")
                 return too_long
             if not task.is_text and not as_lines and reply.stop_reason != "refusal":
-                self._unable.learn_json(model, text_of(reply.blocks))
+                self._unable.learn_json(model, text_of(reply.blocks), session=draft.tracker.trace_ids[0])
             if isinstance(judged, AuditVerdict) and judged.ok:
                 if not judged.too_long or number + 1 == draft.most_attempts:
                     return judged

@@ -152,7 +152,8 @@ class PictureService:
         said, spent, reservation_id = "", list[Spending](), None
         failure: ModelError | None = None
         if card is not None:
-            request = _request(card, attachment_id, picture)
+            about = (unseen.owner.session_id, unseen.turn)
+            request = _request(card, attachment_id, picture, about=about)
             reservation_id = await self._reserve(unseen.owner, request, card)
             try:
                 reply = await self._model.reply(request)
@@ -190,7 +191,9 @@ class PictureService:
         return None
 
 
-def _request(card: ModelCard, attachment_id: int, picture: PictureContent) -> ModelRequest:
+def _request(
+    card: ModelCard, attachment_id: int, picture: PictureContent, *, about: tuple[int, int]
+) -> ModelRequest:
     image = Image(attachment_id=attachment_id, mime=picture.mime)
     as_json = "json" in card.capabilities
     return ModelRequest(
@@ -200,6 +203,7 @@ def _request(card: ModelCard, attachment_id: int, picture: PictureContent) -> Mo
         max_output_tokens=DESCRIPTION_TOKENS,
         json_schema=PICTURE_SCHEMA if as_json else None,
         pictures={attachment_id: picture},
+        about=about,
     )
 
 

@@ -160,6 +160,7 @@ class Subagent:
             tools=specs,
             max_output_tokens=self._output,
             cache_at=(len(messages) - 1,) if specs else (),
+            about=self.tracker.trace_ids,
         )
 
     async def _paid(self, request: ModelRequest, estimate: int) -> ModelReply:

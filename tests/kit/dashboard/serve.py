@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 from aiohttp import web
 
-from shared.adapters.models.breaker import BreakerState
 from shared.config.settings import Settings
+from shared.core.verdicts.breaker import BreakerState
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground

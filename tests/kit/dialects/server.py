@@ -64,6 +64,17 @@ def messages_answer(text: str = GOOD) -> Answer:
     return Answer(body="".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in told))
 
 
+def response_answer(text: str = GOOD) -> Answer:
+    """Return a plain streamed answer of the Responses API."""
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    told: list[Json] = [
+        {"type": "response.created", "response": {"id": "r"}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": text},
+        {"type": "response.completed", "response": {"id": "r", "status": "completed", "usage": usage}},
+    ]
+    return Answer(body="".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in told))
+
+
 def events(*chunks: Mapping[str, Any], done: bool = True) -> str:
     """Return chunks as server-sent events."""
     told = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)

@@ -101,16 +101,19 @@ const spent = ({ used_micro: used, cap_micro: cap }) => t("{used} of {cap}", { u
 const ofAgent = ({ agent, count }) => t("{number} × {agent}, people and sessions", { agent, number: count });
 /** @param {number} bytes */
 const gib = (bytes) => number(Math.round(bytes / 2 ** 30 * 10) / 10);
+/** Ids of the conversations that an alert names. @param {any} detail */
+const sessionsOf = ({ sessions }) => sessions ? ` · ${sessions}` : "";
 /** Facts of an alert, by its kind. @type {Record<string, (detail: any) => string>} */
 const FACTS = {
   spend_80: spent, spend_100: spent, agent_cap_80: ofAgent, agent_cap_100: ofAgent, spend_source: (detail) => `${detail.source}: ${spent(detail)}`,
-  window_narrowed: ({ model, window, expected }) => tn("{model}: {window} of {count} token", "{model}: {window} of {count} tokens", expected, { model, window }),
+  provider_refused: (detail) => `${detail.provider}${sessionsOf(detail)}`, breaker_open: (detail) => `${detail.provider}${sessionsOf(detail)}`,
+  window_narrowed: ({ model, window, expected, sessions }) => `${tn("{model}: {window} of {count} token", "{model}: {window} of {count} tokens", expected, { model, window })}${sessionsOf({ sessions })}`,
   uncertain_delivery: ({ count }) => tn("{count} in the last 24 hours", "{count} in the last 24 hours", count),
   disk_low: ({ free_bytes: free, total_bytes: all }) => t("{free} GiB of {all} GiB are free", { free: gib(free), all: gib(all) }),
   handover_waiting: ({ minutes }) => tn("for more than {count} minute", "for more than {count} minutes", minutes),
   no_worker: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   database_lost: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
-  model_rejects: ({ model, provider, wording, code }) => `${model} · ${provider}: ${wording || code}`,
+  model_rejects: ({ model, provider, wording, code, sessions }) => `${model} · ${provider}: ${wording || code}${sessionsOf({ sessions })}`,
   duty_late: ({ duty }) => duty,
   process_stopped: ({ process, cause, turn, work, count }) => `${process}: ${cause.replaceAll("_", " ")}, ${turn ? t("turn {turn}", { turn }) : work}, ${count} ×`,
   stuck_turn: ({ count }) => t("{number} in all", { number: count }),

@@ -1,6 +1,6 @@
 """Abilities that a server lacks, read from its refusal: field, wording, and what the next request does instead.
 
-A row names an ability. `learned_abilities` keeps what a model lacks for a day; the request builders of the wires
+A row names an ability. `shared.core.verdicts.abilities` keeps what a model lacks for a day; the request builders of the wires
 leave it out. The table has rows for servers of both APIs.
 """
 
@@ -9,16 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from shared.adapters.models.dialects.refusal_wordings import find_output_limit
-
-Ability = Literal[
-    "tools", "images", "json", "system", "system_blocks", "thinking", "cache", "max_tokens", "output_limit",
-    "null_content", "empty_content", "alternation", "user_after_tool", "schema_keywords", "stream_options",
-    "prompt_cache_options", "opaque_state",
-]  # fmt: skip
-"""`max_tokens` is the name of the field, `output_limit` its value."""
+from shared.core.verdicts.abilities import Ability, MissingAbility
 
 LEAST_OUTPUT = 256
 """Tokens. A limit below it leaves no room for an answer: the window is full."""
@@ -50,14 +43,6 @@ SETTINGS: Mapping[Ability, str] = {
     "output_limit": '"max_output": {number}',
 }
 """Fields of a model's entry that say the same for good."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingAbility:
-    """One ability that a server refused; `number` is the limit that it named."""
-
-    ability: Ability
-    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +158,3 @@ def find_missing_ability(text: str) -> MissingAbility | None:
             return MissingAbility(ability=ability)
     found = next((row for row in _ROWS if row.pattern.search(text)), None)
     return None if found is None else MissingAbility(ability=found.ability)
-
-
-STRONGER: Mapping[Ability, Ability] = {"null_content": "empty_content"}
-"""Meaning of a second refusal with the same wording, after the first was heeded."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from shared.adapters.models.dialects.abilities import Ability
+from shared.core.verdicts.abilities import Ability
 
 Json = dict[str, Any]
 

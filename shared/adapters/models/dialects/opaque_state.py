@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from shared.adapters.models.dialects.abilities import Ability
 from shared.core.values.messages import Block, ProviderBlock
+from shared.core.verdicts.abilities import Ability
 
 Json = dict[str, Any]
 

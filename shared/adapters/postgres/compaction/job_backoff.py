@@ -17,7 +17,6 @@ from shared.adapters.postgres.compaction.jobs import (
 )
 from shared.adapters.postgres.db.pool import build_value, store_method
 from shared.adapters.postgres.turns.view_state import load_hidden
-from shared.core.compaction.jobs import unusable_models
 from shared.core.context.build_context import LeftOut
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
 from shared.core.session.session import CompactionBackoff
@@ -33,6 +32,7 @@ from shared.core.session.session_state import (
 )
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView
+from shared.core.verdicts.summaries import unusable_models
 
 _ENDS = """
 SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::float8 AS age_seconds

@@ -7,7 +7,8 @@ from typing import Any
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.db.pool import Connection
-from shared.core.compaction.jobs import LATE, unusable_models
+from shared.core.compaction.jobs import LATE
+from shared.core.verdicts.summaries import unusable_models
 
 LATE_SECONDS = 300.0
 """What hides turns one after the other is followed by one flush for several of them."""

@@ -26,22 +26,35 @@ FALLEN_BACK = f"""
 """
 """Of the newest summaries, those that no model wrote; not those that a shorter digest took the place of."""
 
+SESSIONS_AT_MOST = 5
+
+
+def _name_sessions(numbers: str) -> str:
+    """Return SQL for the public ids of a JSON list of internal session numbers; NULL without any."""
+    return f"""(SELECT string_agg(id, ', ') FROM (
+           SELECT DISTINCT s.public_id::text AS id FROM jsonb_array_elements_text({numbers}) n
+             JOIN sessions s ON s.id = n::bigint ORDER BY 1 LIMIT {SESSIONS_AT_MOST}) x)"""
+
+
 SWEEP = Named(f"""
 WITH spent AS (
   SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} AS used
     FROM spend_days WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date
 ), providers AS (
-  SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused
+  SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused,
+         jsonb_path_query_array(jsonb_agg(p -> 'sessions'), '$[*][*]') AS sessions
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
-   WHERE {WORKER_IS_ALIVE} AND (p ->> 'open')::boolean GROUP BY 1
+   WHERE {WORKER_IS_ALIVE} AND ((p ->> 'open')::boolean OR (p ->> 'refused')::boolean) GROUP BY 1
 ), windows AS (
   SELECT p ->> 'provider' AS provider, (p ->> 'window')::bigint AS least_, (p ->> 'expected')::bigint AS expected,
-         coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model
+         coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model,
+         coalesce(p -> 'sessions', '[]') AS sessions
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE {WORKER_IS_ALIVE}
 ), rejections AS (
   SELECT DISTINCT ON (1) coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model,
          p ->> 'provider' AS provider, p ->> 'code' AS code, p ->> 'wording' AS wording, (p ->> 'count')::bigint AS number,
-         (SELECT s.public_id::text FROM sessions s WHERE s.id = (p ->> 'session')::bigint) AS session
+         (SELECT s.public_id::text FROM sessions s WHERE s.id = (p ->> 'session')::bigint) AS session,
+         {_name_sessions("coalesce(p -> 'sessions', '[]')")} AS sessions
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'rejections', '[]')) p
    WHERE {WORKER_IS_ALIVE} ORDER BY 1, 5 DESC
 ), disk AS (
@@ -94,14 +107,17 @@ WITH spent AS (
     FROM capped, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100 GROUP BY level, agent
   UNION ALL
   SELECT CASE WHEN refused THEN 'provider_refused' ELSE 'breaker_open' END, provider,
-         jsonb_build_object('provider', provider) FROM providers
+         jsonb_strip_nulls(jsonb_build_object('provider', provider, 'sessions', {_name_sessions("sessions")}))
+    FROM providers
   UNION ALL
-  SELECT 'window_narrowed', model, jsonb_build_object('provider', min(provider), 'model', model,
-                                                      'window', min(least_), 'expected', max(expected))
+  SELECT 'window_narrowed', model, jsonb_strip_nulls(jsonb_build_object(
+           'provider', min(provider), 'model', model, 'window', min(least_), 'expected', max(expected),
+           'sessions', {_name_sessions("jsonb_path_query_array(jsonb_agg(sessions), '$[*][*]')")}))
     FROM windows GROUP BY model
   UNION ALL
   SELECT 'model_rejects', model, jsonb_strip_nulls(jsonb_build_object(
-           'provider', provider, 'model', model, 'code', code, 'wording', wording, 'count', number, 'session', session))
+           'provider', provider, 'model', model, 'code', code, 'wording', wording, 'count', number, 'session', session,
+           'sessions', sessions))
     FROM rejections
   UNION ALL
   SELECT 'no_summaries', '', '{{}}' FROM ({FALLEN_BACK}) f

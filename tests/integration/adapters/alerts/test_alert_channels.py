@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from shared.adapters.alerts.mail import AlertMail
 from shared.adapters.alerts.webhook import AlertWebhook
-from shared.adapters.models.breaker import Breaker
 from shared.adapters.telemetry.health import Health
 from shared.core.ops.alerts import Alert, AlertOutcomeUnknown, AlertRefused, NotSent, Outcome, Sending, Sent
+from shared.core.verdicts.breaker import Breaker
 from tests.kit.fakes.mail_server import MailServer, mail_server
 from tests.kit.fakes.webhook_receiver import Receiver, receiving
 
@@ -206,11 +207,11 @@ async def test_a_server_that_is_away_is_tried_again() -> None:
 
 
 def test_health_names_hosts_and_never_addresses(tmp_path: Any) -> None:
-    breaker = Breaker()
+    breaker = Breaker(clock=time.monotonic)
     breaker.record_refusal("credit balance is too low for key sk-1")
     states = {
         "https://user:key@api.example.org/v1?k=1": breaker.get_state(),
-        "http://x": Breaker().get_state(),
+        "http://x": Breaker(clock=time.monotonic).get_state(),
     }
     told = Health(lambda: states, tmp_path / "not" / "yet")()
     (provider,) = told["providers"]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from shared.adapters.models.breaker import FEWEST_CALLS
 from shared.adapters.models.embeddings import HttpEmbedder
 from shared.adapters.models.reranker import SECONDS
+from shared.core.verdicts.breaker import FEWEST_CALLS
 from shared.services.turns.retrieval import RERANKED, rerank
 from tests.integration.adapters.models.test_reranker import PATIENCE, item
 from tests.kit.fakes.embeddings.harness import RunningEmbeddings

@@ -12,7 +12,6 @@ import pytest
 
 from shared.adapters.models import ModelEntry, Patience, remote
 from shared.adapters.models.error_mapping import ModelOverloaded, ModelUnknown
-from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.openai_provider import OpenAIProvider, ResponsesProvider
 from shared.adapters.models.provider import Provider
 from shared.adapters.models.remote import RemoteModel
@@ -25,6 +24,7 @@ from shared.core.values.errors import (
     PromptTooLong,
 )
 from shared.core.values.messages import Message, Text, Thinking, ToolResult, ToolUse, text_message, text_of
+from shared.core.verdicts.windows import NarrowedWindow
 from shared.ports import SystemPart
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 from tests.kit.fakes.messages_api.harness import WIRES
@@ -377,9 +377,9 @@ async def test_five_failures_open_the_breaker_and_calls_fail_without_asking(
 ) -> None:
     await script(fake, {"status": 503}, times=-1)
     model = opened(impatient(attempts=1))
-    for _ in range(5):
+    for session in range(1, 6):
         with pytest.raises(ModelUnavailable):
-            await model.reply(asking("Hello"))
+            await model.reply(asking("Hello", about=(session, 1)))
     with pytest.raises(ModelUnavailable, match="not asked again so soon"):
         await model.reply(asking("Hello"))
     assert len(await fake.requests()) == 5
@@ -479,9 +479,9 @@ async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minu
         windows.append((await model.load_card(CHAT)).window)
     assert windows == [1_000_000, 200_000]
     assert model.find_narrowed_window() == NarrowedWindow(
-        provider="127.0.0.1", model=CHAT, window=200_000, expected=1_000_000
+        provider="127.0.0.1", model=CHAT, window=200_000, expected=1_000_000, sessions=(2, 1)
     )
-    clock.now += 121
+    clock.now += 1_800
     assert (await model.load_card(CHAT)).window == 1_000_000
     await model.close()
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models.breaker import FEWEST_CALLS
 from shared.adapters.models.reranker import HttpReranker
 from shared.core.memory.recall import Found, Ranked
+from shared.core.verdicts.breaker import FEWEST_CALLS
 from shared.services.turns.retrieval import RERANKED, rerank
 from tests.kit.fakes.rerank.harness import RunningReranker
 from tests.kit.fakes.rerank.server import MODEL

@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,11 @@ import asyncpg
 import pytest
 from aiohttp import web
 
-from shared.adapters.models.breaker import Breaker
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.telemetry.health import Health
 from shared.config.settings import load_settings
+from shared.core.verdicts.breaker import Breaker
 from tests.kit.dashboard import money_seed, seed
 from tests.kit.dashboard.fixtures import Dashboard
 from tests.kit.dashboard.serve import served
@@ -194,7 +195,7 @@ async def test_provider_state_is_that_of_all_living_processes(dashboard: Dashboa
 async def test_the_answering_process_tells_its_own_reason_in_the_providers_words(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
-    breaker = Breaker()
+    breaker = Breaker(clock=time.monotonic)
     breaker.record_refusal("401: invalid x-api-key (authentication_error)")
     states = {"https://api.example.org/v1": breaker.get_state()}
     for role in ("web", "worker"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from shared.adapters.models.breaker import FEWEST_CALLS, Breaker
 from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.telemetry.health import Health
+from shared.core.verdicts.breaker import FEWEST_CALLS, Breaker
 
 CANARY = "Maria-7f3a9b"
 
@@ -52,7 +53,7 @@ def answered(status: int, kind: str, words: str) -> str:
 def test_refused_account_is_reported_by_codes_and_subject(
     status: int, kind: str, words: str, told: str
 ) -> None:
-    breaker = Breaker()
+    breaker = Breaker(clock=time.monotonic)
     breaker.record_refusal(answered(status, kind, words))
     assert told_of(breaker)["reason"] == told
 
@@ -68,7 +69,7 @@ def test_refused_account_is_reported_by_codes_and_subject(
     ],
 )
 def test_failing_provider_is_reported_without_its_text(reason: str, told: str) -> None:
-    breaker = Breaker()
+    breaker = Breaker(clock=time.monotonic)
     for _ in range(FEWEST_CALLS):
         breaker.record_failure(reason)
     found = told_of(breaker)
@@ -77,7 +78,7 @@ def test_failing_provider_is_reported_without_its_text(reason: str, told: str) -
 
 
 def test_a_provider_that_answers_has_no_reason() -> None:
-    breaker = Breaker()
+    breaker = Breaker(clock=time.monotonic)
     breaker.record_refusal(answered(401, "authentication_error", "no"))
     breaker.record_success()
     assert "reason" not in told_of(breaker)

@@ -15,12 +15,10 @@ from shared.core.compaction.jobs import (
     next_job,
     rest_from_now,
     rests,
-    unusable_models,
-    unusable_seconds,
 )
 from shared.core.session.presets import preset
 from shared.core.session.session import backoff_from_json
-from shared.core.session.session_state import JobEnd, SummaryEnd
+from shared.core.session.session_state import JobEnd
 from tests.kit.builders import budget, exchanges, view
 
 STEADY = preset("steady")
@@ -135,52 +133,3 @@ def test_a_gain_of_half_a_percent_is_no_reason_to_compact() -> None:
 def test_a_conversation_that_fits_its_tail_is_not_asked_about() -> None:
     short = view(exchanges(2, tokens=200), flushed_turn=2)
     assert next_job(short, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1) is None
-
-
-# ---- models that cannot summarise
-
-
-def ended(*unusable: str, by: str = "", age: float = 0.0) -> SummaryEnd:
-    return SummaryEnd(model=by, unusable=frozenset(unusable), age_seconds=age)
-
-
-def test_model_rests_after_three_consecutive_unusable_summaries() -> None:
-    assert unusable_seconds([ended("small")] * 2, "small") == 0
-    assert unusable_seconds([ended("small")] * 3, "small") == 900
-    assert unusable_seconds([ended("small"), ended("other"), *[ended("small")] * 2], "small") == 900
-    assert unusable_seconds([ended("small")] * 3, "other") == 0
-
-
-def test_model_pauses_for_others_after_three_different_conversations() -> None:
-    def of(session_id: int, *, own: bool = False) -> SummaryEnd:
-        return replace(ended("small"), session_id=session_id, is_own=own)
-
-    assert unusable_seconds([of(1)] * 20, "small") == 0
-    assert unusable_seconds([of(1), of(2), of(1), of(2)], "small") == 0
-    assert unusable_seconds([of(1), of(2), of(3)], "small") == 900
-    assert unusable_seconds([of(1, own=True)] * 3, "small") == 900
-    assert unusable_seconds([of(1, own=True)] * 2 + [of(2)] * 5, "small") == 0
-
-
-def test_one_that_it_wrote_ends_the_row() -> None:
-    written = [ended("small"), ended("small"), ended(by="small"), ended("small")]
-    assert unusable_seconds(written, "small") == 0
-
-
-def test_model_rest_counts_from_the_newest_and_doubles() -> None:
-    assert unusable_seconds([ended("small", age=300.0), *[ended("small", age=4_000.0)] * 2], "small") == 600
-    assert unusable_seconds([ended(), *[ended("small", age=900.0)] * 3], "small") == 0
-    assert unusable_seconds([ended("small", age=0.0), *[ended("small", age=900.0)] * 3], "small") == 1_800
-    assert unusable_seconds([ended("small")] * 40, "small") == 21_600
-
-
-def test_only_answers_speak_against_a_model() -> None:
-    attempts = [
-        {"step": "portion", "model": "away", "fault": "model_unavailable: 529: Overloaded"},
-        {"step": "portion", "model": "poor", "fault": "cap_reached: spending cap"},
-        {"step": "portion", "model": "strict", "fault": "content_refused: 400"},
-        {"step": "portion", "model": "small", "fault": "prompt_too_long"},
-        {"step": "portion", "model": "prose", "fault": "it is no JSON"},
-        {"step": "commit", "model": "long", "fault": "the summary gains too little"},
-    ]
-    assert unusable_models(attempts) == {"prose"}

@@ -16,8 +16,8 @@ from shared.core.session.summary import five_fields, render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Text, ToolUse, text_message, text_of
 from shared.core.values.money import Prices
+from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import ModelRequest, SystemPart, ToolSpec
-from shared.services.compaction.silent_requests import UnableModels
 from shared.services.compaction.summarizer import SummaryResult
 from tests.kit.builders import exchange, words
 from tests.kit.scripted_model import (
@@ -236,13 +236,13 @@ def test_json_is_asked_for_again_after_a_day_or_once_it_came() -> None:
     now = [0.0]
     models = UnableModels(clock=lambda: now[0])
     for answer in ("prose", "", "{}", "prose"):
-        models.learn_json("m", answer)
-    assert not models.list_missing_abilities("m"), "an empty answer says nothing, and JSON came between"
-    models.learn_json("m", "prose")
-    assert models.list_missing_abilities("m") == {"json"}
-    assert not models.list_missing_abilities("another")
+        models.learn_json("m", answer, session=1)
+    assert not models.list_missing_forms("m", session=1), "an empty one says nothing, JSON came between"
+    models.learn_json("m", "prose", session=1)
+    assert models.list_missing_forms("m", session=1) == {"json"}
+    assert not models.list_missing_forms("another", session=1)
     now[0] = 86_400.0
-    assert not models.list_missing_abilities("m")
+    assert not models.list_missing_forms("m", session=1)
 
 
 async def test_lines_change_and_close_what_the_record_has() -> None:

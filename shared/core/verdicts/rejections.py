@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shared.core.values.errors import (
@@ -17,9 +16,10 @@ from shared.core.values.errors import (
 )
 from shared.core.values.messages import Message, ToolResult, text_of
 from shared.core.values.secrets_filter import redact
+from shared.core.verdicts.evidence import Clock
 
 KEPT_SECONDS = 600.0
-"""Seconds after the last rejection until an alert of it ends; a model that answers again ends it at once."""
+"""Seconds until the alert of a rejection ends; an answer in the same session ends it at once."""
 WAITED_SECONDS = 540.0
 """Seconds of a busy or failing server after which it counts as a rejection: its turn ends soon."""
 _MOST_WAITING_SECONDS = 3_600.0
@@ -45,6 +45,8 @@ class Rejection:
     wording: str
     count: int
     """Rejections of the last ten minutes."""
+    sessions: tuple[int, ...] = ()
+    """Sessions that met one in this time, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class _KeptRejection:
 class Rejections:
     """Rejections of one model at one provider, in the memory of this process."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._kept: deque[_KeptRejection] = deque(maxlen=_MOST_KEPT)
         self._waiting: dict[int, float] = {}
@@ -79,10 +81,12 @@ class Rejections:
         self._waiting = {one: at for one, at in self._waiting.items() if now - at < _MOST_WAITING_SECONDS}
         return now - self._waiting.setdefault(session, now) >= WAITED_SECONDS
 
-    def clear(self) -> None:
-        """Forget all: the model has answered."""
-        self._kept.clear()
-        self._waiting.clear()
+    def clear(self, session: int) -> None:
+        """Forget what this session has met: the model has answered it."""
+        if self._kept:
+            kept = (one for one in self._kept if one.session != session)
+            self._kept = deque(kept, maxlen=_MOST_KEPT)
+        self._waiting.pop(session, None)
 
     def find_newest(self, *, provider: str, model: str) -> Rejection | None:
         """Return the newest rejection of the last ten minutes; None if there is none."""
@@ -94,6 +98,7 @@ class Rejections:
         return Rejection(
             provider=provider, model=model, session=newest.session, code=newest.code, wording=newest.wording,
             count=len(recent),
+            sessions=tuple(dict.fromkeys(one.session for one in reversed(recent) if one.session)),
         )  # fmt: skip
 
 

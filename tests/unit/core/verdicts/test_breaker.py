@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.adapters.models import Breaker
 from shared.core.values.errors import ModelRefusedAccount, ModelUnavailable
+from shared.core.verdicts.breaker import Breaker
 from tests.kit.model_makers import HandClock
 
 
@@ -40,11 +40,11 @@ def test_half_of_the_recent_calls_failing_opens_it() -> None:
 def test_single_conversation_never_opens_the_breaker() -> None:
     breaker = Breaker(clock=HandClock())
     for _ in range(30):
-        breaker.record_failure("500: only this one", conversation=7)
+        breaker.record_failure("500: only this one", session=7)
     assert not breaker.get_state().open
     assert breaker.get_state().failures == 1
-    for conversation in range(8, 12):
-        breaker.record_failure("500", conversation=conversation)
+    for session in range(8, 12):
+        breaker.record_failure("500", session=session)
     assert breaker.get_state().open
 
 

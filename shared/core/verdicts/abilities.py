@@ -1,0 +1,147 @@
+"""Abilities that one model lacks: learned from refusals, kept for a day, probed while they hold for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from shared.core.verdicts.evidence import Clock, Evidence, EvidenceLog
+
+KEPT_SECONDS = 86_400.0
+"""Servers are updated; after a day the ability is tried again, at the price of one refused request."""
+PROBE_SECONDS = 60.0
+"""Seconds until a lesson that holds for all is probed; each failed probe doubles the time to the next one."""
+_LONGEST_PROBE_SECONDS = 3_600.0
+
+Ability = Literal[
+    "tools", "images", "json", "system", "system_blocks", "thinking", "cache", "max_tokens", "output_limit",
+    "null_content", "empty_content", "alternation", "user_after_tool", "schema_keywords", "stream_options",
+    "prompt_cache_options", "opaque_state",
+]  # fmt: skip
+"""`max_tokens` is the name of the field, `output_limit` its value."""
+_ABILITIES: tuple[Ability, ...] = get_args(Ability)
+_THOUGHT = "thought_in_prompt"
+
+_STRONGER: Mapping[Ability, Ability] = {"null_content": "empty_content"}
+"""Meaning of a second refusal with the same wording, after the first was heeded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingAbility:
+    """One ability that a server refused; `number` is the limit that it named."""
+
+    ability: Ability
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedAbility:
+    """One thing that a model's server refused, for operators."""
+
+    provider: str
+    model: str
+    ability: Ability
+    number: int | None
+    wording: str
+    """The server's own words, cut and without secrets."""
+    age_seconds: float
+    sessions: tuple[int, ...] = ()
+    """Internal numbers of the sessions that met the refusal, newest first."""
+    for_all: bool = True
+    """Whether requests of every session are sent without it."""
+
+
+@dataclass(slots=True)
+class _Probe:
+    at: float
+    pause_seconds: float
+
+
+class LearnedAbilities:
+    """Lessons of one model at one provider; an instance lives as long as its process."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._log = EvidenceLog(clock=clock, kept_seconds=KEPT_SECONDS)
+        self._probes: dict[Ability, _Probe] = {}
+
+    def learn(
+        self,
+        missing: MissingAbility,
+        wording: str,
+        *,
+        session: int,
+        known: Mapping[Ability, int | None],
+    ) -> bool:
+        """Keep the lesson of a session; return False if the next request would be the same.
+
+        `known` are the abilities that the refused request left out.
+        """
+        ability, number = missing.ability, missing.number
+        while ability in known and not _is_smaller(number, known[ability]):
+            if ability not in _STRONGER:
+                return False
+            ability = _STRONGER[ability]
+        self._log.record(ability, session=session, number=number, wording=wording)
+        if ability not in self._probes and self._log.find_proven(ability) is not None:
+            self._probes[ability] = _Probe(self._clock() + PROBE_SECONDS, PROBE_SECONDS)
+        return True
+
+    def list_missing(self, session: int) -> Mapping[Ability, int | None]:
+        """Return each ability that a session's request leaves out, with the limit that the server named."""
+        if not self._log.list_kinds():
+            return {}
+        found = ((name, self._log.find(name, session=session)) for name in _ABILITIES)
+        return {name: evidence.number for name, evidence in found if evidence is not None}
+
+    def find_probe(self, session: int) -> Ability | None:
+        """Return an ability that a request of this session may try again now; None if none is due."""
+        now = self._clock()
+        for ability, probe in self._probes.items():
+            own = self._log.find_own(ability, session=session)
+            if now >= probe.at and own is None and self._log.find_proven(ability) is not None:
+                return ability
+        return None
+
+    def start_probe(self, ability: Ability) -> None:
+        """Note that a request tries the ability; others wait until the next probe."""
+        probe = self._probes[ability]
+        probe.pause_seconds = min(2.0 * probe.pause_seconds, _LONGEST_PROBE_SECONDS)
+        probe.at = self._clock() + probe.pause_seconds
+
+    def heal(self, ability: Ability) -> None:
+        """Forget that the ability is missing: an answer has used it."""
+        self._log.forget(ability)
+        self._probes.pop(ability, None)
+
+    def note_thought_in_prompt(self, *, session: int) -> None:
+        """Keep for a day that a session's answers begin in a thought, so that none of it is shown."""
+        self._log.record(_THOUGHT, session=session)
+
+    def begins_in_thought(self, session: int) -> bool:
+        """Return whether the answers to a session begin in a thought."""
+        return self._log.find(_THOUGHT, session=session) is not None
+
+    def describe(self, *, provider: str, model: str) -> tuple[LearnedAbility, ...]:
+        """Return the lessons for operators, the newest first."""
+        found = [
+            self._describe(name, evidence, provider=provider, model=model)
+            for name in _ABILITIES
+            if (evidence := self._log.list_fresh(name))
+        ]
+        return tuple(sorted(found, key=lambda one: one.age_seconds))
+
+    def _describe(
+        self, ability: Ability, evidence: list[Evidence], *, provider: str, model: str
+    ) -> LearnedAbility:
+        newest = evidence[0]
+        return LearnedAbility(
+            provider=provider, model=model, ability=ability, number=newest.number, wording=newest.wording,
+            age_seconds=self._clock() - newest.at, sessions=tuple(one.session for one in evidence),
+            for_all=self._log.find_proven(ability) is not None,
+        )  # fmt: skip
+
+
+def _is_smaller(number: int | None, known: int | None) -> bool:
+    return number is not None and known is not None and number < known
