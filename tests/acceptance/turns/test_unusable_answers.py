@@ -45,7 +45,8 @@ async def test_message_with_unusable_answers_ends_after_three_calls(
         assert (sending.alert.kind, sending.alert.detail["model"]) == ("model_rejects", "odd")
         assert "current_time: its arguments are null" in told
         session = await guest.one("SELECT public_id::text FROM sessions")
-        assert sending.alert.detail["session"] == session
+        assert sending.alert.detail["session"] == sending.alert.detail["sessions"] == session
+        assert session in told
         (finding,) = await check_models(load_settings(), database_url)
         assert "odd: unusable answer" in finding.what
         assert "3 times" not in finding.what, "one answer is one rejection"
@@ -136,3 +137,15 @@ async def test_failed_message_is_asked_again_by_retry(
         await guest.ask("Hello?")
         texts = [message["content"] for message in server.requests[-1]["messages"]]
         assert any("When does it open?" in str(text) for text in texts), "a failed message is not forgotten"
+
+
+async def test_alert_of_a_refused_account_names_the_sessions(
+    database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    reply = refusal(402, {"error": {"message": "Insufficient credits"}})
+    async with guest_of(database_url, redis_url, tmp_path, lambda _: reply) as (guest, _):
+        await guest.ask("When does it open?")
+        await sweep(guest.app)
+        detail = await guest.one("SELECT detail FROM alerts WHERE kind = 'provider_refused'")
+        session = await guest.one("SELECT public_id::text FROM sessions")
+        assert detail == {"provider": "127.0.0.1", "sessions": session}
