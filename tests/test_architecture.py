@@ -76,7 +76,11 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("shared.adapters", "shared.bootstrap", "shared.cli.up"),
         "SQL belongs to the adapters; bootstrap opens the pool, start-up and doctor tell what a server says",
     ),
-    ("babel", ("shared.locales",), "plurals and numbers of every language"),
+    (
+        "babel",
+        ("shared.locales", "shared.adapters.files.letter_statistics"),
+        "plurals and numbers of every language, and its names, by whose letters encodings are known",
+    ),
     ("cryptography", ("shared.adapters.encryption",), "what is sealed is sealed in one place"),
     (
         "dotenv",

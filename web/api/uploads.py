@@ -181,7 +181,7 @@ class Uploads:
             content = await self._read_body(request, address)
             if (attached := await self.store.find_by_content(session_id, content, name=name)) is not None:
                 return attached
-            found = await self._read_content(content, name, address, limits)
+            found = await self._read_content(content, name, address, limits, _list_languages(request))
             try:
                 return await self.store.keep(
                     session_id, content, found, name=name, most_per_day=limits.upload_bytes_per_day
@@ -248,7 +248,12 @@ class Uploads:
         )
 
     async def _read_content(
-        self, content: bytes, name: str, address: str, limits: ClientLimits
+        self,
+        content: bytes,
+        name: str,
+        address: str,
+        limits: ClientLimits,
+        languages: tuple[str, ...],
     ) -> Picture | Document | Recording:
         """A text at once, a recording not at all; all else where few are opened at once, and one of each
         address.
@@ -260,12 +265,18 @@ class Uploads:
             return Recording(body=content, mime=mime)
         opened = partial(self._openings.open, sender=address, most_seconds=limits.opening_seconds)
         try:
-            found = await read_file(content, name, opened=opened)
+            found = await read_file(content, name, opened=opened, languages=languages)
         except SenderThrottled as error:
             raise RateLimited(retry_after_seconds=error.retry_after_seconds, what="files") from error
         if isinstance(found, NotRead):
             raise HttpRefusal(422, found.reason, _REASONS[found.reason])
         return found
+
+
+def _list_languages(request: web.Request) -> tuple[str, ...]:
+    """Languages that a browser asks for, most wanted first."""
+    accepted = request.headers.get("Accept-Language", "")[:200].split(",")
+    return tuple(filter(None, (one.partition(";")[0].strip() for one in accepted)))
 
 
 def _add_transcripts(text: str, kept: Sequence[StoredUpload]) -> str:

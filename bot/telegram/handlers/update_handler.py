@@ -362,7 +362,9 @@ class UpdateHandler:
         if len(files) > MAX_FILES:
             await self._notifier.send(get_chat_target(chat), texts.say("too_many_files"))
         for message_id, media in files[:MAX_FILES]:
-            match await self._files.read(media, sender=f"session:{chat.session_id}"):
+            match await self._files.read(
+                media, sender=f"session:{chat.session_id}", languages=_find_languages(chat)
+            ):
                 case Picture(bytes=body, mime=mime):
                     blocks.append(await self._store_picture(chat, body, mime))
                 case Document(name=name, text=text, truncated=truncated):
@@ -570,6 +572,12 @@ def _add_transcripts(batch: MessageBatch, transcripts: Mapping[int, str]) -> Mes
         for one in batch.messages
     )
     return replace(batch, messages=tuple(messages)) if transcripts else batch
+
+
+def _find_languages(chat: ChatRow) -> tuple[str, ...]:
+    """Languages that a person has chosen or that their app shows."""
+    found = (str(chat.settings.get(name) or "") for name in ("language", "app_language"))
+    return tuple(filter(None, found))
 
 
 def _is_only_stickers(batch: MessageBatch) -> bool:

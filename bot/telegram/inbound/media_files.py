@@ -141,7 +141,7 @@ class FileReader:
         self._slots = asyncio.Semaphore(FILES_AT_ONCE)
         self._openings = SandboxClient()
 
-    async def read(self, media: Media, *, sender: str = "") -> FileResult:
+    async def read(self, media: Media, *, sender: str = "", languages: tuple[str, ...] = ()) -> FileResult:
         """Of one sender one file is opened at a time."""
         method = choose_read_method(media, can_transcribe=self._recording_limits is not None)
         name = media.name or media.kind
@@ -153,7 +153,7 @@ class FileReader:
             found = await self._fetch(media, name)
         if isinstance(found, CannotRead):
             return found
-        return await self._open(found, media, method, name, sender)
+        return await self._open(found, media, method, name, sender, languages)
 
     def _check_limits(self, media: Media, method: ReadMethod) -> UnreadableReason | None:
         """By the size and length that Telegram states, before the download."""
@@ -205,14 +205,20 @@ class FileReader:
         return await self._api.download(path, max_bytes=self._max_bytes, seconds=DOWNLOAD_SECONDS)
 
     async def _open(
-        self, content: bytes, media: Media, method: ReadMethod, name: str, sender: str
+        self,
+        content: bytes,
+        media: Media,
+        method: ReadMethod,
+        name: str,
+        sender: str,
+        languages: tuple[str, ...],
     ) -> FileResult:
         if not content:
             return CannotRead(reason="file_empty", name=name)
         if method.kind == "listen":
             return _build_recording(content, media) or CannotRead(reason="file_unreadable", name=name)
         try:
-            found = await self._read(content, media, method, name, sender)
+            found = await self._read(content, media, method, name, sender, languages)
         except TimeoutError:
             log.warning("file_read_timed_out", reason="too many are being opened")
             return CannotRead(reason="file_unavailable", name=name)
@@ -222,7 +228,13 @@ class FileReader:
         return CannotRead(reason="file_unreadable" if surely else found.reason, name=name)
 
     async def _read(
-        self, content: bytes, media: Media, method: ReadMethod, name: str, sender: str
+        self,
+        content: bytes,
+        media: Media,
+        method: ReadMethod,
+        name: str,
+        sender: str,
+        languages: tuple[str, ...],
     ) -> Picture | Document | NotRead:
         mime = picture_mime(content)
         opened = partial(self._openings.open, sender=sender, seconds=self._open_seconds)
@@ -230,7 +242,7 @@ class FileReader:
             return NotRead(reason="file_unreadable")
         if mime is not None and (whole := self._use_original(content, mime, media)) is not None:
             return whole
-        return await read_file(content, name, opened=opened, most_chars=self._max_chars)
+        return await read_file(content, name, opened=opened, most_chars=self._max_chars, languages=languages)
 
     def _use_original(self, content: bytes, mime: str, media: Media) -> Picture | None:
         """Telegram's own photos are mostly small enough already; what is not is opened elsewhere."""

@@ -1,4 +1,4 @@
-"""What a file that nobody vouches for holds: a picture, or a text; by its bytes, whatever it is called."""
+"""Reads an untrusted file as a picture or a text: by its bytes, whatever it is called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from shared.adapters.files.sandbox_client import Opened
+from shared.adapters.files.text_decoding import Decoded, NotText, decode_plain
 from shared.core.values.files import (
     MOST_TEXT_CHARS,
     PAPER_MIMES,
@@ -19,24 +20,35 @@ from shared.core.values.files import (
     document_kind,
     picture_mime,
 )
-from shared.core.values.text_files import NotText, read_text
+
+_HINT_CHARS = 200
 
 Open: TypeAlias = Callable[[Literal["picture"] | DocumentKind, bytes], Awaitable[Opened]]
 
 
 async def read_file(
-    content: bytes, name: str, *, opened: Open, most_chars: int = MOST_TEXT_CHARS
+    content: bytes,
+    name: str,
+    *,
+    opened: Open,
+    most_chars: int = MOST_TEXT_CHARS,
+    languages: tuple[str, ...] = (),
 ) -> Picture | Document | NotRead:
-    """Never raises for what a file holds. A text is read here and now, all else `opened`."""
+    """Never raise for what a file holds. Only a text in Unicode is read in this process.
+
+    `languages` are those of the sender: they decide where two encodings are about equally likely.
+    """
     if not content:
         return NotRead(reason="file_empty")
     if picture_mime(content) is not None:
         return await read_picture(content, opened=opened)
     if (kind := document_kind(content)) is None:
-        return read_text_document(content, name, most_chars=most_chars)
+        return await read_text_document(
+            content, name, opened=opened, most_chars=most_chars, languages=languages
+        )
     found = await read_document(content, name, kind, opened=opened, most_chars=most_chars)
     if kind == "page" and isinstance(found, NotRead):  # a page of scripts alone, which somebody may ask about
-        return read_text_document(content, name, most_chars=most_chars)
+        return await read_text_document(content, name, opened=opened, most_chars=most_chars)
     return found
 
 
@@ -61,19 +73,51 @@ async def read_document(
         return NotRead(reason="file_empty")
     if (title := str(head.get("title", ""))) and title not in text[:1_000]:
         text = f"# {title}\n\n{text}"
+    text = _tell_doubt(text, str(head.get("guessed", "")))
     mime = str(head.get("mime", PLAIN))
     mime = mime if mime in (PDF, *PAPER_MIMES) else PLAIN  # templates of papers, which nobody opens as such
     return _cut(Document(name=name, text=text, mime=mime, truncated=bool(head.get("truncated"))), most_chars)
 
 
-def read_text_document(content: bytes, name: str, *, most_chars: int = MOST_TEXT_CHARS) -> Document | NotRead:
+async def read_text_document(
+    content: bytes,
+    name: str,
+    *,
+    opened: Open,
+    most_chars: int = MOST_TEXT_CHARS,
+    languages: tuple[str, ...] = (),
+) -> Document | NotRead:
     try:
-        text = read_text(content)
+        decoded = await decode_file(content, opened=opened, languages=languages)
     except NotText:
         return NotRead(reason="file_unknown_kind")
-    if not text.strip():
+    if not decoded.text.strip():
         return NotRead(reason="file_empty")
-    return _cut(Document(name=name, text=text), most_chars)
+    return _cut(Document(name=name, text=_tell_doubt(decoded.text, decoded.guessed)), most_chars)
+
+
+async def decode_file(content: bytes, *, opened: Open, languages: tuple[str, ...] = ()) -> Decoded:
+    """Decode a text in any encoding; one in doubt is `opened`. Raises NotText."""
+    if (found := decode_plain(content)) is not None:
+        return found
+    hints = " ".join(languages)[:_HINT_CHARS].encode("ascii", "replace").replace(b"\n", b" ")
+    head, body = await opened("text", hints + b"\n" + content)
+    if head is None or head.get("refused"):
+        raise NotText("no encoding")
+    return Decoded(text=body.decode("utf-8", "replace"), guessed=str(head.get("guessed", "")))
+
+
+def _tell_doubt(text: str, guessed: str) -> str:
+    """Add the line by which a model knows that letters may be wrong."""
+    return (
+        f"({read_as(guessed)}: the file names no encoding, so letters may be wrong.)\n\n{text}"
+        if guessed
+        else text
+    )
+
+
+def read_as(guessed: str) -> str:
+    return f"read as {guessed}"
 
 
 def _cut(document: Document, most_chars: int) -> Document:

@@ -6,11 +6,14 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shared.adapters.files.file_reading import decode_file, read_as
 from shared.adapters.files.pdf_pages import BrokenPdf, extract_pages
 from shared.adapters.files.safe_paths import NotReadable, has_plain_name, read_bytes, regular_file
+from shared.adapters.files.sandbox_client import open_in_sandbox
+from shared.adapters.files.text_decoding import NotText
 from shared.adapters.files.workspace_files import workspace_path
 from shared.core.context.agents import KNOWLEDGE_FOLDER, clean
 from shared.core.memory.knowledge import Passage, split_csv, split_markdown, split_pages, split_text
@@ -75,7 +78,11 @@ async def split_passages(path: str, content: bytes) -> tuple[Passage, ...]:
             return split_pages([clean(page) for page in await extract_pages(content)])
         if suffix not in _KINDS:
             raise ValueError(_NO_KIND)
-        return await asyncio.to_thread(lambda: _KINDS[suffix](_decode(content)))
+        decoded = await decode_file(content, opened=open_in_sandbox)
+        passages = await asyncio.to_thread(lambda: _KINDS[suffix](clean(decoded.text)))
+        return _tell_doubt(passages, decoded.guessed)
+    except NotText as error:
+        raise UnreadableKnowledge(f"{path} is not a text") from error
     except (BrokenPdf, ValueError) as error:
         raise UnreadableKnowledge(f"{path} {error}") from error
 
@@ -120,11 +127,10 @@ def _too_large(size: int) -> str:
     return f"has {size / 1024**2:,.0f} MB; {MOST_BYTES // 1024**2} MB is the most"
 
 
-def _decode(content: bytes) -> str:
-    """Raises ValueError for what is no text."""
-    if b"\x00" in content[:65_536]:
-        raise ValueError("is not a text")
-    try:
-        return clean(content.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        return clean(content.decode("latin-1"))
+def _tell_doubt(passages: tuple[Passage, ...], guessed: str) -> tuple[Passage, ...]:
+    """Let each passage of a file in a guessed encoding say so in its heading."""
+    if not guessed:
+        return passages
+    return tuple(
+        replace(one, heading=" · ".join(filter(None, (one.heading, read_as(guessed))))) for one in passages
+    )

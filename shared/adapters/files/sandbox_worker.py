@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import sys
 from typing import Any
 
@@ -73,9 +72,14 @@ def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
 def page(content: bytes) -> tuple[dict[str, Any], bytes]:
     """An HTML page as Markdown: its main part where it names one, without menus, scripts and forms."""
     from shared.adapters.files.papers import page_markdown
+    from shared.adapters.files.text_decoding import NotText, decode_text
 
-    title, text = page_markdown(_decode_page(content))
-    head = {"title": title, "truncated": len(text) > MOST_PAGE_CHARS}
+    try:
+        decoded = decode_text(content)
+    except NotText as error:
+        raise Refused("file_unknown_kind") from error
+    title, text = page_markdown(decoded.text)
+    head = {"title": title, "truncated": len(text) > MOST_PAGE_CHARS, "guessed": decoded.guessed}
     return head, text[:MOST_PAGE_CHARS].encode("utf-8", "replace")
 
 
@@ -87,6 +91,18 @@ def paper(content: bytes) -> tuple[dict[str, Any], bytes]:
     return head, text.encode("utf-8", "replace")
 
 
+def text(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """A text in an encoding that is in doubt; languages of the sender stand in a line before it."""
+    from shared.adapters.files.text_decoding import NotText, decode_text
+
+    languages, _, body = content.partition(b"\n")
+    try:
+        decoded = decode_text(body, languages=tuple(languages.decode("ascii", "replace").split()))
+    except NotText as error:
+        raise Refused("file_unknown_kind") from error
+    return {"guessed": decoded.guessed}, decoded.text.encode("utf-8", "replace")
+
+
 def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
     """The numbers of a chart, as JSON, drawn as a PNG."""
     from shared.adapters.files.charts import HEIGHT, WIDTH, draw_chart
@@ -94,18 +110,7 @@ def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
     return {"mime": "image/png", "width": WIDTH, "height": HEIGHT}, draw_chart(json.loads(content))
 
 
-def _decode_page(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        named = re.search(rb"<meta[^>]+charset=[\"' ]*([A-Za-z0-9_-]{1,40})", content[:4_096], re.IGNORECASE)
-        try:
-            return content.decode(named[1].decode() if named else "utf-8", "replace")
-        except LookupError:
-            return content.decode("utf-8", "replace")
-
-
-_OPENERS = {"picture": picture, "pdf": pdf, "page": page, "paper": paper, "chart": chart}
+_OPENERS = {"picture": picture, "pdf": pdf, "page": page, "paper": paper, "text": text, "chart": chart}
 
 
 def main(kind: str, cpu_seconds: int) -> int:

@@ -19,7 +19,9 @@ import structlog
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from shared.adapters.certificates import describe_failure
+from shared.adapters.files.file_reading import decode_file, read_as
 from shared.adapters.files.sandbox_client import open_in_sandbox
+from shared.adapters.files.text_decoding import NotText
 from shared.core.tools.fetched_pages import page_text
 from shared.core.tools.web_address import (
     MOST_URL_CHARS,
@@ -243,11 +245,12 @@ def _make_unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
 
 
 def _charset(response: aiohttp.ClientResponse) -> str:
-    named = response.charset or "utf-8"
+    """Return the charset that the server names; empty for none, or for one that does not exist."""
+    named = response.charset or ""
     try:
-        "".encode(named)
+        "".encode(named or "utf-8")
     except (LookupError, UnicodeError):
-        return "utf-8"
+        return ""
     return named
 
 
@@ -261,10 +264,22 @@ async def _readable(fetched: Fetched) -> str | ToolOutput:
         return ToolOutput(text=f"A picture from {url}", images=(ToolImage(body=fetched.body),))
     if fetched.mime == "application/pdf":
         return await _open_content("pdf", fetched, fetched.body)
-    text = fetched.body.decode(fetched.charset, "replace")
     if fetched.mime in _PAGES:
-        return await _open_content("page", fetched, text.encode("utf-8", "replace"))
+        named = fetched.charset
+        body = fetched.body.decode(named, "replace").encode("utf-8", "replace") if named else fetched.body
+        return await _open_content("page", fetched, body)
+    text = await _decode(fetched)
     return page_text(url, text, truncated=fetched.truncated)
+
+
+async def _decode(fetched: Fetched) -> str:
+    if fetched.charset:
+        return fetched.body.decode(fetched.charset, "replace")
+    try:
+        decoded = await decode_file(fetched.body, opened=open_in_sandbox)
+    except NotText:
+        return fetched.body.decode("utf-8", "replace")
+    return f"({read_as(decoded.guessed)})\n{decoded.text}" if decoded.guessed else decoded.text
 
 
 async def _open_content(kind: Any, fetched: Fetched, content: bytes) -> str:

@@ -35,7 +35,7 @@ FILES = "/api/v1/attachments"
 NAME_CHARS = 120
 
 Unread = Literal["file_unknown_kind", "file_unreadable", "file_empty", "file_locked"]
-DocumentKind = Literal["pdf", "paper", "page"]
+DocumentKind = Literal["pdf", "paper", "page", "text"]
 """Kinds of documents that only the opening process reads, besides pictures."""
 
 _SAVED_AS_THEY_ARE = frozenset({PDF, *PAPER_MIMES, *AUDIO_MIMES})

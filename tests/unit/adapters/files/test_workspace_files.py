@@ -222,7 +222,7 @@ async def test_each_kind_of_file_becomes_passages(folder: Path) -> None:
     assert told == {
         "a.md": [("Returns", "Thirty days.")],
         "b.csv": [("row 2", "name: Tea; price: 3")],
-        "c.TXT": [("line 1", "Grüße")],
+        "c.TXT": [("line 1 · read as Windows-1252", "Grüße")],
         "d.pdf": [("page 1", "Page one."), ("page 2", "Page two.")],
     }
 
