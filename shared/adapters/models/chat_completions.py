@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from shared.adapters.models.dialects.answer_shapes import list_choices, read_reason
 from shared.adapters.models.dialects.ends import FAULT, read_end
+from shared.adapters.models.dialects.growing_parts import GrowingText, clean_name, read_call
 from shared.adapters.models.dialects.message_order import arrange, fill_content, simplify_schema
 from shared.adapters.models.dialects.opaque_state import StateCollector, find_state
-from shared.adapters.models.stream_parser import Event, parse_count
+from shared.adapters.models.dialects.usage_fields import convert_usage, find_usage
+from shared.adapters.models.error_mapping import build_error, read_refusal
+from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import ModelAnswerUnusable
 from shared.core.values.messages import Block, Image, Message, Text, ToolResult, ToolUse
@@ -31,6 +35,7 @@ STATE_INDEX = -1
 _MOST_MARKS = 3
 """Of messages; one more ends the system prompt."""
 _NOTHING = "(nothing)"
+_TEXT_PARTS = (None, "text", "output_text")
 _ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 9
 """Mistral takes ids of nine letters and digits and no others; everybody else takes these, too."""
@@ -179,7 +184,7 @@ def shorten_id(id_: str) -> str:
 
 @dataclass(slots=True)
 class _StreamedCall:
-    """One call while it is put together; its block begins with the first argument, when the name is whole."""
+    """One call while it is put together; its block begins when both its name and an argument have come."""
 
     block: int
     id: object = None
@@ -187,6 +192,15 @@ class _StreamedCall:
     begun: bool = False
     our_id: str = field(default_factory=lambda: f"call_{uuid4().hex}")
     """Servers leave ids out or begin to count with each answer; ours tell every call of a talk apart."""
+    held: list[str] = field(default_factory=list)
+    """Arguments that came before the name, or those of a call that may be a repetition."""
+    sent: list[str] = field(default_factory=list)
+    twin: _StreamedCall | None = None
+    """Call with the same id and name at another index."""
+
+    @property
+    def arguments(self) -> str:
+        return "".join((*self.sent, *self.held))
 
 
 class ChunkTranslator:
@@ -194,9 +208,12 @@ class ChunkTranslator:
 
     def __init__(self) -> None:
         self._begun = False
+        self._choice: object = None
+        """Index of the choice that is read; others are passed over."""
         self._reason = ""
         self._refused = False
         self._said = False
+        self._text = GrowingText()
         self._calls: list[_StreamedCall] = []
         self._state = StateCollector()
         self._by_index: dict[object, _StreamedCall] = {}
@@ -205,22 +222,43 @@ class ChunkTranslator:
         self._counted_at_end = False
 
     def take(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """Return the events of a chunk; one without text, such as a thought, is a sign of life."""
+        """Return the events of a chunk; one without text, such as a thought, is a sign of life.
+
+        Raises:
+            ModelError: the choice is an error.
+        """
         events: list[Event] = [] if self._begun else [{"type": "message_start"}]
         self._begun = True
-        choices = chunk.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else {}
-        if isinstance(usage := chunk.get("usage"), Mapping):
-            self._usage = convert_usage(usage)
+        choice = self._find_choice(list_choices(chunk))
+        delta = choice.get("delta")
+        if usage := find_usage(chunk, choice, delta):
+            self._note_usage(convert_usage(usage))
             self._counted_at_end = not choice
-        if isinstance(choice, Mapping):
-            delta = choice.get("delta") or choice.get("message")
-            if isinstance(delta, Mapping):
-                events += self._translate_delta(delta)
-            elif isinstance(text := choice.get("text"), str):
-                events += self._translate_delta({"content": text})
-            self._reason = str(choice.get("finish_reason") or choice.get("finishReason") or self._reason)
+        elif "prompt_eval_count" in chunk or "tokens_evaluated" in chunk:
+            self._note_usage(convert_usage(chunk))
+        if isinstance(choice.get("error"), Mapping | str):
+            raise build_error(read_refusal(200, {"error": choice["error"]}))
+        reason = read_reason(choice, delta) or read_reason(chunk)
+        self._reason = reason or self._reason
+        events += self._translate_choice(choice, delta, is_last=bool(reason))
         return events or [{"type": "ping"}]
+
+    def _find_choice(self, choices: Sequence[object]) -> Mapping[str, Any]:
+        """Return the part of the first choice that was seen; nothing if the chunk is about others."""
+        for choice in choices:
+            if not isinstance(choice, Mapping):
+                continue
+            index = _key(choice.get("index"))
+            if self._choice is None:
+                self._choice = index
+            if index is None or index == self._choice:
+                return choice
+        return {}
+
+    def _note_usage(self, usage: Json) -> None:
+        """Keep the larger of two figures: a server may set its counts back to 0 at the end."""
+        for name, count in usage.items():
+            self._usage[name] = max(count, self._usage.get(name, 0)) if type(count) is int else count
 
     def take_whole(self, answer: Mapping[str, Any]) -> list[Event]:
         """Return the events of an answer that came as one object in place of a stream."""
@@ -235,48 +273,79 @@ class ChunkTranslator:
         has_answer = self._said or bool(self._calls)
         if announced and not self._reason and not has_answer:
             raise ModelAnswerUnusable("the server ended the answer before it began")
+        last = self._end_parts()
         if not self._reason and not (has_answer and (announced or self._counted_at_end)):
-            return []
+            return last
         reason = "refusal" if self._refused else read_end(self._reason)
         if reason == FAULT:
             raise ModelAnswerUnusable(f"the server ended the answer by {self._reason!r}")
         if self._calls and reason == "end_turn":
             reason = "tool_use"
-        events = [event for call in self._calls if not call.begun for event in self._begin(call)]
+        ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": self._usage}
+        return [*last, ended, {"type": "message_stop"}]
+
+    def _end_parts(self) -> list[Event]:
+        """Return what was held back of text and calls, and the state that came with the calls."""
+        events: list[Event] = []
+        if text := self._text.end():
+            events.append(build_delta_event("text_delta", 0, text=text))
+        for call in self._calls:
+            is_repetition = call.twin is not None and call.arguments == call.twin.arguments
+            if not call.begun and not is_repetition:
+                events += self._begin(call)
         if self._calls and (state := self._state.build()) is not None:
             events.append({"type": "content_block_start", "index": STATE_INDEX, "content_block": state})
             events.append({"type": "content_block_stop", "index": STATE_INDEX})
-        ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": self._usage}
-        return [*events, ended, {"type": "message_stop"}]
+        return events
 
-    def _translate_delta(self, delta: Mapping[str, Any]) -> Iterator[Event]:
+    def _translate_choice(
+        self, choice: Mapping[str, Any], delta: object, *, is_last: bool
+    ) -> Iterator[Event]:
+        message = choice.get("message")
+        if isinstance(delta, Mapping) and delta:
+            yield from self._translate_delta(delta, is_last=is_last)
+        elif isinstance(message, Mapping):
+            yield from self._translate_delta(message, is_message=True)
+        elif isinstance(text := choice.get("text"), str):
+            yield from self._translate_delta({"content": text})
+        if "tool_calls" in choice:
+            yield from self._translate_calls(choice)
+
+    def _translate_delta(
+        self, delta: Mapping[str, Any], *, is_message: bool = False, is_last: bool = False
+    ) -> Iterator[Event]:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = self._said = True
             yield build_delta_event("text_delta", 0, text=refusal)
         self._state.take(delta)
-        if text := _join_text(delta.get("content")):
+        if text := _join_text(delta):
             self._said = True
-            yield build_delta_event("text_delta", 0, text=text)
-        calls = delta.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
+            piece = self._text.add_message(text) if is_message else self._text.add(text, is_last=is_last)
+            if piece:
+                yield build_delta_event("text_delta", 0, text=piece)
+        if "tool_calls" in delta or "function_call" in delta:
+            yield from self._translate_calls(delta)
+
+    def _translate_calls(self, holder: Mapping[str, Any]) -> Iterator[Event]:
+        calls = holder.get("tool_calls")
+        told = [calls] if isinstance(calls, Mapping) else calls if isinstance(calls, list) else []
+        for call in told:
             if isinstance(call, Mapping):
                 yield from self._translate_call(call)
-        if isinstance(legacy := delta.get("function_call"), Mapping):
+        if not told and isinstance(legacy := holder.get("function_call"), Mapping):
             yield from self._translate_call({"index": 0, "function": legacy})
 
     def _translate_call(self, part: Mapping[str, Any]) -> Iterator[Event]:
-        told = part.get("function")
-        function: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
-        name = function.get("name")
-        call = self._find_call(part, name if isinstance(name, str) else "")
+        name, given = read_call(part)
+        call = self._find_call(part, name)
         self._state.take_call(call.our_id, part)
-        given = function.get("arguments")
         if given is not None and not isinstance(given, str):
-            given = json.dumps(given)
+            # An object that is empty stands for arguments that come in later parts.
+            given = json.dumps(given) if given else None
         if given:
-            if not call.begun:
-                yield from self._begin(call)
-            yield build_delta_event("input_json_delta", call.block, partial_json=given)
+            call.held.append(given)
+        if call.name and call.held and call.twin is None:
+            yield from self._begin(call)
 
     def _find_call(self, part: Mapping[str, Any], name: str) -> _StreamedCall:
         """Return the call that a part belongs to: by its id, else by its index, else the newest one.
@@ -286,18 +355,21 @@ class ChunkTranslator:
         """
         index, id_ = _key(part.get("index")), _key(part.get("id")) or None
         known = self._by_id.get(id_) if id_ is not None else None
+        twin = None
         if index is not None:
             call = self._by_index.get(index)
             if known is not None and (not name or (call is not None and _is_another(call, id_, name))):
                 call = known
             elif call is not None and _is_another(call, id_, name):
                 call = None
+            elif call is None and known is not None and known.name == name:
+                twin = known
         else:
             newest = self._calls[-1] if self._calls else None
             begins = bool(name) and (newest is None or id_ is None or newest.id != id_)
             call = None if begins else known or newest
         if call is None:
-            call = _StreamedCall(block=len(self._calls) + 1)
+            call = _StreamedCall(block=len(self._calls) + 1, twin=twin)
             self._calls.append(call)
         if index is not None:
             self._by_index[index] = call
@@ -305,14 +377,20 @@ class ChunkTranslator:
             call.id = call.id or id_
             self._by_id.setdefault(id_, call)
         if name and not call.begun and name != call.name:
-            call.name += name
+            call.name = name if name.startswith(call.name) else call.name + name
         return call
 
     @staticmethod
     def _begin(call: _StreamedCall) -> Iterator[Event]:
-        call.begun = True
-        block = {"type": "tool_use", "id": call.our_id, "name": call.name, "input": {}}
-        yield {"type": "content_block_start", "index": call.block, "content_block": block}
+        """Yield the beginning of a call's block, if it has not begun, and the arguments that were held."""
+        if not call.begun:
+            call.begun = True
+            block = {"type": "tool_use", "id": call.our_id, "name": clean_name(call.name), "input": {}}
+            yield {"type": "content_block_start", "index": call.block, "content_block": block}
+        for given in call.held:
+            yield build_delta_event("input_json_delta", call.block, partial_json=given)
+        call.sent += call.held
+        call.held = []
 
 
 def _is_another(call: _StreamedCall, id_: object, name: str) -> bool:
@@ -333,27 +411,30 @@ def build_delta_event(kind: str, index: int, **fields: str) -> Event:
     return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
 
 
-def _join_text(content: object) -> str:
-    """Some servers send a list of parts, with what is thought among them."""
+def _join_text(delta: Mapping[str, Any]) -> str:
+    """Return the text of a part; some servers send a list of parts, with what is thought among them."""
+    content = delta.get("content")
+    if not content or _is_thought(delta):
+        return ""
     if isinstance(content, str):
         return content
-    parts: Iterable[Any] = content if isinstance(content, list) else ()
-    found = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
-    return "".join(text for text in found if isinstance(text, str))
+    parts: Iterable[Any] = content if isinstance(content, list) else (content,)
+    return "".join(_text_of(part) for part in parts)
 
 
-def convert_usage(usage: Mapping[str, Any]) -> Json:
-    """Usage in the words of Messages: there the input does not hold what the cache gave."""
-    told = usage.get("prompt_tokens_details")
-    details: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
-    # DeepSeek counts its cache beside the details.
-    read = parse_count(details.get("cached_tokens")) or parse_count(usage.get("prompt_cache_hit_tokens"))
-    written = parse_count(details.get("cache_write_tokens"))
-    found = {
-        "input_tokens": max(0, parse_count(usage.get("prompt_tokens")) - read - written),
-        "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": written,
-    }
-    if usage.get("completion_tokens") is not None:
-        found["output_tokens"] = parse_count(usage["completion_tokens"])
-    return found
+def _text_of(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping) or part.get("type") not in _TEXT_PARTS or _is_thought(part):
+        return ""
+    text = part.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _is_thought(part: Mapping[str, Any]) -> bool:
+    """Return whether a part is marked as a thought, as Google and its gateways do."""
+    if part.get("thought") is True:
+        return True
+    extra = part.get("extra_content")
+    google = extra.get("google") if isinstance(extra, Mapping) else None
+    return isinstance(google, Mapping) and google.get("thought") is True

@@ -14,6 +14,7 @@ from shared.adapters.models.dialects.error_bodies import ErrorBody, parse_tokens
 from shared.adapters.models.dialects.refusal_wordings import (
     ACCOUNT,
     CONTENT,
+    FAILED_CALL,
     FULL_WINDOW_WORDS,
     LOADING,
     PACE,
@@ -26,6 +27,7 @@ from shared.adapters.models.dialects.refusal_wordings import (
 from shared.adapters.models.dialects.refusal_wordings import OVERLOADED as OVERLOADED_WORDS
 from shared.core.values.errors import (
     ContentRefused,
+    ModelAnswerUnusable,
     ModelBusy,
     ModelError,
     ModelRefusedAccount,
@@ -70,6 +72,11 @@ _STATUS_OF_WORDS = (
 _CONTENT_STATUS = frozenset({400, 403, 422, 451})
 _WINDOW_STATUS = frozenset({400, 413, 422, 500})
 _ABILITY_STATUS = frozenset({400, 404, 405, 415, 422, 500, 501})
+_FAILED_CALL_STATUS = frozenset({400, 422, 500})
+_FAILED_CALL_HINT = (
+    "Your last answer could not be used: a call of a tool in it could not be read. Call tools with a JSON "
+    "object as arguments, or answer."
+)
 _PASSING_STATUS = frozenset({408, 409, 424, 425, 499})
 _EMPTY_ACCOUNT = re.compile(
     r"insufficient[_ ](?:quota|credits?|funds|(?:account )?balance)|credit balance|arrear|余额不足|欠费",
@@ -174,6 +181,8 @@ def _find_meaning(refused: ProviderRefusal) -> ModelError:
         return PromptTooLong(reason, tokens=sizes[0], maximum=sizes[1])
     if status in _CONTENT_STATUS and CONTENT.pattern.search(words):
         return ContentRefused(reason)
+    if status in _FAILED_CALL_STATUS and FAILED_CALL.pattern.search(words):
+        return ModelAnswerUnusable(reason, hint=_FAILED_CALL_HINT)
     if status in _ABILITY_STATUS and not is_about_signature(words):
         missing = find_missing_ability(words)
         if missing is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
@@ -13,8 +14,8 @@ from shared.adapters.models.chat_completions import (
     build_completion_body,
     build_delta_event,
     build_messages,
-    convert_usage,
 )
+from shared.adapters.models.dialects.usage_fields import convert_usage
 from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.provider import (
     ModelWindows,
@@ -29,10 +30,6 @@ from shared.adapters.redirects import stay_at_origin
 from shared.core.values.errors import ModelUnavailable
 from shared.core.verdicts.abilities import Ability
 from shared.ports import ModelCard, ModelRequest
-
-if TYPE_CHECKING:
-    from anthropic._streaming import ServerSentEvent
-
 
 LEAST_OUTPUT = 16
 """Tokens: a smaller limit is refused."""
@@ -84,13 +81,22 @@ def _part(part: Json) -> Json:
 
 
 class ResponseTranslator:
-    """The events of one answer, as those from which `AnswerParser` makes it; thoughts are left out."""
+    """The events of one answer, as those from which `AnswerParser` makes it; thoughts are left out.
+
+    The API says everything three times: in pieces, when a part is done, and in the whole response. Other
+    servers leave out one or two of these, so that each is read where nothing has come before it.
+    """
 
     def __init__(self) -> None:
-        self._calls: dict[object, int] = {}
-        """Blocks of calls, by their place in the output."""
-        self._heard: set[object] = set()
+        self._blocks: dict[object, int] = {}
+        """Blocks of calls, by their ids and by their place in the output."""
+        self._calls = 0
+        self._heard: set[int] = set()
+        """Blocks whose arguments have come."""
+        self._texts: set[object] = set()
+        """Places whose text has come."""
         self._refused = False
+        self._ended = False
 
     def take(self, event: Mapping[str, Any]) -> list[Event]:
         """Raises ModelErrors."""
@@ -98,23 +104,14 @@ class ResponseTranslator:
 
     def take_whole(self, response: Mapping[str, Any]) -> list[Event]:
         """Return the events of a response that came as one object; raise ModelErrors."""
-        events: list[Event] = [{"type": "message_start"}]
-        output = response.get("output")
-        for place, item in enumerate(output if isinstance(output, list) else ()):
-            if not isinstance(item, Mapping):
-                continue
-            for kind in ("response.output_item.added", "response.output_item.done"):
-                events += self.take({"type": kind, "item": item, "output_index": place})
-            events += [build_delta_event("text_delta", 0, text=text) for text in _texts_of(item)]
-        failed = response.get("status") == "failed"
-        return [
-            *events,
-            *self.take({"type": f"response.{'failed' if failed else 'completed'}", "response": response}),
-        ]
+        return [{"type": "message_start"}, *self._translate_end(response)]
 
     def end(self, *, announced: bool = False) -> list[Event]:
-        """Return nothing: an answer whose end was not told was cut."""
-        return []
+        """Return the end of an answer of which only the end of the stream was told; nothing for a cut one."""
+        if self._ended or not announced or not (self._texts or self._calls):
+            return []
+        reason = "tool_use" if self._calls else "end_turn"
+        return [{"type": "message_delta", "delta": {"stop_reason": reason}}, {"type": "message_stop"}]
 
     def _translate_done(self, event: Mapping[str, Any]) -> Iterator[Event]:
         item = _mapping(event.get("item"))
@@ -123,45 +120,91 @@ class ResponseTranslator:
             case "response.created":
                 yield {"type": "message_start"}
             case "response.output_text.delta":
+                self._texts.add(place)
                 yield build_delta_event("text_delta", 0, text=str(event.get("delta") or ""))
+            case "response.output_text.done" if isinstance(text := event.get("text"), str):
+                yield from self._say(place, text)
             case "response.refusal.delta":
                 self._refused = True
+                self._texts.add(place)
                 yield build_delta_event("text_delta", 0, text=str(event.get("delta") or ""))
             case "response.output_item.added" if _is_call(item):
-                self._calls[place] = len(self._calls) + 1
-                block = {
-                    "type": "tool_use",
-                    "id": f"call_{uuid4().hex}",
-                    "name": str(item["name"]),
-                    "input": {},
-                }
-                yield {"type": "content_block_start", "index": self._calls[place], "content_block": block}
-            case "response.function_call_arguments.delta" if place in self._calls:
-                self._heard.add(place)
-                given = str(event.get("delta") or "")
-                yield build_delta_event("input_json_delta", self._calls[place], partial_json=given)
-            case "response.output_item.done" if _is_call(item) and place in self._calls.keys() - self._heard:
-                given = str(item.get("arguments") or "")
-                yield build_delta_event("input_json_delta", self._calls[place], partial_json=given)
-            case "response.completed" | "response.incomplete":
+                yield from self._open(item, place)
+            case "response.function_call_arguments.delta":
+                yield from self._argue(event, place, event.get("delta"), is_piece=True)
+            case "response.function_call_arguments.done":
+                yield from self._argue(event, place, event.get("arguments"))
+            case "response.output_item.done":
+                yield from self._translate_item(item, place)
+            case "response.completed" | "response.incomplete" | "response.done" | "response.failed":
                 yield from self._translate_end(_mapping(event.get("response")))
-            case "response.failed":
-                raise build_error(read_refusal(200, _mapping(event.get("response"))))
+            case None if event.get("object") == "response":
+                yield from self.take_whole(event)
             case _:
                 yield {"type": "ping"}
 
+    def _translate_item(self, item: Mapping[str, Any], place: object) -> Iterator[Event]:
+        """Yield what an item that is done says beyond what has come of it."""
+        if _is_call(item):
+            if not self._is_known(item, place):
+                yield from self._open(item, place)
+            yield from self._argue(item, place, item.get("arguments"))
+            return
+        for text in _texts_of(item):
+            yield from self._say(place, text)
+
+    def _say(self, place: object, text: str) -> Iterator[Event]:
+        """Yield the whole text of a place of which no piece has come."""
+        is_heard = place in self._texts or (place is None and bool(self._texts))
+        if text and not is_heard:
+            self._texts.add(place)
+            yield build_delta_event("text_delta", 0, text=text)
+
+    def _open(self, item: Mapping[str, Any], place: object) -> Iterator[Event]:
+        self._calls += 1
+        for key in (_key(item, "id"), _key(item, "call_id"), ("place", place)):
+            self._blocks[key] = self._calls
+        block = {"type": "tool_use", "id": f"call_{uuid4().hex}", "name": str(item["name"]), "input": {}}
+        yield {"type": "content_block_start", "index": self._calls, "content_block": block}
+
+    def _is_known(self, item: Mapping[str, Any], place: object) -> bool:
+        ids = [key for name in ("id", "call_id") if (key := _key(item, name))[1] is not None]
+        return any(key in self._blocks for key in ids or [("place", place)])
+
+    def _argue(
+        self, event: Mapping[str, Any], place: object, given: object, *, is_piece: bool = False
+    ) -> Iterator[Event]:
+        """Yield arguments for the block that an event is about: a piece, or the whole if none has come."""
+        ids = (("id", _place(event.get("item_id"))), _key(event, "id"), _key(event, "call_id"))
+        keys = (*(key for key in ids if key[1] is not None), ("place", place))
+        block = next((self._blocks[key] for key in keys if key in self._blocks), None)
+        if block is None or (not is_piece and block in self._heard) or not given:
+            return
+        self._heard.add(block)
+        text = given if isinstance(given, str) else json.dumps(given)
+        yield build_delta_event("input_json_delta", block, partial_json=text)
+
     def _translate_end(self, response: Mapping[str, Any]) -> Iterator[Event]:
+        if response.get("status") == "failed" or response.get("error"):
+            raise build_error(read_refusal(200, response))
+        yield from self._translate_output(response)
+        self._ended = True
         why = _mapping(response.get("incomplete_details")).get("reason")
         reason = "tool_use" if self._calls else "refusal" if self._refused else "end_turn"
         usage = _mapping(response.get("usage"))
-        told = {
-            "prompt_tokens": usage.get("input_tokens"),
-            "prompt_tokens_details": usage.get("input_tokens_details"),
-            "completion_tokens": usage.get("output_tokens"),
-        }
         ended = {"stop_reason": _INCOMPLETE.get(str(why), reason)}
-        yield {"type": "message_delta", "delta": ended, "usage": convert_usage(told) if usage else {}}
+        yield {"type": "message_delta", "delta": ended, "usage": convert_usage(usage) if usage else {}}
         yield {"type": "message_stop"}
+
+    def _translate_output(self, response: Mapping[str, Any]) -> Iterator[Event]:
+        """Yield calls that have not come before, and the texts if none has."""
+        output, said = response.get("output"), bool(self._texts)
+        for place, item in enumerate(output if isinstance(output, list) else ()):
+            if isinstance(item, Mapping) and (_is_call(item) or not said):
+                yield from self._translate_item(item, place)
+        text = response.get("output_text")
+        if isinstance(text, str) and text and not self._texts:
+            yield from self._say(None, text)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -173,12 +216,16 @@ def _place(value: object) -> object:
     return value if isinstance(value, int | str) else None
 
 
+def _key(item: Mapping[str, Any], name: str) -> tuple[str, object]:
+    return name, _place(item.get(name))
+
+
 def _texts_of(item: Mapping[str, Any]) -> Iterator[str]:
     content = item.get("content")
-    for part in content if item.get("type") == "message" and isinstance(content, list) else ():
-        text = _mapping(part).get("text")
-        if isinstance(text, str):
-            yield text
+    parts = content if item.get("type") == "message" and isinstance(content, list) else ()
+    texts = [text for part in parts if isinstance(text := _mapping(part).get("text"), str)]
+    if texts:
+        yield "".join(texts)
 
 
 def _is_call(item: object) -> bool:
@@ -187,7 +234,6 @@ def _is_call(item: object) -> bool:
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY_NAME = "OPENAI_API_KEY"
-_DONE = "[DONE]"
 
 
 def add_usual_path(base_url: str) -> str:
@@ -263,6 +309,10 @@ class ResponsesProvider(OpenAIProvider):
         return ResponseReader(stream)
 
 
+_OF_MESSAGES = ("message_", "content_block_")
+"""Beginnings of the types of events that a gateway sends when its model speaks the Messages API."""
+
+
 class ChunkReader(StreamReader):
     """A stream of chunks; a comment is a sign of life, and the end may come without being announced."""
 
@@ -274,21 +324,13 @@ class ChunkReader(StreamReader):
     def _make_translator(self) -> ChunkTranslator | ResponseTranslator:
         return ChunkTranslator()
 
-    async def read_next(self) -> Sequence[Event]:
-        events = await super().read_next()
-        return events or self._end()
-
-    def _make_decoder(self) -> Any:
-        from openai._streaming import SSEDecoder
-
-        return SSEDecoder()
-
-    def _events(self, sse: ServerSentEvent) -> Iterable[Event]:
-        if sse.data.startswith(_DONE):
-            return self._end(announced=True)
-        return super()._events(sse)
+    def _end_announced(self) -> Iterable[Event]:
+        return self._end(announced=True)
 
     def _translate(self, event: Event) -> Iterable[Event]:
+        kind = event.get("type")
+        if isinstance(kind, str) and kind.startswith(_OF_MESSAGES):
+            return (event,)
         return self._translator.take(event)
 
     def _translate_whole(self, answers: Iterable[Event]) -> Iterable[Event]:

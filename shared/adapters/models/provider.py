@@ -7,6 +7,7 @@ import functools
 import importlib
 import json
 import logging
+import re
 import sys
 import time
 from codecs import BOM_UTF8
@@ -14,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -22,7 +23,9 @@ from pydantic_core import to_json
 
 from shared.adapters.bounded_bodies import bound_responses, read_body
 from shared.adapters.certificates import find_certificate_fault
+from shared.adapters.models.chat_completions import ChunkTranslator
 from shared.adapters.models.dialects.error_bodies import is_error_object, plain_text
+from shared.adapters.models.dialects.event_lines import EventLines
 from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json, build_counted_body, build_request_body
@@ -41,9 +44,6 @@ from shared.core.verdicts.windows import LARGEST_WINDOW, SMALLEST_WINDOW
 from shared.ports import ModelCard, ModelRequest
 from shared.runtime import pause_gc
 
-if TYPE_CHECKING:
-    from anthropic._streaming import ServerSentEvent
-
 ANTHROPIC_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"
 """What SDK 2.11 sends; the model list is asked without it, so that a look at a window loads no SDK."""
@@ -53,13 +53,12 @@ LOOK_SECONDS = 0.1
 """How often a stream is looked at while it runs: ten pieces a second look like writing."""
 MUCH_BYTES = 8_192
 """So much at once is of a stream that nobody should wait for: there is more behind it."""
-_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
-"""Of an event in a stream."""
-_LONGEST_END = max(map(len, _ENDS))
 _LONGEST_EVENT_BYTES = 16 * 1024 * 1024
-_FIELDS = (b"data", b"event", b"id", b"retry", b":")
+_FIELDS = (b"data", b"event", b"id", b"retry", b"error:", b":")
 """First characters of a stream of events; any other body is JSON, a page or a text."""
 _BLANKS = BOM_UTF8 + b" \t\r\n"
+_WORD = re.compile(r"[\w-]{1,40}")
+_BETWEEN = re.compile(r"(?:\s++|,|data:|\[DONE\])*+")
 _KEPT_SECONDS = 24 * 3_600.0
 _WINDOW_NAMES = (
     "max_input_tokens", "max_model_len", "context_length", "context_window", "loaded_context_length",
@@ -259,9 +258,9 @@ class StreamReader:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._chunks = stream.response.aiter_bytes()
-        self._decoder = self._make_decoder()
-        self._begun = bytearray()
-        """Of an event whose end has not come yet."""
+        self._lines = EventLines()
+        self._completion: ChunkTranslator | None = None
+        """For a server that sends chunks of Chat Completions in place of events of the Messages API."""
         self._whole: bytearray | None = None
         """Bytes so far of a body that is no stream of events."""
         self._is_stream = False
@@ -288,29 +287,45 @@ class StreamReader:
                 self._look_at = self._loop.time() + LOOK_SECONDS
             events = self._read(chunk)
             if events or chunk is None:
-                return events
+                return events or self._end()
 
     async def rest(self) -> None:
         """Until it is time to look again."""
         if (seconds := self._look_at - self._loop.time()) > 0:
             await asyncio.sleep(seconds)
 
-    def _make_decoder(self) -> Any:
-        # Of the SDK's own ways to its decoder none says what came together.
-        from anthropic._streaming import SSEDecoder
-
-        return SSEDecoder()
-
     def _translate(self, event: Event) -> Iterable[Event]:
         """Return what one of the server's events is in the words of the Messages API; raise ModelErrors."""
-        return (event,)
+        if event.get("type") == "message":
+            return split_message(event)
+        if "choices" not in event:
+            return (event,)
+        if self._completion is None:
+            self._completion = ChunkTranslator()
+        return self._completion.take(event)
 
     def _translate_whole(self, answers: Iterable[Event]) -> Iterable[Event]:
         """Return the events of an answer that came as JSON in place of a stream."""
-        return (event for answer in answers for event in split_message(answer))
+        for answer in answers:
+            yield from self._translate(answer) if "choices" in answer else split_message(answer)
+        yield from self._end()
 
-    def _events(self, sse: ServerSentEvent) -> Iterable[Event]:
-        return (out for event in parse_events(sse.data, sse.event) for out in self._translate(event))
+    def _end(self) -> list[Event]:
+        """Return the events of an end that the server did not mark."""
+        completion, self._completion = self._completion, None
+        return [] if completion is None else completion.end()
+
+    def _events(self, kind: str | None, data: str) -> Iterable[Event]:
+        """Return the events of one server-sent event; raise ModelErrors."""
+        if is_done(data):
+            return self._end_announced()
+        return (out for event in parse_events(data, kind) for out in self._translate(_named(event, kind)))
+
+    def _end_announced(self) -> Iterable[Event]:
+        """Return the events of an end that the server marks in the way of Chat Completions."""
+        if self._completion is None:
+            return ({"type": "message_stop"},)
+        return self._completion.end(announced=True)
 
     def _read(self, chunk: bytes | None) -> list[Event]:
         if self._whole is None and not self._is_stream and chunk:
@@ -319,17 +334,22 @@ class StreamReader:
         if self._whole is not None:
             return self._read_whole(chunk)
         # A comment is a sign of life; a part of an event is none, for it may never end.
-        is_comment = not self._begun and chunk is not None and chunk.lstrip().startswith(b":")
         events: list[Event] = []
         try:
             with translate_errors():
-                for sse in self._decoder.iter_bytes(iter((self._take_whole_events(chunk),))):
-                    events.extend(self._events(sse))
+                for kind, data in self._lines.feed(chunk):
+                    if chunk is None and _is_cut(data):
+                        continue
+                    events.extend(self._events(kind, data))
         except ModelError as error:
             if not events:
                 raise
             self._broken = error
-        return events or ([{"type": "ping"}] if is_comment else [])
+        if self._lines.pending_bytes > _LONGEST_EVENT_BYTES:
+            self._broken = ModelAnswerUnusable("the stream held an event without an end", may_repeat=False)
+            if not events:
+                raise self._broken
+        return events or ([{"type": "ping"}] if self._lines.has_comment else [])
 
     def _look_at_beginning(self, chunk: bytes | None) -> None:
         """Tell a stream of events from JSON, a page or a text by the first characters."""
@@ -351,19 +371,6 @@ class StreamReader:
         if not body:
             return []
         return list(self._translate_whole(parse_body(body)))
-
-    def _take_whole_events(self, chunk: bytes | None) -> bytes:
-        """Up to the end of the last event that is whole; at the end, all."""
-        begun = self._begun
-        start = max(0, len(begun) - _LONGEST_END)
-        begun += chunk or b""
-        if len(begun) > _LONGEST_EVENT_BYTES:
-            raise ModelAnswerUnusable("the stream held an event without an end", may_repeat=False)
-        ends = [at + len(end) for end in _ENDS if (at := begun.rfind(end, start)) >= 0]
-        end = len(begun) if chunk is None else max(ends, default=0)
-        whole = bytes(begun[:end])
-        del begun[:end]
-        return whole
 
     async def drain(self) -> None:
         """Reads what follows the last event, so that the connection can serve the next call."""
@@ -428,42 +435,79 @@ def _build_unreachable(error: Exception) -> ModelUnavailable:
     return refused
 
 
+def _named(event: Event, kind: str | None) -> Event:
+    """Return an event with the type that only the line before its data names."""
+    return {"type": kind, **event} if kind and "type" not in event else event
+
+
+def _is_cut(data: str) -> bool:
+    """Return whether the last event of a stream was cut off: it is no JSON object."""
+    try:
+        return not isinstance(json.loads(data, strict=False), Mapping)
+    except (ValueError, RecursionError):
+        return not is_done(data)
+
+
+def is_done(data: str) -> bool:
+    """Return whether data is the mark behind the last event; servers quote it or write it small."""
+    return data[:8].strip(' "').upper().startswith("[DONE]")
+
+
 def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:
     """Return the JSON objects of one server-sent event; an error is raised as what its type stands for.
 
-    Servers that leave out the empty line between events have one object a line.
+    A single word or value keeps a connection open, as some gateways send it, and becomes a ping. Servers that
+    leave out the empty line between events have one object a line.
 
     Raises:
         ModelAnswerUnusable: the data is no JSON object.
         ModelError: the data is an error, whatever the HTTP status.
     """
     try:
-        found = [json.loads(data)] if data.strip() else [{}]
+        found = [json.loads(data, strict=False)] if data.strip() else [{}]
     except (ValueError, RecursionError) as error:
         if kind == "error":
             raise build_error(read_refusal(200, data)) from error
-        found = _parse_lines(data)
+        found = [None] if _WORD.fullmatch(data.strip()) else _scan_objects(data)
     for event in found:
-        if not isinstance(event, Mapping):
-            raise ModelAnswerUnusable("the stream held an event that is no object")
-        if kind == "error" or is_error_object(event):
-            raise build_error(read_refusal(200, event, message=data))
-        yield event
+        yield _check_event(event, kind, data)
 
 
-def _parse_lines(data: str) -> list[object]:
-    """Return the JSON value of each line; `[DONE]` and empty lines are left out."""
-    lines = [line.removeprefix("data:").strip() for line in data.splitlines()]
-    if len(lines) < 2:
-        raise ModelAnswerUnusable("the stream held an event that is not JSON")
-    try:
-        return [json.loads(line) for line in lines if line and line != "[DONE]"]
-    except (ValueError, RecursionError) as error:
-        raise ModelAnswerUnusable("the stream held an event that is not JSON") from error
+def _check_event(event: object, kind: str | None, data: str) -> Event:
+    """Return an event; raise ModelErrors for one that is an error or no object."""
+    if kind == "error" or (isinstance(event, Mapping) and is_error_object(event)):
+        raise build_error(read_refusal(200, event, message=data))
+    if isinstance(event, Mapping):
+        return event
+    if isinstance(event, list):
+        raise ModelAnswerUnusable("the stream held an event that is no object")
+    return {"type": "ping"}
+
+
+def _scan_objects(text: str) -> list[object]:
+    """Return the JSON values of a text that has several, with or without anything between them.
+
+    Raises:
+        ModelAnswerUnusable: something in it is no JSON.
+    """
+    decoder, found, at = json.JSONDecoder(strict=False), [], 0
+    while (at := _skip_between(text, at)) < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise ModelAnswerUnusable("the stream held an event that is not JSON") from error
+        found.append(value)
+    return found
+
+
+def _skip_between(text: str, at: int) -> int:
+    """Return the place of the next value: behind blanks, commas, field names and the mark of the end."""
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
 
 
 def parse_body(body: bytes) -> Iterator[Event]:
-    """Return the answers of a body that came in place of a stream: one object, a list, or one a line.
+    """Return the answers of a body that came in place of a stream: one object, a list, or several objects.
 
     Raises:
         ModelAnswerUnusable: the body is a page or no JSON.
@@ -474,10 +518,10 @@ def parse_body(body: bytes) -> Iterator[Event]:
         raise ModelAnswerUnusable(f"a page came in place of an answer: {plain_text(text)[:300]}")
     if text.startswith("["):
         with suppress(ValueError, RecursionError):
-            found = json.loads(text)
+            found = json.loads(text, strict=False)
             if isinstance(found, list) and all(isinstance(one, Mapping) for one in found):
                 for one in found:
-                    yield from parse_events(json.dumps(one))
+                    yield _check_event(one, None, json.dumps(one))
                 return
     if not text.startswith("{"):
         raise ModelAnswerUnusable(f"the answer is neither a stream nor JSON: {text[:300]}")
@@ -488,6 +532,8 @@ def split_message(message: Event) -> Iterator[Event]:
     """Return a whole message of the Messages API as the events of its stream."""
     content = message.get("content")
     yield {"type": "message_start", "message": message}
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
     for index, block in enumerate(content if isinstance(content, list) else ()):
         if isinstance(block, Mapping):
             yield {"type": "content_block_start", "index": index, "content_block": block}

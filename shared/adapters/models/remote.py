@@ -43,6 +43,8 @@ MOST_CHARS = 8_000_000
 """Of one answer; the longest that any model gives is a tenth of it."""
 MOST_UNUSABLE = 3
 """Calls for one answer that cannot be used: the same server will answer so again, and each call is paid."""
+_CUT_BEFORE = 2
+"""Streams without an end after which a server is taken to send none; before, the answer counts as cut."""
 PAUSES_AT_MOST = 4
 """How often a provider whose own tools take long is asked to go on with the same answer."""
 
@@ -74,6 +76,8 @@ class _Call:
     """Answers so far that could not be used."""
     hint: str = ""
     """Sentence for the model about its last answer; empty after a usable one."""
+    quiet_ends: int = 0
+    """Streams so far that closed without an end."""
     aborted: list[Usage] = field(default_factory=list)
     missing: _Missing = field(default_factory=dict)
     """Abilities that this request leaves out, since its server refused them."""
@@ -206,9 +210,13 @@ class RemoteModel:
         """Return what this model's server was seen to refuse, for operators."""
         return self._verdicts.abilities.describe(provider=self._provider.host, model=self._entry.name)
 
+    @property
+    def _is_maker(self) -> bool:
+        return self._provider.host in (MAKER, OPENAI_HOST)
+
     def _hidden_text(self, session: int) -> HiddenText | None:
         """Return the filter of an answer; the maker of a model leaves nothing to hide in its own answers."""
-        if self._provider.host in (MAKER, OPENAI_HOST):
+        if self._is_maker:
             return None
         begins_in_thought = self._verdicts.abilities.begins_in_thought(session)
         return HiddenText(tags=self._entry.thought_tags, begins_in_thought=begins_in_thought)
@@ -276,19 +284,39 @@ class RemoteModel:
             while events:
                 piece = await self._show(call, parser, events)
                 if parser.ended:
+                    if parser.is_empty:
+                        raise ModelAnswerUnusable("the server ended the answer before it began")
                     await line.drain()
                     return self._reply(call, parser, line)
                 if told := told or bool(piece):
                     await line.rest()
                 silent_at = min(call.until, loop.time() + self._patience.silence_seconds)
                 events = await watch.wait(silent_at, "the stream stalled", line.read_next())
-            if parser.is_whole:
+            if parser.is_whole or self._ends_quietly(call, parser):
                 await self._show(call, parser, [{"type": "message_stop"}])
                 return self._reply(call, parser, line)
             raise ModelUnavailable("the stream ended before its end was announced")
         finally:
             watch.close()
             await line.close()
+
+    def _ends_quietly(self, call: _Call, parser: AnswerParser) -> bool:
+        """Return whether an answer whose stream closed without an end is taken, as its server ends all.
+
+        The first one may have been cut and is asked for again; the second one shows the server's way.
+        """
+        if self._is_maker or not parser.says_anything:
+            return False
+        call.quiet_ends += 1
+        if call.quiet_ends < _CUT_BEFORE and not self._verdicts.abilities.ends_quietly(call.session):
+            return False
+        try:
+            parser.build_blocks()
+        except BrokenAnswer:
+            return False
+        self._verdicts.abilities.note_quiet_end(session=call.session)
+        parser.end_unannounced()
+        return True
 
     async def _show(self, call: _Call, parser: AnswerParser, events: Sequence[Event]) -> str:
         """Take events and hand out their text; text that was a thought is taken back by a higher attempt."""

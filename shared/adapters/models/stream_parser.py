@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
+from shared.adapters.models.dialects.ends import FAULT, read_end
 from shared.adapters.models.dialects.hidden_text import HiddenText
-from shared.adapters.models.dialects.tool_arguments import UnreadableArguments, read_arguments
+from shared.adapters.models.dialects.tool_arguments import UnreadableArguments, read_pieces
+from shared.adapters.models.dialects.usage_fields import convert_usage, find_usage, read_count
+from shared.core.values.errors import ModelAnswerUnusable
 from shared.core.values.messages import (
     REPLACEMENT,
     Block,
@@ -36,7 +39,12 @@ _REASONS: Mapping[str, StopReason] = {
 
 Event = Mapping[str, Any]
 SERVER_TOOL_USE = "server_tool_use"
+_DELTA_FIELDS = {"text": "text_delta", "partial_json": "input_json_delta", "thinking": "thinking_delta"}
+"""Kinds of deltas that come without a type, by the field that they have."""
 _OURS = frozenset({"text", "thinking", "tool_use"})
+_PART_OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking"}
+_PART_KINDS = frozenset({"text", "thinking"})
+_MOST_DIGITS = 6
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -74,6 +82,8 @@ class _Part:
     raw: Mapping[str, Any] = field(default_factory=dict)
     """As it was opened, for blocks that only the provider understands."""
     closed: bool = False
+    first: str = ""
+    """Text that came with the block's start, which some servers send once more as its first delta."""
 
     def add(self, piece: str) -> str:
         """The piece as it can be kept and shown, with the half that waited for it."""
@@ -96,6 +106,8 @@ class AnswerParser:
         self.withdrawn = False
         """Whether text that was handed out before has turned out to be a thought since `take_all`."""
         self._parts: dict[int, _Part] = {}
+        self._places: dict[int, int] = {}
+        """Part of each index: servers use an index again for the next block."""
         self._usage = Usage()
         self._reason: str | None = None
         self._told_output = False
@@ -134,20 +146,22 @@ class AnswerParser:
         match event.get("type"):
             case "message_start":
                 self.started = True
-                self._count(_mapping(_mapping(event.get("message")).get("usage")))
+                self._count(convert_usage(find_usage(_mapping(event.get("message"))) or {}))
             case "content_block_start":
                 return self._open(_index(event), _mapping(event.get("content_block")))
             case "content_block_delta":
                 return self._extend(_index(event), _mapping(event.get("delta")))
             case "content_block_stop":
-                if _index(event) in self._parts:
-                    self._parts[_index(event)].closed = True
+                if (part := self._parts.get(self._find_place(event))) is not None:
+                    part.closed = True
             case "message_delta":
-                self._reason = _mapping(event.get("delta")).get("stop_reason") or self._reason
-                usage = _mapping(event.get("usage"))
+                self._end_with(_mapping(event.get("delta")).get("stop_reason"))
+                usage = convert_usage(find_usage(event) or {})
                 self._told_output = self._told_output or usage.get("output_tokens") is not None
                 self._count(usage)
             case "message_stop":
+                self._end_with(event.get("stop_reason"))
+                self._count(convert_usage(find_usage(event) or {}))
                 self.ended = True
                 return self._release_held()
             case _:
@@ -171,10 +185,41 @@ class AnswerParser:
         """The provider wants to be asked to go on, because its own tools take long."""
         return self._reason == "pause_turn"
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether neither a part nor an end has come."""
+        return not self._parts and self._reason is None
+
+    @property
+    def says_anything(self) -> bool:
+        """Return whether text or a call has come."""
+        return any(part.kind == "tool_use" or part.get_text().strip() for part in self._parts.values())
+
+    def end_unannounced(self) -> None:
+        """Take the answer as whole, though its server named no end; one that stops within a word was cut."""
+        text = "".join(part.get_text() for part in self._parts.values() if part.kind == "text").rstrip()
+        is_whole = self._has_calls() or not text or not text[-1].isalnum()
+        self._reason = "end_turn" if is_whole else "max_tokens"
+
+    def _end_with(self, reason: object) -> None:
+        """Keep the reason of the end, in the words of the Messages API.
+
+        Raises:
+            ModelAnswerUnusable: the server broke the answer off and says so.
+        """
+        if not isinstance(reason, str) or not reason:
+            return
+        known = reason if reason in _REASONS else read_end(reason)
+        if known == FAULT:
+            raise ModelAnswerUnusable(f"the server ended the answer by {reason!r}")
+        self._reason = known
+
     def find_stop_reason(self) -> StopReason:
         told = _REASONS.get(self._reason or "")
         if told == "end_turn" and self._has_calls():
             return "tool_use"
+        if told == "tool_use" and not self._has_calls():
+            return "end_turn"
         if told is not None:
             return told
         return "tool_use" if self._has_calls() else "end_turn"
@@ -203,29 +248,31 @@ class AnswerParser:
     def _count(self, usage: Mapping[str, Any]) -> None:
         """Counts are cumulative; a server that leaves one out, or sets it back to 0, changes nothing."""
         self._usage = Usage(
-            input_tokens=max(self._usage.input_tokens, parse_count(usage.get("input_tokens"))),
-            output_tokens=max(self._usage.output_tokens, parse_count(usage.get("output_tokens"))),
+            input_tokens=max(self._usage.input_tokens, read_count(usage.get("input_tokens"))),
+            output_tokens=max(self._usage.output_tokens, read_count(usage.get("output_tokens"))),
             cache_read_tokens=max(
-                self._usage.cache_read_tokens, parse_count(usage.get("cache_read_input_tokens"))
+                self._usage.cache_read_tokens, read_count(usage.get("cache_read_input_tokens"))
             ),
             cache_write_tokens=max(
-                self._usage.cache_write_tokens, parse_count(usage.get("cache_creation_input_tokens"))
+                self._usage.cache_write_tokens, read_count(usage.get("cache_creation_input_tokens"))
             ),
             cache_hour_tokens=max(
                 self._usage.cache_hour_tokens,
-                parse_count(_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+                read_count(_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
             ),
         )
 
     def _open(self, index: int, block: Mapping[str, Any]) -> str:
         block = storable_json(block)
         part = _Part(
-            kind=str(block.get("type")), id=str(block.get("id", "")), name=str(block.get("name", ""))
+            kind=str(block.get("type")), id=str(block.get("id") or ""), name=str(block.get("name") or "")
         )
-        self._parts[index] = part
-        first = str(block.get("thinking" if part.kind == "thinking" else "text") or "")
+        self._parts[self._place(index, part)] = part
+        first = part.first = str(block.get("thinking" if part.kind == "thinking" else "text") or "")
         part.signature = str(block.get("signature") or "")
         part.given = _mapping(block.get("input"))
+        if part.kind == "tool_use" and isinstance(given := block.get("input"), str):
+            part.add(given)
         if part.kind not in _OURS:
             part.raw = dict(block)
         if part.kind == "text":
@@ -235,11 +282,18 @@ class AnswerParser:
         return ""
 
     def _extend(self, index: int, delta: Mapping[str, Any]) -> str:
-        kind = delta.get("type")
+        kind = delta.get("type") or next(
+            (kind for name, kind in _DELTA_FIELDS.items() if name in delta), None
+        )
         self.chars += sum(len(text) for text in delta.values() if isinstance(text, str))
-        part = self._parts.get(index)
-        if part is None:
-            part = self._parts[index] = _Part(kind="thinking" if kind == "thinking_delta" else "text")
+        part = self._parts.get(self._places.get(index, index))
+        wanted = _PART_OF_DELTA.get(str(kind))
+        if part is None or (wanted is not None and part.kind != wanted and part.kind in _PART_KINDS):
+            part = _Part(kind=wanted or "text")
+            self._parts[self._place(index, part)] = part
+        first, part.first = part.first, ""
+        if first and first in (delta.get("text"), delta.get("thinking")):
+            return ""
         match kind:
             case "text_delta":
                 return self._add_text(part, str(delta.get("text") or ""))
@@ -252,6 +306,18 @@ class AnswerParser:
             case _:
                 pass
         return ""
+
+    def _place(self, index: int, part: _Part) -> int:
+        """Return the place of a new part: its index, or one behind all others where that is taken."""
+        taken = self._parts.get(index)
+        is_repeated = taken is not None and taken.kind == part.kind and taken.id == part.id and not taken.text
+        place = index if taken is None or is_repeated else max(self._parts) + 1
+        self._places[index] = place
+        return place
+
+    def _find_place(self, event: Event) -> int:
+        index = _index(event)
+        return self._places.get(index, index)
 
     def _add_text(self, part: _Part, text: str) -> str:
         if part.kind != "text":
@@ -291,7 +357,8 @@ class AnswerParser:
 
     def _tool_use(self, part: _Part, raw: str) -> Block | None:
         try:
-            given = storable_json(read_arguments(raw)) if raw.strip() else part.given
+            told = read_pieces(part.text, name=part.name) if raw.strip() else {}
+            given = storable_json(told) or part.given
         except UnreadableArguments as error:
             if self.find_stop_reason() in ("max_tokens", "window_exceeded"):
                 return None  # the answer was cut in the middle of this call
@@ -344,12 +411,9 @@ def _says_anything(blocks: Iterable[Block]) -> bool:
 
 def _index(event: Event) -> int:
     index = event.get("index")
+    if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) < _MOST_DIGITS:
+        return int(index)
     return index if isinstance(index, int) else 0
-
-
-def parse_count(value: object) -> int:
-    """JSON's true is no number, though Python takes it for one."""
-    return value if type(value) is int else 0
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

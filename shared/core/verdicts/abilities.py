@@ -22,6 +22,7 @@ Ability = Literal[
 """`max_tokens` is the name of the field, `output_limit` its value."""
 _ABILITIES: tuple[Ability, ...] = get_args(Ability)
 _THOUGHT = "thought_in_prompt"
+_QUIET_END = "quiet_end"
 
 _STRONGER: Mapping[Ability, Ability] = {"null_content": "empty_content"}
 """Meaning of a second refusal with the same wording, after the first was heeded."""
@@ -122,6 +123,14 @@ class LearnedAbilities:
     def begins_in_thought(self, session: int) -> bool:
         """Return whether the answers to a session begin in a thought."""
         return self._log.find(_THOUGHT, session=session) is not None
+
+    def note_quiet_end(self, *, session: int) -> None:
+        """Keep for a day that streams close without an end, so that an answer is not asked for twice."""
+        self._log.record(_QUIET_END, session=session)
+
+    def ends_quietly(self, session: int) -> bool:
+        """Return whether the answers to a session end without the server's word."""
+        return self._log.find(_QUIET_END, session=session) is not None
 
     def describe(self, *, provider: str, model: str) -> tuple[LearnedAbility, ...]:
         """Return the lessons for operators, the newest first."""

@@ -25,7 +25,7 @@ class Answer:
     status: int = 200
     content_type: str = STREAM
     headers: Mapping[str, str] = field(default_factory=dict)
-    chunks: Sequence[str] = ()
+    chunks: Sequence[str | bytes] = ()
     pause_seconds: float = 0.0
 
 
@@ -108,7 +108,7 @@ class DialectServer:
 
 
 async def _send(request: web.Request, answer: Answer) -> web.StreamResponse:
-    headers = {"Content-Type": answer.content_type, **answer.headers}
+    headers = {**({"Content-Type": answer.content_type} if answer.content_type else {}), **answer.headers}
     if not answer.chunks:
         body = answer.body if isinstance(answer.body, bytes) else answer.body.encode()
         return web.Response(status=answer.status, body=body, headers=headers)
@@ -116,7 +116,7 @@ async def _send(request: web.Request, answer: Answer) -> web.StreamResponse:
     await response.prepare(request)
     for chunk in answer.chunks:
         await asyncio.sleep(answer.pause_seconds)
-        await response.write(chunk.encode())
+        await response.write(chunk if isinstance(chunk, bytes) else chunk.encode())
     return response
 
 

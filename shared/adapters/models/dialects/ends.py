@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 FAULT = "fault"
 """The server broke off: the answer is not whole, whatever came of it."""
@@ -28,6 +29,7 @@ REASONS: Mapping[str, str] = {
     "max_new_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "limit": "max_tokens",
+    "error_limit": "max_tokens",
     "tool_call": "tool_use",
     "error_toxic": "refusal",
     # Mistral
@@ -49,6 +51,7 @@ REASONS: Mapping[str, str] = {
     "content_filtered": "refusal",
     "guardrail_intervened": "refusal",
     "model_context_window_exceeded": "model_context_window_exceeded",
+    "context_length_exceeded": "model_context_window_exceeded",
     # Faults of a server: OpenRouter, SGLang, DeepSeek, Zhipu, vLLM
     "error": FAULT,
     "abort": FAULT,
@@ -61,9 +64,23 @@ REASONS: Mapping[str, str] = {
     "insufficient_system_resource": FAULT,
     "unknown": FAULT,
 }
-"""Ends by the server's word in small letters; a word that is not listed counts as the natural end."""
+"""Ends by the server's word in small letters."""
+
+_STEMS: Sequence[tuple[str, re.Pattern[str]]] = (
+    ("refusal", re.compile(r"filter|safety|moderat|block|sensitive|polic|risk|guardrail|refus|prohibit|flagged|unsafe")),
+    ("max_tokens", re.compile(r"length|max_|limit|truncat|budget")),
+    ("tool_use", re.compile(r"tool|function")),
+    (FAULT, re.compile(r"error|fail|abort|cancel|time_?out|interrupt|preempt|overload|exception|unavailable|disconnect")),
+)  # fmt: skip
+"""Stems that say what a word means that the table does not list, the more telling first."""
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_SEPARATOR = re.compile(r"[\s.-]")
+_MOST_CHARS = 80
 
 
 def read_end(reason: str) -> str:
-    """Return the reason in the words of the Messages API, or `FAULT`."""
-    return REASONS.get(reason.lower().removeprefix("finish_reason_"), "end_turn")
+    """Return the reason in the words of the Messages API, or `FAULT`; an unknown word is the natural end."""
+    word = _SEPARATOR.sub("_", _CAPITAL.sub("_", reason[:_MOST_CHARS])).lower().removeprefix("finish_reason_")
+    if (known := REASONS.get(word)) is not None:
+        return known
+    return next((end for end, stem in _STEMS if stem.search(word)), "end_turn")

@@ -21,12 +21,13 @@ _MOST_DEPTH = 6
 _MOST_TEXTS = 20
 _MOST_ITEMS = 20
 _TEXT_KEYS = (
-    "message", "Message", "msg", "detail", "error", "errors", "error_msg", "error_message", "errorMessage",
+    "message", "Message", "msg", "detail", "error", "errors", "Error", "Response", "error_msg", "error_message", "errorMessage",
     "status_msg", "base_resp", "metadata", "raw", "title", "reason", "description", "details",
 )  # fmt: skip
 """Fields that hold a text or lead to one, the most telling first."""
 _CODE_KEYS = (
     "code",
+    "Code",
     "type",
     "status",
     "error_code",
@@ -43,7 +44,7 @@ _HIDDEN = ("script", "style", "svg")
 _BLANKS = re.compile(r"\s++")
 _MOST_DIGITS = 9
 _OF_ANSWERS = ("choices", "content", "usage", "output", "delta", "response", "id")
-_OF_ERRORS = ("detail", "message", "error_msg")
+_OF_ERRORS = ("detail", "message", "error_msg", "msg")
 _ERROR_TYPE = re.compile(r"error|exception|invalid|failed", re.IGNORECASE)
 
 
@@ -92,6 +93,8 @@ def is_error_object(event: Mapping[str, Any]) -> bool:
     """Return whether an object that came in place of an answer is an error, whatever the HTTP status."""
     kind = event.get("type")
     if event.get("error") or event.get("errors") or event.get("object") == "error" or kind == "error":
+        return True
+    if isinstance(wrapped := event.get("Response"), Mapping) and wrapped.get("Error"):
         return True
     told = event.get("base_resp")
     if isinstance(told, Mapping):

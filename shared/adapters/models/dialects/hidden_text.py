@@ -15,6 +15,17 @@ THOUGHTS: Mapping[str, str] = {
     "<thought>": "</thought>",  # Gemma, Gemini by gateways
     "<thoughts>": "</thoughts>",
     "<reasoning>": "</reasoning>",
+    "<reason>": "</reason>",
+    "<reflection>": "</reflection>",  # Reflection
+    "<scratchpad>": "</scratchpad>",  # by prompts
+    "<analysis>": "</analysis>",
+    "<antThinking>": "</antThinking>",
+    "<Think>": "</Think>",
+    "<THINK>": "</THINK>",
+    "<Thinking>": "</Thinking>",
+    "<Thought>": "</Thought>",
+    "<|think|>": "<|/think|>",
+    "<|channel>thought": "<channel|>",  # Gemma 4
     "<seed:think>": "</seed:think>",  # ByteDance Seed
     "[THINK]": "[/THINK]",  # Mistral Magistral
     "◁think▷": "◁/think▷",  # Kimi
@@ -30,6 +41,17 @@ CALLS: Mapping[str, str] = {
     "<tool_call>": "</tool_call>",  # Hermes, Qwen, GLM
     "<function_call>": "</function_call>",
     "<tool_calls>": "</tool_calls>",
+    "<function_calls>": "</function_calls>",  # Claude, by templates
+    "<invoke name=": "</invoke>",
+    "<tool_code>": "</tool_code>",
+    "```tool_code": "```",  # Gemini, Gemma
+    "<start_function_call>": "<end_function_call>",  # FunctionGemma
+    "<|tool_call>": "<tool_call|>",  # Gemma 4
+    "<TOOLCALL>": "</TOOLCALL>",  # Nemotron
+    "[TOOL_REQUEST]": "[END_TOOL_REQUEST]",  # LM Studio
+    "<|tool_call_start|>": "<|tool_call_end|>",  # LFM
+    "<|action_start|>": "<|action_end|>",  # InternLM
+    "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",  # DeepSeek
     "<|tool_call|>": "<|/tool_call|>",  # Granite, Phi
     "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",  # Kimi
     "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",  # DeepSeek
@@ -47,9 +69,15 @@ MARKS: Sequence[str] = (
 )  # fmt: skip
 """Marks between the parts of an answer; they count only where a thought came first, or at the beginning."""
 
-_FIRST_CHARS = "<[◁"
+LAST_MARKS: Sequence[str] = (
+    "<|im_end|>", "</s>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<turn|>", "<|endoftext|>", "<|end_of_text|>",
+    "<｜end▁of▁sentence｜>", "<|end|>", "<|return|>", "<|END_OF_TURN_TOKEN|>", "<eos>",
+)  # fmt: skip
+"""Marks behind an answer that servers leave in its text; elsewhere they are text."""
+
+_ENDS_OF_SENTENCES = (".", "!", "?", "…", "。", "！", "？", ")", "\n")
 _FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
-_LONGEST = max(map(len, (*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *MARKS)))
+_LONGEST = max(map(len, (*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *MARKS, *LAST_MARKS)))
 _TAIL_CHARS = 200
 """Characters of the visible text that are kept to tell the beginning of a line and an open fence."""
 
@@ -65,7 +93,7 @@ class HiddenText:
         """
         self._thoughts = {**THOUGHTS, **(tags or {})}
         self._closings = tuple(dict.fromkeys(self._thoughts.values()))
-        self._openings = (*self._thoughts, *CALLS, *MARKS)
+        self._openings = (*self._thoughts, *CALLS, *MARKS, *LAST_MARKS)
         self._longest = max(_LONGEST, *map(len, (*self._openings, *self._closings)))
         self._first_chars = frozenset(tag[0] for tag in (*self._openings, *self._closings) if tag)
         self._pending = ""
@@ -175,16 +203,20 @@ class HiddenText:
         return next((at for at, char in enumerate(self._pending) if char in self._first_chars), None)
 
     def _may_grow(self) -> bool:
-        """Return whether the pending text may become a tag, or is a closing tag whose next character decides."""
+        """Return whether the pending text may become a tag, or is one whose next character decides."""
         text = self._pending[: self._longest]
         for tag in (*self._openings, *self._closings):
             if len(self._pending) < len(tag) and tag.startswith(text):
                 return True
-        return any(self._pending == tag for tag in self._closings)
+        bare = text.rstrip()
+        return any(bare == tag for tag in (*self._closings, *LAST_MARKS))
 
     def _read_tag(self, shown: list[str]) -> None:
         """Act on the tag at the beginning of the pending text; pass one character on if there is none."""
         text = self._pending
+        if text.rstrip() in LAST_MARKS and not (text.startswith("</s>") and "<s>" in self._line):
+            self._pending = ""
+            return
         opening = _longest_match(text, self._thoughts)
         call = _longest_match(text, CALLS)
         if call and (self._at_line_start() or self._marked) and not self._in_fence:
@@ -216,7 +248,9 @@ class HiddenText:
         """Return whether a closing tag ends a thought whose beginning stands in the prompt."""
         if self.has_thoughts or self._in_fence or self._line.endswith(("`", "'", '"')):
             return False
-        return self._held is not None or not after or after[0] in "\r\n"
+        if self._at_start or self._held is not None or not after or after[0] in "\r\n":
+            return True
+        return self._line.endswith(_ENDS_OF_SENTENCES) and after[0].isalnum()
 
     def _withdraw(self, shown: list[str]) -> None:
         shown.clear()

@@ -138,6 +138,14 @@ LOADING = _row(
     r"loading model|model is (?:currently |still )?loading|currently loading|model is starting|warming up",
     "llama.cpp, Hugging Face",
 )
+FAILED_CALL = _row(
+    r"tool_use_failed|failed to call a function|failed to parse tool call|error parsing tool call|"
+    r"failed to parse (?:input|the model'?s? output|messages: )|malformed[_ ](?:function|tool)[_ ]call|"
+    r"tool call validation failed|(?:could not|unable to|cannot) parse (?:the )?(?:tool|function) call",
+    "Groq, Ollama, llama.cpp, Google, vLLM",
+)
+"""Wordings about a call that the model wrote and its server could not read: another answer may pass."""
+
 ACCOUNT = _row(
     r"credit balance|insufficient[_ ](?:quota|credits?|funds|(?:account )?balance)|exceeded your current quota|"
     r"exceeded_current_quota|billing|usage limits?\b|spend(?:ing)? limit|payment|out of credits|arrear|recharge|"

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from shared.adapters.models import ModelEntry
 from shared.adapters.models.catalog import Wire
-from shared.adapters.models.openai_provider import OpenAIProvider, ResponsesProvider
-from shared.adapters.models.provider import Provider
-from shared.adapters.models.remote import MOST_UNUSABLE, RemoteModel
+from shared.adapters.models.remote import MOST_UNUSABLE
 from shared.core.values.errors import ModelAnswerUnusable, PromptTooLong
 from shared.core.values.messages import Text, ToolUse, text_of
-from shared.ports import ModelReply
+from tests.kit.dialects.remote import ask, model_at
 from tests.kit.dialects.server import (
     HTML,
     JSON,
     Answer,
-    DialectServer,
     completion,
-    dialect_server,
     events,
     messages_answer,
 )
-from tests.kit.model_makers import SAVE, HandClock, Listener, WordCounter, asking, impatient
+from tests.kit.model_makers import Listener, asking, impatient
 
 Chunk = dict[str, Any]
-KINDS = {"openai": OpenAIProvider, "messages": Provider, "responses": ResponsesProvider}
 NINE = "The shop opens at nine."
 
 
@@ -210,33 +203,6 @@ UNUSABLE: dict[str, tuple[Answer, str, bool]] = {
     "broken JSON": (Answer(body='data: {"choices": [{"del\n\n'), "not JSON", False),
     "an empty answer": (Answer(body="data: [DONE]\n\n"), "before it began", False),
 }  # fmt: skip
-
-
-@asynccontextmanager
-async def model_at(
-    *answers: Answer, wire: Wire = "openai", tags: dict[str, str] | None = None
-) -> AsyncIterator[tuple[RemoteModel, DialectServer]]:
-    """A model whose server gives these answers in turn, the last one again and again."""
-    left = list(answers)
-
-    def reply(_: Any) -> Answer:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    async with dialect_server(reply) as server:
-        provider = KINDS[wire](base_url=server.url, api_key="k", foreign=True, clock=HandClock())
-        entry = ModelEntry(name="m", wire=wire, window=100_000, thought_tags=tags or {})
-        model = RemoteModel(entry, provider, WordCounter(), patience=impatient())
-        try:
-            yield model, server
-        finally:
-            await model.close()
-
-
-async def ask(model: RemoteModel) -> tuple[ModelReply, str]:
-    """Ask once; return the reply and what the person saw at its end."""
-    heard = Listener()
-    reply = await model.reply(asking("When does it open?", tools=(SAVE,)), on_text=heard)
-    return reply, heard.text(max(heard.pieces, default=1))
 
 
 @pytest.mark.parametrize("name", READ)

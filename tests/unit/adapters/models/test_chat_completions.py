@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from shared.adapters.models.chat_completions import (
     ChunkTranslator,
     build_completion_body,
-    convert_usage,
     shorten_id,
 )
 from shared.adapters.models.dialects.hidden_text import HiddenText
+from shared.adapters.models.dialects.usage_fields import convert_usage
 from shared.adapters.models.stream_parser import AnswerParser
 from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, PictureContent, SystemPart

@@ -60,8 +60,19 @@ async def test_what_came_together_is_handed_out_together() -> None:
     ]
 
 
-async def test_a_last_event_without_its_empty_line_is_passed_over() -> None:
-    assert await all_of(line_of(written(EVENTS), b'data: {"type": "ping"}')) == EVENTS
+async def test_last_event_is_read_without_its_empty_line() -> None:
+    last = {"type": "message_stop"}
+    assert await all_of(line_of(written(EVENTS), f"data: {json.dumps(last)}".encode())) == [*EVENTS, last]
+
+
+@pytest.mark.parametrize("cut", [b'data: {"type": "mess', b"data: ", b"event: x", b"da", b'data: "word"'])
+async def test_last_event_is_passed_over_when_it_was_cut(cut: bytes) -> None:
+    assert await all_of(line_of(written(EVENTS), cut)) == EVENTS
+
+
+async def test_events_without_empty_lines_are_handed_out_while_they_come() -> None:
+    line = line_of(b'data: {"a": 1}\n', b'data: {"a": 2}\n', b'data: {"a": 3}\n')
+    assert [await line.read_next() for _ in range(4)] == [[{"a": 1}], [{"a": 2}], [{"a": 3}], []]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +84,7 @@ async def test_what_came_before_a_broken_event_is_heard_first(broken: bytes) -> 
     line = line_of(written(EVENTS[:2]) + broken + written(EVENTS[2:]))
     assert await line.read_next() == EVENTS[:2]
     for _ in range(2):
-        with pytest.raises(
-            ModelUnavailable if b"error" in broken or b"\xff" in broken else ModelAnswerUnusable
-        ):
+        with pytest.raises(ModelUnavailable if b"error" in broken else ModelAnswerUnusable):
             await line.read_next()
 
 
