@@ -107,7 +107,7 @@ class ResponseTranslator:
         return [{"type": "message_start"}, *self._translate_end(response)]
 
     def end(self, *, announced: bool = False) -> list[Event]:
-        """Return the end of an answer of which only the end of the stream was told; nothing for a cut one."""
+        """Return the end of an answer whose stream ended by a mark alone; nothing for a cut one."""
         if self._ended or not announced or not (self._texts or self._calls):
             return []
         reason = "tool_use" if self._calls else "end_turn"

@@ -83,7 +83,7 @@ class _Part:
     """As it was opened, for blocks that only the provider understands."""
     closed: bool = False
     first: str = ""
-    """Text that came with the block's start, which some servers send once more as its first delta."""
+    """Text that came with the block's start, which some servers repeat as its first delta."""
 
     def add(self, piece: str) -> str:
         """The piece as it can be kept and shown, with the half that waited for it."""

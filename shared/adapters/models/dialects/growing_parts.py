@@ -17,7 +17,7 @@ _LEAST_GROWN_CHARS = 8
 class GrowingText:
     """Text of one answer; finds parts that hold all that came before them.
 
-    DashScope sends each part with the text so far, MiniMax and others the whole message once more at the end.
+    DashScope sends each part with the text so far, MiniMax and others the whole message again at the end.
     """
 
     def __init__(self) -> None:
