@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,10 @@ from tests.kit.dialects.server import JSON, STREAM, Answer, DialectServer, diale
 from tests.kit.model_makers import SAVE, HandClock, Listener, WordCounter, asking, impatient
 
 KINDS = {"openai": OpenAIProvider, "messages": Provider, "responses": ResponsesProvider}
-_PACKED = {"gzip": gzip.compress, "deflate": zlib.compress}
+_PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda text: gzip.compress(text),
+    "deflate": lambda text: zlib.compress(text),
+}
 
 
 @asynccontextmanager
