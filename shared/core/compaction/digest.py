@@ -1,11 +1,11 @@
-"""A summary without a model: weighty sentences, questions, identifiers; poor, but always there."""
+"""Digest: a summary without a model, of persons' statements, questions and identifiers; poor, but always there."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from shared.core.session.ledger import ItemKind, Ledger
 from shared.core.session.session import Entry
 from shared.core.session.summary import ITEM_CHARS, fit_ledger, render_summary
 from shared.core.values.identifiers import NO_NAMES, NUMBER, identifiers_of
+from shared.core.values.searching import is_unspaced
 from shared.core.values.tokens import Count
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
@@ -23,7 +24,7 @@ _WORD = re.compile(r"\w+")
 _CAPITAL = re.compile(r"(?<=[\w,;] )[^\W\d_a-zß-öø-ÿ][\w’'-]+")
 """A word with a capital inside a sentence; a guess that is good enough to weigh by."""
 _FORBIDS = re.compile(r"\b(?:never|must not|do not|don['’]t|nie|niemals|никогда)\b", re.IGNORECASE)
-_NUMBER_WEIGHT, _NAME_WEIGHT, _PERSON_WEIGHT = 0.6, 0.25, 0.4
+_NUMBER_WEIGHT, _NAME_WEIGHT = 0.6, 0.25
 _SHORTEST_WORDS = 3
 _QUESTION_ENDS = ("?", "？")
 _LINE_OVERHEAD = 6
@@ -65,12 +66,21 @@ def _sentences(lines: Iterable[SourceLine]) -> list[_Sentence]:
         if line.author in ("tool", "program"):
             continue
         for text in _SENTENCE.split(line.text):
-            words = tuple(_WORD.findall(text.casefold()))
+            words = tuple(_words(text.casefold()))
             if words and len(text) <= ITEM_CHARS and not text.startswith("(uses "):
                 bare = text.strip()
                 asks = bare.endswith(_QUESTION_ENDS)
                 found.append(_Sentence(len(found), line.seq, line.author, bare, words, asks))
     return found
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield the words of a text; a script without blanks gives a word for each two characters."""
+    for word in _WORD.findall(text):
+        if is_unspaced(word[0]):
+            yield from (word[at : at + 2] for at in range(0, len(word), 2))
+        else:
+            yield word
 
 
 def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Sentence]:
@@ -79,10 +89,11 @@ def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[
 
 
 def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list[_Sentence]:
+    """Return the statements that fit: those of persons first, since answers tell little that is new to them."""
     plain = [s for s in sentences if not s.is_question and len(s.words) >= _SHORTEST_WORDS]
     frequency = Counter(chain.from_iterable(map(set, (sentence.words for sentence in plain))))
     rarity = {word: math.log(len(plain) / times) for word, times in frequency.items()}
-    ranked = sorted(plain, key=lambda s: (-_weight(s, rarity), s.place))
+    ranked = sorted(plain, key=lambda s: (s.author != "person", -_weight(s, rarity), s.place))
     return _packed(ranked, count, room)
 
 
@@ -116,12 +127,7 @@ def _weight(sentence: _Sentence, rarity: Mapping[str, float]) -> float:
     words = dict.fromkeys(sentence.words)
     rare = sum([rarity[word] for word in words]) / (len(words) + _SHORTEST_WORDS)
     names = [name for name in _CAPITAL.findall(sentence.text) if name not in NO_NAMES]
-    return (
-        rare
-        + _NUMBER_WEIGHT * len(NUMBER.findall(sentence.text))
-        + _NAME_WEIGHT * len(names)
-        + _PERSON_WEIGHT * (sentence.author == "person")
-    )
+    return rare + _NUMBER_WEIGHT * len(NUMBER.findall(sentence.text)) + _NAME_WEIGHT * len(names)
 
 
 def _item(sentence: _Sentence) -> NewItem:
