@@ -47,6 +47,7 @@ class ScriptedModel:
 
     say: Say
     window: int = 200_000
+    max_output: int = 8_192
     asked: list[ModelRequest] = field(default_factory=list)
     prices: Prices | None = None
 
@@ -54,7 +55,7 @@ class ScriptedModel:
         return ModelCard(
             name=model,
             window=self.window,
-            max_output=8_192,
+            max_output=self.max_output,
             window_known=True,
             prices=self.prices,
             token_factor=1.0,

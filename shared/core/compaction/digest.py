@@ -1,4 +1,4 @@
-"""Digest: a summary without a model, of persons' statements, questions and identifiers; poor, but always there."""
+"""Digest: a summary without a model, of persons' statements, questions and identifiers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[
 
 
 def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list[_Sentence]:
-    """Return the statements that fit: those of persons first, since answers tell little that is new to them."""
+    """Return the statements that fit, those of persons first: answers hold little that they had not said."""
     plain = [s for s in sentences if not s.is_question and len(s.words) >= _SHORTEST_WORDS]
     frequency = Counter(chain.from_iterable(map(set, (sentence.words for sentence in plain))))
     rarity = {word: math.log(len(plain) / times) for word, times in frequency.items()}

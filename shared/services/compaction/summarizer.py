@@ -8,8 +8,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
-from typing import Any, Literal
+from functools import partial
+from math import ceil, floor
+from typing import Any, Literal, Protocol
 
 import structlog
 
@@ -78,6 +79,10 @@ _MERGING_AT = 90
 _WHOLE = 10**9
 """Limit that cuts nothing: after a warm prefix the model has read the whole text."""
 _WORDS_PER_TOKEN = 0.7
+_WORDS_PER_ANSWER_TOKEN = 0.55
+"""Words to ask for per token that an answer may have: JSON, numbers and other languages take more tokens."""
+_SHARE_AFTER_A_CUT = 0.5
+"""Share of the words to ask for after an answer that was cut off."""
 _FAULTS_STORED = 40
 _CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^“”]*+”|(?<=missing: )[^;]*")
@@ -132,6 +137,12 @@ class SummaryResult:
     """Where they were asked for and answered, whatever became of the summary."""
 
 
+class WriteInstructions(Protocol):
+    """Writes system and user text for an answer of at most `most_words` words."""
+
+    def __call__(self, *, most_words: int) -> tuple[str, str]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryTask:
     """One step: what is asked of a model, and how its answer is judged, by the form of the plan."""
@@ -141,8 +152,7 @@ class SummaryTask:
     source: str
     former: Ledger
     """Ledger that the step continues."""
-    system: str = ""
-    user: str
+    write: WriteInstructions
     count: Count
     prefix: ModelRequest | None = None
     """A chat request that the provider still has in its cache; the words are put behind it."""
@@ -153,16 +163,23 @@ class SummaryTask:
     def is_text(self) -> bool:
         return form_of(self.plan.form).is_text
 
-    def build_request(self, model: str, *, room: int, as_lines: bool) -> ModelRequest:
-        """`as_lines` for a model that writes no JSON."""
+    def build_request(self, model: str, *, room: int, as_lines: bool, share: float = 1.0) -> ModelRequest:
+        """Return the request for an answer of at most `room` tokens.
+
+        Asks for words that fit into them, and for `share` of these after an answer that was cut off.
+        `as_lines` is True for a model that writes no JSON.
+        """
+        room = room if self.prefix is None else self.prefix.max_output_tokens
+        fitting = min(_WORDS_PER_TOKEN * self.plan.summary_limit, _WORDS_PER_ANSWER_TOKEN * room)
+        system, user = self.write(most_words=max(1, floor(share * fitting)))
         if self.prefix is not None:
-            return _behind(self.prefix, self.user)
+            return _behind(self.prefix, user)
         as_lines = as_lines and not self.is_text
         schema = TITLED_SCHEMA if self.titled else SUMMARY_SCHEMA
-        words = as_lines_request(self.user, titled=self.titled) if as_lines else self.user
+        words = as_lines_request(user, titled=self.titled) if as_lines else user
         return ModelRequest(
             model=model,
-            system=(SystemPart(text=self.system),),
+            system=(SystemPart(text=system),),
             messages=(text_message("user", words),),
             max_output_tokens=room,
             json_schema=None if self.is_text or as_lines else schema,
@@ -247,48 +264,48 @@ class SummaryDraft:
 
     def build_portion(self, source: str, former: Ledger) -> SummaryTask:
         titled = not self.title
-        system, user = summary_request(
+        write = partial(
+            summary_request,
             source,
             former,
             self.focus,
             language=language_of_source(source),
             form=self.plan.form,
-            most_words=self._most_words,
             titled=titled,
         )
-        return self._task("portion", source, former, system=system, user=user, titled=titled)
+        return self._task("portion", source, former, write=write, titled=titled)
 
     def build_whole(self, source: str, prefix: ModelRequest, *, with_notes: bool) -> SummaryTask:
-        """Over the whole range at once, behind the chat that has it word for word."""
+        """Return the task for the whole range at once, appended to the chat that has it word for word."""
         titled, former = not self.title, self.plan.former
-        user = warm_instruction(
+        instruct = partial(
+            warm_instruction,
             source,
             former,
             self.focus,
             language=language_of_source(source),
             form=self.plan.form,
-            most_words=self._most_words,
             with_notes=with_notes,
             titled=titled,
         )
+
+        def write(*, most_words: int) -> tuple[str, str]:
+            return "", instruct(most_words=most_words)
+
         return self._task(
-            "warm", source, former, user=user, titled=titled, prefix=prefix, with_notes=with_notes
+            "warm", source, former, write=write, titled=titled, prefix=prefix, with_notes=with_notes
         )
 
     def build_merge(self, parts: Sequence[Ledger], whole: Ledger, source: str) -> SummaryTask:
-        system, user = merge_request(
+        write = partial(
+            merge_request,
             whole,
             [render_summary(part) for part in parts],
             self.focus,
             language=language_of_source(source),
             form=self.plan.form,
-            most_words=self._most_words,
         )
-        return self._task("merge", source, whole, system=system, user=user)
-
-    @property
-    def _most_words(self) -> int:
-        return round(_WORDS_PER_TOKEN * self.plan.summary_limit)
+        return self._task("merge", source, whole, write=write)
 
     def _task(
         self, step: Literal["portion", "warm", "merge"], source: str, former: Ledger, **more: Any
@@ -527,7 +544,10 @@ class Summariser:
             fault = judged if isinstance(judged, str) else "; ".join(judged.hard_faults) or judged.too_long
             scores = {} if isinstance(judged, str) else dict(judged.scores)
             draft.record_failure(task.step, model, fault, scores=scores)
-            request = _repairing(request, reply, repair_request(fault, form=task.plan.form))
+            if reply.stop_reason == "max_tokens":
+                request = task.build_request(model, room=room, as_lines=as_lines, share=_SHARE_AFTER_A_CUT)
+            else:
+                request = _repairing(request, reply, repair_request(fault, form=task.plan.form))
         return too_long
 
     async def _audit_reply(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -703,3 +704,43 @@ async def test_a_title_comes_in_lines_and_before_a_text_too() -> None:
     written = await write(always(text), replace(PLAN, form="thread"))
     assert written.ledger.title == "Caroline in Lisbon"
     assert "Title:" not in render_summary(written.ledger)
+
+
+def requested_words(request: ModelRequest) -> int:
+    """Return the length that a request asks for, in words."""
+    asked = text_of(request.messages[0].blocks)
+    whole = re.search(r"Use at most (\d+) words|have room for (\d+) words", asked)
+    if whole is not None:
+        return int(whole[1] or whole[2])
+    narrative = re.search(r"stands, at most (\d+) words", asked)
+    items = re.search(r"Add at most (\d+) items of at most (\d+) words", asked)
+    assert narrative is not None
+    assert items is not None
+    return int(narrative[1])
+
+
+@pytest.mark.parametrize("max_output", [512, 1_024, 4_096, 32_000])
+@pytest.mark.parametrize("form", get_args(SummaryForm))
+async def test_summary_asks_for_no_more_words_than_its_answer_may_have(
+    form: SummaryForm, max_output: int
+) -> None:
+    model = ScriptedModel(say=lambda _: TEXTS.get(form, GOOD), max_output=max_output)
+
+    await write(model, replace(PLAN, form=form, summary_limit=8_000, summary_most=8_000))
+
+    request = model.asked[0]
+    assert requested_words(request) <= 0.55 * (request.max_output_tokens or 0)
+    assert requested_words(request) <= 0.7 * 8_000
+
+
+@pytest.mark.parametrize("form", [form for form in get_args(SummaryForm) if form != "ledger"])
+async def test_summary_asks_for_half_the_words_after_an_answer_was_cut_off(form: SummaryForm) -> None:
+    cut = replied("They talked about Caroline in Lis", stop_reason="max_tokens")
+    model = ScriptedModel(say=lambda request: cut if len(model.asked) == 1 else TEXTS[form], max_output=2_000)
+
+    written = await write(model, replace(PLAN, form=form, summary_limit=8_000, summary_most=8_000))
+
+    first, second = model.asked
+    assert requested_words(second) == pytest.approx(requested_words(first) / 2, abs=1)
+    assert len(second.messages) == 1
+    assert written.kind == "summary"
