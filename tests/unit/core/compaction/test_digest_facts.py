@@ -79,7 +79,7 @@ def talk_about(facts: list[str], *, chinese: bool = False) -> list[Entry]:
 
 
 @pytest.mark.parametrize("text", [ENGLISH, GERMAN, CHINESE], ids=["english", "german", "chinese"])
-def test_digest_keeps_four_of_five_facts_that_the_person_stated(text: str) -> None:
+def test_digest_keeps_four_of_five_stated_facts(text: str) -> None:
     facts = facts_of(text)
 
     talk = talk_about(facts, chinese=text is CHINESE)
@@ -90,7 +90,7 @@ def test_digest_keeps_four_of_five_facts_that_the_person_stated(text: str) -> No
     assert len(kept) >= 0.8 * len(facts), sorted(set(facts) - set(kept))
 
 
-def test_digest_has_no_acknowledgement_of_the_assistant_while_a_fact_is_left_out() -> None:
+def test_digest_prefers_facts_to_thanks_of_the_assistant() -> None:
     facts = facts_of(ENGLISH)
 
     made = render_summary(digest(talk_about(facts), Ledger(), estimate_by_script, budget_tokens=ROOM // 3))
