@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
+from migrations.alert_kinds import allow_alert_kind, forbid_alert_kind
+
 revision = "0069"
 down_revision = "0068"
 branch_labels = None
@@ -40,30 +42,10 @@ def upgrade() -> None:
              CHECK (process_faults >= 0
                     AND (error_code IS DISTINCT FROM 'process_stopped' OR process_faults >= 2))"""
     )
-    _replace("', '".join([*_list_kinds(), KIND]))
+    allow_alert_kind(KIND)
 
 
 def downgrade() -> None:
-    op.execute(
-        "DELETE FROM alert_sends WHERE alert_id IN (SELECT id FROM alerts WHERE kind = 'process_stopped')"
-    )
-    op.execute("DELETE FROM alerts WHERE kind = 'process_stopped'")
-    _replace("', '".join(kind for kind in _list_kinds() if kind != KIND))
+    forbid_alert_kind(KIND)
     op.execute("ALTER TABLE turns DROP COLUMN process_faults")
     op.execute("DROP TABLE process_faults")
-
-
-def _list_kinds() -> list[str]:
-    """Return the kinds that the constraint allows now; other versions add theirs to the same one."""
-    found = op.get_bind().exec_driver_sql(
-        """SELECT (regexp_matches(pg_get_constraintdef(oid), '''([a-z_0-9]+)''', 'g'))[1]
-             FROM pg_constraint WHERE conname = 'alert_kind'"""
-    )
-    return [str(row[0]) for row in found]
-
-
-def _replace(kinds: str) -> None:
-    op.execute(
-        f"""ALTER TABLE alerts DROP CONSTRAINT alert_kind,
-              ADD CONSTRAINT alert_kind CHECK (kind IN ('{kinds}'))"""
-    )

@@ -21,11 +21,14 @@ from shared.adapters.postgres.db.readiness import (
 from shared.runtime import read_version
 
 MIGRATIONS = VERSIONS.parent
+SHARED = ("alert_kinds.py",)
+"""Modules that migrations import."""
 
 
 def compute_digests(migrations: Path = MIGRATIONS) -> dict[str, str]:
     """Return the SHA-256 of each migration, by its path below `migrations`."""
     files = [path for folder in (FORMER, VERSIONS) for path in (migrations / folder.name).glob("0*.*")]
+    files += [path for path in migrations.glob("*.py") if path.name in SHARED]
     return {
         path.relative_to(migrations).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(files)
