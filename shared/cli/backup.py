@@ -181,8 +181,15 @@ def describe_backup(made: BackupResult) -> list[str]:
     return lines
 
 
+_ONE = {"people": "person"}
+"""Names of one, where it is not the plural without its last letter."""
+
+
 def format_counts(manifest: Manifest) -> str:
-    return ", ".join(f"{number:,} {what}" for what, number in manifest.counts.items())
+    return ", ".join(
+        f"{number:,} {_ONE.get(what, what.removesuffix('s')) if number == 1 else what}"
+        for what, number in manifest.counts.items()
+    )
 
 
 def show_backups(settings: Settings, say: PrintLine) -> int:

@@ -90,7 +90,7 @@ async def restore_embedded(
     for line in describe_restore(done, path):
         say(line)
     if aside is not None:
-        say(f"What was there before lies in {aside}; delete it when all is well.")
+        say(describe_aside(aside, data))
     say("Start it: ./evertalk up")
     return 0 if not done.filled.broken else 1
 
@@ -246,6 +246,18 @@ def _swap(data: Path, stage: Path, manifest: Manifest, crash_point: CrashPoint) 
     files = [*FOLDERS, *(["secret_key"] if KEY in manifest.members else [])]
     built = [("servers/pg", stage / "servers" / "pg"), *((name, stage / "data" / name) for name in files)]
     return swap_in(data, "restore", built, crash_point=crash_point)
+
+
+def describe_aside(aside: Path, data: Path) -> str:
+    """Name what was set aside, and which of it the restored state does not have."""
+    kept = [place for place in ("servers/pg", *FOLDERS, "secret_key") if (aside / place).exists()]
+    lost = [place for place in kept if not (data / place).exists()]
+    known = {"servers/pg": "the database"}
+    listed = ", ".join(known.get(place, place) for place in kept)
+    text = f"What was there before lies in {aside}" + (f": {listed}." if listed else ".")
+    if lost:
+        text += f" The backup has no {', no '.join(lost)}: copy what you need from there."
+    return f"{text} Delete the folder when all is well."
 
 
 def swap_in(

@@ -237,9 +237,12 @@ async def test_duties_are_listed_with_the_late_one_and_its_error(work: Work) -> 
     )
     await work.open("jobs", "Jobs")
     duties = work.page.get_by_role("table", name="Duties of the workers")
-    late = duties.get_by_role("row", name="hourly_stats")
+    late = duties.get_by_role("row", name="Count numbers by the hour")
     await expect(late).to_contain_text("Late")
     await expect(late).to_contain_text("StorageUnavailable: TimeoutError")
+    healthy = duties.get_by_role("row", name="Prepare tables of the next months")
+    await expect(healthy.locator(".state.answering")).to_have_text("On schedule")
     await expect(duties.locator("tbody tr")).to_have_count(3)
+    await expect(duties).not_to_contain_text("session_list")
     assert await look_in_both_schemes(work.page) == []
     await work.picture("jobs-duties")

@@ -17,6 +17,8 @@ MOST_WORKERS = 4
 """Processes of tests; each has a PostgreSQL and a Valkey of its own."""
 OTHER_PROGRAMS = {"faults": "tests.faults", "chaos": "tests.faults.chaos", "--hunt": "tests.kit.suite.hunt"}
 """First words that are programs of their own, with arguments of their own."""
+HELP = Path(__file__).with_name("help.txt")
+"""Help of `./evertalk test`, which the launcher shows before it installs anything."""
 UNIT = ("tests/unit", "tests/seeds", "tests/test_architecture.py")
 """Folders of `./evertalk test unit`, which leaves out those of their tests that need a server."""
 ALONE_FILES = 4
@@ -26,6 +28,9 @@ Tell = Callable[[str], None]
 
 def run_tests(arguments: Sequence[str], *, tell: Tell, root: Path = ROOT) -> int:
     """Check style and types and run all tests; with arguments for pytest, run only pytest."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        sys.stdout.write(HELP.read_text("utf-8"))
+        return 0
     if arguments and arguments[0] in OTHER_PROGRAMS:
         return _call([OTHER_PROGRAMS[arguments[0]], *arguments[1:]])
     is_strict = bool({"--strict", "--night"}.intersection(arguments))

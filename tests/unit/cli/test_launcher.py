@@ -91,6 +91,25 @@ def test_an_old_python_gets_one_line_that_says_what_to_do(
     assert "apt-get install" in line
 
 
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_of_test_installs_nothing(
+    launcher: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    def prepare(lock: str) -> None:
+        raise AssertionError(lock)
+
+    monkeypatch.setattr(launcher, "prepare", prepare)
+    launcher.main(["test", flag])
+    shown = capsys.readouterr().out
+    assert shown.startswith("Usage: ./evertalk test")
+    assert "--changed" in shown
+
+
+def test_help_of_other_commands_is_their_own(launcher: ModuleType) -> None:
+    for arguments in (["backup", "--help"], ["test", "tests/unit", "--help"], ["--help"], []):
+        assert not launcher.asks_for_test_help(arguments)
+
+
 def test_full_disk_is_reported_in_one_line(launcher: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher.shutil, "disk_usage", lambda _: SimpleNamespace(free=7 * 10**6))
     with pytest.raises(launcher.CannotInstall, match="7 MB are free, and installing needs 400 MB") as told:

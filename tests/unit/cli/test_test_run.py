@@ -60,6 +60,12 @@ def _say_what_is_left_out(capfd: pytest.CaptureFixture[str], *, night: bool) -> 
     return capfd.readouterr().err
 
 
+def test_help_starts_no_test(ran: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["test", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: ./evertalk test")
+    assert ran == []
+
+
 def test_run_of_a_named_file_says_nothing_of_others(ran: list[list[str]]) -> None:
     command_line.main(["test", "tests/unit/cli"])
     assert ran == [["tests.kit.suite", "--", "tests/unit/cli"]]

@@ -189,12 +189,21 @@ function botsCard(bots) {
   return card("Telegram", [table({ caption: t("Bots"), className: "wide-grid", columns, rows })]);
 }
 
-/** The workers' duties, by the names that metrics and alerts have, too. @param {any[]} duties */
+/** What each duty does, by the name that metrics and alerts have. */
+const DUTIES = () => ({
+  session_list: t("Update the list of conversations"), erasures: t("Finish erasures"), reservations: t("Release reserved money"),
+  recall_index: t("Make conversations searchable"), hourly_stats: t("Count numbers by the hour"), owed_flushes: t("Save overdue memories"),
+  contacts: t("Fill in contacts"), page_deliveries: t("Settle replies to closed pages"), consolidation: t("Tidy notes"),
+  partitions: t("Prepare tables of the next months"), retention: t("Delete expired data"),
+});
+
+/** @param {any[]} duties */
 function dutiesCard(duties) {
-  const states = { late: t("Late"), running: t("running"), failing: t("Retrying"), waiting: t("Waiting") };
-  const looks = { late: "problem", running: "answering", failing: "waiting", waiting: "idle" };
+  const states = { late: t("Late"), running: t("running"), failing: t("Retrying"), waiting: t("On schedule") };
+  const looks = { late: "problem", running: "answering", failing: "waiting", waiting: "answering" };
+  const names = /** @type {Record<string, string>} */ (DUTIES());
   const columns = [{ label: t("Duty") }, { label: t("State") }, { label: t("Every"), num: true }, { label: t("Last success") }, { label: t("Took"), num: true }, { label: t("Error") }];
-  const rows = duties.map((one) => [h("code", { translate: "no" }, one.name),
+  const rows = duties.map((one) => [h("span", { title: one.name }, names[one.name] ?? one.name),
     h("span", { class: `state ${looks[/** @type {keyof typeof looks} */ (one.state)]}` }, states[/** @type {keyof typeof states} */ (one.state)]),
     duration(one.seconds * 1000), one.succeeded_at ? time(one.succeeded_at) : DASH, duration(one.duration_ms), one.error ? h("span", { translate: "no" }, one.error) : DASH]);
   return card(t("Duties"), [rows.length ? table({ caption: t("Duties of the workers"), className: "wide-grid", columns, rows }) : empty(t("No worker has run yet: its first one shows its duties here."))]);
