@@ -6,14 +6,18 @@ import asyncio
 import json
 import signal
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from tests.faults.test_provider import LONG, provided_by
 from tests.kit.deployment.breakable_servers import Case
-from tests.kit.deployment.inner_faults import CONSTANTS, POISON, POISON_WORD
+from tests.kit.deployment.inner_faults import CONSTANTS, LOCAL_PAGES, POISON, POISON_WORD
 from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -34,6 +38,8 @@ IN_A_TURN = {
     "text": "shared.services.turns.request_builder.build_context",
     "tool result": "shared.services.turns.tool_rounds.spill_results",
     "answer": "shared.services.turns.agent_loop.tool_uses",
+    "page": "shared.adapters.files.web_pages.page_text",
+    "file": "shared.services.turns.request_builder.build_context",
 }
 """By what is foreign, a function of the web process that reads it in the middle of a turn."""
 FAULTS = "SELECT count(*) FROM process_faults"
@@ -66,33 +72,24 @@ async def open_alerts(case: Case) -> list[dict[str, Any]]:
 async def test_turn_that_stops_its_process_is_given_up(
     case: Case, fake: RunningFake, tmp_path: Path, kind: str
 ) -> None:
-    await fake.script(
-        [
-            {
-                "match": {"kind": "chat", "contains": "Multiply"}, "times": 2,
-                "action": {"tool_use": [{"name": "calculate", "input": {"expression": "6060 * 11"}}]},
-            },
-            {"match": {"kind": "chat", "contains": "Say it"}, "times": 2, "action": {"text": POISON_WORD}},
-        ]
-    )  # fmt: skip
-    said = {"text": f"Look: {POISON_WORD}", "tool result": "Multiply them.", "answer": "Say it."}[kind]
     word = "6060" if kind == "tool result" else POISON_WORD
     async with (
-        case.web(**poisoned(fake, tmp_path, IN_A_TURN[kind], word=word)) as web,
+        _poisonous_page() as url,
+        case.web(**poisoned(fake, tmp_path, IN_A_TURN[kind], word=word), **{LOCAL_PAGES: "yes"}) as process,
         Person(case.port, name="poison") as person,
         Person(case.port, name="other") as other,
     ):
         await person.ask("Good day.")
         await other.ask("Good day to you.")
-        await person.say(said)
-        await _fell(web, 1)
+        await _send_poison(kind, case, fake, person, url)
+        await _fell(process, 1)
         await other.ask("Is anybody there?")
         ended = await given_up(person, 2)
         assert "/retry" in ended["text"]
-        assert web.exits == [-signal.SIGKILL] * 2
+        assert process.exits == [-signal.SIGKILL] * 2
         await person.ask("Never mind. And now?")
         await other.ask("And here?")
-        assert len(web.exits) == 2
+        assert len(process.exits) == 2
         [turn] = await case.rows(
             "SELECT session_id, state, process_faults FROM turns WHERE process_faults > 0"
         )
@@ -212,26 +209,75 @@ async def test_fault_is_recorded_once_when_its_recorder_dies(
 
 
 @pytest.mark.night
+@pytest.mark.parametrize("kind", ["text", "page", "file"])
 async def test_everybody_else_waits_half_a_minute_at_most(
-    case: Case, fake: RunningFake, tmp_path: Path
+    case: Case, fake: RunningFake, tmp_path: Path, kind: str
 ) -> None:
     """With the numbers of production."""
-    more = poisoned(fake, tmp_path, IN_A_TURN["text"]) | {CONSTANTS: ""}
+    more = poisoned(fake, tmp_path, IN_A_TURN[kind]) | {CONSTANTS: "", LOCAL_PAGES: "yes"}
     async with (
-        case.web(**more) as web,
+        _poisonous_page() as url,
+        case.web(**more) as process,
         Person(case.port, name="poison") as person,
         Person(case.port, name="other") as other,
     ):
         await person.ask("Good day.")
-        await person.say(f"Look: {POISON_WORD}")
+        await _send_poison(kind, case, fake, person, url)
         longest = 0.0
         while not any(one.get("error") == "process_stopped" for one in person.seen.values()):
             began = time.monotonic()
             await other.ask("Is anybody there?")
             longest = max(longest, time.monotonic() - began)
             await asyncio.sleep(0.2)
-        assert len(web.exits) == 2
+        assert len(process.exits) == 2
         assert longest <= 30
+        print(f"{kind}: everybody else waited {longest:.1f} s at most, {len(process.exits)} restarts")
+
+
+@asynccontextmanager
+async def _poisonous_page() -> AsyncIterator[str]:
+    """Serve a page with the word; return its address."""
+
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(text=f"<html><p>Tea with {POISON_WORD}.</p></html>", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/page", serve)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{port}/page"
+    finally:
+        await runner.cleanup()
+
+
+async def _send_poison(kind: str, case: Case, fake: RunningFake, person: Person, url: str) -> None:
+    """Say something that makes the process meet poison of a kind within the turn."""
+    calls = {
+        "tool result": {"name": "calculate", "input": {"expression": "6060 * 11"}},
+        "page": {"name": "fetch_url", "input": {"url": url}},
+    }
+    text = {
+        "text": f"Look: {POISON_WORD}", "tool result": "Multiply them.", "answer": "Say it.",
+        "page": "Read this page.", "file": "Read this file.",
+    }[kind]  # fmt: skip
+    action: dict[str, Any] = {"tool_use": [calls[kind]]} if kind in calls else {"text": POISON_WORD}
+    if kind in calls or kind == "answer":
+        await fake.script([{"match": {"kind": "chat", "contains": text}, "times": 2, "action": action}])
+    await person.say(text, files=[await _upload_poison(case, person)] if kind == "file" else [])
+
+
+async def _upload_poison(case: Case, person: Person) -> str:
+    url = f"http://127.0.0.1:{case.port}/api/v1/uploads"
+    headers = {"Authorization": f"Bearer {person.token}", "Content-Type": "application/octet-stream"}
+    async with (
+        aiohttp.ClientSession() as browser,
+        browser.post(url, data=f"Tea with {POISON_WORD}.".encode(), headers=headers) as answer,
+    ):
+        assert answer.status == 200, await answer.text()
+        return str((await answer.json())["id"])
 
 
 async def _fell(process: Process, times: int) -> None:

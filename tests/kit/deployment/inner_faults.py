@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from shared.adapters.files.web_pages import FetchUrl
 from shared.adapters.postgres.compaction import jobs_sql
 
 CLOCK_SHIFTS = "FAULT_CLOCK_SHIFTS"
@@ -25,6 +26,9 @@ POISON = "FAULT_POISON"
 """`module.function=word`: a call with the word in an argument holds the interpreter's lock."""
 POISON_WORD = "hemlock"
 
+LOCAL_PAGES = "FAULT_LOCAL_PAGES"
+"""Pages on loopback can be fetched: a test serves them there."""
+
 CONSTANTS = "FAULT_CONSTANTS"
 """Numbers of the code that a test has no time for, with commas: `worker.jobs.JOB_SECONDS=2`."""
 UNKNOWN_KIND = "FAULT_UNKNOWN_KIND"
@@ -34,6 +38,10 @@ UNKNOWN_KIND = "FAULT_UNKNOWN_KIND"
 def afflict(settings: Mapping[str, str]) -> None:
     for told in filter(None, settings.get(CONSTANTS, "").split(",")):
         _set(*told.split("="))
+    if settings.get(LOCAL_PAGES):
+        defaults = FetchUrl.__init__.__kwdefaults__
+        assert defaults is not None
+        defaults["permits"] = lambda _: True
     if poison := settings.get(POISON):
         _poison(*poison.split("="))
     if kind := settings.get(UNKNOWN_KIND):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -63,11 +63,12 @@ class Person:
         self._living.cancel()
         await asyncio.wait([self._living])
 
-    async def say(self, words: str) -> str:
+    async def say(self, words: str, *, files: Sequence[str] = ()) -> str:
         """Into the outbox; what is not acknowledged is sent again on the next socket."""
         cid = f"{self.name}{next(_cids)}"
         self.said[cid] = words
-        await self._send(cid, {"t": "msg", "cid": cid, "text": words})
+        attached = {"attachments": list(files)} if files else {}
+        await self._send(cid, {"t": "msg", "cid": cid, "text": words, **attached})
         return cid
 
     async def command(self, name: str, args: str = "") -> str:
