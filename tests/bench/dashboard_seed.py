@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from shared.adapters.postgres.dashboard.read_models_sql import CONTEXT_PCT, NEAR_PCT
 from shared.adapters.postgres.db.listing import LIST_ALL
 from shared.adapters.postgres.turns.spend_sql import ADD_UP
 
@@ -75,7 +76,9 @@ INSERT INTO turns (session_id, turn_no, state, channel, address_id, opened_at, c
 SELECT s.id, t, CASE WHEN s.id % 25 = 0 THEN 'failed' ELSE 'answered' END, s.last_channel, a.id,
        s.last_active_at - interval '9 s', s.last_active_at - interval '8 s', s.last_active_at
   FROM sessions s JOIN addresses a ON a.session_id = s.id CROSS JOIN generate_series(1, 2) t
+ ORDER BY s.last_active_at, s.id, t
 """
+"""In the order of time, as turns write them: an index of ranges of blocks finds an hour only so."""
 _WAITING = """
 INSERT INTO turns (session_id, turn_no, channel, address_id, opened_at)
 SELECT s.id, 3, s.last_channel, a.id, s.last_active_at
@@ -87,30 +90,32 @@ INSERT INTO entry_rows (session_id, seq, author, words, tokens, at)
 SELECT s.id, q, CASE WHEN q % 2 = 1 THEN 'person' ELSE 'assistant' END, 'What shall we eat today?', 8,
        s.last_active_at
   FROM sessions s CROSS JOIN generate_series(1, {ENTRIES_EACH}) q
+ ORDER BY s.last_active_at, s.id, q
 """
 _ORDER = """
 INSERT INTO turn_entries (session_id, seq, turn_no, step)
-SELECT session_id, seq, (seq + 1) / 2, 2 - seq % 2 FROM entry_rows
+SELECT session_id, seq, (seq + 1) / 2, 2 - seq % 2 FROM entry_rows ORDER BY at, session_id, seq
 """
 _USAGE = """
 INSERT INTO usage (at, session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
                    cache_read_tokens, cache_write_tokens, cost_micro)
 SELECT s.last_active_at, s.id, s.party_id, t, 'chat', 'claude-sonnet-5-5', 900, 120, 9000, 500, 4400
   FROM sessions s CROSS JOIN generate_series(1, 2) t
+ ORDER BY s.last_active_at, s.id, t
 """
 _JOBS = """
 INSERT INTO jobs (kind, session_id, key, state, created_at, ended_at)
 SELECT 'compact', id, 'k' || id, CASE WHEN id % 40 = 0 THEN 'dead' ELSE 'done' END, last_active_at,
        last_active_at
-  FROM sessions WHERE id % 10 = 0
+  FROM sessions WHERE id % 10 = 0 ORDER BY last_active_at, id
 """
 _AUDITS = """
-INSERT INTO audit_rows (session_id, turn_id, model_alias, model_context_limit, input_budget,
+INSERT INTO audit_rows (session_id, turn_id, created_at, model_alias, model_context_limit, input_budget,
     hard_limit, estimated_input_tokens_before, estimated_input_tokens_after_summary,
     estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, parts)
-SELECT session_id, turn_no, 'claude-sonnet-5-5', 200000, 180000, 190000, 900, 900, 900, 880, 900,
+SELECT session_id, turn_no, ended_at, 'claude-sonnet-5-5', 200000, 180000, 190000, 900, 900, 900, 880, 900,
        '{"system": 500, "memory": 100, "summary": 0, "tools": 100, "history": 200}'
-  FROM turns WHERE turn_no = 2
+  FROM turns WHERE turn_no = 2 ORDER BY ended_at, session_id
 """
 _NOTES = """
 INSERT INTO notes (party_id, scope, kind, text, session_id, hash)
@@ -124,7 +129,13 @@ _LISTED = (
     "INSERT INTO due_tidyings SELECT party_id, created_at, true FROM notes",
 )
 """What the triggers of notes list; no trigger is heard while rows are poured in."""
-QUEUES = "unindexed_notes, due_tidyings, left_sessions, session_list_changes, hour_turns"
+_MINUTES = f"""
+INSERT INTO listed_minutes
+SELECT date_trunc('minute', last_active_at), count(*),
+       count(*) FILTER (WHERE coalesce({CONTEXT_PCT}, -1) >= {NEAR_PCT}), true
+  FROM session_list WHERE last_active_at > now() - interval '25 hours' GROUP BY 1
+"""
+QUEUES = "listed_minutes, unindexed_notes, due_tidyings, left_sessions, session_list_changes, hour_turns"
 _SPEND = f"WITH u AS (SELECT * FROM usage ORDER BY session_id) {ADD_UP}"
 _LONG = (
     """UPDATE sessions SET next_turn = $2::bigint + 1, answered_turn = $2, next_seq = 2 * $2::bigint + 1
@@ -182,7 +193,7 @@ async def seed(pool: Pool, *, sessions: int, longest: int, entries: int, days: i
             _AGENTS, _PARTIES, placed, _ADDRESSES, _TOTALS, _TURNS, _WAITING, _ENTRIES, _ORDER, _USAGE,
             _SPEND, _JOBS, _AUDITS, _NOTES, *_LISTED, given=(sessions,),
         )  # fmt: skip
-        await _run(connection, *_LONG, LIST_ALL, given=(longest, entries // 2))
+        await _run(connection, *_LONG, LIST_ALL, _MINUTES, given=(longest, entries // 2))
         for table in ("entry_rows", "turn_entries", "turns", "usage"):
             assert await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table})"), f"{table} is empty"
         await _build(connection, [name for (name,) in indexes])

@@ -1,8 +1,9 @@
 """What each look of the background costs after 10⁶ turns in a day: `python -m tests.bench.sweeps [--json]`.
 
-The rows are made by SQL. Each look is counted at rest, when it has nothing to do: blocks of the database that
-it touches and milliseconds, the least of several. Then turns are answered, and the looks that follow them do
-their work: their time beside that of the turns is the share of the background.
+The rows are made by SQL, in the order of time as turns write them. Each look is counted at rest, when it has
+nothing to do: blocks of the database that it touches and milliseconds, the least of several. Then turns are
+answered, and the looks that follow them do their work: their time beside that of the turns is the share of
+the background.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,14 +31,10 @@ from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import make_parts
 from web.parts import ModelInfo
 
-GROWING: Mapping[str, str] = {
-    "alerts": "looks through today's turns when a daily cap is near",
-    "metrics_gauges": "counts failed jobs and undone summaries",
-    "metrics_durations": "reads what came since the last scrape",
-    "metrics_sums": "reads the turns of the last quarter of an hour again",
-    "overview": "counts the last hour and day of the session list",
-}
-"""Looks that touch more blocks with more conversations, notes or recent turns, and why."""
+SPENT_MICRO = 900_000_000
+"""Spending of the day beside a cap of which it is nine tenths."""
+WAITING = 10
+"""Turns that wait for an answer, however many there were: a look reads some four blocks of each."""
 TIMES = 5
 PEOPLE = 20
 _FLUSH = "SELECT pg_stat_force_next_flush()"
@@ -48,8 +46,12 @@ Look: TypeAlias = Callable[[], Awaitable[object]]
 
 def list_looks(pool: Pool, stores: Stores, worker_id: int) -> Mapping[str, tuple[float, Look]]:
     """Name every look that runs by the clock or with each scrape, with its period in seconds."""
-    sums, durations, gauges = RunningSums(pool), Durations(pool), MetricsInsights(pool, timezone="UTC")
+    passing = count(0.0, 61.0)
+    sums, durations = RunningSums(pool, clock=lambda: next(passing)), Durations(pool)
+    gauges = MetricsInsights(pool, timezone="UTC", clock=lambda: next(passing))
     period = {name: float(SCHEDULES[name].seconds) for name in DUTY_NAMES}
+
+    near_cap = Rules(cap_micro=SPENT_MICRO * 10 // 9)
 
     async def look_for_unindexed() -> None:
         await stores.recall_index.list_unindexed()
@@ -73,12 +75,41 @@ def list_looks(pool: Pool, stores: Stores, worker_id: int) -> Mapping[str, tuple
         ),
         "unanswered_turns": (1.0, lambda: stores.turns.list_unanswered("web")),
         "alerts": (5.0, lambda: stores.alerts.sweep(Rules(), worker_id=worker_id, targets=[])),
+        "alerts_near_cap": (5.0, lambda: stores.alerts.sweep(near_cap, worker_id=worker_id, targets=[])),
         "metrics_gauges": (15.0, gauges.load_gauges),
         "metrics_durations": (15.0, durations.catch_up),
         "metrics_sums": (15.0, sums.read),
-        "overview": (15.0, Insights(pool).load_overview),
+        "overview": (15.0, Insights(pool, clock=lambda: next(passing)).load_overview),
         "pulse": (2.0, JobInsights(pool).load_pulse),
     }  # fmt: skip
+
+
+_SPENT = """
+INSERT INTO spend_days (scope, day, spent_micro)
+SELECT 'total', (now() AT TIME ZONE 'UTC')::date, $1::bigint UNION ALL
+SELECT 'party:' || id, (now() AT TIME ZONE 'UTC')::date, 8800 FROM parties WHERE $1 > 0
+"""
+_REFUSED = """
+UPDATE turns SET state = 'refused', error_code = 'cap_reached', refused_scope = 'total'
+ WHERE turn_no = 1 AND session_id % 100 = 0 AND ended_at IS NOT NULL
+"""
+"""Turns of the morning that the cap of then refused; a later turn of each was answered."""
+_ENDED = """
+WITH t AS (
+  UPDATE turns SET state = 'answered', claimed_at = opened_at, ended_at = opened_at
+   WHERE ended_at IS NULL AND session_id > (
+         SELECT session_id FROM turns WHERE ended_at IS NULL ORDER BY session_id OFFSET $1 LIMIT 1)
+  RETURNING session_id, turn_no
+)
+UPDATE sessions s SET answered_turn = t.turn_no FROM t WHERE s.id = t.session_id
+"""
+_COUNTED = """
+UPDATE hour_marks SET edge = newest, next_edge = newest
+  FROM (SELECT 'usage' AS name, max(id) AS newest FROM usage
+        UNION ALL SELECT 'links', max(id) FROM links) n
+ WHERE source = n.name
+"""
+"""The rows that SQL wrote pass for counted: their hours were, before the bench begins."""
 
 
 async def measure(*, turns: int, days: int, talk: int) -> dict[str, Any]:
@@ -86,24 +117,27 @@ async def measure(*, turns: int, days: int, talk: int) -> dict[str, Any]:
         pool = await open_pool(servers.database_url, size=1)
         admin = await open_pool(servers.database_url, size=1)
         try:
+            stores = build_stores(pool)
+            await stores.hour_counts.catch_up()
+            began = time.monotonic()
             await dashboard_seed.seed(pool, sessions=turns // 2, longest=1, entries=2_000, days=days)
+            await pool.execute(_SPENT, SPENT_MICRO, timeout=60)
+            await pool.execute(_REFUSED, timeout=60)
+            await pool.execute(_ENDED, WAITING - 1)
+            await pool.execute(_COUNTED)
+            seeded = time.monotonic() - began
             await pool.execute("ALTER SYSTEM SET autovacuum = off")
             await pool.execute("SELECT pg_reload_conf()")
-            stores = build_stores(pool)
             worker_id = await stores.workers.register("worker")
-            began = time.monotonic()
-            while await stores.hour_counts.catch_up():
-                pass
-            history = time.monotonic() - began
             await _come_to_rest(pool, stores)
             looks = list_looks(pool, stores, worker_id)
             found = {name: await _look(pool, admin, look) for name, (_, look) in looks.items()}
             return {
-                "turns": turns, "days": days, "seconds_to_count_the_past": round(history, 1),
+                "turns": turns, "days": days, "seconds_to_write_the_rows": round(seeded, 1),
                 "blocks_at_rest": {name: blocks for name, (blocks, _) in found.items()},
                 "ms_at_rest": {name: round(ms, 2) for name, (_, ms) in found.items()},
-                "most_blocks_at_rest": max(found[name][0] for name in found if name not in GROWING),
-                "most_ms_at_rest": round(max(found[name][1] for name in found if name not in GROWING), 2),
+                "most_blocks_at_rest": max(blocks for blocks, _ in found.values()),
+                "most_ms_at_rest": round(max(ms for _, ms in found.values()), 2),
                 "ms_at_rest_per_second": round(
                     sum(found[name][1] / seconds for name, (seconds, _) in looks.items()), 2
                 ),
@@ -115,11 +149,8 @@ async def measure(*, turns: int, days: int, talk: int) -> dict[str, Any]:
 
 
 async def _come_to_rest(pool: Pool, stores: Stores) -> None:
-    """Do what is due after so many rows were poured in, as the workers would within some hours."""
-    while await stores.recall_index.index_notes():
-        pass
-    while await stores.consolidation.request_due(timezone="UTC", hour=0, limit=10_000):
-        pass
+    """Empty the queues that writing so many rows at once has filled, and count what is left."""
+    await pool.execute("TRUNCATE unindexed_notes, due_tidyings")
     await pool.execute("UPDATE jobs SET state = 'done', ended_at = now() WHERE state IN ('due', 'running')")
     for _ in range(3):
         await pool.execute("UPDATE hour_marks SET next_at = next_at - interval '1 minute'")

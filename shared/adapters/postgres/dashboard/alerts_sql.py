@@ -16,6 +16,9 @@ LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 SOURCE_SHARE = 3
 """One part in so many of the day's money, used by one person or one network, is told."""
 
+NEWEST_REFUSED = 20
+"""Newest turns refused by the total cap that are looked at; one of them that is its session's newest suffices."""
+
 FALLS_IN_A_ROW = 3
 FALLEN_BACK = f"""
   SELECT count(*) AS number FROM (
@@ -85,9 +88,10 @@ WITH spent AS (
     FROM talks t JOIN agents a ON a.id = t.agent_id WHERE t.used * 100 >= t.cap * {WARN_PERCENT} GROUP BY 1, 2
 ), total AS (
   SELECT s.used, s.used >= :cap_micro::bigint OR (s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT} AND EXISTS (
-           SELECT FROM turns x JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
+           SELECT FROM (SELECT * FROM turns WHERE refused_scope = 'total'
+                         ORDER BY ended_at DESC LIMIT {NEWEST_REFUSED}) x
+             JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
             WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone
-              AND x.refused_scope = 'total'
               AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE}))) AS used_up
     FROM spent s WHERE s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT}
 ), seen(kind, key, detail) AS (
@@ -100,6 +104,7 @@ WITH spent AS (
                           ELSE 'network:' || left(split_part(d.scope, ':', 2), 8) END,
            'used_micro', d.spent_micro, 'cap_micro', :cap_micro::bigint)
     FROM spend_days d WHERE d.day = (now() AT TIME ZONE :timezone)::date AND d.scope ~ '^(party|network):'
+     AND d.digits >= char_length((:cap_micro::bigint / {SOURCE_SHARE})::text)
      AND d.spent_micro * {SOURCE_SHARE} >= :cap_micro::bigint
   UNION ALL
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'agent_cap_80' ELSE 'agent_cap_100' END, agent,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from time import monotonic
+from typing import Any, TypeAlias
 
 from shared.adapters.postgres.dashboard import metrics_sql as sql
 from shared.adapters.postgres.db.page_read import read_page
@@ -49,10 +51,62 @@ class Durations:
 class MetricsInsights:
     """Reads only, and nothing that grows with the history."""
 
-    def __init__(self, pool: Pool, *, timezone: str) -> None:
+    def __init__(self, pool: Pool, *, timezone: str, clock: Callable[[], float] = monotonic) -> None:
         self._pool = pool
-        self._today = SpentToday(pool, timezone)
+        self._today = SpentToday(pool, timezone, clock=clock)
 
     async def load_gauges(self) -> dict[str, Any]:
         spent = await self._today.read()
         return {**await read_page(self._pool, sql.GAUGES), "spent_today_micro": spent["spent"]}
+
+
+Turn: TypeAlias = tuple[int, int]
+"""Number of a session, and of a turn in it."""
+
+
+class AnswerTimes:
+    """Speed of the newest answers: a turn that has ended is read once."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._ended: dict[Turn, Mapping[str, Any]] = {}
+
+    async def read(self) -> dict[str, Any]:
+        """Return p95s in milliseconds, of first tokens and of the time without the model, and their turns."""
+        calls = [
+            ((session_id, turn_no), model_ms)
+            for session_id, turn_no, model_ms in await read_page(self._pool, sql.NEWEST_CALLS)
+        ]
+        turns = await self._load_turns({turn for turn, _ in calls})
+        first = [one["first_token_ms"] for one in turns.values() if one["first_token_ms"] is not None]
+        ours = [
+            max(0.0, turns[turn]["answered_ms"] - model_ms)
+            for turn, model_ms in calls
+            if model_ms is not None and turn in turns and turns[turn]["answered_ms"] is not None
+        ]
+        return {
+            "turns_day": len(first), "first_token_p95_ms": _find_percentile(first, 0.95),
+            "overhead_turns": len(ours), "overhead_p95_ms": _find_percentile(ours, 0.95),
+        }  # fmt: skip
+
+    async def _load_turns(self, wanted: Collection[Turn]) -> Mapping[Turn, Mapping[str, Any]]:
+        kept = {turn: one for turn, one in self._ended.items() if turn in wanted}
+        fresh = [turn for turn in wanted if turn not in kept]
+        rows = []
+        if fresh:
+            sessions, numbers = ([turn[at] for turn in fresh] for at in (0, 1))
+            rows = await read_page(self._pool, sql.TIMES_OF_TURNS, sessions, numbers)
+        found = {(row["turn"][0], row["turn"][1]): row for row in rows}
+        self._ended = kept | {turn: row for turn, row in found.items() if row["has_ended"]}
+        return kept | found
+
+
+def _find_percentile(values: Collection[float], share: float) -> float | None:
+    """Return the value at a share of the ordered values, between two of them if it lies there."""
+    if not values:
+        return None
+    ordered = sorted(float(value) for value in values)
+    place = (len(ordered) - 1) * share
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 
+CALLS_OF_ANSWERS = 500
+"""Newest model calls that the speed of answers is taken from: the slowest 25 are above the p95."""
+
 SINCE = """
 WITH edge AS (
   SELECT coalesce((SELECT max(id) FROM (SELECT id FROM usage WHERE id > $1::bigint ORDER BY id LIMIT $4) x),
@@ -17,9 +20,14 @@ WITH edge AS (
     FROM calls c JOIN turns t ON t.session_id = c.session_id AND t.turn_no = c.turn_no
    WHERE t.ended_at IS NOT NULL ORDER BY c.session_id, c.turn_no, c.id
 ), jobs_seen AS (
-  SELECT j.due_at, j.started_at, j.ended_at FROM jobs j, edge e
-   WHERE j.ended_at > $2::text::timestamptz AND j.ended_at <= e.jobs AND j.started_at IS NOT NULL
-     AND j.id > (SELECT coalesce(max(id), 0) - 100000 FROM jobs)
+  SELECT due_at, started_at, ended_at FROM (
+    (SELECT j.* FROM jobs j, edge e
+      WHERE j.state = 'done' AND j.ended_at > $2::text::timestamptz AND j.ended_at <= e.jobs LIMIT $4)
+    UNION ALL
+    (SELECT j.* FROM jobs j, edge e
+      WHERE j.state = 'dead' AND NOT j.outcome ? 'cancelled'
+        AND j.ended_at > $2::text::timestamptz AND j.ended_at <= e.jobs LIMIT $4)) j
+   WHERE started_at IS NOT NULL
 ), lasted AS (
   SELECT 'wait' AS stage, extract(epoch FROM claimed_at - opened_at) AS s FROM turns_seen WHERE claimed_at IS NOT NULL
   UNION ALL SELECT 'model', extract(epoch FROM at - claimed_at) FROM turns_seen WHERE claimed_at IS NOT NULL
@@ -89,3 +97,22 @@ SELECT json_build_object(
   'reserved_micro', (SELECT coalesce(sum(amount_micro), 0) FROM reservations WHERE state = 'held')
 )::text
 """
+
+NEWEST_CALLS = f"""
+SELECT coalesce(json_agg(json_build_array(session_id, turn_id, model_ms)), '[]'::json)::text
+  FROM (SELECT session_id, turn_id, model_ms, created_at FROM turn_context_audit
+         ORDER BY id DESC LIMIT {CALLS_OF_ANSWERS}) c
+ WHERE created_at > now() - interval '1 day'
+"""
+
+TIMES_OF_TURNS = """
+SELECT coalesce(json_agg(json_build_object(
+    'turn', json_build_array(t.session_id, t.turn_no), 'has_ended', t.ended_at IS NOT NULL,
+    'first_token_ms', CASE WHEN t.claimed_at IS NOT NULL THEN t.first_token_ms END,
+    'answered_ms', CASE WHEN t.state = 'answered' AND NOT EXISTS (
+          SELECT FROM turn_steps x WHERE x.session_id = t.session_id AND x.turn_no = t.turn_no)
+        THEN (extract(epoch FROM t.ended_at - t.claimed_at) * 1000)::float8 END)), '[]'::json)::text
+  FROM unnest($1::bigint[], $2::bigint[]) AS k(session_id, turn_no)
+  JOIN turns t ON t.session_id = k.session_id AND t.turn_no = k.turn_no
+"""
+"""An answer with tool calls waits for the tools: its time says nothing of ours."""

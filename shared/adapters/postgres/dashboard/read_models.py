@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from shared.adapters.postgres.dashboard import read_models_sql as sql
+from shared.adapters.postgres.dashboard.metrics_queries import AnswerTimes
 from shared.adapters.postgres.dashboard.session_list import (
     BadQuery,
     Matches,
@@ -47,16 +49,18 @@ UNDER_WAY = 0.001
 class Insights:
     """Reads only; numbers that nobody knows are null."""
 
-    def __init__(self, pool: Pool, *, timezone: str = "UTC") -> None:
+    def __init__(self, pool: Pool, *, timezone: str = "UTC", clock: Callable[[], float] = monotonic) -> None:
         self._pool = pool
         self._timezone = timezone
-        self._today = SpentToday(pool, timezone)
+        self._today = SpentToday(pool, timezone, clock=clock)
+        self._times = AnswerTimes(pool)
 
     async def load_overview(self) -> dict[str, Any]:
         """Spend of today, and what needs an eye."""
         spent = await self._today.read()
         return {
             **await self._read(sql.OVERVIEW, self._timezone),
+            **await self._times.read(),
             "spend_micro": None if spent["calls"] == spent["unknown"] > 0 else spent["spent"],
             "spend_unknown_calls": spent["unknown"],
             "calls": spent["calls"],

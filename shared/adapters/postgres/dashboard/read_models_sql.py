@@ -359,27 +359,11 @@ _LEARNED = f"""(
 """
 """Parts of requests that model servers have refused, as all living processes report with their heartbeats."""
 
-NEWEST_CALLS = 500
-"""So many calls, as far as they are of the last day, tell how fast answers are: a busy day costs no more than that,
-and the slowest twenty-five are above the told figure."""
-
 OVERVIEW = f"""
-WITH calls AS (
-  SELECT * FROM (SELECT session_id, turn_id, model_ms, created_at FROM turn_context_audit
-                  ORDER BY id DESC LIMIT {NEWEST_CALLS}) c
-   WHERE created_at > now() - interval '1 day'
-), newest AS (
-  SELECT n.session_id, n.turn_no, n.state, n.claimed_at, n.ended_at, n.first_token_ms
-    FROM (SELECT DISTINCT session_id, turn_id FROM calls) c
-   CROSS JOIN LATERAL (SELECT * FROM turns x WHERE x.session_id = c.session_id AND x.turn_no = c.turn_id OFFSET 0) n
-   WHERE n.claimed_at IS NOT NULL
-)
 SELECT json_build_object(
   'providers', {_PROVIDERS},
   'learned', {_LEARNED},
-  'active', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 hour'),
-  'near_limit', (SELECT count(*) FROM session_list WHERE last_active_at > now() - interval '1 day'
-                    AND coalesce({CONTEXT_PCT}, -1) >= {NEAR_PCT}),
+  'active', m.active, 'near_limit', m.nearly_full,
   'waiting', (SELECT count(*) FROM sessions s WHERE {_UNANSWERED}),
   'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'
                    AND NOT outcome ? 'cancelled'),
@@ -397,15 +381,11 @@ SELECT json_build_object(
   'rating', (SELECT json_build_object('average', round(avg(rating), 2), 'count', count(*)) FROM handovers
               WHERE ended_by = 'resolved' AND ended_at > now() - interval '30 days' AND rating IS NOT NULL),
   'oldest_waiting', (SELECT min(asked_at) FROM handovers WHERE state = 'waiting'),
-  'turns_day', w.turns, 'first_token_p95_ms', w.first, 'overhead_p95_ms', o.overhead, 'overhead_turns', o.turns,
   'at', now())::text
-  FROM (SELECT count(first_token_ms) AS turns,
-               (percentile_cont(0.95) WITHIN GROUP (ORDER BY first_token_ms))::float8 AS first FROM newest) w,
-  (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (ORDER BY greatest(0,
-               extract(epoch FROM n.ended_at - n.claimed_at) * 1000 - c.model_ms)))::float8 AS overhead
-          FROM newest n JOIN calls c ON c.session_id = n.session_id AND c.turn_id = n.turn_no
-         WHERE n.state = 'answered' AND c.model_ms IS NOT NULL AND NOT EXISTS (
-               SELECT FROM turn_steps x WHERE x.session_id = n.session_id AND x.turn_no = n.turn_no)) o
+  FROM
+  (SELECT coalesce(sum(sessions) FILTER (WHERE minute >= date_trunc('minute', now() - interval '1 hour')), 0) AS active,
+          coalesce(sum(nearly_full), 0) AS nearly_full
+     FROM listed_minutes WHERE minute >= date_trunc('minute', now() - interval '1 day')) m
 """
 
 CHECKLIST = """

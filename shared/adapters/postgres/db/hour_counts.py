@@ -24,6 +24,8 @@ from shared.core.ops.latency import BUCKETS, LEAST_MS, MOST_MS
 
 ROWS_AT_ONCE = 2_000
 """Rows of one table that one transaction counts; the next transaction counts the rest at once."""
+OPEN_AT_ONCE = 8
+"""Turns that wait whose messages one look counts, in turn; each is counted whole when it has ended."""
 WHOLE_HOURS_SECONDS = 2.0
 """Seconds after which a transaction begins with no further hour that has no row; the next one does."""
 WHOLE_HOUR_SECONDS = 40.0
@@ -119,12 +121,12 @@ class _Look:
 
     async def _count_open(self) -> bool:
         """Count the messages of turns that wait, whose number may still change."""
-        rows = await self._connection.fetch(*_OPEN_TURNS(zone=self._zone, limit=ROWS_AT_ONCE))
+        rows = await self._connection.fetch(*_OPEN_TURNS(zone=self._zone, limit=OPEN_AT_ONCE))
         changed = [row for row in rows if row["messages"] != row["counted"] and row["is_kept"]]
         self._add_turns(changed)
         if changed:
             await self._connection.execute(*_KEEP_OPEN(**_columns(changed)))
-        place = (rows[-1]["session_id"], rows[-1]["turn_no"]) if len(rows) == ROWS_AT_ONCE else (0, 0)
+        place = (rows[-1]["session_id"], rows[-1]["turn_no"]) if len(rows) == OPEN_AT_ONCE else (0, 0)
         await self._connection.execute(*_NEXT_OPEN(session_id=place[0], turn_no=place[1]))
         return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.adapters.postgres.db.pool import Pool, store_method
+from shared.adapters.postgres.db.pool import Connection, Pool, store_method
 
 AT_ONCE = 500
 SLOW_SECONDS = 2
@@ -39,7 +39,8 @@ def render_difference(one: str, other: str) -> str:
 _BEHIND = f"""SELECT t.session_id FROM turns t JOIN session_list l ON l.id = t.session_id
  WHERE t.ended_at IS NULL AND t.state = 'claimed' AND t.opened_at < now() - interval '{SLOW_SECONDS} s'
    AND l.next_turn <= t.turn_no LIMIT {AT_ONCE}"""
-_ANY = f"SELECT EXISTS (SELECT FROM session_list_changes) OR EXISTS ({_BEHIND})"
+_ANY = f"""SELECT EXISTS (SELECT FROM session_list_changes) OR EXISTS ({_BEHIND})
+    OR EXISTS (SELECT FROM listed_minutes WHERE NOT is_folded)"""
 _ALONE = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.session_list'))"
 _TAKE = f"""WITH taken AS (
   DELETE FROM session_list_changes WHERE ctid = ANY (ARRAY(
@@ -60,6 +61,30 @@ UPDATE session_list l SET ({", ".join(COLUMNS)}) = ROW({", ".join(f"x.{name}" fo
 
 A row that a rename holds is updated the next time.
 """
+
+# All changes of a minute at once: what takes away is never counted without what was added before.
+_UNFOLDED = f"""
+WITH taken AS (
+  DELETE FROM listed_minutes WHERE NOT is_folded AND minute = ANY (ARRAY(
+    SELECT minute FROM listed_minutes WHERE NOT is_folded LIMIT {AT_ONCE}))
+  RETURNING minute, sessions, nearly_full
+)
+SELECT minute, sum(sessions)::int AS sessions, sum(nearly_full)::int AS nearly_full
+  FROM taken GROUP BY minute
+"""
+_FOLD = """
+WITH given AS (
+  SELECT * FROM unnest($1::timestamptz[], $2::int[], $3::int[]) AS g(minute, sessions, nearly_full)
+), known AS (
+  UPDATE listed_minutes m SET sessions = greatest(m.sessions + g.sessions, 0),
+         nearly_full = greatest(m.nearly_full + g.nearly_full, 0)
+    FROM given g WHERE m.is_folded AND m.minute = g.minute RETURNING m.minute
+)
+INSERT INTO listed_minutes (minute, sessions, nearly_full, is_folded)
+SELECT minute, greatest(sessions, 0), greatest(nearly_full, 0), true FROM given
+ WHERE minute NOT IN (SELECT minute FROM known) AND minute > now() - interval '25 hours'
+"""
+_PRUNE_MINUTES = "DELETE FROM listed_minutes WHERE is_folded AND minute < now() - interval '25 hours'"
 
 
 class PostgresSessionList:
@@ -84,4 +109,15 @@ class PostgresSessionList:
             changed = [row["session_id"] for row in await connection.fetch(_TAKE)]
             self._crash_point("mid_listing")
             await connection.execute(_TELL, sorted(set(changed)))
-        return len(changed) >= AT_ONCE
+            folded = await _fold_minutes(connection)
+        return max(len(changed), folded) >= AT_ONCE
+
+
+async def _fold_minutes(connection: Connection) -> int:
+    """Add what the list's changes noted to the rows of their minutes; return the number of minutes."""
+    rows = await connection.fetch(_UNFOLDED)
+    if rows:
+        columns = ([row[name] for row in rows] for name in ("minute", "sessions", "nearly_full"))
+        await connection.execute(_FOLD, *columns)
+        await connection.execute(_PRUNE_MINUTES)
+    return len(rows)

@@ -570,6 +570,14 @@ _MONEY = {
           LEFT JOIN session_list l ON l.id = x.id
          WHERE l.id IS NULL OR s.leased_by IS NULL AND {render_difference("l", "x")}
            AND NOT EXISTS (SELECT FROM session_list_changes c WHERE c.session_id = x.id)""",
+    "I9: conversations of a minute are not counted as the list has them": f"""
+        SELECT {_at("minute=coalesce(l.minute, m.minute)", "listed=l.n", "counted=m.n")}
+          FROM (SELECT date_trunc('minute', last_active_at) AS minute, count(*) AS n FROM session_list
+                 WHERE last_active_at > now() - interval '1 day' GROUP BY 1) l
+          FULL JOIN (SELECT minute, sum(sessions) AS n FROM listed_minutes GROUP BY 1) m
+            ON m.minute = l.minute
+         WHERE coalesce(l.minute, m.minute) > now() - interval '1 day'
+           AND coalesce(l.n, 0) <> coalesce(m.n, 0)""",
     "I7: a session is listed under another name than it is searched by": f"""
         SELECT {_at("session=s.id")} FROM sessions s JOIN session_list l ON l.id = s.id
          WHERE (l.person, l.public_id) <> (s.person, s.public_id)""",

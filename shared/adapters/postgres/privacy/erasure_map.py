@@ -179,6 +179,7 @@ ACTIONS: Mapping[str, Action] = {
     "turn_steps": Keep(why="which tool was called when, under a random id"),
     "session_totals": Keep(why="numbers"),
     "session_list": Keep(why="the name goes with the person's, by a trigger; else numbers and a channel"),
+    "listed_minutes": Keep(why="numbers of conversations by the minute, for a day"),
     "session_list_changes": Keep(why="numbers of conversations, for seconds"),
     "unindexed_notes": Keep(why="numbers of notes, for seconds"),
     "left_sessions": Keep(why="numbers of conversations, until they are searchable"),

@@ -100,6 +100,7 @@ RULES: Mapping[str, Rule] = {
     "sessions": KeptRows(period="permanently; numbers only"),
     "session_totals": KeptRows(period="permanently; numbers only"),
     "session_list": KeptRows(period="as long as the conversation; a copy for the dashboard"),
+    "listed_minutes": KeptRows(period="25 hours; numbers of conversations only"),
     "session_list_changes": KeptRows(period="seconds; numbers of conversations only"),
     "session_spend": KeptRows(period="permanently; numbers only"),
     "addresses": KeptRows(period="as long as the chat or visitor can write"),

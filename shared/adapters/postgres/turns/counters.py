@@ -1,12 +1,14 @@
 """Sums over a whole history, counted once and then added to: each look reads only what is new.
 
-Rows of the last quarter of an hour are read again each time, for they may still be changed, and those of a
-transaction that is under way are not seen yet. Older ones are settled and become part of what is kept.
+A row is settled once every transaction that wrote when it was seen has ended: all rows up to it are then
+visible, and become part of what is kept. Rows that may still change are remembered by their keys, and looked
+up again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias
@@ -15,7 +17,11 @@ from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import STATEMENT_SECONDS, Pool
 
 SETTLED = "now() - interval '15 min'"
-"""Longer than any transaction here may last."""
+"""Longer than any transaction here may last: the first look has seen none before."""
+TIME_GUARD_SECONDS = 60.0
+"""Seconds that a transaction may take from its begin to its first row, whose time is that of the begin."""
+MOST_HELD = 1_000
+"""Changing rows whose keys are remembered; while there are more, what follows them is read again."""
 Sums: TypeAlias = Mapping[str, float]
 
 
@@ -32,46 +38,63 @@ class Source:
     age: str = "created_at"
     place: str = "id"
     kind: str = "bigint"
-    changing: str = ""
-    """Rows that match may change however old they are: they and what is newer are not settled."""
+    changing: str = "false"
+    """Condition of rows whose sums may still change."""
+    key: Mapping[str, str] = field(default_factory=lambda: {"id": "bigint"})
+    """Columns that find such a row again, with their types."""
     base: str = ""
-    """Says the same of all rows, those included that are gone."""
+    """Statement that returns the same sums of all rows, including deleted ones."""
 
     @property
     def start(self) -> str:
         return "0" if self.kind == "bigint" else "-infinity"
 
     @property
-    def edge(self) -> str:
-        """The last place that is settled, and never one before the given."""
+    def guard_seconds(self) -> float:
+        """Seconds after which no transaction adds a row before a place that was seen."""
+        return STATEMENT_SECONDS if self.kind == "bigint" else TIME_GUARD_SECONDS
+
+    @property
+    def first_edge(self) -> str:
+        """The last place that is settled by its age."""
         newest = f"(SELECT max({self.place}) FROM {self.table} WHERE {self.age} < {SETTLED})"
         if self.place == self.age:
             newest = SETTLED
-        held, less = f"NULL::{self.kind}", "1" if self.kind == "bigint" else "interval '1 us'"
-        if self.changing:
-            held = f"(SELECT min({self.place}) FROM {self.table} WHERE {self.changing})"
-        return (
-            f"SELECT to_json(greatest($1::text::{self.kind}, least({newest}, {held} - {less}))::text)::text"
-        )
+        return f"SELECT to_json(coalesce({newest}, '{self.start}'::{self.kind})::text)::text"
 
     @property
-    def since(self) -> str:
-        """Between two places, and after the second."""
-        row = f"({self._row} {self.place} >"
+    def look(self) -> str:
+        """Sums after `$1`: of settled and changing rows up to `$2`, and later ones; and of the keys `$3`."""
+        place = f"$2::text::{self.kind}"
+        told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
+        keys = f"json_agg(json_build_array({', '.join(self.key)}))"
+        found = " AND ".join(
+            f"x.{name} = (k.value ->> {at})::{kind}" for at, (name, kind) in enumerate(self.key.items())
+        )
+        newest = "now()" if self.kind != "bigint" else f"(SELECT max({self.place}) FROM {self.table})"
         return f"""SELECT json_build_object(
-            'settled', {row} $1::text::{self.kind} AND {self.place} <= $2::text::{self.kind}),
-            'tail', {row} $2::text::{self.kind}))::text"""
+  'newest', coalesce({newest}, '{self.start}'::{self.kind})::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN {self.place} > {place} THEN 'later' WHEN {self.changing} THEN 'changing'
+                  ELSE 'settled' END AS part,
+             json_build_object({told}) AS sums,
+             CASE WHEN bool_and({self.place} <= {place} AND ({self.changing})) THEN {keys} END AS keys
+        FROM {self.table} WHERE {self.place} > $1::text::{self.kind} GROUP BY 1) n),
+  'held', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN {self.changing} THEN 'changing' ELSE 'settled' END AS part,
+             json_build_object({told}) AS sums, {keys} AS keys
+        FROM jsonb_array_elements($3::text::jsonb) k JOIN {self.table} x ON {found} GROUP BY 1) h))::text"""
 
     @property
     def whole(self) -> str:
         """All by the base, and what of it came after a place."""
-        tail = f"{self._row} {self.place} > $1::text::{self.kind}"
-        return f"SELECT json_build_object('all', ({self.base}), 'tail', ({tail}))::text"
-
-    @property
-    def _row(self) -> str:
         told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
-        return f"SELECT json_build_object({told}) FROM {self.table} WHERE"
+        tail = (
+            f"SELECT json_build_object({told}) FROM {self.table} WHERE {self.place} > $1::text::{self.kind}"
+        )
+        return f"SELECT json_build_object('all', ({self.base}), 'tail', ({tail}))::text"
 
 
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_micro")
@@ -105,24 +128,37 @@ SOURCES: Mapping[str, Source] = {
     "flushes": Source(
         table="flushes",
         sums=_of("outcome", "running", "saved", "nothing", "failed"),
-        changing=f"outcome = 'running' AND created_at > now() - interval '1 day' AND created_at < {SETTLED}",
+        changing="outcome = 'running' AND created_at > now() - interval '1 day'",
     ),
     "turns": Source(
         table="turns", age="opened_at", place="opened_at", kind="timestamptz",
         sums=_of("state", "open", "claimed", "answered", "stopped", "refused", "failed"),
-        changing="ended_at IS NULL",
+        changing="ended_at IS NULL", key={"session_id": "bigint", "turn_no": "bigint"},
     ),
     "steps": Source(
         table="turn_steps", age="at", place="at", kind="timestamptz",
         sums=_of("status", "intent", "done", "failed", "unknown"),
+        changing="status = 'intent' AND at > now() - interval '1 day'",
+        key={"session_id": "bigint", "turn_no": "bigint", "call_id": "text"},
     ),
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+Keys: TypeAlias = tuple[list[Any], ...]
+_NOTHING: Mapping[str, Any] = {"sums": {}, "keys": []}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    edge: str
+    """Sums up to `edge`; the rows up to `next_edge` are added once no transaction can write one any more."""
+
     sums: Sums
+    edge: str
+    next_edge: str
+    next_writer: int = 0
+    seen_at: float = float("-inf")
+    held: Keys = ()
+    """Keys of rows up to `edge` that may still change; `sums` has none of them."""
 
 
 @dataclass(slots=True)
@@ -130,6 +166,7 @@ class RunningSums:
     """Not for two callers at a time."""
 
     pool: Pool
+    clock: Callable[[], float] = monotonic
     _kept: dict[str, _Kept] = field(default_factory=dict)
 
     async def read(self, *, whole: bool = False) -> Mapping[str, Sums]:
@@ -138,16 +175,48 @@ class RunningSums:
 
     async def _of(self, name: str, source: Source, *, whole: bool) -> Sums:
         kept = None if whole else self._kept.get(name)
-        edge = str(await read_page(self.pool, source.edge, kept.edge if kept else source.start))
-        if source.base and kept is None:
-            found = await read_page(self.pool, source.whole, edge)
-            self._kept[name] = _Kept(edge, _added(found["all"], found["tail"], sign=-1))
-            return dict(found["all"])
         if kept is None:
-            kept = _Kept(source.start, dict.fromkeys(source.sums, 0))
-        found = await read_page(self.pool, source.since, kept.edge, edge)
-        self._kept[name] = _Kept(edge, _added(kept.sums, found["settled"]))
-        return _added(self._kept[name].sums, found["tail"])
+            edge = str(await read_page(self.pool, source.first_edge))
+            if source.base:
+                found = await read_page(self.pool, source.whole, edge)
+                kept = _Kept(sums=_added(found["all"], found["tail"], sign=-1), edge=edge, next_edge=edge)
+                self._kept[name] = kept
+                return dict(found["all"])
+            kept = _Kept(sums=dict.fromkeys(source.sums, 0), edge=source.start, next_edge=edge)
+        total, self._kept[name] = await self._look(source, kept)
+        return total
+
+    async def _look(self, source: Source, kept: _Kept) -> tuple[Sums, _Kept]:
+        """Return all sums, and what is kept for the next look."""
+        found = await read_page(self.pool, source.look, kept.edge, kept.next_edge, json.dumps(kept.held))
+        new, held = found["new"] or {}, found["held"] or {}
+        settled = _add_all(kept.sums, (_part(new, "settled"), _part(held, "settled")))
+        changing = (_part(new, "changing"), _part(held, "changing"))
+        total = _add_all(settled, (*changing, _part(new, "later")))
+        keys = tuple(key for part in changing for key in part["keys"])
+        now = self.clock()
+        is_settled = (
+            int(found["oldest_writer"]) >= kept.next_writer
+            and now - kept.seen_at > source.guard_seconds
+            and len(keys) <= MOST_HELD
+        )
+        if not is_settled:
+            return total, kept
+        return total, _Kept(
+            sums=settled, edge=kept.next_edge, next_edge=found["newest"],
+            next_writer=int(found["next_writer"]), seen_at=now, held=keys,
+        )  # fmt: skip
+
+
+def _part(parts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = parts.get(name, _NOTHING)
+    return found
+
+
+def _add_all(sums: Sums, parts: Iterable[Mapping[str, Any]]) -> Sums:
+    for part in parts:
+        sums = {name: value + part["sums"].get(name, 0) for name, value in sums.items()}
+    return sums
 
 
 def _added(one: Sums, other: Mapping[str, Any], *, sign: int = 1) -> Sums:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,8 +14,15 @@ from shared.adapters.postgres.dashboard.job_queries import JobInsights
 from shared.adapters.postgres.dashboard.metrics_sql import GAUGES
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
+from shared.adapters.postgres.dashboard.read_models_sql import CONTEXT_PCT, NEAR_PCT
 from shared.adapters.postgres.db import listing
-from shared.adapters.postgres.db.listing import COLUMNS, TRUTH, PostgresSessionList, render_difference
+from shared.adapters.postgres.db.listing import (
+    COLUMNS,
+    LIST_ALL,
+    TRUTH,
+    PostgresSessionList,
+    render_difference,
+)
 from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.identities import NAME
@@ -278,3 +286,72 @@ async def test_without_a_change_one_look_is_all(guest: Visit) -> None:
         await connection.execute("LOCK TABLE session_list_changes IN EXCLUSIVE MODE")
         async with asyncio.timeout(5):
             assert not await guest.app.stores.session_list.catch_up()
+
+
+MINUTES = """
+SELECT count(*) FILTER (WHERE NOT is_folded) AS unfolded, coalesce(sum(sessions), 0) AS sessions,
+       coalesce(sum(nearly_full), 0) AS nearly_full FROM listed_minutes
+"""
+LISTED = f"""
+SELECT count(*) AS sessions, count(*) FILTER (WHERE {CONTEXT_PCT} >= {NEAR_PCT}) AS nearly_full
+  FROM session_list
+"""
+
+
+async def check_minutes(guest: Visit) -> Any:
+    """Return what is counted by the minute; raises if the list says otherwise."""
+    counted, listed = await guest.app.pool.fetchrow(MINUTES), await guest.app.pool.fetchrow(LISTED)
+    assert (counted["sessions"], counted["nearly_full"]) == (listed["sessions"], listed["nearly_full"])
+    return counted
+
+
+async def test_overview_counts_active_and_nearly_full_conversations(guest: Visit) -> None:
+    pool, overview = guest.app.pool, Insights(guest.app.pool).load_overview
+    await guest.ask("Hello")
+    await caught_up(guest)
+    assert ((await overview())["active"], (await overview())["near_limit"]) == (1, 0)
+    await pool.execute("UPDATE sessions SET context_limit = 100, context_tokens = 95")
+    await caught_up(guest)
+    assert ((await overview())["active"], (await overview())["near_limit"]) == (1, 1)
+    await pool.execute("UPDATE sessions SET last_active_at = now() - interval '2 hours'")
+    await guest.app.pool.execute("INSERT INTO session_list_changes SELECT id FROM sessions")
+    await caught_up(guest)
+    assert ((await overview())["active"], (await overview())["near_limit"]) == (0, 1)
+    assert (await check_minutes(guest))["unfolded"] == 0
+    await pool.execute("DELETE FROM session_list")
+    assert ((await overview())["active"], (await overview())["near_limit"]) == (0, 0)
+    await caught_up(guest)
+    assert (await check_minutes(guest))["unfolded"] == 0
+    await pool.execute(LIST_ALL)
+
+
+async def test_conversation_older_than_a_day_is_not_counted(guest: Visit) -> None:
+    await guest.ask("Hello")
+    await caught_up(guest)
+    await guest.app.pool.execute("UPDATE session_list SET last_active_at = now() - interval '3 days'")
+    await caught_up(guest)
+    assert (await guest.app.pool.fetchrow(MINUTES))["sessions"] == 0
+    await guest.app.pool.execute("UPDATE session_list SET last_active_at = now()")
+    await caught_up(guest)
+    await check_minutes(guest)
+    await guest.app.pool.execute("UPDATE listed_minutes SET minute = minute - interval '26 hours'")
+    await guest.app.pool.execute("UPDATE session_list SET context_limit = 100, context_tokens = 95")
+    await caught_up(guest)
+    assert (await guest.app.pool.fetchrow(MINUTES))["sessions"] == 0
+    await guest.app.pool.execute("DELETE FROM listed_minutes")
+    await guest.app.pool.execute("DELETE FROM session_list")
+    await guest.app.pool.execute("DELETE FROM listed_minutes")
+    await guest.app.pool.execute(LIST_ALL)
+
+
+async def test_changes_of_the_list_wait_for_no_other_change(guest: Visit) -> None:
+    """Two transactions count the same minute."""
+    async with guest.app.pool.acquire() as one, one.transaction():
+        await one.execute("UPDATE session_list SET last_active_at = now() - interval '5 minutes'")
+        await guest.app.pool.execute(
+            """INSERT INTO listed_minutes
+               SELECT date_trunc('minute', now()), n, 0 FROM (VALUES (1), (-1)) x(n)"""
+        )
+        await caught_up(guest)
+    await caught_up(guest)
+    assert (await check_minutes(guest))["unfolded"] == 0

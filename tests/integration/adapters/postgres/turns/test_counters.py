@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
 
+from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.turns import counters
 from shared.adapters.postgres.turns.counters import SOURCES, RunningSums, SpentToday
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.seed import a_long_session, a_session
 from tests.kit.midday import DAY_BEGAN, MIDDAY, zone_where_it_is
 
 Pool = asyncpg.Pool
+Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 
 
 @pytest.fixture
@@ -108,11 +112,91 @@ async def test_what_is_settled_is_not_read_again_and_what_may_change_is(pool: Po
     await pool.execute("UPDATE flushes SET outcome = 'saved', ended_at = now() WHERE outcome = 'running'")
     found = await agree(pool, sums)
     assert found["turns"]["failed"] == 1
-    kept = sums._kept["turns"]
-    assert kept.sums["answered"] == 12
     await pool.execute("DELETE FROM jobs WHERE state = 'done'")
     assert await sums.read() != await as_sql_says(pool)
     assert await sums.read(whole=True) == await as_sql_says(pool)
+
+
+def count_minutes() -> Callable[[], float]:
+    """Return a clock that a minute and more passes on with each look."""
+    minutes = iter(range(999))
+    return lambda: next(minutes) * 61.0
+
+
+async def open_turn(connection: Connection | Pool, number: int) -> None:
+    """Add a turn that waits, with a call of unknown cost."""
+    await connection.execute(
+        """INSERT INTO turns (session_id, turn_no, channel, address_id)
+           SELECT session_id, $1, channel, address_id FROM turns WHERE turn_no = 1 LIMIT 1""",
+        number,
+    )
+    await connection.execute(
+        """INSERT INTO usage (session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+                              cache_read_tokens, cache_write_tokens)
+           SELECT id, party_id, $1, 'chat', 'm', 1, 1, 1, 1 FROM sessions LIMIT 1""",
+        number,
+    )
+
+
+async def test_rows_after_a_waiting_turn_are_settled(pool: Pool) -> None:
+    await more(pool)
+    await pool.execute(
+        "UPDATE turns SET state = 'open', ended_at = NULL, claimed_at = NULL WHERE turn_no = 3"
+    )
+    sums = RunningSums(pool, clock=count_minutes())
+    for _ in range(4):
+        await agree(pool, sums)
+    kept = sums._kept["turns"]
+    assert (kept.sums["answered"], kept.sums["open"]) == (11, 0)
+    assert len(kept.held) == 1
+    await pool.execute("UPDATE turns SET state = 'stopped', ended_at = now() WHERE turn_no = 3")
+    found = await agree(pool, sums)
+    assert found["turns"]["stopped"] == 1
+    assert sums._kept["turns"].held == ()
+    await agree(pool, sums)
+
+
+async def test_nothing_is_read_again_at_rest(pool: Pool) -> None:
+    await more(pool)
+    sums = RunningSums(pool, clock=count_minutes())
+    for _ in range(4):
+        await agree(pool, sums)
+    for name, source in SOURCES.items():
+        kept = sums._kept[name]
+        found = await read_page(pool, source.look, kept.edge, kept.next_edge, json.dumps(kept.held))
+        assert found["new"] is None, name
+
+
+async def test_sums_wait_for_a_transaction_that_is_under_way(pool: Pool) -> None:
+    await more(pool)
+    sums = RunningSums(pool, clock=count_minutes())
+    for _ in range(3):
+        unknown = (await agree(pool, sums))["spend"]["cost_unknown_calls"]
+    async with pool.acquire() as slow, slow.transaction():
+        await open_turn(slow, 20)
+        await open_turn(pool, 21)
+        for _ in range(4):
+            await agree(pool, sums)
+    for _ in range(3):
+        found = await agree(pool, sums)
+    assert found["turns"]["open"] == 2
+    assert found["spend"]["cost_unknown_calls"] == unknown + 2
+
+
+async def test_many_changing_rows_hold_the_edge(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "MOST_HELD", 2)
+    await more(pool)
+    await pool.execute("UPDATE turns SET state = 'claimed', ended_at = NULL WHERE turn_no > 8")
+    sums = RunningSums(pool, clock=count_minutes())
+    edges = set()
+    for _ in range(3):
+        await agree(pool, sums)
+        edges.add(sums._kept["turns"].edge)
+    assert (len(edges), sums._kept["turns"].held) == (1, ())
+    await pool.execute("UPDATE turns SET state = 'failed', ended_at = now() WHERE turn_no > 8")
+    for _ in range(3):
+        await agree(pool, sums)
+    assert sums._kept["turns"].sums["failed"] == 4
 
 
 async def test_daily_spend_restarts_at_midnight(pool: Pool) -> None:
