@@ -2,7 +2,7 @@
 
 Whatever a person, a file, a page, a tool or an older text of ours brings into a request goes through
 `defuse`; what is put in as a passage of its own goes through `fence_text`. The log keeps what was said:
-this changes only what is sent, always in the same way.
+this changes only what is sent, always in the same way. Why our tags have no secret code: docs/operations.md.
 """
 
 from __future__ import annotations
