@@ -20,6 +20,7 @@ from functools import partial
 import structlog
 from aiohttp import web
 
+from shared.adapters.models.provider import load_for_first_answer
 from shared.adapters.redis.counts import RedisCounts
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import build_alert_channels, resolve_server_urls
@@ -28,6 +29,7 @@ from shared.bootstrap.outages import Waiting, run_outage_alerts
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, Ending, run_process
 from shared.config.settings import BadSettings, load_settings
 from shared.supervision.listening_sockets import keep_listening_sockets, take_listening_sockets
+from shared.supervision.spare import wait_as_spare
 from web.app import (
     count_screens,
     list_present,
@@ -45,6 +47,8 @@ log = structlog.get_logger(__name__)
 
 
 def main() -> int:
+    if not wait_as_spare(load_for_first_answer):
+        return 0
     try:
         settings = load_settings()
     except BadSettings as error:

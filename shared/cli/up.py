@@ -244,6 +244,7 @@ class _Supervisor:
                 },
                 folder=settings.data_dir,
                 say=print_line,
+                keeps_spare=name == "web",
             )
             for name in names
         }

@@ -15,6 +15,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from shared.adapters.embedded.process import die_with_parent, stop_leftover
+from shared.supervision.spare import GO, SPARE_NAME, has_room_for_spare
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,6 +29,9 @@ _LOUD = ("warning", "error", "critical")
 _REPEAT_AFTER_SECONDS = 30.0
 """A warning that repeats itself is on the terminal once in this time; the log has each."""
 _CONFIGURATION_EXIT = 2
+_SPARE_AFTER_SECONDS = 10.0
+"""Seconds after which a process gets a spare: its own start is over, and imports slow nobody down."""
+_GO_SECONDS = 2.0
 
 
 class _LogFile(RotatingFileHandler):
@@ -50,11 +54,14 @@ class ChildProcess:
     folder: Path
     say: Callable[[str], None]
     command: Sequence[str] = ()
+    keeps_spare: bool = False
+    """Whether a spare waits to take the place of the process: its start is what people wait for."""
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _last_lines: list[str] = field(default_factory=list, init=False)
     _log: logging.Handler | None = field(default=None, init=False)
     _unwritten: int = field(default=0, init=False)
     _said: dict[str, float] = field(default_factory=dict, init=False)
+    _spare: asyncio.subprocess.Process | None = field(default=None, init=False)
 
     @property
     def pid(self) -> int | None:
@@ -82,6 +89,7 @@ class ChildProcess:
             pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
 
     async def stop(self, *, timeout_seconds: float) -> None:
+        await self._end_spare()
         process = self._process
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -99,23 +107,65 @@ class ChildProcess:
 
     async def _live_once(self) -> int:
         self._last_lines.clear()
-        process = self._process = await asyncio.create_subprocess_exec(
-            *self.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=ROOT,
-            env=dict(self.environment),
-            limit=_LONGEST_LINE_BYTES,
-            start_new_session=True,
-            preexec_fn=die_with_parent(signal.SIGTERM),
-        )
+        process = self._process = await self._take_spare() or await self._spawn()
         with contextlib.suppress(OSError):
             # On a full disk the file is missing; the process still ends with us.
             self._pid_file.write_text(f"{process.pid}\n")
         assert process.stdout is not None
-        await self._read(process.stdout)
-        return await process.wait()
+        keeping = asyncio.create_task(self._keep_spare()) if self.keeps_spare else None
+        try:
+            await self._read(process.stdout)
+            return await process.wait()
+        finally:
+            if keeping is not None:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _spawn(self, *, spare: bool = False) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *self.command,
+            stdin=asyncio.subprocess.PIPE if spare else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=ROOT,
+            env={**self.environment, **({SPARE_NAME: "yes"} if spare else {})},
+            limit=_LONGEST_LINE_BYTES,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+
+    async def _keep_spare(self) -> None:
+        """Start a spare once the process has worked for a while, and another one if it dies."""
+        while True:
+            await asyncio.sleep(_SPARE_AFTER_SECONDS)
+            if (self._spare is None or self._spare.returncode is not None) and has_room_for_spare():
+                self._spare = await self._spawn(spare=True)
+
+    async def _take_spare(self) -> asyncio.subprocess.Process | None:
+        """Let the spare begin; None if there is none that can."""
+        spare, self._spare = self._spare, None
+        if spare is None or spare.returncode is not None or spare.stdin is None:
+            return None
+        try:
+            spare.stdin.write(GO)
+            await asyncio.wait_for(spare.stdin.drain(), _GO_SECONDS)
+            spare.stdin.close()
+        except (OSError, TimeoutError):
+            spare.kill()
+            return None
+        return spare
+
+    async def _end_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is None or spare.returncode is not None or spare.stdin is None:
+            return
+        spare.stdin.close()
+        try:
+            await asyncio.wait_for(spare.wait(), _GO_SECONDS)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                spare.kill()
+            await spare.wait()
 
     async def _read(self, output: asyncio.StreamReader) -> None:
         while True:

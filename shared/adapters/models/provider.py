@@ -392,6 +392,12 @@ def _load_sdk(name: str) -> None:
         importlib.import_module(name)
 
 
+def load_for_first_answer() -> None:
+    """Import what the first call needs, in a process that has the time; a client is made with the call."""
+    _load_sdk(Provider.sdk)
+    load_trusted_certificates()
+
+
 @functools.cache
 def load_trusted_certificates() -> SSLContext:
     """Whose certificates count, read once: the list costs 45 ms, and each model has a client of its own."""
