@@ -1,8 +1,8 @@
 """Spare processes: one that has imported everything waits to take the place of one that dies.
 
 Importing takes most of a start, and on a busy machine half a minute. The supervisor starts the spare when
-its process has worked for a while, and says go on the spare's standard input; the end of the input ends the
-spare.
+its process has worked for a while, and writes `go` to the spare's standard input when it is needed. The end
+of the input ends the spare.
 """
 
 from __future__ import annotations

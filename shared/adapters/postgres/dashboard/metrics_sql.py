@@ -115,4 +115,4 @@ SELECT coalesce(json_agg(json_build_object(
   FROM unnest($1::bigint[], $2::bigint[]) AS k(session_id, turn_no)
   JOIN turns t ON t.session_id = k.session_id AND t.turn_no = k.turn_no
 """
-"""An answer with tool calls waits for the tools: its time says nothing of ours."""
+"""An answer with tool calls waits for the tools, so its time does not show the share of the program."""

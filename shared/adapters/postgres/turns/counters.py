@@ -170,7 +170,7 @@ class RunningSums:
     _kept: dict[str, _Kept] = field(default_factory=dict)
 
     async def read(self, *, whole: bool = False) -> Mapping[str, Sums]:
-        """By source; `whole` counts all anew, for some rows may have been erased since."""
+        """Return the sums by source; `whole` counts all rows again, since some may have been erased."""
         return {name: await self._of(name, source, whole=whole) for name, source in SOURCES.items()}
 
     async def _of(self, name: str, source: Source, *, whole: bool) -> Sums:

@@ -298,9 +298,14 @@ SELECT count(*) AS sessions, count(*) FILTER (WHERE {CONTEXT_PCT} >= {NEAR_PCT})
 """
 
 
+async def count_minutes(guest: Visit) -> Any:
+    return await guest.app.pool.fetchrow(MINUTES)
+
+
 async def check_minutes(guest: Visit) -> Any:
     """Return what is counted by the minute; raises if the list says otherwise."""
-    counted, listed = await guest.app.pool.fetchrow(MINUTES), await guest.app.pool.fetchrow(LISTED)
+    counted, listed = await count_minutes(guest), await guest.app.pool.fetchrow(LISTED)
+    assert listed is not None
     assert (counted["sessions"], counted["nearly_full"]) == (listed["sessions"], listed["nearly_full"])
     return counted
 
@@ -330,14 +335,14 @@ async def test_conversation_older_than_a_day_is_not_counted(guest: Visit) -> Non
     await caught_up(guest)
     await guest.app.pool.execute("UPDATE session_list SET last_active_at = now() - interval '3 days'")
     await caught_up(guest)
-    assert (await guest.app.pool.fetchrow(MINUTES))["sessions"] == 0
+    assert (await count_minutes(guest))["sessions"] == 0
     await guest.app.pool.execute("UPDATE session_list SET last_active_at = now()")
     await caught_up(guest)
     await check_minutes(guest)
     await guest.app.pool.execute("UPDATE listed_minutes SET minute = minute - interval '26 hours'")
     await guest.app.pool.execute("UPDATE session_list SET context_limit = 100, context_tokens = 95")
     await caught_up(guest)
-    assert (await guest.app.pool.fetchrow(MINUTES))["sessions"] == 0
+    assert (await count_minutes(guest))["sessions"] == 0
     await guest.app.pool.execute("DELETE FROM listed_minutes")
     await guest.app.pool.execute("DELETE FROM session_list")
     await guest.app.pool.execute("DELETE FROM listed_minutes")
