@@ -1,4 +1,4 @@
-"""What the services need from the outside world, each port no larger than one need."""
+"""Ports: what the services need from the outside world, each port no larger than one need."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shared.core.values.money import Usage as Usage
 from shared.core.values.recordings import Recording, SpeechFormat
 
 StorageLimiter = Callable[[], AbstractAsyncContextManager[None]]
-"""`async with asking_storage():` what nobody expected inside is StorageUnavailable unless storage was well
-all the while: nothing is held against an update, a job or a message before that is known."""
+"""Limiter of storage: `async with storage_limiter():` turns an unexpected error into StorageUnavailable,
+unless storage was healthy throughout, so that no update, job or message is blamed for an outage."""
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_exceeded", "stop_sequence"]
 
 
@@ -45,7 +45,7 @@ class ModelRequest:
     cache_long: bool = False
     """Whether the provider shall keep the prefix for an hour instead of five minutes."""
     pictures: Mapping[int, PictureContent] = field(default_factory=dict)
-    """Of the turn that is open, by attachment; a model without the ability gets their descriptions."""
+    """Pictures of the open turn by attachment; a model without vision gets their descriptions."""
     json_schema: Mapping[str, Any] | None = None
     """Ask for JSON of this shape where the provider can; the answer is parsed leniently anyway."""
     about: tuple[int, int] = (0, 0)
@@ -65,7 +65,7 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What is known of one model. `capabilities` ⊆ {cache, tools, thinking, count_tokens, json, images}."""
+    """Facts of one model. `capabilities` ⊆ {cache, tools, thinking, count_tokens, json, images}."""
 
     name: str
     window: int
@@ -75,7 +75,7 @@ class ModelCard:
     capabilities: frozenset[str] = field(default_factory=frozenset)
     offline: bool = False
     token_factor: float = 1.10
-    """What the bundled vocabulary's count is multiplied by before calibration."""
+    """Factor on the bundled vocabulary's count before calibration."""
 
 
 OnText = Callable[[int, str], Awaitable[None]]
@@ -88,7 +88,7 @@ class ChatModel(Protocol):
         ...
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """The whole answer, streamed on the way; raises only `ModelError`s, retries by itself."""
+        """Return the whole answer, streamed on the way, with retries. Raises `ModelError`s only."""
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
@@ -100,7 +100,7 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """What was said in a recording; `seconds` as the service counted them, None where it does not say."""
+    """Transcript of a recording; `seconds` as the service counted them, None if it states none."""
 
     text: str
     seconds: float | None = None
@@ -130,9 +130,7 @@ class Speaker(Protocol):
 
 class Reranker(Protocol):
     async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
-        """Places of passages, which come in our own order, the best first; None when nobody said so in time.
-        Never raises.
-        """
+        """Return the places of passages, the best first; None without an answer in time. Never raises."""
         ...
 
     async def close(self) -> None: ...
@@ -152,16 +150,16 @@ class TokenCounter(Protocol):
 
 class Doorbell(Protocol):
     async def ring(self, job_id: int, attempt: int) -> bool:
-        """Tell the workers that a job is due; False when nobody heard. Never raises."""
+        """Announce a due job to the workers; False if no worker heard it. Never raises."""
         ...
 
 
 ALL_PROCESSES = 0
 """No session: what is announced here, every listener hears, whatever it follows."""
 DASHBOARD = -1
-"""No session either: what operators' pages look again for; nobody else follows it."""
+"""Channel without a session: changes for operators' pages, which alone follow it."""
 TURN_DUE: Mapping[str, Any] = {"t": "due"}
-"""Some turn waits for a process of another channel; whoever hears it looks at once."""
+"""Announcement that a turn waits for a process of another channel."""
 
 TYPING: Mapping[str, Any] = {"t": "typing"}
 """To a session: the human who has it writes. To the dashboard, with the `session`: its person does."""
@@ -239,7 +237,7 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Who a tool works for; `key` is unique per call, so that a repeat can be recognised."""
+    """Person whom a tool works for; `key` is unique per call, so that a repeat is recognised."""
 
     session_id: int
     party_id: int
@@ -250,7 +248,7 @@ class ToolContext:
     flush_id: int | None = None
     through_turn: int | None = None
     epoch: int = 0
-    """Of the turn's claim: every write of a turn carries it."""
+    """Epoch of the turn's claim, which every write of a turn carries."""
     base_turn: int = 0
     """Turns up to this one are behind the summary, so that the model does not see their words."""
     address_id: int | None = None

@@ -1,7 +1,6 @@
-"""What every process needs while it runs: background tasks, spans, crash points, garbage collection.
-
-It stands below services and adapters, which both use it, and knows neither settings nor any subject of the
-program. Begin with `BackgroundTasks`: no task is forgotten, none dies unheard.
+"""Runtime parts of every process: background tasks, spans, crash points, garbage collection. It is below
+services and adapters, which both use it, and knows neither settings nor any subject of the program. Begin
+with `BackgroundTasks`, which loses no task and logs every failure.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ class _NoSpan:
 
 
 class NullTracer:
-    """What every process has that sends no traces: nothing is kept, nothing is made."""
+    """Tracer of a process that sends no traces: it creates and keeps nothing."""
 
     __slots__ = ()
     _block = nullcontext(_NoSpan())
@@ -260,7 +259,7 @@ _EXIT_CODE = 9
 
 
 def ignore_crash_point(_name: str) -> None:
-    """What every process has that the fault suite does not aim at."""
+    """Crash point of a process outside of the fault suite."""
 
 
 def build_crash_point(point: str | None) -> CrashPoint:
@@ -298,6 +297,6 @@ def pause_gc() -> Iterator[None]:
 
 
 def freeze_loaded_objects() -> None:
-    """What was loaded stays: no later search for garbage has to walk through it."""
+    """Freeze loaded objects, so that later garbage collections skip them."""
     gc.freeze()
     gc.enable()

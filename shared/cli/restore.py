@@ -36,7 +36,7 @@ _SPARE_BYTES = 128 * 1024**2
 
 
 class CannotRestore(EvertalkError):
-    """Nothing was changed."""
+    """The restore was refused; no data were changed."""
 
     code = "cannot_restore"
 

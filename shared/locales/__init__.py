@@ -1,6 +1,5 @@
-"""The program's words: a folder of JSON files for each language, and how a sentence is said in one of them.
-
-Begin with `catalogue`. What the files hold, and how to add a language, is told in docs/languages.md.
+"""Texts of the program: a folder of JSON files for each language, and their translation. Begin with
+`catalogue`. docs/languages.md says what the files hold, and how to add a language.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Catalogue:
         return f"{format_decimal(tokens / 1000, '0.0', locale=_locale(self.language))}k"
 
     def dollars(self, micro: int | None) -> str:
-        """Of micro-dollars; unknown is shown as unknown."""
+        """Return micro-dollars as text; an unknown amount is shown as unknown."""
         if micro is None:
             return "–"
         from babel.numbers import format_currency
@@ -100,12 +99,14 @@ class Catalogue:
 
 
 def catalogue(part: Part, tag: str) -> Catalogue:
-    """Of the language that fits an IETF tag such as `de-AT`, which may be empty or nonsense."""
+    """Return the catalogue for an IETF tag such as `de-AT`, which may be empty or invalid."""
     return _load(part, match_language(tag))
 
 
 def match_language(tag: str, languages: Collection[str] | None = None) -> str:
-    """By the longest beginning of a tag that has a folder, or is in `languages`; English for every other."""
+    """Return the language by the longest prefix of a tag that has a folder, or is in `languages`; else
+    English.
+    """
     known = list_languages() if languages is None else languages
     parts = tag[:40].lower().replace("_", "-").split("-")
     for length in range(len(parts), 0, -1):
@@ -124,7 +125,7 @@ def list_languages() -> tuple[str, ...]:
 
 
 def name_language(language: str) -> str:
-    """What its people call it."""
+    """Return the native name of a language."""
     return str(_about(language)["name"])
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 SAMPLE_KEY = "sample:"
-"""What a sample's messages are stored under; no browser's own message can be."""
+"""Prefix of the ids under which a sample's messages are stored; browsers cannot use it."""
 SAMPLE_CID = "sample-"
-"""What their ids on screens begin with. `…-ask` is what a person asks about it by the guide's button."""
+"""Prefix of their ids on screens. `…-ask` is a question by the guide's button."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What was said on a day, and answered."""
+    """Messages of one day, with answers."""
 
     date: str
     person: str
@@ -49,7 +49,7 @@ def load_year() -> tuple[Exchange, ...]:
 
 
 def load_year_questions() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What the year tells once: a question, and the answers that are right."""
+    """Fact that the year states once: a question, and its right answers."""
     return tuple((one["question"], tuple(one["answers"])) for one in _read_year()["questions"])
 
 

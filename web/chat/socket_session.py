@@ -146,7 +146,7 @@ class SocketSession:
         self._public = known.audience == "public"
         self._strikes = 0
         self.signed_out = False
-        """True if other screens of the address must be told of the sign-out after this one has left."""
+        """True if other screens of the address must learn of the sign-out after this one has left."""
 
     async def receive(self, data: str | Mapping[str, Any]) -> None:
         """One frame, as text or as its object; raises Closed when this was the last, IdentityChanged."""

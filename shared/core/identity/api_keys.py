@@ -31,7 +31,7 @@ class BadKey(BadInput):
 
 
 class UnknownLimit(ValueError):
-    """There is no such site or agent."""
+    """Unknown site or agent."""
 
 
 def check_name(name: str) -> str:

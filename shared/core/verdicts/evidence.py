@@ -16,7 +16,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What one session has met of one kind; `times` in a row."""
+    """Evidence of one kind from one session; `times` in a row."""
 
     kind: str
     session: int

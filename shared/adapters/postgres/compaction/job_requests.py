@@ -11,7 +11,7 @@ from shared.core.compaction.jobs import LATE
 from shared.core.verdicts.summaries import unusable_models
 
 LATE_SECONDS = 300.0
-"""What hides turns one after the other is followed by one flush for several of them."""
+"""Seconds to wait after turns were hidden singly, so that one flush reads several."""
 UPGRADE_SECONDS = 60.0
 UPGRADE_UNUSABLE_SECONDS = 900.0
 """Where a model answered, and not as it should, it will hardly do better in a minute."""

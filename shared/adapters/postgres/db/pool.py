@@ -64,9 +64,7 @@ class WatchedPool(asyncpg.Pool):
 
 
 async def blame_storage_first(pool: object, error: Exception, *, since: int) -> None:
-    """Raise StorageUnavailable unless storage was healthy throughout; otherwise the error is a fault of
-    ours.
-    """
+    """Raise StorageUnavailable unless storage was healthy throughout; otherwise the error is our fault."""
     if not isinstance(pool, WatchedPool) or isinstance(error, EvertalkError):
         return
     was_healthy = await pool.has_been_healthy(since=since)

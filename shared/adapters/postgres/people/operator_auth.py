@@ -56,8 +56,7 @@ class SignedIn:
     has_password: bool
     display_name: str = ""
     picture: str = ""
-    """The key of what people see beside the name."""
-    """What people see."""
+    """Key of the picture that people see next to the name."""
     by_provider: bool = False
     """Known to an identity provider, which alone lets them in."""
 

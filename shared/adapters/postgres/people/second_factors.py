@@ -50,14 +50,14 @@ class WrongCode(EvertalkError):
 
 
 class NoSuchFactor(EvertalkError):
-    """Nothing to confirm, or to take away."""
+    """No second factor to confirm or remove."""
 
     code = "no_second_factor"
     advice = "There is no second factor to do this with. Start again on the page Account."
 
 
 class HasFactor(EvertalkError):
-    """There is one already."""
+    """The operator has a second factor already."""
 
     code = "has_second_factor"
     advice = "You have a second factor already. Take it away first, then set up another."

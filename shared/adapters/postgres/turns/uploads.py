@@ -20,7 +20,7 @@ REFERABLE_HOURS = 20
 
 
 class UploadLimitReached(BadInput):
-    """So many files cannot be kept for one conversation in a day."""
+    """Too many files for one conversation in a day."""
 
     code = "too_many_files"
     advice = "These were many files for one day. Please send more tomorrow."
