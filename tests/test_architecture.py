@@ -536,3 +536,27 @@ def test_each_migration_follows_the_one_before() -> None:
     told = [re.findall(r'^(?:down_)?revision = "?(\w+)"?$', text, re.MULTILINE) for text in texts.values()]
     assert told == [list(pair) for pair in zip(texts, ("None", *texts), strict=False)]
     assert len(texts) == len(list((ROOT / "migrations/versions").glob("*.py")))
+
+
+def test_test_modules_are_imported_by_no_module() -> None:
+    """Helpers of several test modules stand in a module of their own, in the nearest folder or in the kit."""
+    _complain(
+        [
+            f"{path.relative_to(ROOT)}:{node.lineno} imports {found}"
+            for path in sorted((ROOT / "tests").rglob("*.py"))
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for found in _imported_names(node)
+            if any(part.startswith("test_") for part in found.split("."))
+        ]
+    )
+
+
+def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return what a module imports from the tests; the functions of a test module count, too."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        base = f"tests.{node.module or ''}" if node.level else node.module or ""
+        names = [f"{base}.{alias.name}" for alias in node.names]
+    return [name for name in names if name.startswith("tests.")]

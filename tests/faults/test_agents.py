@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_provider import provided_by
+from tests.faults.provided import provided_by
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import ROOT, Process, environment

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from tests.faults.conftest import TEMPLATE
+from tests.faults.crash_points import ALERT_POINTS
 from tests.faults.scenes import Played, case_of_its_own, play
 from tests.kit.deployment.breakable_servers import Case, Plant
 from tests.kit.deployment.forks import Hatchery
@@ -21,7 +22,6 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.webhook_receiver import receiving
 
 SECRET = "s" * 32
-POINTS = ("before_alert_opens", "after_alert_opens", "before_alert_send", "after_alert_send")
 SENT = ("sent", 1)
 ENDS: dict[str | None, set[tuple[str, int]]] = {
     None: {SENT},
@@ -68,10 +68,12 @@ async def on_the_web(request: pytest.FixtureRequest, plant: Plant) -> Played:
         async with case_of_its_own(plant, TEMPLATE) as case:
             await ways[way](case, point)
 
-    return await play(request, {(way, point): partial(falls, way, point) for way in ways for point in POINTS})
+    return await play(
+        request, {(way, point): partial(falls, way, point) for way in ways for point in ALERT_POINTS}
+    )
 
 
-@pytest.mark.parametrize("told", [("webhook", point) for point in POINTS], ids=POINTS)
+@pytest.mark.parametrize("told", [("webhook", point) for point in ALERT_POINTS], ids=ALERT_POINTS)
 async def test_webhook_alert_is_sent_once_on_the_web(on_the_web: Played, told: tuple[str, str]) -> None:
     on_the_web.went_well(told)
 
@@ -91,7 +93,7 @@ async def _a_webhook_takes_it_once(case: Case, point: str) -> None:
     await case.promises_hold()
 
 
-@pytest.mark.parametrize("told", [("mail", point) for point in POINTS], ids=POINTS)
+@pytest.mark.parametrize("told", [("mail", point) for point in ALERT_POINTS], ids=ALERT_POINTS)
 async def test_a_mail_is_never_sent_twice(on_the_web: Played, told: tuple[str, str]) -> None:
     on_the_web.went_well(told)
 

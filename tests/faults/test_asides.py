@@ -5,7 +5,8 @@ from __future__ import annotations
 import aiohttp
 
 from tests.faults.conftest import TEMPLATE
-from tests.faults.test_handover import Dashboard
+from tests.faults.crash_points import EDIT, FEEDBACK, READ, WORK
+from tests.faults.operator_browser import Dashboard
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import Person
@@ -13,9 +14,6 @@ from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS, Telegram
 from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
-
-FEEDBACK, READ, WORK, EDIT = "after_feedback", "after_read", "after_work_change", "after_edit"
-POINTS = (FEEDBACK, READ, WORK, EDIT)
 
 
 async def test_an_opinion_whose_acknowledgement_died_is_kept_once_with_its_words(

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.faults.test_provider import LONG, provided_by
+from tests.faults.provided import LONG, provided_by
 from tests.kit.deployment.breakable_servers import Case, Recovery
 from tests.kit.deployment.person import Person
 from tests.kit.fakes.messages_api.harness import RunningFake

@@ -12,21 +12,23 @@ from random import Random
 import pytest
 
 from shared.runtime import CRASH_POINTS
-from tests.acceptance.operations.test_restore import POINTS as COPIES
+from tests.acceptance.operations.copies import COPY_POINTS as COPIES
 from tests.faults.conftest import TEMPLATE
+from tests.faults.crash_points import ALERT_POINTS as ALERTS
+from tests.faults.crash_points import ASIDE_POINTS as ASIDES
+from tests.faults.crash_points import BOT_NOTICES as TOLD
+from tests.faults.crash_points import BOT_POINTS as BOT
+from tests.faults.crash_points import HANDOVER_POINTS as HANDED_OVER
+from tests.faults.crash_points import LOGIN_POINTS as LOGINS
+from tests.faults.crash_points import MONEY_POINTS as MONEY
+from tests.faults.crash_points import PUSH_POINTS as PUSH
+from tests.faults.crash_points import PUT_BACK
+from tests.faults.crash_points import REMINDER_POINTS as REMINDERS
+from tests.faults.crash_points import SAMPLE_POINTS as SAMPLES
+from tests.faults.crash_points import SETTINGS_POINTS as STORED_SETTINGS
+from tests.faults.crash_points import VOICE_POINTS as VOICE
 from tests.faults.scenes import Played, case_of_its_own, play
-from tests.faults.test_alerts import POINTS as ALERTS
-from tests.faults.test_asides import POINTS as ASIDES
-from tests.faults.test_handover import POINTS as HANDED_OVER
-from tests.faults.test_logins import POINTS as LOGINS
-from tests.faults.test_provider import MONEY, PUT_BACK
-from tests.faults.test_push import POINTS as PUSH
-from tests.faults.test_reminders import OWN as REMINDERS
-from tests.faults.test_samples import POINTS as SAMPLES
-from tests.faults.test_stored_settings import POINTS as STORED_SETTINGS
-from tests.faults.test_telegram import ABORTED, TOLD
-from tests.faults.test_telegram import POINTS as BOT
-from tests.faults.test_voice import POINTS as VOICE
+from tests.faults.slow_answers import ABORTED
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
 from tests.kit.deployment.processes import CRASHED, Process, first_or_drawn

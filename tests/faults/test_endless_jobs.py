@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.test_provider import provided_by
+from tests.faults.provided import provided_by
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.inner_faults import CONSTANTS
 from tests.kit.deployment.person import WALK, Person

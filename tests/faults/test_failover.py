@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.postgres.db.migrate import migrate
-from tests.faults.conftest import TEMPLATE
-from tests.faults.standby import Standby, followed
-from tests.faults.test_provider import LONG
-from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
+from tests.faults.followed_case import followed_case
+from tests.faults.provided import LONG
+from tests.kit.deployment.breakable_servers import Recovery
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import logged
 from tests.kit.deployment.telegram import Telegram
 from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
-from tests.kit.fakes.tcp_proxy import TcpProxy
 from tests.kit.free_ports import free_port
 from tests.kit.suite.time_limit import count_times
-from tests.kit.temp_folders import short_folder
 from tests.kit.vanishing_host import vanishing_host
 
 PEOPLE = 4
@@ -39,43 +32,6 @@ GIVEN_BACK_SECONDS = 10.0
 _ANSWERED = "SELECT count(*) FROM turns WHERE ended_at IS NOT NULL"
 _DELIVERED = "SELECT count(*) FROM deliveries WHERE channel = 'telegram' AND state = 'delivered'"
 _HELD = "SELECT count(*) FROM sessions WHERE leased_by IS NOT NULL"
-
-
-class Followed(Case):
-    """A case whose database is behind one address, whichever server answers there."""
-
-    line: TcpProxy
-    standby: Standby
-
-    @property
-    def database_url(self) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.line.port}/{self.database}?sslmode=disable"
-
-    async def fail_over(self) -> None:
-        self.line.refuses = True
-        await self.standby.take_over()
-        self.line.cut()
-        self.line.upstream, self.line.refuses = self.standby.socket, False
-
-
-@asynccontextmanager
-async def followed_case(hatchery: Hatchery) -> AsyncIterator[Followed]:
-    folder = short_folder("evp-")
-    servers = EmbeddedServers(folder / "servers")
-    await servers.start()
-    try:
-        plant = Plant(servers=servers, folder=folder, hatchery=hatchery)
-        await plant.admin(f'create database "{TEMPLATE}"')
-        await migrate(plant.database_url(TEMPLATE))
-        made = await plant.case(TEMPLATE)
-        sockets = Path(parse_qs(urlsplit(made.database_url).query)["host"][0])
-        async with TcpProxy(upstream=sockets / ".s.PGSQL.5432") as line, followed(plant) as standby:
-            case = Followed(plant=plant, database=made.database, redis_url=made.redis_url, port=made.port)
-            case.line, case.standby = line, standby
-            yield case
-    finally:
-        await servers.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _talks(person: Person, chance: Random, seconds: float) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from functools import partial
 
 import aiohttp
 import pytest
 
-from shared.adapters.postgres.people.operator_auth import create_login_link
 from tests.faults.conftest import TEMPLATE
+from tests.faults.crash_points import (
+    AFTER_ASKING,
+    AFTER_REPLY,
+    AFTER_RETURN,
+    AFTER_TAKING,
+    AFTER_WORD,
+    BEFORE_WORD,
+)
+from tests.faults.operator_browser import ON, Dashboard
+from tests.faults.provided import provided_by
 from tests.faults.scenes import Played, play
-from tests.faults.test_provider import provided_by
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import Person
@@ -22,48 +29,7 @@ from tests.kit.fakes.bot_api import BotApi, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.operator_driver import at_the_desk
 
-ON = {"EVERTALK_HANDOVER": "on"}
-SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
-AFTER_REPLY, AFTER_ASKING = "after_operator_reply", "after_ask_human"
-BEFORE_WORD, AFTER_WORD = "telegram_before_word", "telegram_after_word"
-AFTER_TAKING, AFTER_RETURN = "after_handover", "after_handover:2"
-POINTS = (AFTER_REPLY, AFTER_ASKING, AFTER_TAKING, AFTER_RETURN, BEFORE_WORD, AFTER_WORD)
 BACK = "SELECT held_after IS NULL FROM sessions"
-
-
-class Dashboard:
-    """An operator's browser that tries again until it is heard."""
-
-    def __init__(self, case: Case, http: aiohttp.ClientSession) -> None:
-        self._case, self._http = case, http
-        self._url = f"http://127.0.0.1:{case.port}"
-
-    async def log_in(self) -> None:
-        form = {"token": await create_login_link(self._case.database_url)}
-        async with self._http.post(
-            f"{self._url}/dashboard/login", data=form, headers=SAME_ORIGIN, allow_redirects=False
-        ) as response:
-            assert response.status == 303
-
-    async def post(self, what: str, body: dict[str, str]) -> dict[str, object]:
-        session = await self._case.value("SELECT public_id FROM sessions")
-        return await self.call(f"sessions/{session}/{what}", body)
-
-    async def call(
-        self, path: str, body: Mapping[str, object] | None = None, *, method: str = "POST"
-    ) -> dict[str, object]:
-        url = f"{self._url}/api/v1/{path}"
-        async with asyncio.timeout(SECONDS):
-            while True:
-                try:
-                    async with self._http.request(method, url, json=body, headers=SAME_ORIGIN) as response:
-                        if response.status < 500:
-                            assert response.status == 200, await response.text()
-                            told: dict[str, object] = await response.json()
-                            return told
-                except (aiohttp.ClientError, OSError):
-                    pass
-                await asyncio.sleep(0.1)
 
 
 async def test_the_web_process_dies_behind_an_operators_words_and_they_come_once(

@@ -8,15 +8,14 @@ import re
 import aiohttp
 import asyncpg
 
-from tests.faults.test_handover import SAME_ORIGIN, Dashboard
+from tests.faults.crash_points import IN_A_LOGIN
+from tests.faults.operator_browser import SAME_ORIGIN, Dashboard
 from tests.kit.deployment.breakable_servers import Case, Recovery
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS
 from tests.kit.one_time_codes import one_time_code
 
-IN_A_LOGIN = "mid_login"
-POINTS = (IN_A_LOGIN,)
 PASSWORD = "three yellow cups"
 
 

@@ -15,7 +15,7 @@ import pytest
 from shared.adapters.telemetry.heartbeat import LOOK_SECONDS
 from shared.services.turns.session_service import MAX_LAG_SECONDS
 from tests.faults.lengths import lasting
-from tests.faults.test_provider import provided_by
+from tests.faults.provided import provided_by
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import Process, logged

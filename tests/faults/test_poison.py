@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.faults.test_provider import LONG, provided_by
+from tests.faults.provided import LONG, provided_by
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.inner_faults import CONSTANTS, LOCAL_PAGES, POISON, POISON_WORD
 from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person

@@ -14,14 +14,15 @@ import pytest
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.services.turns.session_service import WAKE_SECONDS
 from tests.faults.conftest import TEMPLATE
+from tests.faults.crash_points import MONEY_POINTS, PUT_BACK
 from tests.faults.lengths import lasting
+from tests.faults.provided import LONG, provided_by
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.person import PATIENCE_SECONDS, Person
 from tests.kit.deployment.processes import CRASHED, Process, logged
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.free_ports import free_port
 
-LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen."
 ANY_CHAT = {"kind": "chat"}
 
 
@@ -42,10 +43,6 @@ class Provided:
     async def hurry(self) -> None:
         """Nobody wants to sit out half a minute in a test: turns that were put back are due now."""
         await self.case.value("UPDATE sessions SET retry_at = now() WHERE retry_at > now()")
-
-
-def provided_by(fake: RunningFake) -> dict[str, str]:
-    return {"ANTHROPIC_BASE_URL": fake.base_url, "ANTHROPIC_API_KEY": "a-key-for-the-fake"}
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +132,6 @@ async def test_provider_that_recovers_early_is_used_before_its_retry_after(
         recovery.note("provider well again", since)
         assert len(_waits(frozen)) == 1
         await house.case.promises_hold(frozen, well)
-
-
-PUT_BACK = "after_put_back"
 
 
 @pytest.mark.row("F40")
@@ -332,17 +326,13 @@ def _waits(person: Person) -> list[dict[str, Any]]:
     return [frame for frame in person.messages if frame.get("waiting")]
 
 
-MONEY = ("after_slice",)
-"""With the beat after the first answer that cost something."""
-
-
 async def test_a_slice_of_the_days_money_outlives_its_process_and_comes_back(
     plant: Plant, fake: RunningFake
 ) -> None:
     case = await plant.case(TEMPLATE)
     try:
         provided = {**provided_by(fake), "EVERTALK_CAP_TOTAL_PER_DAY_USD": "500"}
-        async with case.web(crash_point=MONEY[0], **provided) as web, Person(case.port) as person:
+        async with case.web(crash_point=MONEY_POINTS[0], **provided) as web, Person(case.port) as person:
             await person.ask("Good day.")
             await web.crashed()
             assert web.exits == [CRASHED], web.words()

@@ -8,18 +8,17 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.faults.test_handover import ON, Dashboard
+from tests.faults.crash_points import AFTER_PUSH, BEFORE_PUSH
+from tests.faults.operator_browser import ON, Dashboard
 from tests.kit.deployment.breakable_servers import Case, Recovery
 from tests.kit.deployment.person import PATIENCE_SECONDS, Person
 from tests.kit.deployment.processes import CRASHED
 from tests.kit.fakes.push.harness import RunningPush
 
-BEFORE, AFTER = "before_push", "after_push"
-POINTS = (BEFORE, AFTER)
 TOLD = "SELECT told_at > created_at FROM push_subscriptions"
 
 
-@pytest.mark.parametrize(("point", "sent"), [(BEFORE, 1), (AFTER, 2)])
+@pytest.mark.parametrize(("point", "sent"), [(BEFORE_PUSH, 1), (AFTER_PUSH, 2)])
 async def test_a_notification_is_sent_once_at_most_though_the_web_process_dies(
     point: str, sent: int, case: Case, recovery: Recovery
 ) -> None:

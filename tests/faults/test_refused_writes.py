@@ -16,8 +16,8 @@ import pytest
 
 from shared.supervision.liveness import READY_SILENCE_SECONDS, explain_unhealthy
 from tests.faults.conftest import TEMPLATE
+from tests.faults.followed_case import Followed, followed_case
 from tests.faults.house import told
-from tests.faults.test_failover import Followed, followed_case
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import PATIENCE_SECONDS, Person

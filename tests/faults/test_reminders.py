@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from tests.faults.conftest import TEMPLATE
+from tests.faults.crash_points import REMINDER_POINTS
 from tests.faults.scenes import Played, case_of_its_own, play
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.forks import Hatchery
@@ -18,8 +19,7 @@ from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
 from tests.kit.fakes.bot_api import BotApi, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-OWN = ("before_reminder", "after_reminder")
-POINTS = (*OWN, "after_claim:2", "after_answer:2")
+POINTS = (*REMINDER_POINTS, "after_claim:2", "after_answer:2")
 """The second claim and the second answer are the reminder's."""
 WORDS = "call Anna about the boat"
 REMIND = f"""

@@ -8,9 +8,10 @@ import time
 import pytest
 
 from shared.adapters.redis.arq_queue import QUEUE, ArqDoorbell
+from tests.faults.summarised_talks import summarised, talks
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.inner_faults import UNKNOWN_KIND
-from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
+from tests.kit.deployment.person import PATIENCE_SECONDS, Person
 from tests.kit.deployment.processes import Process
 
 TABLES = ("sessions", "turns", "entry_rows", "turn_entries", "events", "jobs", "links", "parties", "workers")
@@ -91,13 +92,3 @@ async def _left_alone(case: Case, job_id: int, worker: Process) -> None:
     await case.until(f"SELECT count(*) = 0 FROM jobs WHERE id <> {job_id} AND state IN ('due', 'running')")
     rows = await case.rows("SELECT state, attempt, last_error FROM jobs WHERE id = $1", job_id)
     assert rows == [{"state": "due", "attempt": 0, "last_error": ""}], worker.words()
-
-
-async def talks(person: Person) -> None:
-    for number in range(8):
-        await person.ask(f"Number {number}: we meet on 2026-05-{number + 10} in Lisbon. {WALK}")
-
-
-async def summarised(person: Person) -> None:
-    told = await person.result_of(await person.command("compact", "--force"), "the summary")
-    assert told["success"], told

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from shared.samples import load_year
+from tests.faults.crash_points import PLAYED
 from tests.kit.deployment.breakable_servers import Case, Recovery
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import CRASHED
 
-PLAYED = "after_sample"
-POINTS = (PLAYED,)
 SAID = """
 SELECT array_agg(e.words ORDER BY te.turn_no, te.seq)
   FROM entry_rows e JOIN turn_entries te USING (session_id, seq)

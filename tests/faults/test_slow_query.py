@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.faults.test_provider import LONG, provided_by
+from tests.faults.provided import LONG, provided_by
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.inner_faults import CONSTANTS
 from tests.kit.deployment.person import PATIENCE_SECONDS, Person

@@ -8,11 +8,10 @@ import os
 import sys
 from pathlib import Path
 
+from tests.faults.crash_points import IN_A_CHANGE
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.processes import CRASHED
 
-IN_A_CHANGE = "mid_settings"
-POINTS = (IN_A_CHANGE,)
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = {"EVERTALK_MODEL": "one", "EVERTALK_QUIET_HOURS": "22-7"}
 

@@ -14,8 +14,10 @@ import pytest
 
 from bot.telegram.texts import get_texts
 from tests.faults.conftest import TEMPLATE
+from tests.faults.crash_points import BOT_LONG, BOT_NOTICES, BOT_POINTS, BOT_SHORT
 from tests.faults.lengths import lasting
 from tests.faults.scenes import SCENE_SECONDS
+from tests.faults.slow_answers import ABORTED, SLOW_ANSWER
 from tests.kit.deployment.breakable_servers import Plant, Recovery
 from tests.kit.deployment.chat_view import RESEND
 from tests.kit.deployment.forks import Hatchery
@@ -27,11 +29,6 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import TcpProxy
 from tests.kit.free_ports import free_port
 
-SHORT = ("telegram_before_send", "telegram_after_send")
-"""Reached where an answer is there before a bubble was worth it."""
-TOLD = ("telegram_before_notice", "telegram_after_notice", "telegram_after_press")
-"""Reached where an answer was cut off before Telegram had it."""
-LONG = ("telegram_after_part", "telegram_after_part:2")
 CASES = (
     pytest.param("before_accept", marks=pytest.mark.row("F01")),
     pytest.param("after_accept", marks=pytest.mark.row("F02")),
@@ -47,31 +44,12 @@ CASES = (
     pytest.param("telegram_after_edit", marks=pytest.mark.row("F11")),
     pytest.param("telegram_before_send", marks=pytest.mark.row("F08")),
     pytest.param("telegram_after_send", marks=pytest.mark.row("F08")),
-    *(pytest.param(point, marks=pytest.mark.row("F08")) for point in TOLD),
+    *(pytest.param(point, marks=pytest.mark.row("F08")) for point in BOT_NOTICES),
     "telegram_after_part",
     "telegram_after_part:2",
 )
-POINTS = (
-    "before_accept",
-    "after_accept",
-    "after_claim",
-    "mid_stream:3",
-    "after_model",
-    "after_answer",
-    "after_delivered",
-    "telegram_after_store",
-    "telegram_before_bubble",
-    "telegram_after_bubble",
-    "telegram_before_edit",
-    "telegram_after_edit",
-    *SHORT,
-    *LONG,
-)
-ABORTED = "SELECT count(*) FROM usage WHERE status = 'aborted' AND NOT known AND cost_micro IS NULL"
-"""Calls that nobody lived to tell the cost of."""
 AT_ONCE = 12
 AT_MOST_MORE = 8
-SLOW_ANSWER = " ".join(f"word{number}" for number in range(60))
 LONG_ANSWER = "\n\n".join(
     f"Paragraph {number}. {'One word follows another here. ' * 40}" for number in range(8)
 )
@@ -435,7 +413,7 @@ async def _fallen(telegram: Telegram, point: str, recovery: Recovery, seed: int 
     """People write to a bot that meets its crash point, and go on writing."""
     crash_point = first_or_drawn(point, seed, most=3)
     ada, bob = await telegram.talker(), await telegram.talker()
-    how = "briefly" if point in SHORT else "at length" if point in LONG else "in a few words"
+    how = "briefly" if point in BOT_SHORT else "at length" if point in BOT_LONG else "in a few words"
     async with telegram.bot(crash_point=crash_point) as bot:
         await ada.say(f"Tell me {how} of the river that I live by.")
         await ada.say("And then of the hill above it.")
@@ -516,8 +494,8 @@ async def verdicts(
     def told(point: str) -> Scene:
         return lambda telegram, recovery: _fallen_with_a_notice(telegram, point, recovery)
 
-    known = {scene.__name__: scene for scene in SCENES} | {point: at(point) for point in POINTS}
-    known |= {point: told(point) for point in TOLD}
+    known = {scene.__name__: scene for scene in SCENES} | {point: at(point) for point in BOT_POINTS}
+    known |= {point: told(point) for point in BOT_NOTICES}
     wanted = {value for item in request.session.items for value in _values(item)}
     scenes = {name: scene for name, scene in known.items() if name in wanted}
     found = await asyncio.gather(*(verdict(*one) for one in enumerate(scenes.values())))

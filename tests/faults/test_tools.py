@@ -11,7 +11,7 @@ import pytest
 
 from shared.adapters.mcp.tools import KNOWN_FILE, McpTools, load_servers
 from shared.core.tools.mcp import OfferedTool
-from tests.faults.test_provider import provided_by
+from tests.faults.provided import provided_by
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import CRASHED

@@ -15,9 +15,9 @@ from shared.adapters.postgres.db.migrate import migrate, read_schema_state
 from shared.adapters.postgres.db.readiness import VERSIONS, load_releases
 from shared.runtime import read_version
 from tests.faults.former import Former, former
-from tests.faults.test_provider import LONG, provided_by
-from tests.faults.test_rolling import summarised, talks
-from tests.faults.test_telegram import SLOW_ANSWER
+from tests.faults.provided import LONG, provided_by
+from tests.faults.slow_answers import SLOW_ANSWER
+from tests.faults.summarised_talks import summarised, talks
 from tests.kit.deployment.breakable_servers import Case, Plant
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import Person

@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 
 from tests.faults.conftest import TEMPLATE
+from tests.faults.crash_points import AFTER_HEARING, BEFORE_HEARING, SPEECH
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import PATIENCE_SECONDS, Person
@@ -17,13 +18,10 @@ from tests.kit.fakes.speech.harness import RunningSpeech
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import recording
 
-BEFORE, AFTER = "before_hearing", "after_hearing"
-SPEECH = "after_speech", "before_voice_note", "after_voice_note"
-POINTS = (BEFORE, AFTER, *SPEECH)
 WORDS = "My cat Miso is hungry."
 
 
-@pytest.mark.parametrize(("point", "asked"), [(BEFORE, 1), (AFTER, 2)])
+@pytest.mark.parametrize(("point", "asked"), [(BEFORE_HEARING, 1), (AFTER_HEARING, 2)])
 async def test_a_voice_message_is_heard_and_answered_though_the_bot_dies(
     point: str, asked: int, plant: Plant, hatchery: Hatchery, fake: RunningFake, recovery: Recovery
 ) -> None:
@@ -82,7 +80,7 @@ async def test_an_answer_is_spoken_once_at_most_though_the_bot_dies(
     await plant.drop(case.database)
 
 
-@pytest.mark.parametrize(("point", "asked"), [(BEFORE, 1), (AFTER, 2)])
+@pytest.mark.parametrize(("point", "asked"), [(BEFORE_HEARING, 1), (AFTER_HEARING, 2)])
 async def test_a_recording_of_a_page_is_heard_though_the_server_dies(
     point: str, asked: int, case: Case, recovery: Recovery
 ) -> None:

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.faults.lengths import lasting
-from tests.faults.test_provider import LONG, provided_by
+from tests.faults.provided import LONG, provided_by
 from tests.kit.deployment.breakable_servers import Case, Recovery
 from tests.kit.deployment.inner_faults import BLOCK_SECONDS, CLOCK_SHIFTS, CONSTANTS
 from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person

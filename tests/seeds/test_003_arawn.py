@@ -25,12 +25,12 @@ from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.session.budget import Status, budget_for, gauge, pressure
 from shared.core.session.overrides import agent_policy
 from shared.core.session.presets import preset
-from tests.integration.web.api.test_messages_api import events_of
 from tests.kit.app_driver import Visit, visit, working
 from tests.kit.builders import entry, exchanges, view
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.web.callers import bearer
 from tests.kit.web.fixtures import Frame
+from tests.kit.web.rest_calls import events_of
 from tests.seeds.lines import seed
 from tests.seeds.scenes import (
     FACTS,

@@ -14,7 +14,7 @@ from aiohttp import web
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.services.turns.request_builder import choose_token_ratio, find_learned_ratio
-from tests.acceptance.turns.test_request_replay import CHAT, FILLER, Sent, sorted_keys
+from tests.acceptance.sent_requests import CHAT, FILLER, Sent, sorted_keys
 from tests.kit.app_driver import Visit, working
 from tests.kit.dashboard.fixtures import SAME_ORIGIN
 from tests.kit.dashboard.serve import served

@@ -20,13 +20,7 @@ from shared.ports import DASHBOARD
 from shared.services.commands.context import describe_compaction
 from shared.services.compaction import compactor
 from shared.services.compaction.flusher import STAGE as FLUSHING
-from tests.acceptance.compaction.test_memory_flush import (
-    everything_is_due,
-    guests,
-    live_on_another_day,
-    talk,
-    talk_until,
-)
+from tests.acceptance.long_talks import everything_is_due, guests, live_on_another_day, talk, talk_until
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from worker.jobs import JobDoorbell

@@ -17,13 +17,13 @@ from aiohttp import ClientSession
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.visitors import VisitorRow
 from shared.locales import catalogue
-from tests.integration.web.api.test_messages_api import events_of
 from tests.kit.free_ports import free_port
 from tests.kit.telegram.bot_process import ROOT, HatchedProgram
 from tests.kit.telegram.deployment import Deployment, deployment
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import hello
 from tests.kit.web.http_client import browsing
+from tests.kit.web.rest_calls import events_of
 
 ANSWERS = {"along the river": {"text": "I see."}}
 FILLER = "We walked along the river and talked of this and that. " * 40

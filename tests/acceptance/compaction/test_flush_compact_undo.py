@@ -8,17 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from shared.core.session.turns import JobOrder
+from tests.acceptance.long_talks import FILLER, WINDOW, talk_with_upkeep
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
-
-WINDOW = 9_000
-FACTS = (
-    "My sister Ingrid lives in Tromsø and works as a glaciologist.",
-    "The invoice number of the piano is PX-4471.",
-    "We decided to paint the kitchen in ochre on 14 March.",
-    "My dog Bertil is allergic to chicken.",
-)
-FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
 
 
 @pytest.fixture
@@ -32,18 +24,10 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
         yield await visit(app)
 
 
-async def talk(guest: Visit, turns: int, *, upkeep: bool = True) -> None:
-    for number in range(turns):
-        fact = FACTS[number] if number < len(FACTS) else ""
-        await guest.ask(f"{fact} Message {number}. {FILLER}")
-        if upkeep:
-            await guest.run_due_jobs()
-
-
 async def test_a_long_talk_is_compacted_again_and_again_and_nothing_is_lost(
     guest: Visit, provider: RunningFake
 ) -> None:
-    await talk(guest, 16)
+    await talk_with_upkeep(guest, 16)
     compactions = await guest.one("SELECT count(*) FROM links WHERE kind = 'summary' AND active")
     assert compactions >= 2
     assert await guest.one("SELECT count(*) FROM entries WHERE author = 'person'") == 16
@@ -54,20 +38,20 @@ async def test_a_long_talk_is_compacted_again_and_again_and_nothing_is_lost(
 
 
 async def test_an_early_fact_is_still_answered_after_compactions(guest: Visit) -> None:
-    await talk(guest, 14)
+    await talk_with_upkeep(guest, 14)
     assert await guest.one("SELECT base_turn FROM sessions") > 2
     assert "PX-4471" in await guest.ask("What is the invoice number of the piano?")
 
 
 async def test_every_hidden_range_was_flushed_before_or_its_failure_is_recorded(guest: Visit) -> None:
-    await talk(guest, 14)
+    await talk_with_upkeep(guest, 14)
     assert await guest.one("SELECT count(*) FROM links WHERE active AND flush_id IS NULL") == 0
     assert await guest.one("SELECT count(*) FROM notes") > 0
     assert await guest.one("SELECT count(*) FROM events WHERE kind = 'msg'") == 28
 
 
 async def test_active_links_cover_just_what_is_hidden(guest: Visit) -> None:
-    await talk(guest, 16)
+    await talk_with_upkeep(guest, 16)
     rows = await guest.app.pool.fetch(
         "SELECT from_turn, through_turn FROM links WHERE active ORDER BY from_turn"
     )
@@ -77,7 +61,7 @@ async def test_active_links_cover_just_what_is_hidden(guest: Visit) -> None:
 
 
 async def test_no_request_is_larger_than_hard_and_limit_holds_after_compaction(guest: Visit) -> None:
-    await talk(guest, 16)
+    await talk_with_upkeep(guest, 16)
     rows = await guest.app.pool.fetch(
         "SELECT reported_input_tokens AS used, hard_limit, input_budget FROM turn_context_audit ORDER BY id"
     )
@@ -86,7 +70,7 @@ async def test_no_request_is_larger_than_hard_and_limit_holds_after_compaction(g
 
 
 async def test_undo_gives_back_the_same_request_byte_for_byte(guest: Visit, provider: RunningFake) -> None:
-    await talk(guest, 7, upkeep=False)
+    await talk_with_upkeep(guest, 7, upkeep=False)
     before = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="context")
     compacting = asyncio.ensure_future(
         guest.app.commands.run(
@@ -116,7 +100,7 @@ async def test_undo_without_a_summary_says_so(guest: Visit) -> None:
 
 
 async def test_new_hides_everything_and_undo_never_crosses_it(guest: Visit) -> None:
-    await talk(guest, 2, upkeep=False)
+    await talk_with_upkeep(guest, 2, upkeep=False)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     state = await guest.app.stores.jobs.load_state(guest.session_id)
     assert state.view.entries == ()
@@ -127,7 +111,7 @@ async def test_new_hides_everything_and_undo_never_crosses_it(guest: Visit) -> N
 
 
 async def test_a_message_during_a_compaction_is_safe(guest: Visit, provider: RunningFake) -> None:
-    await talk(guest, 9, upkeep=False)
+    await talk_with_upkeep(guest, 9, upkeep=False)
     await provider.script([{"match": {"kind": "summary"}, "times": 1, "action": {"latency": 0.5}}])
     job = asyncio.ensure_future(guest.run_due_jobs())
     await asyncio.sleep(0.2)
@@ -142,7 +126,7 @@ async def test_a_useless_summary_becomes_a_digest_and_the_talk_goes_on(
     guest: Visit, provider: RunningFake
 ) -> None:
     await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}])
-    await talk(guest, 9)
+    await talk_with_upkeep(guest, 9)
     assert await guest.one("SELECT count(*) FROM links WHERE kind = 'digest'") >= 1
     assert await guest.ask("Still here?")
 
@@ -162,7 +146,7 @@ async def test_an_empty_account_makes_turns_wait_and_they_run_when_it_works(
 
 
 async def test_the_ledger_is_what_the_provider_counted(guest: Visit, provider: RunningFake) -> None:
-    await talk(guest, 9)
+    await talk_with_upkeep(guest, 9)
     counted = await provider.usage()
     row = await guest.app.pool.fetchrow(
         """SELECT sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
@@ -179,7 +163,7 @@ async def test_shrunk_view_is_still_summarised_and_stays_below_hard_limit(
     guest: Visit,
 ) -> None:
     """No worker for a while: requests are made to fit, and the meter does not forget what was left out."""
-    await talk(guest, 26, upkeep=False)
+    await talk_with_upkeep(guest, 26, upkeep=False)
     assert await guest.one("SELECT max(context_tokens) FROM sessions") > await guest.one(
         "SELECT max(hard_limit) FROM turn_context_audit"
     )
@@ -188,7 +172,7 @@ async def test_shrunk_view_is_still_summarised_and_stays_below_hard_limit(
     assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == 1
     await guest.run_due_jobs()
     assert await guest.one("SELECT count(*) FROM links WHERE active") >= 1
-    await talk(guest, 2)
+    await talk_with_upkeep(guest, 2)
     assert await guest.one("SELECT context_tokens < context_limit FROM sessions")
     assert await guest.one(over_hard) == 0
 
@@ -198,7 +182,7 @@ async def test_a_turn_that_ends_after_a_compaction_keeps_the_new_measure(
 ) -> None:
     """The answer was built on the old view; its size must not call for a second summary."""
     while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
-        await talk(guest, 1, upkeep=False)
+        await talk_with_upkeep(guest, 1, upkeep=False)
     await provider.script(
         [{"match": {"kind": "chat"}, "times": 1, "action": {"pace_ms": 100, "text": FILLER}}]
     )

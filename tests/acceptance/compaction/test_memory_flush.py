@@ -5,47 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
-import asyncpg
 import pytest
 
 from shared.adapters.postgres.memory.notes import PostgresNotes
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.acceptance.long_talks import (
+    FACTS,
+    everything_is_due,
+    guests,
+    live_on_another_day,
+    talk,
+    talk_until,
+)
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-WINDOW = 9_000
 LARGER = 12_000
-FACTS = (
-    "My sister Ingrid lives in Tromsø and works as a glaciologist.",
-    "The invoice number of the piano is PX-4471.",
-    "We decided to paint the kitchen in ochre on 14 March.",
-    "My dog Bertil is allergic to chicken.",
-)
-FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
 NO_FLUSH = [{"match": {"kind": "flush"}, "times": -1, "action": {"status": 400, "message": "Not now."}}]
-
-
-async def guests(
-    database_url: str, redis_url: str, provider: RunningFake, **overrides: Any
-) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        **{"context_window": WINDOW, "max_output": 1_000, "cap_total_per_day_usd": "100", **overrides},
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
-    connection = await asyncpg.connect(database_url)
-    found = await check_invariants(connection)
-    await connection.close()
-    assert not found
 
 
 @pytest.fixture
@@ -58,24 +38,6 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
 async def goclaw(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
     async for visitor in guests(database_url, redis_url, provider, preset="goclaw", context_window=LARGER):
         yield visitor
-
-
-async def talk(guest: Visit, turns: int, *, first: int = 0) -> None:
-    for number in range(first, first + turns):
-        fact = FACTS[number] if number < len(FACTS) else ""
-        await guest.ask(f"{fact} Message {number}. {FILLER}")
-
-
-async def talk_until(guest: Visit, sql: str) -> None:
-    for number in range(40):
-        if await guest.one(sql):
-            return
-        await talk(guest, 1, first=number)
-    raise AssertionError(sql)
-
-
-async def everything_is_due(guest: Visit) -> None:
-    await guest.app.pool.execute("UPDATE jobs SET due_at = now() WHERE state = 'due'")
 
 
 async def test_marks_are_flushed_once_each_and_never_within_five_minutes(goclaw: Visit) -> None:
@@ -360,14 +322,6 @@ async def test_a_refused_note_or_a_search_is_answered_in_the_same_flush(
     searched = [_save("Ingrid likes ice."), {"name": "search_memory", "input": {"query": "Bertil"}}]
     assert await flushed_with(guest, provider, {"tool_use": refused}, {"tool_use": searched}) == 3
     assert await guest.one("SELECT note_count FROM flushes") == 2
-
-
-async def live_on_another_day(guest: Visit) -> date:
-    """Their clock shows yesterday or tomorrow for the next hours: the day there, where UTC has another."""
-    hour = datetime.now(UTC).hour
-    zone = ZoneInfo("Etc/GMT+12" if hour < 11 else "Etc/GMT-14")
-    await guest.app.pool.execute("UPDATE parties SET timezone = $1", zone.key)
-    return datetime.now(zone).date()
 
 
 async def test_early_flush_leaves_checkpoint_that_the_next_flush_continues(goclaw: Visit) -> None:

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from tests.acceptance.compaction.test_memory_flush import talk
+from tests.acceptance.long_talks import talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 

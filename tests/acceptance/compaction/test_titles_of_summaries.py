@@ -17,7 +17,7 @@ from shared.adapters.postgres.people.visitors import ConversationRow, PostgresVi
 from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.core.session.session_state import window_link
 from shared.core.session.turns import JobOrder
-from tests.acceptance.compaction.test_flush_compact_undo import FACTS, FILLER, WINDOW
+from tests.acceptance.long_talks import FACTS, FILLER, WINDOW
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.canaries import dumped
 from tests.kit.fakes.messages_api import RunningFake

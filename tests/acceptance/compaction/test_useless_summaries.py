@@ -12,7 +12,7 @@ from shared.bootstrap.app import App
 from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import check_models
 from shared.services.commands.command_service import CommandResult
-from tests.acceptance.compaction.test_memory_flush import everything_is_due
+from tests.acceptance.long_talks import everything_is_due
 from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
 from tests.kit.deployment.person import WALK
 from tests.kit.fakes.messages_api.harness import RunningFake

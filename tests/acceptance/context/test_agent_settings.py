@@ -19,10 +19,10 @@ from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.bootstrap.app import App
 from shared.bootstrap.build_admin import build_knowledge_indexer
 from shared.services.commands.command_service import CommandResult
-from tests.acceptance.tools.test_reminder_conversations import ASKS, SET, TELLS, comes_due, looked
+from tests.acceptance.tools.due_reminders import ASKS, SET, TELLS, comes_due, looked
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
-from tests.unit.services.memory.test_knowledge_indexer import Kept
+from tests.kit.kept_knowledge import Kept
 
 PATIENCE_SECONDS = 60.0
 

@@ -19,7 +19,8 @@ from shared.core.identity.handover import (
     TakenByOther,
 )
 from shared.services.tools.handover import HandoverExpiry
-from tests.acceptance.compaction.test_memory_flush import guests
+from tests.acceptance.identity.handovers import operator, replies, taken
+from tests.acceptance.long_talks import guests
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -38,26 +39,11 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
         yield visitor
 
 
-async def operator(guest: Visit, name: str = "anna") -> int:
-    number: int = await guest.one(
-        """INSERT INTO operators (name, role, display_name)
-           VALUES ($1, 'operator', initcap($1) || ' from Acme') RETURNING id""",
-        name,
-    )
-    return number
-
-
 async def human(guest: Visit, args: str = "") -> str:
     outcome = await guest.app.commands.run(
         session_id=guest.session_id, address_id=guest.address_id, name="human", args=args
     )
     return outcome.result
-
-
-async def taken(guest: Visit, name: str = "anna") -> int:
-    number = await operator(guest, name)
-    await guest.app.handover_service.take_over(guest.session_id, operator_id=number, name=name)
-    return number
 
 
 async def events(guest: Visit) -> list[dict[str, Any]]:
@@ -69,10 +55,6 @@ async def state(guest: Visit) -> Any:
     return (
         (await PostgresEvents(guest.app.pool).load_running(guest.session_id)).get("handover", {}).get("state")
     )
-
-
-async def replies(guest: Visit, who: int, text: str, cid: str = "r1") -> Any:
-    return await guest.app.handover_service.reply(guest.session_id, operator_id=who, cid=cid, text=text)
 
 
 async def lapsed(guest: Visit, *, waiting: float = 10, silence: float = 60) -> None:

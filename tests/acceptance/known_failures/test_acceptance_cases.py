@@ -55,7 +55,7 @@ from shared.core.values.messages import (
 )
 from shared.core.values.money import Prices, Usage, cost_micro
 from shared.core.values.tokens import estimate_by_script
-from tests.acceptance.known_failures.test_compaction_failures import talk
+from tests.acceptance.known_failures.due_talks import talk
 from tests.kit.app_driver import Visit
 from tests.kit.builders import budget, entry, exchange, exchanges, tool_turn, view, words
 from tests.kit.fakes.messages_api.harness import RunningFake

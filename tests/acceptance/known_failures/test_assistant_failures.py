@@ -27,7 +27,7 @@ from shared.core.session.turns import JobOrder
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import ToolResult, ToolUse
 from shared.core.values.tokens import estimate_by_script
-from tests.acceptance.known_failures.test_compaction_failures import talk, until_due
+from tests.acceptance.known_failures.due_talks import talk, until_due
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.builders import entry, exchange, exchanges, view, words
 from tests.kit.fakes.messages_api.harness import RunningFake

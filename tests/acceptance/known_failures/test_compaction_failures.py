@@ -12,29 +12,12 @@ from shared.core.session.session_state import CompactionStored
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StaleView, StorageUnavailable
 from shared.core.values.messages import text_of
+from tests.acceptance.known_failures.due_talks import talk, until_due
 from tests.kit.app_driver import Visit, running_app
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.messages_api.shapes import compact_json
 from tests.kit.known_failures import command, invariants_hold
 from tests.kit.rival_compactors import rivals_of
-
-FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
-
-
-async def talk(guest: Visit, turns: int, *, first: int = 0, upkeep: bool = False) -> None:
-    for number in range(first, first + turns):
-        await guest.ask(f"Message {number}. {FILLER}")
-        if upkeep:
-            await guest.run_due_jobs()
-
-
-async def until_due(guest: Visit) -> int:
-    """Talks until a compaction is due; how many turns that took."""
-    for number in range(20):
-        await talk(guest, 1, first=number)
-        if await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact' AND state = 'due'"):
-            return number + 1
-    raise AssertionError("nothing became due")
 
 
 async def chats(provider: RunningFake) -> list[str]:

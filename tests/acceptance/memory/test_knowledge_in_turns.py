@@ -11,7 +11,7 @@ import pytest
 
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.bootstrap.app import open_app
-from tests.acceptance.memory.test_recall_in_turns import chats, recalled
+from tests.acceptance.memory.recalled_texts import chats, recalled
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.sample_files import pdf

@@ -13,9 +13,9 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import build_request_body
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.context.memory import note_from
-from shared.core.context.prompts import RECALL_TAG
 from shared.services.turns.request_replay import rebuild_request
-from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
+from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
+from tests.acceptance.memory.recalled_texts import chats, recalled
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.embeddings.harness import RunningEmbeddings
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -38,21 +38,10 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
         yield await visit(app)
 
 
-async def chats(provider: RunningFake) -> list[dict[str, Any]]:
-    return [r["body"] for r in await provider.requests() if r["kind"] == "chat" and r["status"] == 200]
-
-
-def recalled(body: dict[str, Any]) -> str:
-    """The words between our marks in the last message, which stands behind the last cache breakpoint."""
-    texts = [block.get("text", "") for block in body["messages"][-1]["content"]]
-    found = [text for text in texts if text.startswith(f"<{RECALL_TAG}>")]
-    return found[0] if found else ""
-
-
 async def test_a_hidden_fact_comes_back_word_for_word_behind_the_last_breakpoint(
     guest: Visit, provider: RunningFake
 ) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     assert await guest.one("SELECT base_turn FROM sessions") > 2
     assert await guest.one("SELECT indexed_turn = base_turn FROM sessions")
     await guest.ask(QUESTION)
@@ -63,7 +52,7 @@ async def test_a_hidden_fact_comes_back_word_for_word_behind_the_last_breakpoint
 
 
 async def test_what_is_live_is_not_recalled_as_well(guest: Visit, provider: RunningFake) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     base = await guest.one("SELECT base_turn FROM sessions")
     await guest.ask("Where does my sister Ingrid live, and what is message 1?")
     seqs = await guest.app.pool.fetch("SELECT seq FROM turn_entries WHERE turn_no > $1", base)
@@ -75,7 +64,7 @@ async def test_what_is_live_is_not_recalled_as_well(guest: Visit, provider: Runn
 async def test_the_request_with_recall_is_made_again_byte_for_byte(
     guest: Visit, provider: RunningFake
 ) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     await guest.ask(QUESTION)
     turn = await guest.one("SELECT answered_turn FROM sessions")
     stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, turn)
@@ -90,7 +79,7 @@ async def test_the_request_with_recall_is_made_again_byte_for_byte(
 async def test_recall_does_not_change_the_prefix_of_the_next_turn(
     guest: Visit, provider: RunningFake
 ) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     await guest.ask(QUESTION)
     await guest.ask("And where does my sister Ingrid live?")
     before, after = (await chats(provider))[-2:]
@@ -104,7 +93,7 @@ async def test_recall_does_not_change_the_prefix_of_the_next_turn(
 
 
 async def test_nothing_comes_back_from_before_a_fresh_start(guest: Visit, provider: RunningFake) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("DELETE FROM notes")
     await guest.app.recall_indexer.sweep()
@@ -116,7 +105,7 @@ async def test_nothing_comes_back_from_before_a_fresh_start(guest: Visit, provid
 async def test_what_a_dead_worker_left_unsearchable_is_found_after_the_sweep(
     guest: Visit, provider: RunningFake
 ) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     await guest.app.pool.execute("UPDATE sessions SET indexed_turn = 0")
     await guest.app.pool.execute("DELETE FROM passages")
     await guest.ask(QUESTION)
@@ -127,7 +116,7 @@ async def test_what_a_dead_worker_left_unsearchable_is_found_after_the_sweep(
 
 
 async def test_the_tool_finds_the_original_words(guest: Visit, provider: RunningFake) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     calls = [{"name": "recall", "input": {"query": "Ingrid glaciologist"}}]
     await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": calls}}])
     await guest.ask("Please look that up.")
@@ -181,7 +170,7 @@ async def test_a_server_orders_what_is_recalled_and_is_not_waited_for(
         )  # fmt: skip
         async with running_app(settings) as app:
             guest = await visit(app)
-            await talk(guest, 10)
+            await talk_with_upkeep(guest, 10)
             await reranker.requests()
             await guest.ask(QUESTION)
             [asked] = await reranker.requests()

@@ -28,8 +28,8 @@ from shared.config.settings import Settings, load_settings
 from shared.core.ops.backups import DATABASE, BadBackup
 from shared.diagnostics.server_checks import check_schema
 from shared.runtime import read_version
-from tests.acceptance.operations.test_restore import silent
-from tests.integration.adapters.postgres.db.test_schema import schema_of
+from tests.acceptance.operations.copies import silent
+from tests.integration.adapters.postgres.db.schemas import schema_of
 from tests.kit.app_driver import Visit, running_app, settings_for
 from tests.kit.canaries import tables_of
 from tests.kit.former_data import KEEPSAKE, NOTE, PROGRAMS, SECRET, FormerProgram

@@ -29,19 +29,8 @@ from shared.cli.restore import STAGE, CannotRestore, restore_embedded, restore_e
 from shared.config.settings import load_settings
 from shared.core.ops.backups import BadBackup, parse_made_at, read_manifest
 from tests.acceptance.operations.conftest import ERASED, FORGOTTEN, KEPT, LATER, NOTED, Installation, words_of
+from tests.acceptance.operations.copies import MESSAGES, silent
 from tests.kit.deployment.processes import CRASHED
-
-POINTS = (
-    "backup_after_dump",
-    "backup_before_name",
-    "restore_before_swap",
-    "restore_mid_swap",
-)
-MESSAGES = "SELECT count(*)::int FROM entries"
-
-
-def silent(_line: str) -> None:
-    return None
 
 
 def state_of(data: Path) -> dict[str, tuple[int, int]]:

@@ -23,7 +23,7 @@ from shared.adapters.embedded.process_user import SHARED, ProcessUser, find_acco
 from shared.config.settings import load_settings
 from shared.diagnostics.security_files import review_files
 from tests.acceptance.operations.conftest import ROOT
-from tests.integration.adapters.embedded.test_embedded_servers import _add_one, _end, _start_elsewhere
+from tests.integration.adapters.embedded.other_processes import add_one, end_process, start_elsewhere
 from tests.kit.temp_folders import short_folder
 
 OTHER = "daemon"
@@ -55,19 +55,19 @@ def owners(folder: Path) -> set[int]:
 async def test_data_without_account_are_taken_over_completely(folder: Path, killed: bool) -> None:
     servers = folder / "servers"
     async with EmbeddedServers(servers) as former:
-        assert await _add_one(former) == (1, 1)
+        assert await add_one(former) == (1, 1)
     nobody, other = pwd.getpwnam(SHARED).pw_uid, pwd.getpwnam(OTHER).pw_uid
     assert owners(servers / "pg") == {nobody}
     if killed:
         # Servers that nobody stopped are there still, or were a moment ago.
-        process, pids = await asyncio.to_thread(_start_elsewhere, servers)
+        process, pids = await asyncio.to_thread(start_elsewhere, servers)
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        await asyncio.to_thread(_end, process, signal.SIGKILL)
+        await asyncio.to_thread(end_process, process, signal.SIGKILL)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     async with EmbeddedServers(servers, account=OTHER) as later:
-        assert await _add_one(later) == (2, 2)
+        assert await add_one(later) == (2, 2)
         assert later.postgres is not None
         assert later.postgres.process is not None
         status = Path(f"/proc/{later.postgres.process.pid}/status").read_text()
@@ -171,7 +171,7 @@ async def test_up_makes_the_account_and_closes_the_data_to_everybody_else(folder
     etc.mkdir()
     accounts = Path("/etc/passwd").read_bytes()
     async with EmbeddedServers(data / "servers") as former:
-        assert await _add_one(former) == (1, 1)
+        assert await add_one(former) == (1, 1)
     process = up_in_private(etc, data)
     assert process.stdout is not None
     try:

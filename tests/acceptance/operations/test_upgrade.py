@@ -24,7 +24,7 @@ from shared.cli.upgrade import CannotUpgrade, read_upgrade_arguments, run_upgrad
 from shared.diagnostics.server_checks import check_schema
 from shared.runtime import read_version
 from tests.acceptance.operations.conftest import KEPT, LATER, ROOT, Installation, words_of
-from tests.acceptance.operations.test_restore import MESSAGES, silent
+from tests.acceptance.operations.copies import MESSAGES, silent
 from tests.kit.app_driver import running_app, settings_for, visit
 
 OLD = Path(f"/usr/lib/postgresql/{LEAST_POSTGRES}/bin")

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import ClientSession, DummyCookieJar
 
 from shared.config.settings import load_settings
+from tests.acceptance.replay.recordings import LONG, recording
 from tests.kit.replay import main
 from tests.kit.replay.evidence import DatabaseProbe
 from tests.kit.replay.play import play, steps
@@ -20,26 +21,6 @@ from tests.kit.replay.scripts import BadScript, ConversationScript, read_scripts
 from tests.kit.replay.system import TemporaryInstallation
 from tests.kit.replay.verdict import ReplayVerdict, judge, total
 from tests.kit.replay.visitor import VisitorScreen
-
-LONG = "I walked along the river to the old bridge, then bought three pears and a map of the northern hills. "
-
-
-def recording(folder: Path, *, messages: int = 6, repeat: int = 1) -> Path:
-    lines = [
-        {"speaker": speaker, "dia_id": f"D1:{number}", "text": f"{number}: {LONG * repeat}"}
-        for number in range(messages)
-        for speaker in ("Ada", "Ben")
-    ]
-    talk = {
-        "speaker_a": "Ada",
-        "speaker_b": "Ben",
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": lines,
-        "session_2_date_time": "never happened",
-    }
-    path = folder / "recording.json"
-    path.write_text(json.dumps([{"sample_id": "one", "conversation": talk}]))
-    return path
 
 
 def test_one_speakers_words_are_the_persons_messages(tmp_path: Path) -> None:

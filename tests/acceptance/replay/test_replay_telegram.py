@@ -9,7 +9,7 @@ import pytest
 
 from shared.adapters.postgres.turns.deliveries import DeliveryState, EndedTurn, PartRow
 from shared.config.settings import load_settings
-from tests.acceptance.replay.test_replay import recording
+from tests.acceptance.replay.recordings import recording
 from tests.kit.replay import main
 from tests.kit.replay.chat_evidence import ChatEvidence
 from tests.kit.replay.report import as_table

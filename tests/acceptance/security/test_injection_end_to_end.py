@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.compaction.test_memory_flush import guests
+from tests.acceptance.long_talks import guests
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.injection_samples import OURS, looks_alike

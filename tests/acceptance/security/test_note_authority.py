@@ -9,7 +9,7 @@ import pytest
 
 from shared.core.context.memory import core_notes
 from shared.core.session.turns import JobOrder
-from tests.acceptance.tools.test_tool_artifacts import ReadReport
+from tests.acceptance.tools.report_tool import ReadReport
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 

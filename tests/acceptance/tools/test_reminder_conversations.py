@@ -15,14 +15,11 @@ from shared.bootstrap.foundation import SystemClock
 from shared.ports import Tool
 from shared.services.tools.reminders import ReminderTool
 from shared.services.turns.turn_dispatcher import TurnDispatcher
-from tests.acceptance.compaction.test_memory_flush import guests
+from tests.acceptance.long_talks import guests
+from tests.acceptance.tools.due_reminders import ASKS, SET, TELLS, comes_due, looked
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-CALL = {"when": "in 2 hours", "text": "call Anna about the boat"}
-ASKS = {"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": [{"name": "remind_me", "input": CALL}]}}
-SET = {"match": {"kind": "chat"}, "times": 1, "action": {"text": "I will remind you."}}
-TELLS = {"match": {"kind": "chat"}, "times": 1, "action": {"text": "It is time to call Anna."}}
 BROKEN = {"match": {"kind": "chat"}, "times": -1, "action": {"status": 529}}
 TIMES = "SELECT state FROM reminders"
 
@@ -48,20 +45,9 @@ class Screen:
         pass
 
 
-async def looked(guest: Visit) -> str:
-    """As the process of a channel does each second: begin what is due, answer what nobody answers."""
-    for session_id in await guest.app.sessions.list_unanswered("web"):
-        await guest.app.sessions.answer(session_id, guest.hear)
-    return guest.last_words
-
-
 async def asked(guest: Visit, provider: RunningFake, *more: dict[str, Any]) -> None:
     await provider.script([ASKS, SET, *more])
     await guest.ask("Remind me to call Anna in two hours.")
-
-
-async def comes_due(guest: Visit) -> None:
-    await guest.app.pool.execute("UPDATE reminders SET tell_at = now(), due_at = now()")
 
 
 async def test_a_reminder_is_set_and_comes_when_its_time_has_come(

@@ -37,12 +37,10 @@ from shared.services.turns.model_caller import render_runtime_facts
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.request_replay import rebuild_request
 from shared.services.turns.toolbox import Toolbox
+from tests.acceptance.tools.report_tool import REPORT, SECRET, ReadReport
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-SECRET = "The code word of chapter seven is MERIDIAN."
-LINES = [f"Line {number} of the report says nothing of interest to anybody." for number in range(1, 1_700)]
-REPORT = "\n".join([*LINES[:900], SECRET, *LINES[900:]])
 ASKED = "Read the report. What is the code word of chapter seven?"
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
@@ -51,27 +49,6 @@ HANDY = (
     CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE,
 )  # fmt: skip
 OTHER_TOOLS = {spec.name: spec for spec in (*MEMORY, *HANDY)}
-READ_REPORT = ToolSpec(
-    name="read_report",
-    description="Read the report.",
-    input_schema={"type": "object", "properties": {}, "additionalProperties": False},
-)
-
-
-@dataclass(frozen=True)
-class ReadReport:
-    """A tool that has a lot to say."""
-
-    text: str = REPORT
-    fails: bool = False
-    spec: ToolSpec = READ_REPORT
-    idempotent: bool = True
-    timeout_seconds: float = 10.0
-
-    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        if self.fails:
-            raise ToolFailed(self.text)
-        return self.text
 
 
 @pytest.fixture

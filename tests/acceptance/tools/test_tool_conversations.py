@@ -16,10 +16,10 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.session.turns import ReplyEvent, RunEnded, ToolRunning
 from shared.core.values.messages import ToolSpec
 from shared.ports import ToolContext, ToolImage, ToolOutput
-from tests.integration.bot.inbound.test_media_files import image
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.mcp_process import mcp_servers
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.sample_pictures import image
 
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
 

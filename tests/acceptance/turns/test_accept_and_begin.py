@@ -4,61 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.pins import PostgresPins
-from shared.core.session.turns import Accepted, Claim
+from shared.core.session.turns import Claim
 from shared.core.values.errors import SessionMoved, StorageUnavailable
-from shared.core.values.messages import Block, Image, Text
+from shared.core.values.messages import Image, Text
 from shared.services.turns.agent_loop import ClaimPrices
-from tests.acceptance.turns.test_pictures import PICTURE
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
-from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.acceptance.turns.begun_turns import begin, begun_claim, guest
+from tests.acceptance.turns.pictures import PICTURE
+from tests.kit.app_driver import Visit
 from tests.kit.rival_compactors import rivals_of
+
+__all__ = ["guest"]
+
 
 TURN = """SELECT t.state, t.attempt, s.leased_by IS NOT NULL AS leased, t.claimed_at = t.opened_at AS at_once
   FROM turns t JOIN sessions s ON s.id = t.session_id ORDER BY t.turn_no DESC LIMIT 1"""
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Who was answered once: their process knows what a turn may cost."""
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="5",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        talking = await visit(app)
-        await talking.ask("My cat is called Miso.")
-        yield talking
-        connection = await asyncpg.connect(database_url, timeout=60)
-        try:
-            assert await check_invariants(connection) == []
-        finally:
-            await connection.close(timeout=30)
-
-
-async def begin(guest: Visit, text: str, *, cid: str | None = None, more: tuple[Block, ...] = ()) -> Accepted:
-    return await guest.app.sessions.accept_and_claim(guest.inbound(text, cid=cid, more=more))
 
 
 async def turn(guest: Visit) -> tuple[Any, ...]:
     row = await guest.app.pool.fetchrow(TURN)
     assert row is not None
     return tuple(row)
-
-
-async def begun_claim(guest: Visit, text: str) -> Claim:
-    await begin(guest, text)
-    claim, _ = guest.app.sessions._begun[guest.session_id]
-    return claim
 
 
 async def test_it_is_stored_and_taken_at_once_and_answered_once(guest: Visit) -> None:

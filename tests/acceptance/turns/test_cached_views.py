@@ -17,7 +17,7 @@ from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.core.session.session import Entry
 from shared.core.session.turns import Claim
 from shared.core.values.messages import Text
-from tests.acceptance.turns.test_accept_and_begin import begin, begun_claim, guest
+from tests.acceptance.turns.begun_turns import begin, begun_claim, guest
 from tests.kit.app_driver import Visit, running_app
 from tests.kit.rival_compactors import rivals_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
+from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 
@@ -49,7 +49,7 @@ async def guest(
 async def test_a_conversation_outlives_its_window_over_the_other_wire(
     guest: Visit, process: RunningFake
 ) -> None:
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     assert await guest.one("SELECT base_turn FROM sessions") > 2
     await guest.ask(QUESTION)
     requests = await process.requests()

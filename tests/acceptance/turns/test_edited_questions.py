@@ -12,9 +12,9 @@ from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.core.session.turns import Accepted
 from shared.core.values.errors import CannotEdit, UnknownMessage
 from shared.core.values.messages import Text
-from tests.acceptance.compaction.test_memory_flush import FILLER, guests
-from tests.acceptance.turns.test_regeneration_and_others import messages_of, run, says, sent, talk
-from tests.acceptance.turns.test_request_replay import again, sorted_keys
+from tests.acceptance.long_talks import FILLER, guests
+from tests.acceptance.sent_requests import again, sorted_keys
+from tests.acceptance.turns.repeated_answers import messages_of, run, says, sent, talk
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 

@@ -11,7 +11,7 @@ import pytest
 from shared.bootstrap.from_settings import build_caps
 from shared.core.session.turns import Stored
 from shared.services.turns import spend_tracker
-from tests.acceptance.compaction.test_memory_flush import guests
+from tests.acceptance.long_talks import guests
 from tests.kit.app_driver import Visit, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.midday import TODAY

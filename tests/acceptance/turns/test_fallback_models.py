@@ -12,7 +12,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.session.turns import ContextMeasured, Delta
-from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
+from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 
@@ -178,7 +178,7 @@ async def test_memory_is_saved_and_summaries_are_written_elsewhere(
 ) -> None:
     await other.set_window(SPARES_NAME, 200_000)
     await provider.script(REFUSED)
-    await talk(guest, 10)
+    await talk_with_upkeep(guest, 10)
     requests = await other.requests()
     assert {one["outcome"] for one in requests} == {"answered"}, [one["error"] for one in requests]
     assert {"chat", "summary"} <= {one["kind"] for one in requests}

@@ -13,7 +13,7 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.session.turns import Caps, Claim, Delta, JobOrder, Outcome, Spending
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Text, ToolResult, ToolUse
-from tests.acceptance.compaction.test_memory_flush import guests, talk
+from tests.acceptance.long_talks import guests, talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.midday import MIDDAY

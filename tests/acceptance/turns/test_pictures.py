@@ -17,11 +17,11 @@ from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.core.context.prompts import PICTURE_SCHEMA
 from shared.core.session.turns import Inbound, JobOrder
 from shared.core.values.messages import Image
+from tests.acceptance.turns.pictures import PICTURE
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-PICTURE = b"\x89PNG\r\n\x1a\n not a real one, but nobody here looks"
 LOOK = "Describe this picture in one sentence"
 SEEN = "A receipt of the bakery Kaffebønna over 84 kroner."
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
-from tests.acceptance.compaction.test_memory_flush import FILLER, guests
-from tests.acceptance.identity.test_human_handover import replies, taken
-from tests.acceptance.turns.test_request_replay import again, sorted_keys, unmarked
+from tests.acceptance.identity.handovers import replies, taken
+from tests.acceptance.long_talks import guests
+from tests.acceptance.sent_requests import again, sorted_keys
+from tests.acceptance.turns.repeated_answers import messages_of, run, says, sent, talk
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -29,20 +28,6 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
         yield visitor
 
 
-async def run(guest: Visit, name: str, args: str = "") -> Any:
-    doing = asyncio.ensure_future(
-        guest.app.commands.run(session_id=guest.session_id, address_id=guest.address_id, name=name, args=args)
-    )
-    while not doing.done():
-        await guest.run_due_jobs()
-        await asyncio.sleep(0.02)
-    return await doing
-
-
-async def says(provider: RunningFake, text: str) -> None:
-    await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": text}}])
-
-
 async def asked_twice(guest: Visit, provider: RunningFake) -> None:
     """m1 asks, m2 answers; m3 asks again, m4 answers."""
     await says(provider, f"It is {FIRST}.")
@@ -55,23 +40,6 @@ async def retried(guest: Visit, provider: RunningFake, word: str) -> None:
     result = await run(guest, "retry")
     assert result.success, result
     await guest.answered()
-
-
-async def talk(guest: Visit, turns: int) -> None:
-    for number in range(turns):
-        await guest.ask(f"Message {number}. {FILLER}")
-
-
-async def sent(provider: RunningFake) -> str:
-    """What the provider was asked last."""
-    chats = [r for r in await provider.requests() if r["kind"] == "chat" and r["status"] == 200]
-    return json.dumps(chats[-1]["body"])
-
-
-def messages_of(body: str) -> list[Any]:
-    request = json.loads(body)
-    unmarked(request)
-    return list(request["messages"])
 
 
 async def test_what_was_summarised_and_undone_is_sent_as_before(guest: Visit, provider: RunningFake) -> None:

@@ -14,9 +14,9 @@ from playwright.async_api import Browser, BrowserContext, Route, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.people_desk import Desk
 from tests.browser.dashboard.place import fits
-from tests.browser.dashboard.test_alerts import SEED
-from tests.browser.dashboard.test_remembered import Desk
+from tests.browser.dashboard.seeded_alerts import SEED
 from tests.kit.dashboard import seed, seed_work, words
 from tests.kit.dashboard.fixtures import NobodyListens, RunCommands, work_desk_of
 from tests.kit.dashboard.money_seed import a_month

@@ -20,7 +20,7 @@ from shared.ports import DASHBOARD, ToolContext
 from shared.services.compaction.flusher import MAX_FLUSH_ROUNDS
 from shared.services.memory.memory_tools import SaveMemoryTool
 from shared.services.turns.toolbox import Toolbox
-from tests.acceptance.turns.test_request_replay import FILLER, Sent
+from tests.acceptance.sent_requests import FILLER, Sent
 from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Route, expect
 
 from shared.config.settings import ORIGINS_NAME, load_settings
 from tests.browser.axe import look_for_faults, look_in_both_schemes
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.place import fits
+from tests.browser.dashboard.settings_page import settings_of, stored
 from tests.kit.fakes.webhook_receiver import receiving
 
 pytestmark = pytest.mark.browser
@@ -35,17 +36,6 @@ async def house(
     async with open_house(settings, browser) as opened:
         opened.tolerated = ("401", "409", "422", "net::ERR_FAILED", "ERR_INTERNET_DISCONNECTED")
         yield opened
-
-
-async def settings_of(house: House, name: str, section: str = "caps", role: str = "admin") -> Page:
-    page = await house.operator(name, role, f"/dashboard/settings?section={section}")
-    await expect(page.locator(".setting-field").first).to_be_visible()
-    return page
-
-
-async def stored(house: House, name: str) -> str | None:
-    found: str | None = await house.one("SELECT value FROM stored_settings WHERE name = $1", name)
-    return found
 
 
 async def test_a_setting_is_typed_stored_and_taken_away(house: House) -> None:

@@ -13,7 +13,7 @@ from shared.config.settings import ORIGINS_NAME, load_settings
 from tests.browser.axe import look_for_faults, look_in_both_schemes
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.place import fits
-from tests.browser.dashboard.test_settings import settings_of, stored
+from tests.browser.dashboard.settings_page import settings_of, stored
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.axe import look_for_faults
-from tests.browser.dashboard.test_remembered import Desk, desk
+from tests.browser.dashboard.people_desk import Desk, desk
 from tests.kit.dashboard import seed_work
 from tests.kit.dashboard.people_seed import a_site
 

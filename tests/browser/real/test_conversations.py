@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
-from tests.browser.real.test_widget import ask, choose, give
+from tests.browser.real.hands import ask, choose, give
 
 pytestmark = pytest.mark.browser
 MANY = 'UPDATE sites SET config = config || \'{"conversations": "many"}\''

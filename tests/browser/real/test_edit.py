@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
-from tests.browser.real.test_widget import ask, choose
+from tests.browser.real.hands import ask, choose, edit
 
 pytestmark = pytest.mark.browser
-
-
-async def edit(page: Page, text: str) -> None:
-    await page.get_by_role("button", name="Edit", exact=True).click()
-    box = page.get_by_role("textbox", name="Edit message")
-    await expect(box).to_be_focused()
-    await box.fill(text)
-    await page.get_by_role("button", name="Save and answer again").click()
 
 
 async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(page: Page) -> None:

@@ -19,7 +19,7 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
 from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
-from tests.integration.supervision.test_supervisor import environment, start_up, stopped
+from tests.kit.deployment.up_process import environment, start_up, stopped
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, RunningBotApi, running_bot_api
 from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake

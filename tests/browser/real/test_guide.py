@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.axe import look_for_faults
 from tests.browser.patience import WAIT_MS
+from tests.browser.real.photographs import photograph
 
 pytestmark = pytest.mark.browser
 REMEMBER = "Remember that my dog Bertil is allergic to chicken."
 ASK = "What is my dog allergic to?"
-
-
-async def photograph(page: Page, name: str) -> None:
-    """For whoever wants to look: PICTURES_FOLDER names one."""
-    if folder := os.environ.get("PICTURES_FOLDER"):
-        for scheme, width in (("light", 1280), ("dark", 390)):
-            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-            await page.set_viewport_size({"width": width, "height": 780})
-            await page.screenshot(path=Path(folder) / f"{name}-{scheme}-{width}.png")
 
 
 async def test_five_clicks_lead_through_what_the_demo_can_do(page: Page) -> None:

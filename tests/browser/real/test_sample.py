@@ -12,7 +12,7 @@ from shared.bootstrap.app import App, open_app
 from shared.config.settings import load_settings
 from shared.samples import load_year
 from tests.browser.axe import look_for_faults
-from tests.browser.real.test_guide import photograph
+from tests.browser.real.photographs import photograph
 
 pytestmark = pytest.mark.browser
 PLAYED_MS = 80_000

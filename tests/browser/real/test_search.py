@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.axe import look_for_faults
-from tests.browser.real.test_widget import ask, choose
+from tests.browser.real.hands import ask, choose
 from tests.kit.web.long_talk import talk_long_ago
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from tests.browser.axe import look_for_faults
 from tests.browser.patience import WAIT_MS
 from tests.browser.real.conftest import serving
-from tests.browser.real.test_edit import edit
+from tests.browser.real.hands import edit
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 
 pytestmark = pytest.mark.browser

@@ -10,26 +10,13 @@ import pytest
 from playwright.async_api import FilePayload, Page, expect
 
 from tests.browser.patience import WAIT_MS
+from tests.browser.real.hands import ask, choose, give
 from tests.kit.fakes.tcp_proxy import Cut, Link, TcpProxy
 
 pytestmark = pytest.mark.browser
 ALL_READ = """SELECT bool_and(read_seq = next_event_seq - 1)
                 FROM addresses a JOIN sessions s ON s.id = a.session_id"""
 """What a page has yet to say would meet the break in place of what is meant to."""
-
-
-async def ask(page: Page, text: str) -> None:
-    before = await page.locator("article.assistant[data-status=sent]").count()
-    box = page.get_by_role("textbox", name="Message")
-    await box.fill(text)
-    await box.press("Enter")
-    answers = page.locator("article.assistant[data-status=sent]")
-    await expect(answers).to_have_count(before + 1)
-
-
-async def choose(page: Page, item: str) -> None:
-    await page.get_by_role("button", name="Menu").click()
-    await page.get_by_role("menuitem", name=item).click()
 
 
 async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(page: Page) -> None:
@@ -72,13 +59,6 @@ async def test_unknown_command_names_the_nearest_and_calls_no_model(page: Page, 
     connection = await asyncpg.connect(database_url)
     assert await connection.fetchval("SELECT count(*) FROM turns") == 2
     await connection.close()
-
-
-async def give(page: Page, command: str) -> None:
-    box = page.get_by_role("textbox", name="Message")
-    await box.fill(command)
-    await box.press("Escape")
-    await box.press("Enter")
 
 
 async def test_a_line_shows_where_the_conversation_was_cut(page: Page) -> None:

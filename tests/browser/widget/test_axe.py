@@ -10,9 +10,9 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import log, say
+from tests.browser.widget.picked_files import file, pick, png
 from tests.browser.widget.stub import COMMANDS, Stub, ctx, note_of
-from tests.browser.widget.test_chat import log, say
-from tests.browser.widget.test_files import file, pick, png
 
 pytestmark = pytest.mark.browser
 

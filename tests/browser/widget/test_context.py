@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import complete, log, say
 from tests.browser.widget.stub import LIMIT, Stub, ctx
-from tests.browser.widget.test_chat import complete, log, say
 
 pytestmark = pytest.mark.browser
 PLAIN = ("export", "feedback", "forget", "help", "new")

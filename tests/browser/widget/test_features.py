@@ -11,8 +11,8 @@ from shared.core.identity.handover import ADVICE
 from tests.browser.axe import find_faults
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import arrived, asked, becomes, frames, log, say
 from tests.browser.widget.stub import Stub, ctx
-from tests.browser.widget.test_chat import arrived, asked, becomes, frames, log, say
 
 pytestmark = pytest.mark.browser
 HUMAN = {"name": "human", "description": "Talk to a person"}

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from PIL import Image
-from playwright.sync_api import FilePayload, Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import arrived, log
+from tests.browser.widget.picked_files import chips, file, pick, png
 from tests.browser.widget.stub import Stub
-from tests.browser.widget.test_chat import arrived, log
 
 pytestmark = pytest.mark.browser
-
-
-def png(colour: str = "teal", size: tuple[int, int] = (64, 32)) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", size, colour).save(out, "PNG")
-    return out.getvalue()
-
-
-def file(name: str, content: bytes, mime: str = "text/plain") -> FilePayload:
-    return {"name": name, "mimeType": mime, "buffer": content}
-
-
-def chips(page: Page) -> Locator:
-    return page.get_by_role("list", name="Files to send").get_by_role("listitem")
-
-
-def pick(page: Page, *files: FilePayload) -> None:
-    with page.expect_file_chooser() as chooser:
-        page.get_by_role("button", name="Attach files").click()
-    chooser.value.set_files(list(files))
 
 
 def give(page: Page, kind: str, name: str, content: bytes, mime: str, *, words: str = "") -> None:

@@ -10,8 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import log, say
 from tests.browser.widget.stub import Stub
-from tests.browser.widget.test_chat import log, say
 
 pytestmark = pytest.mark.browser
 MADE_UP = Path(__file__).with_name("formulas.js").read_text()

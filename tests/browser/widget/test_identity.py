@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.embedding_page import call, token, until
+from tests.browser.widget.hands import arrived, log, say, texts
+from tests.browser.widget.picked_files import chips, file, pick, png
 from tests.browser.widget.stub import Stub, note_of
-from tests.browser.widget.test_chat import arrived, log, say, texts
-from tests.browser.widget.test_files import chips, file, pick, png
 
 pytestmark = pytest.mark.browser
 
@@ -29,23 +29,6 @@ SITE = {
     "launcher_label": "Ask Acme",
     "offline_text": "We are back at nine.",
 }
-
-
-def call(page: Page, *words: object) -> None:
-    page.evaluate("words => Evertalk(...words)", list(words))
-
-
-def token(page: Page) -> str:
-    return str(page.evaluate("localStorage.getItem('evertalk:shop:token') ?? ''"))
-
-
-def until(page: Page, script: str) -> None:
-    """As `wait_for_function`, which a page without eval does not allow."""
-    for _ in range(WAIT_MS // 100):
-        if page.evaluate(script):
-            return
-        page.wait_for_timeout(100)
-    raise AssertionError(f"never: {script}")
 
 
 def answered(page: Page, text: str) -> None:

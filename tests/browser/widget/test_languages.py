@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import log
 from tests.browser.widget.stub import FILES, Stub, note_of
-from tests.browser.widget.test_chat import log
 from tests.kit.web.languages import FOLDERS, TAGS
 from web.server.pages import LOCALES, Files
 

@@ -11,9 +11,9 @@ from playwright.sync_api import expect
 
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.embedding_page import call, token, until
+from tests.browser.widget.hands import asked, log, say, texts
 from tests.browser.widget.stub import REFUSED, Stub
-from tests.browser.widget.test_chat import asked, log, say, texts
-from tests.browser.widget.test_identity import call, token, until
 
 pytestmark = pytest.mark.browser
 BLOCKED = ("WebSocket connection", "503 (Service Unavailable)", "ERR_")

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import becomes, log, say
 from tests.browser.widget.stub import Stub, note_of
-from tests.browser.widget.test_chat import becomes, log, say
 
 pytestmark = pytest.mark.browser
 LONG = "Ada’s sister Ingrid lives in Tromsø, where the sun does not rise between November and January. " * 4

@@ -13,8 +13,8 @@ from pypdf import PdfReader
 
 from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import becomes, log, say
 from tests.browser.widget.stub import Stub
-from tests.browser.widget.test_chat import becomes, log, say
 from tests.kit.night import by_night
 
 pytestmark = pytest.mark.browser

@@ -11,9 +11,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import log
+from tests.browser.widget.picked_files import file, png
 from tests.browser.widget.stub import Stub, ctx, note_of
-from tests.browser.widget.test_chat import log
-from tests.browser.widget.test_files import file, png
 from web.server.pages import LOCALES, Files
 
 pytestmark = pytest.mark.browser

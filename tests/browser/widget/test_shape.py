@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import complete, log, say
 from tests.browser.widget.stub import FILES, Stub
-from tests.browser.widget.test_chat import complete, log, say
 from web.server.pages import PACKED, STATIC, File
 
 OURS = [

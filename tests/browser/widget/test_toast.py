@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.hands import log, say
 from tests.browser.widget.stub import Stub, note_of
-from tests.browser.widget.test_chat import log, say
 
 pytestmark = pytest.mark.browser
 TEA = "Ada drinks green tea."

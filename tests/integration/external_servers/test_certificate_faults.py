@@ -29,7 +29,7 @@ from shared.core.ops.alerts import NotSent, advice_of
 from shared.core.values.errors import ModelUnavailable, StorageUnavailable
 from shared.diagnostics.doctor import REDIS
 from shared.diagnostics.local_checks import check_model
-from tests.integration.adapters.alerts.test_alert_channels import sending
+from tests.integration.adapters.alerts.sendings import sending
 from tests.integration.external_servers.certificates import Authority, Signed
 from tests.kit.model_makers import WordCounter, asking, impatient
 

@@ -14,9 +14,9 @@ import pytest
 
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.operations.invariants import check_invariants
+from tests.integration.external_servers.cluster import Cluster, build_cluster
 from tests.integration.external_servers.own_postgres import OwnPostgres, own_postgres
 from tests.integration.external_servers.standby_postgres import promote, standby_of
-from tests.integration.external_servers.test_cluster import Cluster, build_cluster
 from tests.kit.deployment.person import Person
 from tests.kit.fakes.tcp_proxy import TcpProxy
 from tests.kit.suite.time_limit import count_times

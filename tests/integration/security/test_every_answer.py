@@ -10,7 +10,7 @@ import pytest
 import structlog
 from aiohttp import ClientResponse
 
-from tests.integration.web.api.test_route_access import request_of
+from tests.integration.web.api.route_requests import request_of
 from tests.kit.web.callers import bearer, crowd, make_key, make_visitor
 from tests.kit.web.fixtures import Server, Starter
 from tests.kit.web.table import ROWS

@@ -13,8 +13,6 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,12 +29,11 @@ from shared.cli.setup import merge_settings, run_setup
 from shared.cli.up import describe_caps, up
 from shared.config.settings import load_settings
 from shared.supervision.child_process import ChildMisconfigured, ChildProcess
+from tests.kit.deployment.up_process import PATIENCE_SECONDS, ROOT, environment, start_up, stopped
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 
-ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_SECONDS = 180
-"""Of a busy machine, until a process says something."""
-_numbers = count(1)
+__all__ = ["environment", "stopped"]
+
 
 needs_all_processes = pytest.mark.skipif(
     not all((ROOT / name / "__main__.py").exists() for name in ("web", "worker")),
@@ -149,13 +146,6 @@ def test_caps_are_described_in_plain_text() -> None:
     assert describe_caps(load_settings()) == "at most $5.00 a day in all"
     public = load_settings(profile="public")
     assert describe_caps(public) == "at most $5.00 a day in all, $0.25 a day per visitor"
-
-
-@pytest.fixture
-def environment(run_folder: Path) -> dict[str, str]:
-    folder = run_folder / f"up{next(_numbers)}"
-    folder.mkdir(mode=0o755)
-    return {**os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(folder / "data")}
 
 
 def evertalk(*arguments: str, environment: dict[str, str], **more: str) -> subprocess.CompletedProcess[str]:
@@ -306,28 +296,6 @@ def test_doctor_finds_a_misspelled_setting(environment: dict[str, str]) -> None:
     assert "PostgreSQL 18" in done.stdout
 
 
-def start_up(environment: dict[str, str]) -> tuple[subprocess.Popen[str], list[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "shared", "up"],
-        env={**environment, "EVERTALK_HTTP_PORT": "0"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd="/",
-    )
-    assert process.stdout is not None
-    impatience = threading.Timer(PATIENCE_SECONDS, process.terminate)
-    impatience.start()
-    lines = []
-    for line in process.stdout:
-        lines.append(line.rstrip())
-        if "Ctrl-C" in line:
-            break
-    impatience.cancel()
-    assert process.poll() is None, "\n".join(lines)
-    return process, lines
-
-
 def _read_until(process: subprocess.Popen[str], words: str) -> str:
     """The next line with these words; the process is ended when it says nothing for too long."""
     assert process.stdout is not None
@@ -336,18 +304,6 @@ def _read_until(process: subprocess.Popen[str], words: str) -> str:
     line = next((line for line in process.stdout if words in line), "")
     impatience.cancel()
     return line
-
-
-@pytest.fixture
-def stopped() -> Iterator[list[subprocess.Popen[str]]]:
-    processes: list[subprocess.Popen[str]] = []
-    yield processes
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-            process.wait(60)
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @needs_all_processes

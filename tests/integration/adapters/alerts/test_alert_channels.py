@@ -19,23 +19,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from shared.adapters.alerts.mail import AlertMail
 from shared.adapters.alerts.webhook import AlertWebhook
 from shared.adapters.telemetry.health import Health
-from shared.core.ops.alerts import Alert, AlertOutcomeUnknown, AlertRefused, NotSent, Outcome, Sending, Sent
+from shared.core.ops.alerts import AlertOutcomeUnknown, AlertRefused, NotSent, Outcome, Sent
 from shared.core.verdicts.breaker import Breaker
+from tests.integration.adapters.alerts.sendings import sending
 from tests.kit.fakes.mail_server import MailServer, mail_server
 from tests.kit.fakes.webhook_receiver import Receiver, receiving
 
 SECRET = "s" * 32
 URL = "http://127.0.0.1:8080/dashboard"
-AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-
-def sending(**more: Any) -> Sending:
-    alert = Alert(
-        public_id="11111111-2222-3333-4444-555555555555", kind="disk_low", key="data",
-        detail={"free_bytes": 2**30, "total_bytes": 2**36}, opened_at=AT,
-    )  # fmt: skip
-    given: dict[str, Any] = {"send_id": 1, "send_key": "key-1", "target": "webhook", "phase": "opened"}
-    return Sending(alert=alert, **{**given, "attempt": 1, **more})
 
 
 @pytest.fixture

@@ -23,23 +23,9 @@ from shared.adapters.embedded.postgres import EmbeddedPostgres
 from shared.adapters.embedded.process import rotate, stop_leftover
 from shared.adapters.embedded.process_user import ProcessUser, find_account
 from shared.adapters.embedded.servers import are_running
+from tests.integration.adapters.embedded.other_processes import add_one, end_process, start_elsewhere
 
 _numbers = count(1)
-ROOT = Path(__file__).resolve().parents[4]
-
-STARTED_BY_ANOTHER_PROCESS = """
-import asyncio, sys
-from pathlib import Path
-from shared.adapters.embedded import EmbeddedServers
-
-async def main():
-    servers = EmbeddedServers(Path(sys.argv[1]))
-    await servers.start()
-    print(servers.postgres.process.pid, servers.valkey.process.pid, flush=True)
-    await asyncio.sleep(120)
-
-asyncio.run(main())
-"""
 
 
 @pytest.fixture
@@ -47,40 +33,6 @@ def folder(run_folder: Path) -> Path:
     path = run_folder / f"e{next(_numbers)}"
     path.mkdir(mode=0o755)
     return path / "servers"
-
-
-def _start_elsewhere(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", STARTED_BY_ANOTHER_PROCESS, str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    assert process.stdout is not None
-    pids = [int(word) for word in process.stdout.readline().split()]
-    return process, pids
-
-
-def _end(process: subprocess.Popen[str], how: signal.Signals) -> None:
-    process.send_signal(how)
-    process.wait(60)
-    assert process.stdout is not None
-    process.stdout.close()
-
-
-async def _add_one(servers: EmbeddedServers) -> tuple[int, int]:
-    connection = await asyncpg.connect(servers.database_url)
-    try:
-        await connection.execute("create table if not exists kept (id int generated always as identity)")
-        await connection.execute("insert into kept default values")
-        rows = await connection.fetchval("select count(*) from kept")
-    finally:
-        await connection.close()
-    redis = Redis.from_url(servers.redis_url)
-    try:
-        return rows, await redis.incr("kept")
-    finally:
-        await redis.aclose()
 
 
 @pytest.mark.control("S38", "S39")
@@ -105,35 +57,35 @@ async def test_both_servers_answer_on_private_sockets_and_nowhere_else(
 
 async def test_a_clean_stop_and_a_second_start_keep_everything(folder: Path) -> None:
     async with EmbeddedServers(folder) as first:
-        assert await _add_one(first) == (1, 1)
+        assert await add_one(first) == (1, 1)
     async with EmbeddedServers(folder) as second:
-        assert await _add_one(second) == (2, 2)
+        assert await add_one(second) == (2, 2)
 
 
 @pytest.mark.faults
 async def test_acknowledged_writes_survive_kill_9_of_everything(folder: Path) -> None:
     async with EmbeddedServers(folder) as servers:
-        await _add_one(servers)
-    process, pids = await asyncio.to_thread(_start_elsewhere, folder)
+        await add_one(servers)
+    process, pids = await asyncio.to_thread(start_elsewhere, folder)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    await asyncio.to_thread(_end, process, signal.SIGKILL)
+    await asyncio.to_thread(end_process, process, signal.SIGKILL)
     async with EmbeddedServers(folder) as servers:
-        assert await _add_one(servers) == (2, 2)
+        assert await add_one(servers) == (2, 2)
 
 
 @pytest.mark.faults
 async def test_servers_whose_parent_was_shot_do_not_stand_in_the_way(folder: Path) -> None:
-    process, _ = await asyncio.to_thread(_start_elsewhere, folder)
-    await asyncio.to_thread(_end, process, signal.SIGKILL)
+    process, _ = await asyncio.to_thread(start_elsewhere, folder)
+    await asyncio.to_thread(end_process, process, signal.SIGKILL)
     async with EmbeddedServers(folder) as servers:
-        assert await _add_one(servers) == (1, 1)
+        assert await add_one(servers) == (1, 1)
 
 
 @pytest.mark.faults
 async def test_a_server_that_falls_is_started_again(folder: Path) -> None:
     async with EmbeddedServers(folder) as servers:
-        await _add_one(servers)
+        await add_one(servers)
         watching = asyncio.create_task(servers.watch())
         assert servers.postgres is not None
         assert servers.valkey is not None
@@ -183,7 +135,7 @@ async def test_a_killed_server_is_waited_for_however_much_its_processes_say(fold
 
 async def _try_to_add_one(servers: EmbeddedServers) -> tuple[int, int] | None:
     try:
-        return await _add_one(servers)
+        return await add_one(servers)
     except (OSError, asyncpg.PostgresError, ConnectionError):
         return None
 
@@ -199,14 +151,14 @@ async def test_one_folder_serves_one_process(folder: Path) -> None:
 async def test_a_folder_name_with_spaces_works(folder: Path) -> None:
     async with EmbeddedServers(folder.parent / "Application Support", durable=False) as servers:
         assert " " not in servers.redis_url
-        assert await _add_one(servers) == (1, 1)
+        assert await add_one(servers) == (1, 1)
 
 
 async def test_a_very_long_folder_name_works(folder: Path) -> None:
     deep = folder.parent / ("long" * 20) / ("path" * 20)
     async with EmbeddedServers(deep, durable=False) as servers:
         assert len(servers.redis_url.removeprefix("unix://")) <= LONGEST_SOCKET_BYTES
-        assert await _add_one(servers) == (1, 1)
+        assert await add_one(servers) == (1, 1)
 
 
 async def test_files_of_another_major_version_are_refused_with_advice(folder: Path) -> None:
@@ -223,7 +175,7 @@ async def test_a_half_made_cluster_is_never_used(folder: Path) -> None:
     (folder / "pg.new").mkdir(parents=True)
     (folder / "pg.new" / "PG_VERSION").write_text("18\n")
     async with EmbeddedServers(folder, durable=False) as servers:
-        assert await _add_one(servers) == (1, 1)
+        assert await add_one(servers) == (1, 1)
 
 
 async def test_a_process_that_merely_reuses_the_number_is_left_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pypdf import PdfWriter
 from shared.adapters.files.web_pages import MOST_BYTES, FetchUrl
 from shared.core.tools.web_address import Address, is_public
 from shared.ports import ToolContext, ToolFailed, ToolOutput
-from tests.integration.bot.inbound.test_media_files import image
+from tests.kit.sample_pictures import image
 
 CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
 LOOPBACK = ipaddress.ip_address("127.0.0.1")

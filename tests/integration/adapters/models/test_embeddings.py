@@ -14,7 +14,7 @@ from shared.adapters.models.embeddings import HttpEmbedder
 from shared.adapters.models.reranker import SECONDS
 from shared.core.verdicts.breaker import FEWEST_CALLS
 from shared.services.turns.retrieval import RERANKED, rerank
-from tests.integration.adapters.models.test_reranker import PATIENCE, item
+from tests.integration.adapters.models.ranked_items import PATIENCE, item
 from tests.kit.fakes.embeddings.harness import RunningEmbeddings
 from tests.kit.fakes.embeddings.server import MODEL
 from tests.kit.fakes.scripted_api import KEY

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from shared.adapters.models.reranker import HttpReranker
-from shared.core.memory.recall import Found, Ranked
 from shared.core.verdicts.breaker import FEWEST_CALLS
 from shared.services.turns.retrieval import RERANKED, rerank
+from tests.integration.adapters.models.ranked_items import PATIENCE, item
 from tests.kit.fakes.rerank.harness import RunningReranker
 from tests.kit.fakes.rerank.server import MODEL
 from tests.kit.fakes.scripted_api import KEY
 
 QUESTION = "Which number has the piano?"
 PASSAGES = ("It rains again.", "The piano has the number PX-4471.", "We rowed to the harbour.")
-PATIENCE = 10.0
-"""A busy machine may need more than a deployment gives; the server that is slow needs thrice as much."""
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +41,6 @@ async def reranker(server: RunningReranker) -> AsyncIterator[HttpReranker]:
     await server.requests()
     yield made
     await made.close()
-
-
-def item(number: int, text: str) -> Ranked:
-    passage = Found(
-        lane="said",
-        owner=1,
-        number=number,
-        at=datetime(2026, 3, 1, tzinfo=UTC),
-        text=text,
-        terms=5,
-        hits=(1,),
-    )
-    return Ranked(passage, 1.0 / number)
 
 
 async def test_the_servers_order_is_followed(server: RunningReranker, reranker: HttpReranker) -> None:

@@ -25,6 +25,7 @@ from shared.core.values.files import MOST_BYTES, PAPER_MIMES, PDF, Document, Pic
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 from tests.kit.fakes.bot_api.person import Sent
 from tests.kit.sample_files import docx, open_document, pdf, words_docx, xlsx
+from tests.kit.sample_pictures import image
 from tests.kit.telegram.updates import BOT
 
 
@@ -39,12 +40,6 @@ async def media_of(api: BotApi, sent: Sent) -> Media:
     assert isinstance(found, IncomingMessage)
     assert found.media is not None
     return found.media
-
-
-def image(width: int, height: int, form: str = "JPEG", mode: str = "RGB", **options: Any) -> bytes:
-    out = io.BytesIO()
-    Image.new(mode, (width, height), "teal").save(out, form, **options)
-    return out.getvalue()
 
 
 async def test_a_photo_comes_as_it_is_when_it_is_small_enough(

@@ -18,11 +18,10 @@ from shared.core.session.turns import Inbound, Organizing, RunEnded, RunStarted,
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.messages import Text
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, FAST, UNCERTAIN, Desk, die_while_sending
+from tests.integration.bot.outbound.long_answers import LONG, WORDS, away
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 
-WORDS = "Every word of this answer is worth waiting for, and **some** are `bold`. "
 ANSWER = WORDS * 12
-LONG = "\n\n".join(f"Paragraph {number}: {WORDS * 8}" for number in range(12))
 
 
 def seen(markdown: str) -> str:
@@ -340,10 +339,6 @@ async def test_unrecorded_sent_part_is_recorded_later_without_resending(
     assert await desk.recover() == 1
     assert await desk.states(answer) == ["delivered"]
     assert await shown(ann) == ["Once."]
-
-
-async def away(*_: object, **__: object) -> None:
-    raise StorageUnavailable("for a moment")
 
 
 async def test_a_bubble_that_could_not_be_noted_is_taken_back(

@@ -18,7 +18,7 @@ from shared.adapters.postgres.telegram.uncertain_notices import MOST_TRIES, QUIC
 from shared.core.ops.job_views import PartKey
 from shared.core.values.errors import StorageUnavailable
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Answer, Desk, die_while_sending
-from tests.integration.bot.outbound.test_delivery import LONG, away
+from tests.integration.bot.outbound.long_answers import LONG, away
 from tests.kit.fakes.bot_api import Line, Person, RunningBotApi
 
 HURRY = "UPDATE uncertain_notices SET due_at = now() WHERE due_at < 'infinity'"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shared.core.values.errors import StorageUnavailable
-from tests.integration.web.api.test_messages_api import call, events_of
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.fixtures import Frame, Server
+from tests.kit.web.rest_calls import call, events_of
 
 EVENTS = {"Accept": "text/event-stream"}
 

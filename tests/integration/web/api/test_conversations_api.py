@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.integration.web.api.test_messages_api import call
 from tests.kit.web.callers import bearer
 from tests.kit.web.event_stream_client import post
 from tests.kit.web.fixtures import Frame, Screen, Server
+from tests.kit.web.rest_calls import call
 
 
 async def many(server: Server) -> None:

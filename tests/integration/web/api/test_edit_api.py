@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.integration.web.api.test_messages_api import call, opened
 from tests.kit.web.callers import bearer, make_key, make_visitor
 from tests.kit.web.fixtures import Server
+from tests.kit.web.rest_calls import call, opened
 
 
 async def test_api_edits_the_last_message_and_reads_the_former_version(

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from shared.adapters.postgres.people.visitors import VisitorRow
-from tests.integration.web.api.test_messages_api import call
+from tests.integration.web.api.past_talks import page, talked
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
-from tests.kit.web.long_talk import BEGAN, talk_long_ago
+from tests.kit.web.long_talk import BEGAN
+from tests.kit.web.rest_calls import call
 from web.server.rate_limits import ClientLimits
-
-
-async def talked(server: Server, *, turns: int = 10) -> tuple[VisitorRow, str]:
-    """One question and one answer a day."""
-    row, token = await make_visitor(server.services.pool)
-    await talk_long_ago(server.services.pool, row.session_id, row.address_id, turns=turns)
-    return row, token
-
-
-async def page(server: Server, row: VisitorRow, token: str, **query: Any) -> Frame:
-    words = "&".join(f"{name}={quote(str(value))}" for name, value in query.items())
-    path = f"/sessions/{row.session_public_id}/history?{words}"
-    status, told = await call(server, "GET", path, bearer(token))
-    assert status == 200, told
-    return told
 
 
 def numbers(told: Frame) -> list[int]:

@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse
 
 from shared.core.session.turns import Stored
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
+from tests.kit.web.rest_calls import call, events_of, opened
 from web.server.rate_limits import ClientLimits
-
-Told = tuple[int, Frame]
-
-
-async def call(server: Server, method: str, path: str, headers: Mapping[str, str], **sent: Any) -> Told:
-    async with server.client.request(method, f"{server.url}/api/v1{path}", headers=headers, **sent) as answer:
-        return answer.status, await answer.json()
-
-
-async def opened(server: Server, headers: Mapping[str, str], external_id: str = "ada") -> str:
-    status, told = await call(server, "POST", "/sessions", headers, json={"external_id": external_id})
-    assert status in (200, 201), told
-    return str(told["session_id"])
-
-
-async def events_of(answer: ClientResponse) -> list[tuple[str, Frame]]:
-    """Everything that a stream tells until it ends."""
-    found: list[tuple[str, Frame]] = []
-    async with asyncio.timeout(20):
-        text = (await answer.read()).decode()
-    for block in text.split("\n\n"):
-        fields = dict(line.partition(": ")[::2] for line in block.splitlines() if not line.startswith(":"))
-        if "event" in fields:
-            found.append((fields["event"], json.loads(fields["data"])))
-    return found
 
 
 async def test_a_programs_person_has_one_conversation(server: Server) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from tests.integration.web.api.test_history_api import page, talked
-from tests.integration.web.api.test_messages_api import call
+from tests.integration.web.api.past_talks import page, talked
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import Frame, Server
+from tests.kit.web.rest_calls import call
 
 
 async def search(server: Server, session: object, token: str, **query: object) -> tuple[int, Frame]:

@@ -18,18 +18,13 @@ from PIL import Image, PngImagePlugin
 from shared.adapters.files import sandbox_client as opened_files
 from shared.adapters.postgres.privacy.retention import RULES, Sweep, render_statement
 from shared.core.values.files import PAPER_MIMES, clean_name
-from tests.integration.web.api.test_messages_api import call, opened
+from tests.integration.web.api.sent_files import fetch, picture, send, visitor
 from tests.kit.sample_files import epub, open_document, pdf, pptx, words_docx, xlsx, zipped
 from tests.kit.web.callers import make_key
 from tests.kit.web.fixtures import Frame, Server, Starter
+from tests.kit.web.rest_calls import call, opened
 from web.api.uploads import Uploads
 from web.server.rate_limits import LOCAL, ClientLimits
-
-
-def picture(form: str = "PNG", size: tuple[int, int] = (64, 32), mode: str = "RGB", **options: Any) -> bytes:
-    out = io.BytesIO()
-    Image.new(mode, size, "teal").save(out, form, **options)
-    return out.getvalue()
 
 
 def bomb() -> bytes:
@@ -41,28 +36,6 @@ def bomb() -> bytes:
     head = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     rows = chunk(b"IDAT", zlib.compress(bytes(100_000)))
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + rows + chunk(b"IEND", b"")
-
-
-async def send(
-    server: Server, token: str, content: Any, *, name: str = "a.bin", kind: str = "", **headers: str
-) -> tuple[int, Frame]:
-    sent = {"Authorization": f"Bearer {token}", "X-File-Name": quote(name)} | headers
-    if kind:
-        sent["Content-Type"] = kind
-    async with server.client.post(f"{server.url}/api/v1/uploads", data=content, headers=sent) as response:
-        return response.status, await response.json()
-
-
-async def fetch(server: Server, token: str, public_id: str) -> tuple[int, bytes, dict[str, str]]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    url = f"{server.url}/api/v1/attachments/{public_id}"
-    async with server.client.get(url, headers=headers) as response:
-        return response.status, await response.read(), dict(response.headers)
-
-
-async def visitor(server: Server, **values: Any) -> tuple[Any, Frame, str]:
-    screen, welcome = await server.greet(**values)
-    return screen, welcome, welcome["token"]
 
 
 READABLE = {

@@ -13,7 +13,7 @@ from shared.core.session.turns import Caps
 from shared.core.values.recordings import RecordingLimits, silence
 from shared.runtime import ignore_crash_point
 from shared.services.voice.hearing import HearingService
-from tests.integration.web.api.test_uploads_api import fetch, send, visitor
+from tests.integration.web.api.sent_files import fetch, send, visitor
 from tests.kit.fakes.scripted_api import KEY
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import opus, recording

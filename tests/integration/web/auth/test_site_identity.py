@@ -22,23 +22,12 @@ from shared.config.sites import build_secret_context
 from shared.core.identity.handover import NewHandover
 from shared.runtime import ignore_crash_point
 from shared.services.privacy.erasure import ErasureService
+from tests.integration.web.auth.signed_people import KEY, SECRET, claims, signed, with_people
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Frame, Screen, Server, Starter, hello
 from web.auth.site_tokens import BadIdentity, IdentityExpired, read_identity
 
-KEY = "k" * 40
-SECRET = b"s" * 48
 NOW = 1_800_000_000
-
-
-def claims(**changes: Any) -> dict[str, Any]:
-    moment = int(time.time())
-    usual = {"sub": "42", "aud": "default", "iat": moment, "exp": moment + 600}
-    return {name: value for name, value in {**usual, **changes}.items() if value is not None}
-
-
-def signed(secret: bytes = SECRET, **changes: Any) -> str:
-    return jwt.encode(claims(**changes), secret, algorithm="HS256")
 
 
 def by_hand(header: Any, payload: Any, secret: bytes = SECRET) -> str:
@@ -125,17 +114,6 @@ def test_expired_identity_is_distinguished_from_a_forgery() -> None:
 
 
 # On a server.
-
-
-async def with_people(starter: Starter, verified: str = "optional", **config: Any) -> Server:
-    server = await starter.start(secret_key=SecretStr(KEY))
-    await server.services.pool.execute(
-        "UPDATE sites SET config = $1 WHERE name = 'default'", {"verified": verified, **config}
-    )
-    sealed = Encryption(KEY.encode()).seal(SECRET, about=build_secret_context("default", "one"))
-    assert await PostgresSites(server.services.pool).add_secret("default", "one", sealed)
-    server.parts.visitors.forget_sites()
-    return server
 
 
 async def talked(server: Server, text: str = "My parcel?", **values: Any) -> tuple[Screen, Frame]:

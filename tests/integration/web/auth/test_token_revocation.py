@@ -10,11 +10,11 @@ from pydantic import SecretStr
 
 from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
 from shared.core.values.errors import StorageUnavailable
-from tests.integration.web.api.test_messages_api import events_of, opened
-from tests.integration.web.auth.test_site_identity import KEY, signed, with_people
+from tests.integration.web.auth.signed_people import KEY, signed, with_people
 from tests.kit.web.callers import make_key
 from tests.kit.web.event_stream_client import open_stream
 from tests.kit.web.fixtures import Server, Starter
+from tests.kit.web.rest_calls import events_of, opened
 from web.auth.token_revocation import TokenRevocation
 
 

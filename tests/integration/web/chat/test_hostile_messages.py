@@ -7,7 +7,7 @@ from aiohttp import ClientSession
 
 from shared.bootstrap.app import App
 from shared.services.turns.session_service import MESSAGE_CHARS
-from tests.integration.web.chat.test_real_services import real
+from tests.integration.web.chat.real_server import real
 from tests.kit.hostile_texts import REPEATED, hostile_text
 from tests.kit.night import by_night
 from tests.kit.web.fixtures import Screen, hello

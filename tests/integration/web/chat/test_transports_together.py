@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.web.api.test_uploads_api import picture, send
-from tests.integration.web.auth.test_site_identity import signed, with_people
+from tests.integration.web.api.sent_files import picture, send
+from tests.integration.web.auth.signed_people import signed, with_people
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Server, Starter

@@ -3,59 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
-from aiohttp import web
 
-from shared.bootstrap.app import App
 from shared.bootstrap.stored_settings import open_stored_settings
 from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import check_agents
+from tests.integration.web.dashboard.agent_desk import Desk, opened
 from tests.kit.app_driver import running_app
-from tests.kit.dashboard.fixtures import SAME_ORIGIN
-from tests.kit.dashboard.serve import served
 from tests.kit.fakes.mcp_process import mcp_servers
-from tests.kit.web.callers import make_operator
 
 FILES = {"url": "https://tools.example/mcp"}
 WEB = ("mcp_web_add", "mcp_web_draw")
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    app: App
-    url: str
-    http: aiohttp.ClientSession
-    known: Mapping[str, str] = field(default_factory=dict)
-
-    async def ask(self, method: str, path: str, *, match: int | None = None, **body: Any) -> tuple[int, Any]:
-        headers = {**SAME_ORIGIN, **self.known}
-        headers |= {} if match is None else {"If-Match": f'"{match}"'}
-        url = f"{self.url}/api/v1{path}"
-        async with self.http.request(method, url, headers=headers, json=body or None) as response:
-            return response.status, await response.json()
-
-    async def judged(self, **tools: Any) -> Any:
-        status, found = await self.ask("POST", "/agents/default/check", config={"tools": tools})
-        assert status == 200
-        return found
-
-
-@asynccontextmanager
-async def opened(app: App) -> AsyncIterator[Desk]:
-    async with (
-        served(
-            web.Application(), pool=app.pool, settings=app.settings, commands=None, playground=app.playground
-        ) as url,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
-    ):
-        yield Desk(app, url, http, await make_operator(app.pool, "admin"))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from shared.core.context.memory import gist_of, note_hash
 from shared.core.identity.operators import Role
-from tests.integration.web.dashboard.test_dashboard_memory import ask, crowd, note
+from tests.integration.web.dashboard.note_calls import ask, crowd, note
 from tests.kit.dashboard.fixtures import Dashboard
 from tests.kit.dashboard.people_seed import Crowded, public_id_of
 from tests.kit.web.callers import make_operator

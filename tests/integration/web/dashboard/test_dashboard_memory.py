@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from shared.adapters.postgres.people.operator_auth import Operators
-from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
-from tests.kit.dashboard.people_seed import Crowded, people, public_id_of
+from tests.integration.web.dashboard.note_calls import ask, crowd, note
+from tests.kit.dashboard.fixtures import Dashboard
+from tests.kit.dashboard.people_seed import Crowded, public_id_of
 from tests.kit.web.callers import make_operator
 
-
-@pytest.fixture
-async def crowd(dashboard: Dashboard) -> Crowded:
-    async with dashboard.pool.acquire() as connection:
-        return await people(connection)
-
-
-async def ask(dashboard: Dashboard, method: str, path: str, *, match: str = "", **more: Any) -> Any:
-    """Status and answer."""
-    headers = {**SAME_ORIGIN, **({"If-Match": match} if match else {})}
-    async with dashboard.http.request(
-        method, f"{dashboard.url}/api/v1{path}", headers=headers, **more
-    ) as response:
-        return response.status, await response.json()
-
-
-async def note(dashboard: Dashboard, which: object) -> Mapping[str, Any]:
-    found = await dashboard.get(f"/notes?q={which}")
-    assert len(found["notes"]) == 1
-    one: Mapping[str, Any] = found["notes"][0]
-    return one
+__all__ = ["crowd"]
 
 
 async def test_the_list_has_every_note_that_has_words_the_newest_first(

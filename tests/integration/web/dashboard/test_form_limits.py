@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER
-from tests.integration.web.dashboard.test_agent_servers import opened
+from tests.integration.web.dashboard.agent_desk import opened
 from tests.kit.app_driver import running_app, settings_for
 
 SECRET = "internal-secret-of-another-service"

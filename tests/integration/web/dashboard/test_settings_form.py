@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from aiohttp import web
 
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.bootstrap.stored_settings import build_stored_settings
-from shared.config.settings import ORIGINS_NAME, list_setting_names, load_settings
+from shared.config.settings import list_setting_names, load_settings
 from shared.config.stored import STORABLE
-from tests.integration.web.dashboard.test_setup_pages import ask
-from tests.kit.dashboard.fixtures import Dashboard, RunCommands
+from tests.integration.web.dashboard.operator_calls import ask, put, rows_of
+from tests.integration.web.dashboard.settings_house import house
+from tests.kit.dashboard.fixtures import Dashboard
 from tests.kit.dashboard.people_seed import a_bot
-from tests.kit.dashboard.serve import served
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.embeddings.harness import RunningEmbeddings
 from tests.kit.fakes.messages_api import running_fake
@@ -27,33 +24,11 @@ from tests.kit.fakes.rerank.harness import RunningReranker
 from tests.kit.fakes.speech.harness import RunningSpeech
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 
+__all__ = ["house"]
+
+
 KEY = "sk-typed-in-a-form"
 CAP = "EVERTALK_CAP_TOTAL_PER_DAY_USD"
-
-
-@pytest.fixture
-async def house(
-    database_url: str, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Dashboard]:
-    """As `up` runs it, with one setting from the environment."""
-    monkeypatch.setenv(ORIGINS_NAME, "EVERTALK_PRESET=environment")
-    monkeypatch.setenv("EVERTALK_PRESET", "pantheon")
-    settings = load_settings(data_dir=tmp_path, secret_key="k" * 40)
-    commands = RunCommands()
-    async with (
-        served(web.Application(), pool=pool, settings=settings, commands=commands) as url,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
-    ):
-        yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
-
-
-async def put(house: Dashboard, seen: int, role: str = "admin", /, **changes: str | None) -> Any:
-    return await ask(house, "PUT", "/settings", role=role, match=f'"{seen}"', json={"changes": changes})
-
-
-async def rows_of(house: Dashboard) -> tuple[dict[str, Any], dict[str, Any]]:
-    _, told = await ask(house, "GET", "/settings", role="operator")
-    return told, {one["name"]: one for one in told["settings"]}
 
 
 async def test_settings_form_describes_input_kinds_and_sources(house: Dashboard) -> None:

@@ -13,8 +13,8 @@ from shared.bootstrap.stored_settings import build_stored_settings
 from shared.config.bots import load_bots
 from shared.config.settings import load_settings, read_secrets
 from shared.config.stored import load_with_stored
-from tests.integration.web.dashboard.test_settings_form import house, put, rows_of
-from tests.integration.web.dashboard.test_setup_pages import ask
+from tests.integration.web.dashboard.operator_calls import ask, put, rows_of
+from tests.integration.web.dashboard.settings_house import house
 from tests.kit.dashboard.fixtures import Dashboard
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api import running_fake

@@ -16,7 +16,8 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.config.settings import list_setting_names, load_settings, resolve_secret_key
 from shared.config.sites import build_secret_context
-from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
+from tests.integration.web.dashboard.operator_calls import ask
+from tests.kit.dashboard.fixtures import Dashboard, RunCommands
 from tests.kit.dashboard.people_seed import a_bot, a_site
 from tests.kit.dashboard.seed import a_session
 from tests.kit.dashboard.serve import served
@@ -46,20 +47,6 @@ async def house(
         ) as http,
     ):
         yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
-
-
-async def ask(
-    house: Dashboard, method: str, path: str, *, role: str = "admin", match: str = "", **more: Any
-) -> Any:
-    """Status and answer, as an operator of this role."""
-    known = house.commands.asked
-    cookies = next((one for one in known if one["role"] == role), None)
-    if cookies is None:
-        cookies = {"role": role, **await make_operator(house.pool, role)}
-        known.append(cookies)
-    headers = {**SAME_ORIGIN, "Cookie": cookies["Cookie"], **({"If-Match": match} if match else {})}
-    async with house.http.request(method, f"{house.url}/api/v1{path}", headers=headers, **more) as response:
-        return response.status, await response.json()
 
 
 async def test_a_request_is_approved_by_its_code_and_decided_once(house: Dashboard) -> None:

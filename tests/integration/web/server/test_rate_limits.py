@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.web.api.test_messages_api import call, opened
 from tests.kit.web.callers import bearer, make_key, make_visitor
 from tests.kit.web.fixtures import Starter
+from tests.kit.web.rest_calls import call, opened
 from web.server.rate_limits import ClientLimits, Tries
 
 

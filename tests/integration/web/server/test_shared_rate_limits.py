@@ -9,10 +9,10 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.adapters.redis.counts import RedisCounts
-from tests.integration.web.api.test_messages_api import call
 from tests.kit.free_ports import free_port
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import Server, Starter
+from tests.kit.web.rest_calls import call
 from web.server.rate_limits import ClientLimits, RateWindows
 from web.server.shared_rate_limits import CommonCounts
 

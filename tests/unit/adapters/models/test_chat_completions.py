@@ -20,17 +20,13 @@ from shared.adapters.models.dialects.hidden_text import HiddenText
 from shared.adapters.models.dialects.usage_fields import convert_usage
 from shared.adapters.models.stream_parser import AnswerParser
 from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
-from shared.ports import ModelCard, ModelRequest, PictureContent, SystemPart
+from shared.ports import ModelRequest, PictureContent, SystemPart
 from tests.kit.fakes.chat_completions.requests import as_messages, check_shape
 from tests.kit.fakes.messages_api.catalogue import Catalogue
 from tests.kit.fakes.messages_api.validate import check_request
 from tests.kit.model_makers import SAVE, asking
+from tests.unit.adapters.models.chat_card import CARD, MODEL
 
-MODEL = "claude-haiku-5-5"
-CARD = ModelCard(
-    name=MODEL, window=100_000, max_output=4_096, window_known=True, prices=None,
-    capabilities=frozenset({"tools", "json"}),
-)  # fmt: skip
 USE = ToolUse(id="toolu_01", name="save_memory", input={"kind": "fact", "text": "tea", "subject": "me"})
 TALK = (
     Message(role="user", blocks=(Text(text="I like tea."),)),

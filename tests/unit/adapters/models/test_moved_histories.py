@@ -35,7 +35,7 @@ from tests.kit.fakes.chat_completions import requests as chat_completions
 from tests.kit.fakes.messages_api.catalogue import Catalogue
 from tests.kit.fakes.messages_api.validate import check_request
 from tests.kit.fakes.responses import requests as responses
-from tests.unit.adapters.models.test_chat_completions import CARD, MODEL
+from tests.unit.adapters.models.chat_card import CARD, MODEL
 
 POLICY = preset("steady")
 TOOL = ToolSpec(name="look_up", description="Looks up.", input_schema={"type": "object", "properties": {}})

@@ -28,7 +28,7 @@ from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Text, Thinking, ToolResult, ToolUse, text_of
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view, words
-from tests.unit.core.values.test_message_repair import assert_valid_request
+from tests.kit.valid_requests import assert_valid_request
 
 STEADY = preset("steady")
 SUMMARY = Compaction(

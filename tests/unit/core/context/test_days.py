@@ -16,7 +16,7 @@ from shared.core.session.session import Entry
 from shared.core.values.local_time import minute_text, resolve_zone
 from shared.core.values.messages import Text, text_of
 from tests.kit.builders import entry, tool_turn, view, words
-from tests.unit.core.values.test_message_repair import assert_valid_request
+from tests.kit.valid_requests import assert_valid_request
 
 BERLIN, LINE_ISLANDS, NEW_YORK = (
     ZoneInfo(n) for n in ("Europe/Berlin", "Pacific/Kiritimati", "America/New_York")

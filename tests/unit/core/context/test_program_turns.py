@@ -19,7 +19,7 @@ from shared.core.session.session import Entry
 from shared.core.session.turns import message_payload
 from shared.core.values.messages import BEGINNERS, text_of
 from tests.kit.builders import entry, exchanges, view, words
-from tests.unit.core.values.test_message_repair import assert_valid_request
+from tests.kit.valid_requests import assert_valid_request
 
 REMINDER = reminder_entry(
     "never call Bob, when do we meet?", asked="2026-05-01 09:00", due="2026-05-08 09:00"

@@ -23,7 +23,7 @@ from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, View, find_unresolved_turns
 from shared.core.values.messages import Text, ToolUse
 from tests.kit.builders import entry, exchanges, tool_turn, view, words
-from tests.unit.core.values.test_message_repair import assert_valid_request
+from tests.kit.valid_requests import assert_valid_request
 
 
 def policy(**more: Any) -> ContextPolicy:

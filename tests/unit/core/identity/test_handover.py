@@ -13,7 +13,7 @@ from shared.core.session.policy import with_overrides
 from shared.core.session.presets import preset
 from shared.core.session.session import Entry, find_unresolved_turns
 from tests.kit.builders import entry, exchanges, view, words
-from tests.unit.core.values.test_message_repair import assert_valid_request
+from tests.kit.valid_requests import assert_valid_request
 
 MARK = "[Message from the operator: a human on the team"
 

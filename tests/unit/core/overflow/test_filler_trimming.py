@@ -19,7 +19,7 @@ from shared.core.session.presets import preset
 from shared.core.session.pruning import PruneDecision
 from shared.core.session.session import Compaction, Entry, View
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view, words
-from tests.unit.core.values.test_message_repair import assert_valid_request
+from tests.kit.valid_requests import assert_valid_request
 
 PANTHEON = preset("pantheon")
 BUDGET: ContextBudget = budget_for(PANTHEON, 8_192, 8_192, 200)

@@ -17,7 +17,7 @@ from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Image, Message, Text, Thinking
 from shared.core.values.tokens import RATIO_MOST, compute_ratio
 from tests.kit.builders import entry, exchange, tool_turn, view, words
-from tests.unit.core.values.test_message_repair import assert_valid_request
+from tests.kit.valid_requests import assert_valid_request
 
 STEADY = preset("steady")
 

@@ -14,7 +14,7 @@ from shared.core.values.messages import ToolSpec, ToolUse
 from shared.ports import Tool, ToolContext, ToolFailed
 from shared.services.tools.tool_search import build_tool_search
 from shared.services.turns.toolbox import Toolbox, ToolCallResult
-from tests.unit.services.turns.test_tool_calls import CONTEXT
+from tests.unit.services.tool_context import CONTEXT
 
 DOES = {
     "mcp_files_read": "Read a file from the disk.",

@@ -13,8 +13,8 @@ from shared.core.values.messages import Image, ToolSpec, ToolUse
 from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput
 from shared.services.turns import toolbox as tools_module
 from shared.services.turns.toolbox import Toolbox, ToolCallResult
+from tests.unit.services.tool_context import CONTEXT
 
-CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="1:1:t")
 SCHEMA = {
     "type": "object",
     "properties": {

@@ -16,7 +16,7 @@ from shared.adapters.postgres.db.bridge import RENUMBERED, build_config, run_for
 from shared.adapters.postgres.db.migrate import create_engine, migrate, read_schema_state
 from shared.adapters.postgres.db.readiness import BRIDGE_END, FORMER, VERSIONS, find_newest_revision
 from tests.conftest import DatabaseServer
-from tests.integration.adapters.postgres.db.test_schema import schema_of
+from tests.integration.adapters.postgres.db.schemas import schema_of
 from tests.kit.former_schemas import NoHistory, list_former_schemas
 
 

@@ -12,9 +12,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
 
 from shared.adapters.postgres.db.bridge import run_former
 from shared.adapters.postgres.db.migrate import (
@@ -25,6 +23,7 @@ from shared.adapters.postgres.db.migrate import (
 )
 from shared.adapters.postgres.db.readiness import BRIDGE_END, is_newer, load_releases
 from shared.adapters.postgres.operations.invariants import check_invariants
+from tests.integration.adapters.postgres.db.schemas import downgrade
 from tests.kit.app_driver import running_app, settings_for, visit
 
 CONTRACTS: Mapping[str, str] = {}
@@ -70,18 +69,6 @@ def test_revisions_are_numbered_so_that_a_program_knows_a_newer_one() -> None:
 
 def since(steps: int) -> set[str]:
     return {before(number) for number in range(steps)}
-
-
-async def downgrade(database_url: str, revision: str) -> None:
-    def down(connection: Connection) -> None:
-        config = build_alembic_config()
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
-
-    engine = create_engine(database_url)
-    async with engine.begin() as connection:
-        await connection.run_sync(down)
-    await engine.dispose()
 
 
 class Schema:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData
 
-from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.postgres.dashboard.session_list import Matches, SessionQuery, build_session_page
 from shared.adapters.postgres.db.migrate import (
     MIGRATION_LOCK,
@@ -22,24 +20,7 @@ from shared.adapters.postgres.db.migrate import (
     read_schema_state,
 )
 from shared.adapters.postgres.people.admin_store import AgentTable
-
-
-async def schema_of(database_url: str) -> str:
-    """`pg_dump -s` without what a machine adds: comments, settings, month partitions, Alembic's own table."""
-    address = urlsplit(database_url)
-    process = await asyncio.create_subprocess_exec(
-        find_binaries().postgres_bin / "pg_dump",
-        "--schema-only", "--no-owner", "--no-comments",
-        "--exclude-table=alembic_version", "--exclude-table=*_20[0-9][0-9]_[0-9][0-9]",
-        "--host", parse_qs(address.query)["host"][0], "--username", address.username or "postgres",
-        address.path.removeprefix("/"),
-        stdout=asyncio.subprocess.PIPE, env={**os.environ, "LC_ALL": "C"},
-    )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode == 0
-    return re.sub(
-        r"^(--.*|SET .*|SELECT pg_catalog.*|\\(un)?restrict .*)?\n", "", out.decode(), flags=re.MULTILINE
-    )
+from tests.integration.adapters.postgres.db.schemas import schema_of
 
 
 async def test_the_rows_of_administration_are_those_of_the_database(database_url: str) -> None:

@@ -28,7 +28,7 @@ from shared.adapters.postgres.operations.roles import (
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.adapters.postgres.privacy.retention import RULES, PostgresRetention
 from shared.core.values.errors import BadInput
-from tests.acceptance.compaction.test_memory_flush import FACTS, FILLER
+from tests.acceptance.long_talks import FACTS, FILLER
 from tests.conftest import DatabaseServer
 from tests.kit.app_driver import running_app, settings_for, visit
 from tests.kit.catalogue import load_columns

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeAlias
 
-import asyncpg
 import pytest
 
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
-from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links_sql import LOCK_SESSIONS
 from shared.adapters.postgres.people.identities import NAME
-from tests.kit.dashboard import seed
-
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-ANOTHER = "INSERT INTO sessions (party_id, agent_id) SELECT $1, min(id) FROM agents"
-RENAME = "UPDATE parties SET display_name = $2 WHERE id = $1"
-
-
-@asynccontextmanager
-async def pool_that_keeps(database_url: str, promise: str) -> AsyncIterator[Pool]:
-    """Afterwards no invariant of that name is broken."""
-    pool = await open_pool(database_url, size=4)
-    yield pool
-    await pool.close()
-    connection = await asyncpg.connect(database_url, timeout=60)
-    try:
-        told = [one for one in await check_invariants(connection) if promise in one.what]
-    finally:
-        await connection.close()
-    assert told == []
+from tests.integration.adapters.postgres.people.renamed_people import (
+    ANOTHER,
+    RENAME,
+    Pool,
+    kept_waiting,
+    named,
+    pool_that_keeps,
+)
 
 
 @pytest.fixture
@@ -42,22 +26,8 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
         yield pool
 
 
-async def named(pool: Pool, name: str) -> seed.Seeded:
-    async with pool.acquire() as connection:
-        return await seed.a_session(connection, person=name)
-
-
 async def names(pool: Pool) -> list[str]:
     return [row[0] for row in await pool.fetch("SELECT person FROM sessions ORDER BY id")]
-
-
-async def kept_waiting(pool: Pool, tasks: asyncio.TaskGroup, statement: str, *given: object) -> None:
-    """Begins what goes on when those have ended who are at it."""
-    task = tasks.create_task(pool.execute(statement, *given))
-    async with asyncio.timeout(20):
-        while not await pool.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
-            assert not task.done(), "nobody kept it"
-            await asyncio.sleep(0.01)
 
 
 async def test_a_new_name_is_that_of_all_their_conversations(pool: Pool) -> None:

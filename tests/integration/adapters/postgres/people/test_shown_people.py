@@ -13,7 +13,7 @@ from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.compaction.jobs_sql import TELL_WHOSE, TOLD_AT_ONCE
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
 from shared.adapters.postgres.people.identities import NAME
-from tests.integration.adapters.postgres.people.test_searched_names import (
+from tests.integration.adapters.postgres.people.renamed_people import (
     ANOTHER,
     RENAME,
     Pool,

@@ -14,13 +14,7 @@ from shared.adapters.postgres.turns import allowance
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.session.turns import Caps, Claim
 from shared.core.values.errors import CapReached
-from tests.integration.adapters.postgres.turns.test_spending_caps import (
-    ONE_CLAIM,
-    caps,
-    day_of,
-    end,
-    sessions_of,
-)
+from tests.integration.adapters.postgres.turns.capped_claims import ONE_CLAIM, caps, day_of, end, sessions_of
 from tests.kit.app_driver import Visit
 
 USED = "SELECT spent_micro + reserved_micro FROM spend_days WHERE scope = $1"

@@ -10,7 +10,7 @@ import pytest
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.replays import PostgresReplays
-from tests.integration.adapters.postgres.db.test_expanding_migrations import downgrade
+from tests.integration.adapters.postgres.db.schemas import downgrade
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 
 BEFORE = "0045"

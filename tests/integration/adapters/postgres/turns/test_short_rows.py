@@ -14,7 +14,7 @@ from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.session.turns import Inbound
 from shared.core.values.messages import Image, Text
-from tests.integration.adapters.postgres.db.test_expanding_migrations import downgrade
+from tests.integration.adapters.postgres.db.schemas import downgrade
 from tests.kit.app_driver import running_app, settings_for, visit
 
 FIRST = "0044"

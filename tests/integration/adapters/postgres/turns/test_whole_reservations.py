@@ -14,7 +14,7 @@ from shared.core.values.errors import CapReached
 from shared.core.values.money import Prices
 from shared.services.turns import spend_tracker
 from shared.services.turns.spend_tracker import CallCosts, SpendLimiter
-from tests.integration.adapters.postgres.turns.test_spending_caps import (
+from tests.integration.adapters.postgres.turns.capped_claims import (
     ONE_CLAIM,
     caps,
     claim_of,

@@ -1,0 +1,71 @@
+"""Crash points that tests of one subject kill a process at; test_crashes.py asks for all of them."""
+
+from __future__ import annotations
+
+ALERT_POINTS = ("before_alert_opens", "after_alert_opens", "before_alert_send", "after_alert_send")
+
+
+FEEDBACK, READ, WORK, EDIT = "after_feedback", "after_read", "after_work_change", "after_edit"
+ASIDE_POINTS = (FEEDBACK, READ, WORK, EDIT)
+
+
+AFTER_REPLY, AFTER_ASKING = "after_operator_reply", "after_ask_human"
+BEFORE_WORD, AFTER_WORD = "telegram_before_word", "telegram_after_word"
+AFTER_TAKING, AFTER_RETURN = "after_handover", "after_handover:2"
+HANDOVER_POINTS = (AFTER_REPLY, AFTER_ASKING, AFTER_TAKING, AFTER_RETURN, BEFORE_WORD, AFTER_WORD)
+
+
+IN_A_LOGIN = "mid_login"
+LOGIN_POINTS = (IN_A_LOGIN,)
+
+
+BEFORE_PUSH, AFTER_PUSH = "before_push", "after_push"
+PUSH_POINTS = (BEFORE_PUSH, AFTER_PUSH)
+
+
+REMINDER_POINTS = ("before_reminder", "after_reminder")
+
+
+PLAYED = "after_sample"
+SAMPLE_POINTS = (PLAYED,)
+
+
+IN_A_CHANGE = "mid_settings"
+SETTINGS_POINTS = (IN_A_CHANGE,)
+
+
+BOT_SHORT = ("telegram_before_send", "telegram_after_send")
+"""Reached where an answer is there before a bubble was worth it."""
+BOT_LONG = ("telegram_after_part", "telegram_after_part:2")
+BOT_POINTS = (
+    "before_accept",
+    "after_accept",
+    "after_claim",
+    "mid_stream:3",
+    "after_model",
+    "after_answer",
+    "after_delivered",
+    "telegram_after_store",
+    "telegram_before_bubble",
+    "telegram_after_bubble",
+    "telegram_before_edit",
+    "telegram_after_edit",
+    *BOT_SHORT,
+    *BOT_LONG,
+)
+
+
+BOT_NOTICES = ("telegram_before_notice", "telegram_after_notice", "telegram_after_press")
+"""Reached where an answer was cut off before Telegram had it."""
+
+
+BEFORE_HEARING, AFTER_HEARING = "before_hearing", "after_hearing"
+SPEECH = "after_speech", "before_voice_note", "after_voice_note"
+VOICE_POINTS = (BEFORE_HEARING, AFTER_HEARING, *SPEECH)
+
+
+MONEY_POINTS = ("after_slice",)
+"""With the beat after the first answer that cost something."""
+
+
+PUT_BACK = "after_put_back"
