@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.config.agents import ConfigSection, describe_problem
 from shared.config.settings import Settings, read_secrets
@@ -45,6 +45,23 @@ _SNAPSHOT = re.compile(r"-20\d{6}$")
 _ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
 Wait = Annotated[float, Field(ge=1, le=600, strict=False)]
 """Seconds; an answer may take ten minutes in all."""
+KEY_PLACE = "{key}"
+"""Part of a header's value that becomes the key of its entry."""
+_KEPT_HEADERS = frozenset(
+    {"host", "connection", "content-length", "content-type", "content-encoding", "transfer-encoding"}
+)
+"""Headers that belong to the request itself."""
+
+
+def _check_header(name: str) -> str:
+    if name.lower() in _KEPT_HEADERS:
+        raise ValueError("this header belongs to the request itself")
+    return name
+
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,60}$"), AfterValidator(_check_header)]
+HeaderValue = Annotated[str, Field(pattern=r"^[ -~]{0,500}$")]
+MOST_HEADERS = 10
 ThoughtTag = Annotated[str, Field(min_length=2, max_length=40)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -82,6 +99,8 @@ class ModelEntry:
     """Longest time between two events of an answer; None for the usual one."""
     thought_tags: Mapping[str, str] = field(default_factory=dict)
     """Opening and closing tags between which this model writes its thoughts, beside the known ones."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of each request beside the usual ones; an empty value leaves out a usual one."""
     fallbacks: tuple[str, ...] = ()
     """Names of the models that answer, in this order, while this one cannot."""
 
@@ -259,6 +278,7 @@ class ModelForm(ConfigSection):
     first_token_seconds: Wait | None = None
     silence_seconds: Wait | None = None
     thoughts: Annotated[list[ThoughtTag], Field(min_length=2, max_length=2)] | None = None
+    headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=MOST_HEADERS)] | None = None
     fallback: Annotated[list[str], BeforeValidator(_as_list), Field(max_length=MOST_FALLBACKS)] | None = None
 
 
@@ -282,7 +302,8 @@ def _entry(raw: Any, at: str) -> ModelEntry:
         able={one: can for one, can in able.items() if can is not None},
         first_token_seconds=form.first_token_seconds, silence_seconds=form.silence_seconds,
         thought_tags={} if form.thoughts is None else {form.thoughts[0]: form.thoughts[1]},
-        token_factor=form.token_factor, fallbacks=tuple(filter(None, form.fallback or ())),
+        headers=form.headers or {}, token_factor=form.token_factor,
+        fallbacks=tuple(filter(None, form.fallback or ())),
     )  # fmt: skip
 
 

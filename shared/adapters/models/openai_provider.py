@@ -238,7 +238,8 @@ OPENAI_KEY_NAME = "OPENAI_API_KEY"
 
 def add_usual_path(base_url: str) -> str:
     """An address without a path gets `/v1`."""
-    return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/v1"
+    parts = urlsplit(base_url)
+    return base_url if parts.path.strip("/") else parts._replace(path="/v1").geturl()
 
 
 class OpenAIProvider(Provider):
@@ -281,12 +282,14 @@ class OpenAIProvider(Provider):
 
     def _make_client(self) -> Any:
         from openai import AsyncOpenAI, DefaultAioHttpClient
+        from openai._types import Omit
 
         transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
         stay_at_origin(transport, self.base_url)
         return AsyncOpenAI(
-            api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
-        )
+            api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport,
+            default_headers=self._set_headers(Omit()), default_query=self.query,
+        )  # fmt: skip
 
 
 class ResponsesProvider(OpenAIProvider):

@@ -16,13 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import aiohttp
 from pydantic_core import to_json
 
 from shared.adapters.bounded_bodies import bound_responses, read_body
 from shared.adapters.certificates import find_certificate_fault
+from shared.adapters.models.catalog import KEY_PLACE
 from shared.adapters.models.chat_completions import ChunkTranslator
 from shared.adapters.models.dialects.error_bodies import is_error_object, plain_text
 from shared.adapters.models.dialects.event_lines import EventLines
@@ -98,16 +99,23 @@ class Provider:
         api_key: str | None,
         missing_key: str = "",
         foreign: bool = False,
+        headers: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`missing_key` names the variable that should hold a key and does not: calls are refused at once.
 
         `foreign` is true for a server that is neither Anthropic's own nor stands in for it.
         """
-        self.base_url = base_url.rstrip("/")
+        parts = urlsplit(base_url)
+        self.base_url = parts._replace(query="").geturl().rstrip("/")
+        self.query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        """Parameters of each request, which stand in the address, such as Azure's `api-version`."""
         self.foreign = foreign
         self.breaker = Breaker(clock=clock)
         self._api_key = api_key or "none"
+        self._headers = {
+            name: value.replace(KEY_PLACE, self._api_key) for name, value in (headers or {}).items()
+        }
         self._missing_key = missing_key
         self._clock = clock
         self._client: Any = None
@@ -207,12 +215,17 @@ class Provider:
 
     async def _fetch(self, path: str) -> tuple[int, object]:
         """Status and JSON of what the server tells of models; 0 and None when it does not. Never raises."""
-        headers = {"Authorization": f"Bearer {self._api_key}", **self.version}
+        usual = {"Authorization": f"Bearer {self._api_key}", **self.version}
+        left_out = {name.lower() for name, value in self._headers.items() if not value}
+        headers = {name: value for name, value in usual.items() if name.lower() not in left_out}
+        headers |= {name: value for name, value in self._headers.items() if value}
         timeout = aiohttp.ClientTimeout(total=WINDOW_SECONDS)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-                session.get(f"{self.base_url}{path}", headers=headers, allow_redirects=False) as response,
+                session.get(
+                    f"{self.base_url}{path}", params=self.query, headers=headers, allow_redirects=False
+                ) as response,
             ):
                 status = response.status
                 return status, json.loads(await read_body(response)) if status == 200 else None
@@ -241,12 +254,18 @@ class Provider:
 
     def _make_client(self) -> Any:
         from anthropic import AsyncAnthropic, DefaultAioHttpClient
+        from anthropic._types import Omit
 
         transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
         stay_at_origin(transport, self.base_url)
         return AsyncAnthropic(
-            api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
-        )
+            api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport,
+            default_headers=self._set_headers(Omit()), default_query=self.query,
+        )  # fmt: skip
+
+    def _set_headers(self, omitted: object) -> dict[str, Any]:
+        """Return the entry's headers for the SDK; `omitted` leaves out one of its own."""
+        return {name: value or omitted for name, value in self._headers.items()}
 
 
 class StreamReader:

@@ -346,9 +346,13 @@ def _missing_fallbacks(
     )
 
 
+_Account = tuple[str, str, type[Provider], tuple[tuple[str, str], ...]]
+"""Base URL, name of the key, kind of the provider, headers."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _ModelFactory:
-    """Makes models, with one provider for each base URL and key."""
+    """Makes models, with one provider for each base URL, key and set of headers."""
 
     api_key: str | None
     base_url: str
@@ -358,7 +362,7 @@ class _ModelFactory:
     counter: TokenCounter
     patience: Patience
     clock: Callable[[], float]
-    opened: dict[tuple[str, str, type[Provider]], Provider] = field(default_factory=dict)
+    opened: dict[_Account, Provider] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def model(self, entry: ModelEntry) -> RemoteModel:
@@ -384,12 +388,16 @@ class _ModelFactory:
         url = entry.base_url or usual
         which_key = entry.key_env or ("" if url != usual else usual_key)
         kind = _PROVIDERS[entry.wire]
-        found = self.opened.get((url, which_key, kind))
+        headers = tuple(sorted(entry.headers.items()))
+        found = self.opened.get((url, which_key, kind, headers))
         if found is None:
-            found = self.opened[url, which_key, kind] = self._open_provider(url, which_key, kind)
+            found = self._open_provider(url, which_key, kind, entry.headers)
+            self.opened[url, which_key, kind, headers] = found
         return found
 
-    def _open_provider(self, url: str, which_key: str, kind: type[Provider]) -> Provider:
+    def _open_provider(
+        self, url: str, which_key: str, kind: type[Provider], headers: Mapping[str, str]
+    ) -> Provider:
         usual = {KEY_NAME: self.api_key, OPENAI_KEY_NAME: self.openai_key}
         try:
             key = usual[which_key] if which_key in usual else self.environ.get(which_key)
@@ -401,7 +409,9 @@ class _ModelFactory:
         if missing:
             self.remarks.append(f"{missing} is not set, so that models at {url} cannot be used.")
         foreign = kind is not Provider or url not in (self.base_url, ANTHROPIC_URL)
-        return kind(base_url=url, api_key=key, missing_key=missing, foreign=foreign, clock=self.clock)
+        return kind(
+            base_url=url, api_key=key, missing_key=missing, foreign=foreign, headers=headers, clock=self.clock
+        )
 
 
 def _unknown(model: str) -> ModelCard:

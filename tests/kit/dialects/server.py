@@ -98,8 +98,11 @@ class DialectServer:
     reply: Reply
     url: str = ""
     requests: list[Json] = field(default_factory=list)
+    asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    """Path with query, and headers, of each request, also of those for the list of models."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path_qs, request.headers))
         if request.method != "POST":
             return web.json_response({"error": {"message": "no list of models"}}, status=404)
         body = await request.json()
