@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shared.adapters.models.token_counter import size_of
+from shared.adapters.models.usage_check import size_of
 from shared.core.compaction.summary_prompts import END_OF_TEXT
 from shared.core.context.prompts import DAY_TAG, base_rules, default_manners, parse_reminder
 from shared.core.session.summary import FORMS

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from shared.adapters.bounded_bodies import bound_responses
 from shared.adapters.models.chat_completions import (
+    STATE_INDEX,
     ChunkTranslator,
     build_completion_body,
     build_delta_event,
     build_messages,
+    shorten_id,
 )
+from shared.adapters.models.dialects.opaque_state import ReasoningCollector, find_state
 from shared.adapters.models.dialects.usage_fields import convert_usage
 from shared.adapters.models.error_mapping import build_error, read_refusal
 from shared.adapters.models.provider import (
@@ -33,13 +36,22 @@ from shared.ports import ModelCard, ModelRequest
 
 LEAST_OUTPUT = 16
 """Tokens: a smaller limit is refused."""
+_REASONING = "reasoning.encrypted_content"
+"""Reasoning that a server which stores nothing wants back with the results of tools."""
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
-def build_response_body(request: ModelRequest, card: ModelCard, wire_name: str) -> Json:
-    """The body of a streamed call."""
-    told = (one for message in request.messages for one in build_messages(message, request, card))
-    body: Json = {"model": wire_name, "input": [item for one in told for item in _items(one)]}
+def build_response_body(
+    request: ModelRequest, card: ModelCard, wire_name: str, *, missing: Collection[Ability] = ()
+) -> Json:
+    """Build the body of a streamed call; `missing` are abilities that the server has refused."""
+    items: list[Json] = []
+    for message in request.messages:
+        state = find_state(message.blocks, wire_name, missing).get("reasoning", {})
+        reasoning = {shorten_id(id_) if id_ else "": before for id_, before in state.items()}
+        for one in build_messages(message, request, card):
+            items += _items(one, reasoning)
+    body: Json = {"model": wire_name, "input": items}
     if system := "\n\n".join(part.text for part in request.system if part.text.strip()):
         body["instructions"] = system
     tools = [tool for tool in request.tools if tool.provider is None]
@@ -51,6 +63,8 @@ def build_response_body(request: ModelRequest, card: ModelCard, wire_name: str) 
             }
             for tool in tools
         ]  # fmt: skip
+        if "opaque_state" not in missing:
+            body["include"] = [_REASONING]
     if request.json_schema is not None and "json" in card.capabilities:
         named = {"type": "json_schema", "name": "answer", "schema": dict(request.json_schema)}
         body["text"] = {"format": named}
@@ -58,8 +72,8 @@ def build_response_body(request: ModelRequest, card: ModelCard, wire_name: str) 
     return {**body, "max_output_tokens": longest, "store": False, "stream": True}
 
 
-def _items(message: Json) -> Iterator[Json]:
-    """What is one message of Chat Completions is several items here."""
+def _items(message: Json, reasoning: Mapping[str, Sequence[Json]]) -> Iterator[Json]:
+    """Return the items of one message of Chat Completions, each call after its own reasoning."""
     parts = message["content"]
     if message["role"] == "tool":
         output = "\n".join(part["text"] for part in parts)
@@ -67,10 +81,12 @@ def _items(message: Json) -> Iterator[Json]:
         return
     if message["role"] == "assistant":
         if parts:
+            yield from reasoning.get("", ())
             yield {"role": "assistant", "content": "\n\n".join(part["text"] for part in parts)}
     else:
         yield {"role": "user", "content": [_part(part) for part in parts]}
     for call in message.get("tool_calls", ()):
+        yield from reasoning.get(call["id"], ())
         yield {"type": "function_call", "call_id": call["id"], **call["function"]}
 
 
@@ -81,7 +97,7 @@ def _part(part: Json) -> Json:
 
 
 class ResponseTranslator:
-    """The events of one answer, as those from which `AnswerParser` makes it; thoughts are left out.
+    """The events of one answer, as those from which `AnswerParser` makes it; reasoning is kept as state.
 
     The API says everything three times: in pieces, when a part is done, and in the whole response. Other
     servers leave out one or two of these, so that each is read where nothing has come before it.
@@ -97,6 +113,7 @@ class ResponseTranslator:
         """Places whose text has come."""
         self._refused = False
         self._ended = False
+        self._reasoning = ReasoningCollector()
 
     def take(self, event: Mapping[str, Any]) -> list[Event]:
         """Raises ModelErrors."""
@@ -130,12 +147,16 @@ class ResponseTranslator:
                 yield build_delta_event("text_delta", 0, text=str(event.get("delta") or ""))
             case "response.output_item.added" if _is_call(item):
                 yield from self._open(item, place)
+            case "response.output_item.added" if item.get("type") == "message":
+                self._reasoning.follow("")
+                yield {"type": "ping"}
             case "response.function_call_arguments.delta":
                 yield from self._argue(event, place, event.get("delta"), is_piece=True)
             case "response.function_call_arguments.done":
                 yield from self._argue(event, place, event.get("arguments"))
             case "response.output_item.done":
                 yield from self._translate_item(item, place)
+                yield {"type": "ping"}
             case "response.completed" | "response.incomplete" | "response.done" | "response.failed":
                 yield from self._translate_end(_mapping(event.get("response")))
             case None if event.get("object") == "response":
@@ -145,6 +166,9 @@ class ResponseTranslator:
 
     def _translate_item(self, item: Mapping[str, Any], place: object) -> Iterator[Event]:
         """Yield what an item that is done says beyond what has come of it."""
+        if item.get("type") == "reasoning":
+            self._reasoning.take(item)
+            return
         if _is_call(item):
             if not self._is_known(item, place):
                 yield from self._open(item, place)
@@ -164,7 +188,9 @@ class ResponseTranslator:
         self._calls += 1
         for key in (_key(item, "id"), _key(item, "call_id"), ("place", place)):
             self._blocks[key] = self._calls
-        block = {"type": "tool_use", "id": f"call_{uuid4().hex}", "name": str(item["name"]), "input": {}}
+        id_ = f"call_{uuid4().hex}"
+        self._reasoning.follow(id_)
+        block = {"type": "tool_use", "id": id_, "name": str(item["name"]), "input": {}}
         yield {"type": "content_block_start", "index": self._calls, "content_block": block}
 
     def _is_known(self, item: Mapping[str, Any], place: object) -> bool:
@@ -192,6 +218,9 @@ class ResponseTranslator:
         why = _mapping(response.get("incomplete_details")).get("reason")
         reason = "tool_use" if self._calls else "refusal" if self._refused else "end_turn"
         usage = _mapping(response.get("usage"))
+        if self._calls and (state := self._reasoning.build()) is not None:
+            yield {"type": "content_block_start", "index": STATE_INDEX, "content_block": state}
+            yield {"type": "content_block_stop", "index": STATE_INDEX}
         ended = {"stop_reason": _INCOMPLETE.get(str(why), reason)}
         yield {"type": "message_delta", "delta": ended, "usage": convert_usage(usage) if usage else {}}
         yield {"type": "message_stop"}
@@ -200,7 +229,7 @@ class ResponseTranslator:
         """Yield calls that have not come before, and the texts if none has."""
         output, said = response.get("output"), bool(self._texts)
         for place, item in enumerate(output if isinstance(output, list) else ()):
-            if isinstance(item, Mapping) and (_is_call(item) or not said):
+            if isinstance(item, Mapping) and (_is_call(item) or item.get("type") == "reasoning" or not said):
                 yield from self._translate_item(item, place)
         text = response.get("output_text")
         if isinstance(text, str) and text and not self._texts:
@@ -306,7 +335,7 @@ class ResponsesProvider(OpenAIProvider):
         thinking: bool = True,
         missing: Collection[Ability] = (),
     ) -> Json:
-        return build_response_body(request, card, wire_name)
+        return build_response_body(request, card, wire_name, missing=missing)
 
     def make_reader(self, stream: Any) -> StreamReader:
         return ResponseReader(stream)

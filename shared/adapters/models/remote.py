@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, build_card
 from shared.adapters.models.dialects.hidden_text import HiddenText
-from shared.adapters.models.dialects.opaque_state import stamp
+from shared.adapters.models.dialects.opaque_state import drop_idle, stamp
 from shared.adapters.models.error_mapping import (
     AbilityRefused,
     ModelOverloaded,
@@ -21,7 +21,14 @@ from shared.adapters.models.error_mapping import (
 from shared.adapters.models.provider import Provider, StreamReader
 from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, Event, drop_unpaired
 from shared.adapters.models.timeouts import Patience, Watch
-from shared.adapters.models.token_counter import counts_too_little, is_possible, size_of
+from shared.adapters.models.usage_check import (
+    has_low_input,
+    has_low_output,
+    is_plain,
+    is_possible,
+    raise_input,
+    size_of,
+)
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import (
     ModelAnswerUnusable,
@@ -214,6 +221,11 @@ class RemoteModel:
     def _is_maker(self) -> bool:
         return self._provider.host in (MAKER, OPENAI_HOST)
 
+    @property
+    def _keeps_unsigned(self) -> bool:
+        """Whether the server may want thinking without a signature back; the maker signs all."""
+        return self._entry.wire == "messages" and self._provider.host != MAKER
+
     def _hidden_text(self, session: int) -> HiddenText | None:
         """Return the filter of an answer; the maker of a model leaves nothing to hide in its own answers."""
         if self._is_maker:
@@ -250,7 +262,7 @@ class RemoteModel:
     async def _attempt(self, call: _Call) -> ModelReply | None:
         """One request; what it cost is kept in the call when it fails. None: the provider has paused."""
         self._provider.breaker.admit(call.session)
-        parser = AnswerParser(self._hidden_text(call.session))
+        parser = AnswerParser(self._hidden_text(call.session), keeps_unsigned=self._keeps_unsigned)
         try:
             reply = await self._stream(call, parser)
         except ModelError as error:
@@ -342,7 +354,8 @@ class RemoteModel:
 
     def _reply(self, call: _Call, parser: AnswerParser, line: StreamReader) -> ModelReply | None:
         try:
-            said = (*call.said, *stamp(parser.build_unpaired_blocks(), self._entry.wire_name))
+            blocks = parser.build_unpaired_blocks()
+            said = (*call.said, *stamp(blocks, self._entry.wire_name, is_foreign=self._provider.foreign))
         except BrokenAnswer as error:
             raise ModelAnswerUnusable(f"unusable answer: {error}", hint=error.hint) from error
         if parser.paused and parser.build_unpaired_blocks() and call.pauses < PAUSES_AT_MOST:
@@ -350,7 +363,7 @@ class RemoteModel:
             self._book(call, parser)
             return None
         return ModelReply(
-            blocks=drop_unpaired(said),
+            blocks=drop_idle(drop_unpaired(said)),
             usage=self._check_usage(call, parser, parser.build_usage()),
             stop_reason=parser.find_stop_reason(),
             model=self._entry.name,
@@ -379,17 +392,34 @@ class RemoteModel:
             call.aborted.append(self._check_usage(call, parser, spent))
 
     def _check_usage(self, call: _Call, parser: AnswerParser, usage: Usage) -> Usage:
-        """What the provider counted, or our own count of what it cannot have counted."""
+        """Return what the provider counted, or the larger of its count and ours where it cannot be right."""
         if not usage.known:
             return self._estimate_usage(call, parser)
         words, count = parser.words(), self._counter.count_tokens
         if not is_possible(usage, call.request, words=words):
             _log.warning("%s: nothing can have been counted so: %s", self._entry.name, usage)
             return self._estimate_usage(call, parser)
-        if counts_too_little(usage, call.request, words=words, count=count):
-            _log.warning("%s: less was counted than a third of what was sent: %s", self._entry.name, usage)
-            return self._estimate_usage(call, parser)
-        return usage
+        factor = self._card().token_factor
+        has_tools = "tools" in self._card(call.missing).capabilities
+        low_input = has_low_input(usage, call.request, count=count, factor=factor, has_tools=has_tools)
+        low_output = has_low_output(usage, words, count=count, factor=factor)
+        if not (low_input or low_output or self._is_suspected(call)):
+            return usage
+        if low_input or low_output:
+            self._verdicts.counts.record(session=call.session)
+        _log.warning("%s: fewer tokens were counted than there are: %s", self._entry.name, usage)
+        ours = self._estimate_usage(call, parser)
+        output = max(usage.output_tokens, ours.output_tokens)
+        return replace(raise_input(usage, ours.input_tokens), output_tokens=output, known=False)
+
+    def _is_suspected(self, call: _Call) -> bool:
+        """Return whether low counts speak against this one; a right count of plain text ends that."""
+        if not self._verdicts.counts.are_suspected(session=call.session):
+            return False
+        if not is_plain(call.request):
+            return True
+        self._verdicts.counts.clear()
+        return False
 
     def _estimate_usage(self, call: _Call, parser: AnswerParser) -> Usage:
         count, factor = self._counter.count_tokens, self._card().token_factor

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from shared.adapters.models.dialects.ends import FAULT, read_end
 from shared.adapters.models.dialects.hidden_text import HiddenText
+from shared.adapters.models.dialects.opaque_state import MOST_CHARS, seal
 from shared.adapters.models.dialects.tool_arguments import UnreadableArguments, read_pieces
 from shared.adapters.models.dialects.usage_fields import convert_usage, find_usage, read_count
 from shared.core.values.errors import ModelAnswerUnusable
@@ -78,6 +79,8 @@ class _Part:
     half: str = ""
     """Of a character whose other half comes with the next piece."""
     signature: str = ""
+    is_signed: bool = False
+    """Whether the server sent a signature, be it an empty one."""
     given: Mapping[str, Any] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict)
     """As it was opened, for blocks that only the provider understands."""
@@ -100,9 +103,12 @@ class _Part:
 class AnswerParser:
     """One attempt; events of kinds that are not known are passed over, as the API asks of its readers."""
 
-    def __init__(self, hidden: HiddenText | None = None) -> None:
-        """`hidden` takes thoughts and calls out of the text; None where the server surely leaves none."""
+    def __init__(self, hidden: HiddenText | None = None, *, keeps_unsigned: bool = False) -> None:
+        """Keep thinking without a signature as the server's state if `keeps_unsigned`.
+
+        `hidden` takes thoughts and calls out of the text; None where the server surely leaves none."""
         self._hidden = hidden
+        self._keeps_unsigned = keeps_unsigned
         self.withdrawn = False
         """Whether text that was handed out before has turned out to be a thought since `take_all`."""
         self._parts: dict[int, _Part] = {}
@@ -270,6 +276,7 @@ class AnswerParser:
         self._parts[self._place(index, part)] = part
         first = part.first = str(block.get("thinking" if part.kind == "thinking" else "text") or "")
         part.signature = str(block.get("signature") or "")
+        part.is_signed = "signature" in block
         part.given = _mapping(block.get("input"))
         if part.kind == "tool_use" and isinstance(given := block.get("input"), str):
             part.add(given)
@@ -302,6 +309,7 @@ class AnswerParser:
             case "thinking_delta":
                 part.add(str(delta.get("thinking") or ""))
             case "signature_delta":
+                part.is_signed = True
                 part.signature += storable(str(delta.get("signature") or ""))
             case _:
                 pass
@@ -348,12 +356,20 @@ class AnswerParser:
             case "text":
                 return Text(text=text) if text else None
             case "thinking":
-                # Without its signature a thinking block would be refused when it comes back.
-                return Thinking(text=text, signature=part.signature) if part.signature else None
+                if part.signature:
+                    return Thinking(text=text, signature=part.signature)
+                return self._seal_unsigned(part, text)
             case "tool_use":
                 return self._tool_use(part, text)
             case _:
                 return _parse_provider_block(part, text)
+
+    def _seal_unsigned(self, part: _Part, text: str) -> Block | None:
+        """Return thinking without a signature as state; None where the server would refuse it."""
+        if not (self._keeps_unsigned and text and len(text) <= MOST_CHARS):
+            return None
+        thought = {"type": "thinking", "thinking": text}
+        return ProviderBlock(raw=seal({**thought, "signature": ""} if part.is_signed else thought))
 
     def _tool_use(self, part: _Part, raw: str) -> Block | None:
         try:

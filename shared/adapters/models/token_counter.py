@@ -1,4 +1,4 @@
-"""Counts tokens with the bundled vocabulary or by simpler rules, and judges what a provider says of it."""
+"""Counts tokens with the bundled vocabulary or by simpler rules."""
 
 from __future__ import annotations
 
@@ -8,73 +8,15 @@ import json
 import lzma
 import threading
 import unicodedata
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.core.values.tokens import (
-    chars_over_four,
-    estimate_by_script,
-    estimate_messages,
-    estimate_system,
-    estimate_tools,
-)
+from shared.core.values.tokens import chars_over_four, estimate_by_script
 from shared.core.values.ttl_cache import ttl_cache
-from shared.ports import ModelRequest, Usage
 
 if TYPE_CHECKING:
     import tiktoken
-
-
-TOKENS_PER_CHAR = 4
-"""More than any vocabulary makes of any script."""
-SPARE_TOKENS = 20_000
-"""What a provider puts around a request, and what a picture takes, at most."""
-OUTPUT_FACTOR = 2
-"""Not every server stops at exactly as many tokens as it was told."""
-
-
-_BYTES_PER_TOKEN = 20
-"""Bytes of a text per token that no vocabulary reaches on average; Hindi comes to ten."""
-_LEAST_SHARE = 3
-
-
-def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
-    """Of tools that the provider runs itself nobody knows what they read."""
-    if any(tool.provider is not None for tool in request.tools):
-        return True
-    most_input = TOKENS_PER_CHAR * size_of(request, len) + SPARE_TOKENS * (1 + len(request.pictures))
-    most_output = max(OUTPUT_FACTOR * request.max_output_tokens, TOKENS_PER_CHAR * len(words)) + SPARE_TOKENS
-    return usage.context_tokens - usage.output_tokens <= most_input and usage.output_tokens <= most_output
-
-
-def counts_too_little(
-    usage: Usage, request: ModelRequest, *, words: str, count: Callable[[str], int]
-) -> bool:
-    """Return whether a provider's count is below a third of ours; such a count would open every cap.
-
-    Vocabularies differ by less: some need half as many tokens for Hindi as the bundled one. Our own count
-    is made only where the bytes of the request raise a doubt, since it takes time in each turn.
-    """
-    reported = usage.context_tokens - usage.output_tokens
-    if reported * _BYTES_PER_TOKEN < size_of(request, _count_bytes):
-        return reported * _LEAST_SHARE < size_of(request, count)
-    if usage.output_tokens * _BYTES_PER_TOKEN < _count_bytes(words):
-        return usage.output_tokens * _LEAST_SHARE < count(words)
-    return False
-
-
-def _count_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
-def size_of(request: ModelRequest, count: Callable[[str], int]) -> int:
-    return (
-        estimate_system(request.system, count)
-        + estimate_messages(request.messages, count)
-        + estimate_tools(request.tools, count)
-    )
 
 
 VOCABULARY = Path(__file__).parents[1] / "vocabulary" / "claude.json.xz"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.adapters.models.dialects.message_order import alternate, fold_system, simplify_schema
-from shared.adapters.models.dialects.opaque_state import is_state
+from shared.adapters.models.dialects.opaque_state import KIND as STATE
+from shared.adapters.models.dialects.opaque_state import find_sealed
 from shared.core.values.messages import (
     Block,
     Image,
@@ -30,6 +31,7 @@ _HOUR_MARK = {"type": "ephemeral", "ttl": "1h"}
 """All marks of a request live equally long: the provider wants the longer ones first."""
 _MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 SEALED_THINKING = "redacted_thinking"
+_NO_STATE: frozenset[Ability] = frozenset({"opaque_state"})
 
 Json = dict[str, Any]
 
@@ -46,7 +48,7 @@ def build_request_body(
 
     `missing` are abilities that the server has refused, beside those that the card lacks.
     """
-    body = build_counted_body(request, card, wire_name, thinking=thinking)
+    body = build_counted_body(request, card, wire_name, thinking=thinking, missing=missing)
     if missing:
         body = narrow_body(body, missing)
     body["max_tokens"] = max(1, min(request.max_output_tokens, card.max_output))
@@ -80,7 +82,12 @@ def narrow_body(body: Json, missing: Collection[Ability]) -> Json:
 
 
 def build_counted_body(
-    request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool = True
+    request: ModelRequest,
+    card: ModelCard,
+    wire_name: str,
+    *,
+    thinking: bool = True,
+    missing: Collection[Ability] = (),
 ) -> Json:
     """What counts as input: model, system, tools, messages, with the marks for the provider's cache."""
     has_tools = "tools" in card.capabilities
@@ -89,7 +96,10 @@ def build_counted_body(
     tools = [_tool(tool) for tool in request.tools] if has_tools else []
     pictures = request.pictures if "images" in card.capabilities else {}
     theirs = has_tools and any(tool.provider is not None for tool in request.tools)
-    takes = _Takes(tools=has_tools, thinking=with_thinking, provider=theirs, pictures=pictures)
+    takes = _Takes(
+        model=wire_name, tools=has_tools, thinking=with_thinking, provider=theirs, pictures=pictures,
+        missing=missing if thinking else _NO_STATE,
+    )  # fmt: skip
     messages = [_message(message, takes) for message in request.messages]
     if "cache" in card.capabilities:
         _mark(request, system, tools, messages)
@@ -138,9 +148,11 @@ def _tool(tool: ToolSpec) -> Json:
 class _Takes:
     """What a model can be sent; `provider` where it is offered tools that its provider runs."""
 
+    model: str
     tools: bool
     thinking: bool
     provider: bool
+    missing: Collection[Ability]
     pictures: Mapping[int, PictureContent]
 
 
@@ -157,10 +169,11 @@ def _block(block: Block, takes: _Takes) -> Json | None:
             return _picture(takes.pictures[id_])
         case Image(description=description):
             return {"type": "text", "text": f"[image: {description or 'not described'}]"}
-        case Thinking(text=text, signature=signature):
-            return {"type": "thinking", "thinking": text, "signature": signature} if takes.thinking else None
-        case ProviderBlock() if is_state(block):
-            return None
+        case Thinking(text=text, signature=signature, model=model):
+            goes = takes.thinking and model in ("", takes.model)
+            return {"type": "thinking", "thinking": text, "signature": signature} if goes else None
+        case ProviderBlock(kind=kind) if kind == STATE:
+            return find_sealed(block, takes.model, takes.missing)
         case ProviderBlock(raw=raw):
             goes = takes.thinking if block.kind == SEALED_THINKING else takes.provider
             return dict(raw) if goes else None

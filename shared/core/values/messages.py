@@ -90,6 +90,8 @@ class Thinking:
 
     text: str
     signature: str
+    model: str = ""
+    """Provider's name of the model that thought so; empty for blocks that were stored without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +153,9 @@ def block_to_json(block: Block) -> dict[str, Any]:
             return {"type": "tool_use", "id": id_, "name": name, "input": dict(input_)}
         case ToolResult(tool_use_id=tool_use_id, text=text, is_error=is_error):
             return {"type": "tool_result", "tool_use_id": tool_use_id, "text": text, "is_error": is_error}
-        case Thinking(text=text, signature=signature):
-            return {"type": "thinking", "text": text, "signature": signature}
+        case Thinking(text=text, signature=signature, model=model):
+            thought = {"type": "thinking", "text": text, "signature": signature}
+            return {**thought, "model": model} if model else thought
         case ProviderBlock(raw=raw):
             return {"type": "provider", "raw": dict(raw)}
 
@@ -173,7 +176,7 @@ def block_from_json(raw: Mapping[str, Any]) -> Block:
                 tool_use_id=raw["tool_use_id"], text=raw["text"], is_error=raw.get("is_error", False)
             )
         case "thinking":
-            return Thinking(text=raw["text"], signature=raw["signature"])
+            return Thinking(text=raw["text"], signature=raw["signature"], model=raw.get("model", ""))
         case "provider":
             return ProviderBlock(raw=raw["raw"])
         case other:

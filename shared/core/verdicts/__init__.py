@@ -3,8 +3,9 @@
 One session never decides for the others. What it met holds for itself, and for every session after three
 different ones have met the same. Begin with `evidence`, which has this rule. `abilities` are parts of a
 request that a model's server refuses, `windows` are sizes that refusals name, `rejections` are errors for
-operators, and `model_verdicts` has these three for one model. `breaker` pauses a provider, `unable_models`
-are models that answer in the wrong form, and `summaries` says which model writes no summaries for a while.
+operators, `counts` are counts of tokens that were too low, and `model_verdicts` has these four for one model.
+`breaker` pauses a provider, `unable_models` are models that answer in the wrong form, and `summaries` says
+which model writes no summaries for a while.
 
 Everything but `summaries` lives in the memory of a process; `summaries` reads rows of Postgres.
 """

@@ -1,55 +1,89 @@
-"""Usage that a provider leaves out or counts too low: the cap holds all the same."""
+"""Usage that a provider leaves out, counts too low or too high: the cap holds."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shared.adapters.models.token_counter import VocabularyCounter
 from tests.kit.app_driver import running_app, settings_for, visit
 from tests.kit.dialects.server import Answer, dialect_server, events
 
 TEXT = "The shop opens at nine, and on Sundays at ten. " * 20
-COUNTS: dict[str, Any] = {
-    "none": None,
-    "zeros": {"prompt_tokens": 0, "completion_tokens": 0},
-    "a tenth": {"prompt_tokens": 150, "completion_tokens": 25},
-    "negative": {"prompt_tokens": -5, "completion_tokens": -5},
-    "absurd": {"prompt_tokens": 10**15, "completion_tokens": 10**15},
-    "output left out": {"prompt_tokens": 2_000},
-}
+RUSSIAN = "Магазин открывается в девять, а по воскресеньям в десять часов. " * 20
+QUESTIONS = {TEXT: "When does it open, number {}?", RUSSIAN: "Когда он открывается, номер {}?"}
+INPUT_PRICE, OUTPUT_PRICE = 10, 40
+CAP_MICRO = 400_000
+COUNT = VocabularyCounter().count_tokens
+REPORTS: dict[str, Callable[[int, int], Any]] = {
+    "right": lambda read, said: counts(read, said),
+    "none": lambda read, said: None,
+    "zeros": lambda read, said: counts(0, 0),
+    "a tenth": lambda read, said: counts(read // 10, said // 10),
+    "half": lambda read, said: counts(read // 2, said // 2),
+    "half of the output": lambda read, said: counts(read, said // 2),
+    "a tenth less": lambda read, said: counts(read * 9 // 10, said * 9 // 10),
+    "12 % more": lambda read, said: counts(read * 112 // 100, said * 112 // 100),
+    "50 % more": lambda read, said: counts(read * 150 // 100, said * 150 // 100),
+    "negative": lambda read, said: counts(-5, -5),
+    "absurd": lambda read, said: counts(10**15, 10**15),
+    "output left out": lambda read, said: {"prompt_tokens": read},
+}  # fmt: skip
+BELIEVED = {"right", "a tenth less", "12 % more", "50 % more"}
+"""Reports that may be right: vocabularies differ by more."""
 
 
-@pytest.mark.parametrize("name", COUNTS)
+def counts(read: int, said: int) -> dict[str, Any]:
+    return {"prompt_tokens": read, "completion_tokens": said}
+
+
+def count_request(body: Any) -> int:
+    """Return the tokens of a request as its server should count them."""
+    texts = [str(message["content"]) for message in body["messages"]]
+    return COUNT("\n".join((*texts, json.dumps(body.get("tools", [])))))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [*((name, TEXT) for name in REPORTS), ("half", RUSSIAN), ("a tenth", RUSSIAN)]
+)
 async def test_cap_closes_whatever_a_provider_reports(
-    database_url: str, redis_url: str, tmp_path: Path, name: str
+    database_url: str, redis_url: str, tmp_path: Path, name: str, text: str
 ) -> None:
-    def reply(_: Any) -> Answer:
-        usage = COUNTS[name]
+    paid = 0
+
+    def reply(body: Any) -> Answer:
+        nonlocal paid
+        read, said = count_request(body), COUNT(text)
+        usage = REPORTS[name](read, said)
+        factor = {"12 % more": 1.12, "50 % more": 1.5}.get(name, 1)
+        paid += round(factor * (read * INPUT_PRICE + said * OUTPUT_PRICE))
         end = {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
-        return Answer(body=events({"choices": [{"delta": {"content": TEXT}}]}, end))
+        return Answer(body=events({"choices": [{"delta": {"content": text}}]}, end))
 
     async with dialect_server(reply) as server:
         models = tmp_path / "models.json"
         entry = {
-            "name": "odd", "wire": "openai", "base_url": server.url, "window": 100_000, "max_output": 512,
-            "prices": {"input": 10, "output": 40},
+            "name": "odd", "wire": "openai", "base_url": server.url, "window": 100_000, "max_output": 640,
+            "prices": {"input": INPUT_PRICE, "output": OUTPUT_PRICE},
         }  # fmt: skip
         models.write_text(json.dumps([entry]))
         settings = settings_for(
             database_url, redis_url, models_file=models, model="odd", summary_model="odd",
-            cap_total_per_day_usd="0.4",
+            cap_total_per_day_usd=str(CAP_MICRO / 1_000_000),
         )  # fmt: skip
         async with running_app(settings) as app:
             guest = await visit(app)
             for number in range(40):
-                await guest.ask(f"When does it open, number {number}?")
+                await guest.ask(QUESTIONS[text].format(number))
             spent = await guest.one("SELECT sum(cost_micro) FROM usage")
             refused = await guest.one("SELECT count(*) FROM turns WHERE state = 'refused'")
             estimated = await guest.one("SELECT count(*) FROM usage WHERE NOT known")
             calls = await guest.one("SELECT count(*) FROM usage")
-    assert 200_000 < spent <= 408_000, "within two hundredths above the cap"
     assert refused > 0
-    assert estimated == calls
+    assert CAP_MICRO / 2 < spent <= 1.02 * CAP_MICRO, "within two hundredths above the cap"
+    assert paid <= 1.02 * CAP_MICRO / (0.9 if name == "a tenth less" else 1), "what the provider charges"
+    assert estimated == (0 if name in BELIEVED else calls)

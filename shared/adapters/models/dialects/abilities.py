@@ -135,6 +135,13 @@ _ROWS: Sequence[_Row] = (
         r"(?:not|n't) support (?:extended )?thinking|thinking: extra inputs",
         "proxies of Messages",
     ),
+    _row(
+        "opaque_state",
+        r"encrypted (?:reasoning|content) (?:is |are )?(?:not (?:support|enabl|available|allow)|could not|unsupported)|"
+        r"['\"`](?:body\.)?include['\"`](?:\Z|.{0,60}(?:not supported|not permitted|unsupported|unknown|unexpected|extra))|"
+        r"(?:unknown|unexpected|unrecogni[sz]ed|unsupported|extra)[^.]{0,60}['\"`]include['\"`]",
+        "OpenAI for models that do not reason, other servers of Responses",
+    ),
     _row("cache", r"cache_control.{0,80}" + _REFUSED + r"|" + _REFUSED + r".{0,80}cache_control", "proxies of Messages"),
 )  # fmt: skip
 
@@ -144,6 +151,8 @@ _FIELDS: Mapping[str, Ability] = {
     "extra_content": "opaque_state",
     "reasoning_details": "opaque_state",
     "reasoning_content": "opaque_state",
+    "encrypted_content": "opaque_state",
+    "redacted_thinking": "opaque_state",
 }
 """Fields that a request can do without; a refusal that names one is about it."""
 

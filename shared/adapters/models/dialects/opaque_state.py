@@ -1,16 +1,18 @@
 """State that a server hands out with a call of a tool and wants back with its result, unchanged.
 
 DeepSeek wants its `reasoning_content`, OpenRouter its `reasoning_details`, Gemini the `thought_signature` in the
-`extra_content` of each call. The state is a block of the answer: it goes back to the same model while its turn is
-open, is never shown and never summarised.
+`extra_content` of each call, OpenAI the encrypted items of reasoning, and servers of the Messages API their thinking
+blocks, with a signature or without. The state is a block of the answer: it goes back to the same model while its
+turn is open, is never shown and never summarised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from shared.core.values.messages import Block, ProviderBlock
+from shared.core.values.messages import Block, ProviderBlock, Thinking, ToolUse
 from shared.core.verdicts.abilities import Ability
 
 Json = dict[str, Any]
@@ -68,14 +70,71 @@ class StateCollector:
         return {"type": KIND, "fields": fields, "extras": dict(self._extras)}
 
 
-def stamp(blocks: Iterable[Block], model: str) -> tuple[Block, ...]:
-    """Return the blocks with the name of the model that their state belongs to."""
-    return tuple(
-        ProviderBlock(raw={**block.raw, "model": model})
-        if isinstance(block, ProviderBlock) and is_state(block)
-        else block
-        for block in blocks
-    )
+class ReasoningCollector:
+    """Encrypted reasoning of one answer of the Responses API, by the item that follows each."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Json] = []
+        self._before: dict[str, list[Json]] = {}
+        self._seen: set[str] = set()
+        """Encrypted contents so far: the whole response repeats what has come in pieces."""
+        self._chars = 0
+
+    def take(self, item: Mapping[str, Any]) -> None:
+        """Keep an item of reasoning until the next item comes."""
+        sealed = item.get("encrypted_content")
+        if not isinstance(sealed, str) or not sealed or sealed in self._seen:
+            return
+        self._seen.add(sealed)
+        self._chars += len(str(item))
+        kept = {name: item[name] for name in ("id", "summary", "encrypted_content") if name in item}
+        self._waiting.append({"type": "reasoning", "summary": [], **kept})
+
+    def follow(self, id_: str) -> None:
+        """Note that the call `id_` follows the reasoning that waits, or text if it is empty."""
+        if self._waiting:
+            self._before.setdefault(id_, []).extend(self._waiting)
+            self._waiting = []
+
+    def build(self) -> Json | None:
+        """Return the block of an answer with calls; None if the server sent no reasoning."""
+        if not self._before or self._chars > MOST_CHARS:
+            return None
+        return {"type": KIND, "reasoning": self._before}
+
+
+def seal(thought: Mapping[str, Any]) -> Json:
+    """Return a block of the Messages API as state; the server gets it back as it came."""
+    return {"type": KIND, "block": dict(thought)}
+
+
+def stamp(blocks: Iterable[Block], model: str, *, is_foreign: bool = False) -> tuple[Block, ...]:
+    """Return the blocks with the name of the model that their state belongs to.
+
+    Thinking of a foreign server becomes state, since such a server may want it back whatever its abilities.
+    """
+    return tuple(_stamp(block, model, is_foreign=is_foreign) for block in blocks)
+
+
+def _stamp(block: Block, model: str, *, is_foreign: bool) -> Block:
+    match block:
+        case Thinking(text=text, signature=signature) if is_foreign:
+            raw = seal({"type": "thinking", "thinking": text, "signature": signature})
+            return ProviderBlock(raw={**raw, "model": model})
+        case Thinking():
+            return replace(block, model=model)
+        case ProviderBlock(kind="redacted_thinking"):
+            return ProviderBlock(raw={**seal(block.raw), "model": model})
+        case ProviderBlock() if is_state(block):
+            return ProviderBlock(raw={**block.raw, "model": model})
+    return block
+
+
+def drop_idle(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Return an answer without state if it calls no tool: no result will take the state back."""
+    if any(isinstance(block, ToolUse) for block in blocks):
+        return blocks
+    return tuple(block for block in blocks if not is_state(block))
 
 
 def is_state(block: Block) -> bool:
@@ -90,3 +149,11 @@ def find_state(blocks: Iterable[Block], model: str, missing: Collection[Ability]
         if isinstance(block, ProviderBlock) and block.kind == KIND and block.raw.get("model") == model:
             return block.raw
     return {}
+
+
+def find_sealed(block: ProviderBlock, model: str, missing: Collection[Ability]) -> Json | None:
+    """Return a thought of the Messages API for its own model; None for another one, or where it was refused."""
+    if block.raw.get("model") != model or not {"opaque_state", "thinking"}.isdisjoint(missing):
+        return None
+    thought = block.raw.get("block")
+    return dict(thought) if isinstance(thought, Mapping) else None

@@ -1,0 +1,137 @@
+"""Judges what a provider says of tokens: impossible and too low counts are replaced by our own.
+
+Vocabularies differ, so that our count alone proves nothing. No vocabulary makes fewer than 62 tokens of plain
+ASCII for 100 of ours, times the model's own factor, and none makes fewer than half of that of other scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from shared.core.values.messages import Text, ToolResult, ToolUse
+from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools, tool_text
+from shared.ports import ModelRequest, Usage
+
+Count = Callable[[str], int]
+
+TOKENS_PER_CHAR = 4
+"""More than any vocabulary makes of any script."""
+SPARE_TOKENS = 20_000
+"""What a provider puts around a request, and what a picture takes, at most."""
+OUTPUT_FACTOR = 2
+"""Not every server stops at exactly as many tokens as it was told."""
+_ASCII_SHARE, _OTHER_SHARE = 0.62, 0.31
+"""Shares of our count that every vocabulary reaches: English comes to nine tenths, Hindi to half."""
+_NOISE = 16
+"""Tokens by which a count may be lower: a short answer is one token here and two there."""
+_MOST_BYTES_PER_TOKEN = 5
+"""Bytes per token up to which a count is believed without counting; English has four and a half."""
+_PLAIN_SHARE = 0.8
+"""Share of ASCII in a text whose number of tokens hardly depends on the vocabulary."""
+
+
+def size_of(request: ModelRequest, count: Count) -> int:
+    """Return the tokens of a request by a counter, with what providers put around it."""
+    return (
+        estimate_system(request.system, count)
+        + estimate_messages(request.messages, count)
+        + estimate_tools(request.tools, count)
+    )
+
+
+def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
+    """Return False for more tokens than any vocabulary makes of the request and its answer.
+
+    Nothing is known of what the provider's own tools read.
+    """
+    if any(tool.provider is not None for tool in request.tools):
+        return True
+    most_input = TOKENS_PER_CHAR * size_of(request, len) + SPARE_TOKENS * (1 + len(request.pictures))
+    most_output = max(OUTPUT_FACTOR * request.max_output_tokens, TOKENS_PER_CHAR * len(words)) + SPARE_TOKENS
+    return input_of(usage) <= most_input and usage.output_tokens <= most_output
+
+
+def input_of(usage: Usage) -> int:
+    """Return all input tokens of a usage, be they new or from the provider's cache."""
+    return usage.context_tokens - usage.output_tokens
+
+
+def has_low_input(
+    usage: Usage, request: ModelRequest, *, count: Count, factor: float, has_tools: bool
+) -> bool:
+    """Return whether fewer input tokens were reported than any vocabulary makes of the request.
+
+    `factor` is the model's tokens for one of ours. Without `has_tools` the tools were not sent.
+    """
+    texts = [*_texts_of(request)]
+    spelled = [*_spelled_of(request, has_tools=has_tools)]
+    return _is_low(input_of(usage), texts, spelled, count=count, factor=factor)
+
+
+def has_low_output(usage: Usage, words: str, *, count: Count, factor: float) -> bool:
+    """Return whether fewer output tokens were reported than any vocabulary makes of what came."""
+    return _is_low(usage.output_tokens, [words], [], count=count, factor=factor)
+
+
+def is_plain(request: ModelRequest) -> bool:
+    """Return whether nearly all of a request is ASCII, so that our count is a good measure of it."""
+    texts = "".join(_texts_of(request))
+    return len(texts.encode("ascii", "ignore")) >= _PLAIN_SHARE * len(texts)
+
+
+def raise_input(usage: Usage, tokens: int) -> Usage:
+    """Return the usage with at least so many input tokens, in the provider's shares of its cache."""
+    reported = input_of(usage)
+    if reported >= tokens:
+        return usage
+    if reported <= 0:
+        return replace(usage, input_tokens=tokens)
+    read = usage.cache_read_tokens * tokens // reported
+    written = usage.cache_write_tokens * tokens // reported
+    return replace(
+        usage, input_tokens=tokens - read - written, cache_read_tokens=read, cache_write_tokens=written,
+        cache_hour_tokens=usage.cache_hour_tokens * tokens // reported,
+    )  # fmt: skip
+
+
+def _is_low(reported: int, texts: list[str], spelled: list[str], *, count: Count, factor: float) -> bool:
+    if (reported + _NOISE) * _MOST_BYTES_PER_TOKEN >= sum(map(_count_bytes, (*texts, *spelled))):
+        return False
+    least = sum(_ascii_share(text) * count(text) for text in texts)
+    least += sum(_OTHER_SHARE * count(text) for text in spelled)
+    return reported + _NOISE < factor * least
+
+
+def _ascii_share(text: str) -> float:
+    """Return the share of our count that every vocabulary reaches for a text."""
+    if text.isascii():
+        return _ASCII_SHARE
+    plain = len(text.encode("ascii", "ignore")) / len(text)
+    return _OTHER_SHARE + (_ASCII_SHARE - _OTHER_SHARE) * plain
+
+
+def _texts_of(request: ModelRequest) -> Iterator[str]:
+    """Return the texts of a request that every server is sent as they are."""
+    for part in request.system:
+        yield part.text
+    for message in request.messages:
+        for block in message.blocks:
+            if isinstance(block, Text | ToolResult):
+                yield block.text
+
+
+def _spelled_of(request: ModelRequest, *, has_tools: bool) -> Iterator[str]:
+    """Return the parts that servers spell in their own way, such as schemas of tools."""
+    if has_tools:
+        for tool in request.tools:
+            if tool.provider is None:
+                yield tool_text(tool)
+    for message in request.messages:
+        for block in message.blocks:
+            if isinstance(block, ToolUse):
+                yield str(dict(block.input))
+
+
+def _count_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

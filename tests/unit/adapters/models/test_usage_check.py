@@ -1,0 +1,94 @@
+"""Usage that is judged: what no vocabulary makes of a text is not believed, and what one may make is."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.models.usage_check import has_low_input, has_low_output, input_of, is_plain, raise_input
+from shared.core.values.messages import Message, ToolUse
+from shared.ports import ModelRequest, SystemPart, Usage
+from tests.kit.model_makers import SAVE, asking
+
+COUNT = VocabularyCounter().count_tokens
+ENGLISH = "The keeper of the lighthouse notes the weather at nine, and again in the evening. " * 60
+CODE = "def find(rows, key):\n    return next((row for row in rows if row.key == key), None)\n\n" * 60
+RUSSIAN = "Смотритель маяка записывает погоду в девять часов и ещё раз вечером. " * 60
+HINDI = "प्रकाशस्तंभ का रखवाला नौ बजे मौसम लिखता है और शाम को फिर से लिखता है। " * 60
+TEXTS = {"English": ENGLISH, "code": CODE, "Russian": RUSSIAN, "Hindi": HINDI}
+
+
+def is_low(text: str, tokens: int, *, factor: float = 1.1) -> bool:
+    request = asking(text)
+    usage = Usage(input_tokens=tokens)
+    return has_low_input(usage, request, count=COUNT, factor=factor, has_tools=True)
+
+
+@pytest.mark.parametrize("share", [0.75, 0.9, 1.0, 1.5])
+@pytest.mark.parametrize("name", ["English", "code"])
+def test_count_of_another_vocabulary_is_believed(name: str, share: float) -> None:
+    assert not is_low(TEXTS[name], round(share * COUNT(TEXTS[name])))
+
+
+@pytest.mark.parametrize("share", [0.4, 0.5, 0.7, 1.0])
+@pytest.mark.parametrize("name", ["Russian", "Hindi"])
+def test_half_of_our_count_is_believed_for_other_scripts(name: str, share: float) -> None:
+    assert not is_low(TEXTS[name], round(share * COUNT(TEXTS[name])))
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("English", 0.5), ("English", 0.1), ("code", 0.5), ("code", 0.1), ("Russian", 0.1), ("Hindi", 0.1)],
+)
+def test_count_that_no_vocabulary_makes_is_low(name: str, share: float) -> None:
+    assert is_low(TEXTS[name], round(share * COUNT(TEXTS[name])))
+
+
+@pytest.mark.parametrize("factor", [0.85, 1.0, 1.1, 1.43])
+def test_half_of_a_known_vocabulary_is_low_for_english(factor: float) -> None:
+    tokens = factor * COUNT(ENGLISH)
+    assert not is_low(ENGLISH, round(tokens), factor=factor)
+    assert is_low(ENGLISH, round(tokens / 2), factor=factor)
+
+
+def test_tools_that_were_not_sent_are_not_counted() -> None:
+    request = asking("Hello", tools=(SAVE,) * 50)
+    usage = Usage(input_tokens=20)
+    for has_tools in (True, False):
+        low = has_low_input(usage, request, count=COUNT, factor=1.1, has_tools=has_tools)
+        assert low is has_tools
+
+
+def test_few_tokens_are_no_evidence() -> None:
+    assert not has_low_output(Usage(output_tokens=1), "Good morning to all of you!", count=COUNT, factor=1.1)
+    assert not is_low("Hello", 1)
+
+
+def test_hidden_thoughts_may_make_an_output_large() -> None:
+    assert not has_low_output(Usage(output_tokens=9_000), "Nine.", count=COUNT, factor=1.1)
+
+
+def test_counting_is_left_out_where_bytes_say_enough() -> None:
+    def count(text: str) -> int:
+        raise AssertionError("counted without a doubt")
+
+    usage = Usage(input_tokens=len(ENGLISH) // 4)
+    assert not has_low_input(usage, asking(ENGLISH), count=count, factor=1.1, has_tools=True)
+
+
+def test_raised_input_keeps_the_shares_of_the_cache() -> None:
+    usage = Usage(input_tokens=100, cache_read_tokens=300, cache_write_tokens=100, output_tokens=7)
+    raised = raise_input(usage, 1_000)
+    assert raised == Usage(input_tokens=200, cache_read_tokens=600, cache_write_tokens=200, output_tokens=7)
+    assert input_of(raised) == 1_000
+    assert raise_input(usage, 400) is usage
+    assert raise_input(Usage(output_tokens=7), 50) == Usage(input_tokens=50, output_tokens=7)
+
+
+def test_plain_request_is_nearly_all_ascii() -> None:
+    def request(text: str) -> ModelRequest:
+        call = Message(role="assistant", blocks=(ToolUse(id="c1", name="save_memory", input={}),))
+        return asking(text, call, system=(SystemPart(text="Be brief."),))
+
+    assert is_plain(request(ENGLISH))
+    assert not is_plain(request(RUSSIAN))
