@@ -30,6 +30,7 @@ from shared.bootstrap.from_settings import (
     build_policy,
     build_reranker,
     build_speaker,
+    build_token_cap,
     build_transcriber,
     resolve_server_urls,
 )
@@ -175,6 +176,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     pool = await open_pool(database_url)
     stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)
     await stores.readiness.refuse_unknown()
+    models.cap_tokens(build_token_cap(settings, stores.unpriced_tokens))
     transcriber = build_transcriber(settings) if role != "worker" else None
     speaker = build_speaker(settings) if role != "worker" else None
     picture_maker = build_picture_maker(settings)

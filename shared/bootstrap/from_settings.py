@@ -15,7 +15,9 @@ from shared.adapters.files.workspace_files import read_workspace, workspace_path
 from shared.adapters.mcp.tools import list_server_names
 from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.offline import OFFLINE_MODEL
+from shared.adapters.models.token_cap import TokenCap, UnpricedDay, find_token_cap
 from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
+from shared.adapters.postgres.turns.allowance import PostgresUnpricedTokens
 from shared.config.agents import AgentDefaults
 from shared.config.settings import (
     BadSettings,
@@ -106,6 +108,17 @@ def build_caps(settings: Settings) -> Caps:
         visitors_hour=to_micro(hourly) if public else None,
         timezone=settings.timezone,
     )
+
+
+def build_token_cap(settings: Settings, tokens: PostgresUnpricedTokens) -> TokenCap:
+    """Build the cap on tokens of models without a price; the built-in demo is free."""
+
+    async def load_day() -> UnpricedDay:
+        day, input_tokens, output_tokens = await tokens.load_day((OFFLINE_MODEL,))
+        return UnpricedDay(day=day, input_tokens=input_tokens, output_tokens=output_tokens)
+
+    cap = find_token_cap(dollars=settings.cap_total_per_day_usd, tokens=settings.cap_tokens_per_day)
+    return TokenCap(load_day, cap=cap, timezone=settings.timezone)
 
 
 def to_micro(dollars: Decimal | None) -> int | None:

@@ -209,6 +209,7 @@ class Settings(BaseSettings):
     cap_session_usd: Dollars | None = None
     cap_visitor_per_day_usd: Dollars = Decimal("0.25")
     cap_network_per_day_usd: Dollars | None = None
+    cap_tokens_per_day: int | None = Field(default=None, ge=1)
     cap_visitors_per_hour_percent: int = Field(default=25, ge=1, le=100)
 
     # Humans who take over: None is on where anyone may talk, off among yourselves.

@@ -38,7 +38,8 @@ STORABLE = (
     "preset", "context_window", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds",
     "history_turns", "window_messages", "trim_tokens",
     "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
-    "cap_network_per_day_usd", "cap_visitors_per_hour_percent", "handover", "handover_minutes",
+    "cap_network_per_day_usd", "cap_tokens_per_day", "cap_visitors_per_hour_percent",
+    "handover", "handover_minutes",
     "handover_silence_minutes", "working_hours", "away_text", "retention_days", "alert_telegram_chats",
     "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url", "alert_email_from", "alert_email_to",
 )  # fmt: skip

@@ -21,8 +21,8 @@ from shared.diagnostics.server_checks import check_bots, check_bots_in_service
 from shared.diagnostics.write_checks import check_database_writes, check_redis_writes
 
 HERE = (
-    local.check_python, local.check_folder, local.check_port, local.check_model, local.check_pruning_plug_ins,
-    local.check_recall_order, local.check_mcp, check_bots, local.check_backups,
+    local.check_python, local.check_folder, local.check_port, local.check_model, local.check_prices,
+    local.check_pruning_plug_ins, local.check_recall_order, local.check_mcp, check_bots, local.check_backups,
 )  # fmt: skip
 REDIS = Check(server.check_redis, "Redis", "REDIS_URL")
 REDIS_WRITES = Check(check_redis_writes, "Redis takes no writes", "REDIS_URL")

@@ -19,8 +19,11 @@ from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running
 from shared.adapters.files.pruners import check_pruners
 from shared.adapters.mcp.tools import ServerProbe, list_servers, probe_servers
+from shared.adapters.models.catalog import ModelsFileBroken
 from shared.adapters.models.openai_provider import OPENAI_URL
+from shared.adapters.models.price_list import list_unpriced
 from shared.adapters.models.provider import ANTHROPIC_URL, load_trusted_certificates
+from shared.adapters.models.token_cap import find_token_cap
 from shared.cli.backup import find_last_backup, read_last_failure
 from shared.cli.model_discovery import describe_models
 from shared.config.bots import load_bots
@@ -136,6 +139,23 @@ async def check_model(settings: Settings, url: str = "") -> Sequence[Finding]:
         advice = f"Check the network, a proxy, and {name}; meanwhile messages wait."
         return [*findings, Finding("warn", what, advice)]
     return [*findings, Finding("ok", f"{host.hostname} can be reached")]
+
+
+async def check_prices(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Return nothing where every price is known."""
+    try:
+        names = list_unpriced(settings)
+    except ModelsFileBroken:
+        return []
+    if not names:
+        return []
+    cap = find_token_cap(dollars=settings.cap_total_per_day_usd, tokens=settings.cap_tokens_per_day)
+    what = f"no price is known for {', '.join(names)}: a cap of {cap:,} tokens a day stands in"
+    advice = (
+        "Enter prices on the page Settings or in the models file, 0 where tokens cost nothing; "
+        "EVERTALK_CAP_TOKENS_PER_DAY changes the cap."
+    )
+    return [Finding("warn", what, advice)]
 
 
 async def check_recall_order(settings: Settings, url: str = "") -> Sequence[Finding]:

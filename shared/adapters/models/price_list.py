@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, find_known_card, list_entries
+from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.models.provider import ANTHROPIC_URL
 from shared.config.settings import Settings
@@ -60,6 +61,14 @@ def load_price_list(settings: Settings) -> PriceList:
         usual=frozenset(usual),
         openai_host=find_host(settings.openai_base_url or OPENAI_URL),
     )
+
+
+def list_unpriced(settings: Settings) -> tuple[str, ...]:
+    """Return the configured models whose price is unknown. Raises ModelsFileBroken."""
+    prices = load_price_list(settings)
+    chosen = (settings.model, settings.summary_model, *settings.fallback_models)
+    names = {*prices.entries, *chosen} - {"", OFFLINE_MODEL}
+    return tuple(sorted(name for name in names if not prices.list_prices(name)))
 
 
 def find_host(address: str | None) -> str:

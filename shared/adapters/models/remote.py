@@ -21,9 +21,11 @@ from shared.adapters.models.error_mapping import (
 from shared.adapters.models.provider import Provider, StreamReader
 from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, Event, drop_unpaired
 from shared.adapters.models.timeouts import Patience, Watch
+from shared.adapters.models.token_cap import TokenCap
 from shared.adapters.models.usage_check import (
     has_low_input,
     has_low_output,
+    input_of,
     is_plain,
     is_possible,
     raise_input,
@@ -134,14 +136,50 @@ class RemoteModel:
         parts = urlsplit(self._provider.base_url)
         return self._provider.host, parts.port or (80 if parts.scheme == "http" else 443)
 
+    @property
+    def has_price(self) -> bool:
+        return self._card(believed=False).prices is not None
+
     async def reply(
         self,
         request: ModelRequest,
         *,
         on_text: OnText | None = None,
         on_first_chunk: Callable[[], None] | None = None,
+        token_cap: TokenCap | None = None,
     ) -> ModelReply:
-        """Answer a request; `on_first_chunk` is called when the first part of the answer has arrived."""
+        """Answer a request; `on_first_chunk` is called when the first part of the answer has arrived.
+
+        Raises: CapReached if `token_cap` has no room for the shortest answer.
+        """
+        if token_cap is None:
+            return await self._reply_uncapped(request, on_text=on_text, on_first_chunk=on_first_chunk)
+        sent = round(self._card().token_factor * size_of(request, self._counter.count_tokens))
+        longest = await token_cap.hold(sent, min(request.max_output_tokens, self._card().max_output))
+        used: Sequence[Usage] = (Usage(input_tokens=sent, output_tokens=longest),)
+        try:
+            reply = await self._reply_uncapped(
+                replace(request, max_output_tokens=longest), on_text=on_text, on_first_chunk=on_first_chunk
+            )
+            used = (reply.usage, *reply.aborted)
+            return reply
+        except ModelError as error:
+            used = error.aborted
+            raise
+        finally:
+            token_cap.release(
+                sent, longest, used_input=sum(map(input_of, used)),
+                used_output=sum(usage.output_tokens for usage in used),
+            )  # fmt: skip
+
+    async def _reply_uncapped(
+        self,
+        request: ModelRequest,
+        *,
+        on_text: OnText | None = None,
+        on_first_chunk: Callable[[], None] | None = None,
+    ) -> ModelReply:
+        """Answer a request whatever it costs."""
         until = asyncio.get_running_loop().time() + self._patience.total_seconds
         call = _Call(request=request, on_text=on_text, on_first_chunk=on_first_chunk, until=until)
         call.missing = self._verdicts.abilities.list_missing(call.session)

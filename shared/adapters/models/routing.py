@@ -30,6 +30,7 @@ from shared.adapters.models.openai_provider import (
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
+from shared.adapters.models.token_cap import TokenCap
 from shared.adapters.models.wire import build_request_body
 from shared.config.secret_files import SecretEnvironment
 from shared.config.settings import Settings, read_secrets
@@ -84,6 +85,7 @@ class Models:
         self._providers = tuple(providers)
         self._usual = usual
         self._tracer: Tracer = NULL_TRACER
+        self._token_cap: TokenCap | None = None
         self._loading: asyncio.Future[None] | None = None
 
     @property
@@ -103,13 +105,22 @@ class Models:
         """Make each answer a span, with the provider's own id of the request."""
         self._tracer = tracer
 
+    def cap_tokens(self, cap: TokenCap) -> None:
+        """Count the tokens of models without a price against a cap of their own."""
+        self._token_cap = cap
+
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         model = self._model(request.model)
         with self._tracer.model_call(_describe_call(request, model)) as span:
             if model is None:
                 raise ModelRefusedAccount(f"no provider is configured for the model {request.model!r}")
             if isinstance(model, RemoteModel):
-                reply = await model.reply(request, on_text=on_text, on_first_chunk=span.note_first_chunk)
+                reply = await model.reply(
+                    request,
+                    on_text=on_text,
+                    on_first_chunk=span.note_first_chunk,
+                    token_cap=None if model.has_price else self._token_cap,
+                )
             else:
                 reply = await model.reply(request, on_text=on_text)
             span.note_reply(

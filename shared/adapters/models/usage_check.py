@@ -21,13 +21,15 @@ SPARE_TOKENS = 20_000
 """What a provider puts around a request, and what a picture takes, at most."""
 OUTPUT_FACTOR = 2
 """Not every server stops at exactly as many tokens as it was told."""
-_ASCII_SHARE, _OTHER_SHARE = 0.62, 0.31
+_ASCII_SHARE, _OTHER_SHARE = 0.62, 0.3
 """Shares of our count that every vocabulary reaches: English comes to nine tenths, Hindi to half."""
+_TOOL_SHARE = 0.45
+"""The same for schemas and calls of tools, which servers spell in their own way."""
 _NOISE = 16
 """Tokens by which a count may be lower: a short answer is one token here and two there."""
 _MOST_BYTES_PER_TOKEN = 5
 """Bytes per token up to which a count is believed without counting; English has four and a half."""
-_PLAIN_SHARE = 0.8
+_PLAIN_SHARE = 0.95
 """Share of ASCII in a text whose number of tokens hardly depends on the vocabulary."""
 
 
@@ -99,7 +101,7 @@ def _is_low(reported: int, texts: list[str], spelled: list[str], *, count: Count
     if (reported + _NOISE) * _MOST_BYTES_PER_TOKEN >= sum(map(_count_bytes, (*texts, *spelled))):
         return False
     least = sum(_ascii_share(text) * count(text) for text in texts)
-    least += sum(_OTHER_SHARE * count(text) for text in spelled)
+    least += sum(_TOOL_SHARE * count(text) for text in spelled)
     return reported + _NOISE < factor * least
 
 
@@ -107,7 +109,8 @@ def _ascii_share(text: str) -> float:
     """Return the share of our count that every vocabulary reaches for a text."""
     if text.isascii():
         return _ASCII_SHARE
-    plain = len(text.encode("ascii", "ignore")) / len(text)
+    blanks = text.count(" ")
+    plain = (len(text.encode("ascii", "ignore")) - blanks) / max(1, len(text) - blanks)
     return _OTHER_SHARE + (_ASCII_SHARE - _OTHER_SHARE) * plain
 
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from shared.adapters.models.token_cap import find_output_weight
 from shared.adapters.models.token_counter import VocabularyCounter
+from shared.diagnostics.local_checks import check_prices
 from tests.kit.app_driver import running_app, settings_for, visit
-from tests.kit.dialects.server import Answer, dialect_server, events
+from tests.kit.dialects.guest import guest_of
+from tests.kit.dialects.server import Answer, completion, dialect_server, events
 
 TEXT = "The shop opens at nine, and on Sundays at ten. " * 20
 RUSSIAN = "Магазин открывается в девять, а по воскресеньям в десять часов. " * 20
@@ -87,3 +90,53 @@ async def test_cap_closes_whatever_a_provider_reports(
     assert CAP_MICRO / 2 < spent <= 1.02 * CAP_MICRO, "within two hundredths above the cap"
     assert paid <= 1.02 * CAP_MICRO / (0.9 if name == "a tenth less" else 1), "what the provider charges"
     assert estimated == (0 if name in BELIEVED else calls)
+
+
+@pytest.mark.parametrize("name", ["right", "none", "half"])
+async def test_token_cap_closes_for_a_model_without_a_price(
+    database_url: str, redis_url: str, tmp_path: Path, name: str
+) -> None:
+    sent = 0
+
+    def reply(body: Any) -> Answer:
+        nonlocal sent
+        read, said = count_request(body), COUNT(TEXT)
+        sent += read + find_output_weight() * said
+        end = {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": REPORTS[name](read, said)}
+        return Answer(body=events({"choices": [{"delta": {"content": TEXT}}]}, end))
+
+    async with dialect_server(reply) as server:
+        models = tmp_path / "models.json"
+        entry = {"name": "odd", "wire": "openai", "base_url": server.url, "window": 100_000}
+        models.write_text(json.dumps([{**entry, "max_output": 640}]))
+        settings = settings_for(
+            database_url, redis_url, models_file=models, model="odd", summary_model="odd",
+            cap_tokens_per_day=60_000,
+        )  # fmt: skip
+        async with running_app(settings) as app:
+            guest = await visit(app)
+            for number in range(40):
+                await guest.ask(QUESTIONS[TEXT].format(number))
+            refused = await guest.one("SELECT count(*) FROM turns WHERE state = 'refused'")
+            priced = await guest.one("SELECT count(*) FROM usage WHERE cost_micro IS NOT NULL")
+            calls = len(server.requests)
+            findings = await check_prices(settings)
+            assert await guest.one("SELECT count(*) FROM turns WHERE error_code = 'cap_reached'") == refused
+    assert (refused > 0, priced) == (True, 0)
+    assert 30_000 < sent <= 1.02 * 60_000, calls
+    assert [(one.level, "odd" in one.what) for one in findings] == [("warn", True)]
+
+
+async def test_default_token_cap_comes_from_the_dollar_cap(
+    database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    async with guest_of(
+        database_url,
+        redis_url,
+        tmp_path,
+        lambda _: completion(),
+        prices=None,
+        cap_total_per_day_usd="0.000001",
+    ) as (guest, server):
+        assert "spending limit" in await guest.ask("When does it open?")
+        assert server.requests == []

@@ -17,7 +17,12 @@ PRICES = {"input": 2, "output": 9}
 
 @asynccontextmanager
 async def guest_of(
-    database_url: str, redis_url: str, tmp_path: Path, reply: Callable[[Json], Answer], **more: Any
+    database_url: str,
+    redis_url: str,
+    tmp_path: Path,
+    reply: Callable[[Json], Answer],
+    prices: Json | None = PRICES,
+    **more: Any,
 ) -> AsyncIterator[tuple[Visit, DialectServer]]:
     """A visitor whose model `odd` is answered by `reply`; the model `other` answers well."""
 
@@ -26,7 +31,7 @@ async def guest_of(
 
     async with dialect_server(answer) as server:
         entries = [
-            {"name": name, "wire": "openai", "base_url": server.url, "window": 100_000, "prices": PRICES}
+            {"name": name, "wire": "openai", "base_url": server.url, "window": 100_000, "prices": prices}
             for name in ("odd", "other")
         ]
         models = tmp_path / "models.json"

@@ -16,6 +16,8 @@ from typing_extensions import TypedDict
 
 from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken, list_stored_entries
+from shared.adapters.models.price_list import list_unpriced
+from shared.adapters.models.token_cap import find_token_cap
 from shared.config.settings import (
     BadSettings,
     Settings,
@@ -66,7 +68,7 @@ Setting = TypedDict("Setting", {
 SettingProblem = TypedDict("SettingProblem", {"name": str, "reason": str})
 AllSettings = TypedDict("AllSettings", {
     "settings": list[Setting], "version": int, "pending": list[str],
-    "problems": list[SettingProblem],
+    "problems": list[SettingProblem], "unpriced": list[str], "token_cap": int,
 })  # fmt: skip
 
 
@@ -175,8 +177,16 @@ def _render_all(given: Settings, found: StoredSettings) -> dict[str, Any]:
         pending, problems = [], _render_problems(error)
     return {
         "settings": settings, "version": found.version,
-        "pending": pending, "problems": problems,
+        "pending": pending, "problems": problems, "unpriced": _list_unpriced(given),
+        "token_cap": find_token_cap(dollars=given.cap_total_per_day_usd, tokens=given.cap_tokens_per_day),
     }  # fmt: skip
+
+
+def _list_unpriced(settings: Settings) -> list[str]:
+    try:
+        return list(list_unpriced(settings))
+    except ModelsFileBroken:
+        return []
 
 
 def _pending(given: Settings, wanted: Settings, locked: frozenset[str]) -> Iterator[str]:

@@ -72,6 +72,7 @@ export const SECTIONS = [
     ["EVERTALK_CAP_SESSION_USD", t("Per conversation and day")],
     ["EVERTALK_CAP_VISITOR_PER_DAY_USD", t("Per anonymous visitor and day")],
     ["EVERTALK_CAP_NETWORK_PER_DAY_USD", t("Per network and day")],
+    ["EVERTALK_CAP_TOKENS_PER_DAY", t("Tokens of models without a price, per day")],
     ["EVERTALK_CAP_VISITORS_PER_HOUR_PERCENT", t("Share of all visitors in an hour, in percent")],
     ["EVERTALK_TIMEZONE", t("Time zone")]] },
   { id: "people", name: t("People"), help: t("Who takes over, and how long conversations are kept."), fields: [

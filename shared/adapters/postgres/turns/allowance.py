@@ -77,6 +77,32 @@ class SliceHold:
         return row
 
 
+_UNPRICED = """
+-- The partial index usage_without_price has these rows alone: where prices are known there are none.
+SELECT (now() AT TIME ZONE $1)::date::text AS day,
+       coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0)::bigint AS input_tokens,
+       coalesce(sum(output_tokens), 0)::bigint AS output_tokens
+  FROM usage
+ WHERE cost_micro IS NULL AND at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
+   AND model <> ALL ($2::text[])
+"""
+
+
+class PostgresUnpricedTokens:
+    """Tokens of calls whose price is unknown."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str) -> None:
+        self._pool = pool
+        self._timezone = timezone
+
+    @store_method
+    async def load_day(self, free_models: Sequence[str]) -> tuple[str, int, int]:
+        """Return today's date, input and output tokens; `free_models` cost nothing."""
+        row = await self._pool.fetchrow(_UNPRICED, self._timezone, list(free_models))
+        assert row is not None
+        return row["day"], row["input_tokens"], row["output_tokens"]
+
+
 class Allowance:
     """What is held here is never more than the slices were granted; the rows of reservations are the truth.
 
