@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+import asyncpg
 import pytest
+from aiohttp import web
 
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.bootstrap.stored_settings import build_stored_settings
@@ -14,8 +18,9 @@ from shared.config.settings import list_setting_names, load_settings
 from shared.config.stored import STORABLE
 from tests.integration.web.dashboard.operator_calls import ask, put, rows_of
 from tests.integration.web.dashboard.settings_house import house
-from tests.kit.dashboard.fixtures import Dashboard
+from tests.kit.dashboard.fixtures import Dashboard, RunCommands
 from tests.kit.dashboard.people_seed import a_bot
+from tests.kit.dashboard.serve import served
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.embeddings.harness import RunningEmbeddings
 from tests.kit.fakes.messages_api import running_fake
@@ -31,10 +36,25 @@ KEY = "sk-typed-in-a-form"
 CAP = "EVERTALK_CAP_TOTAL_PER_DAY_USD"
 
 
+async def test_settings_page_asks_for_unknown_prices(
+    pool: asyncpg.Pool[asyncpg.Record], database_url: str, tmp_path: Path
+) -> None:
+    models = [{"name": "house", "base_url": "http://127.0.0.1:9", "wire": "openai"}]
+    settings = load_settings(data_dir=tmp_path, secret_key="k" * 40, models=json.dumps(models))
+    async with (
+        served(web.Application(), pool=pool, settings=settings, commands=RunCommands()) as url,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
+    ):
+        house = Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=RunCommands())
+        told, _ = await rows_of(house)
+    assert (told["unpriced"], told["token_cap"]) == (["house"], 500_000)
+
+
 async def test_settings_form_describes_input_kinds_and_sources(house: Dashboard) -> None:
     assert (await put(house, 0, **{CAP: " 2.50 "}))[0] == 200
     told, rows = await rows_of(house)
     assert (told["version"], told["pending"], told["problems"]) == (1, [CAP], [])
+    assert told["unpriced"] == []
     cap = rows[CAP]
     assert (cap["stored"], cap["from"], cap["changed_by"], cap["kind"]) == (
         "2.50",
