@@ -76,7 +76,7 @@ async def test_narrowed_window_is_believed_after_several_conversations_and_later
         await guest.ask(f"Good day, I am {name}.")
     assert await window(app) == 40_000
     assert "believed for this request only" in caplog.text
-    assert "is believed for minutes" in caplog.text
+    assert "said several times and is believed" in caplog.text
     await health_told(app)
     (finding,) = await check_models(load_settings(), database_url)
     assert finding.level == "warn"
@@ -87,7 +87,11 @@ async def test_narrowed_window_is_believed_after_several_conversations_and_later
     detail = await guests[0].one("SELECT detail FROM alerts WHERE kind = 'window_narrowed'")
     assert detail == {
         "provider": "127.0.0.1", "model": "claude-sonnet-5-5", "window": 40_000, "expected": 1_000_000,
+        "sessions": detail["sessions"],
     }  # fmt: skip
+    one = "SELECT public_id::text FROM sessions WHERE id = $1"
+    public_ids = [await guest.one(one, guest.session_id) for guest in guests[:2]]
+    assert set(detail["sessions"].split(", ")) == set(public_ids)
     assert await alerts.claim(["webhook"], worker_id=app.worker_id) is not None
     long = ModelRequest(model=app.models.chat, system=(), messages=(text_message("user", "word " * 60_000),))
     await app.models.reply(long)

@@ -925,7 +925,10 @@ _ALERTS = {
     "I12: an alert holds more than the numbers and ids of its kind": f"""
         SELECT {_at("alert=a.id")} FROM alerts a, jsonb_each(a.detail) f
          WHERE jsonb_typeof(f.value) NOT IN ('number', 'string')
-            OR f.value #>> '{{}}' !~ '^[A-Za-z0-9._:\\[\\]-]{{1,255}}$'""",
+            OR f.value #>> '{{}}' !~ CASE f.key
+                 WHEN 'wording' THEN '^[^[:cntrl:]]{{0,255}}$'
+                 WHEN 'sessions' THEN '^[0-9a-f-]{{36}}(, [0-9a-f-]{{36}}){{0,4}}$'
+                 ELSE '^[A-Za-z0-9._:\\[\\]-]{{1,255}}$' END""",
 }
 
 _SETTINGS = {
