@@ -80,7 +80,7 @@ class TokenCap:
         return longest
 
     def release(self, input_tokens: int, output_tokens: int, *, used_input: int, used_output: int) -> None:
-        """End a call that was held for so many tokens, and count what it used."""
+        """End a held call, and count the tokens that it used."""
         self._held -= self._size_of(input_tokens, output_tokens)
         self._used += self._size_of(used_input, used_output)
 

@@ -1,4 +1,4 @@
-"""Judges what a provider says of tokens: impossible and too low counts are replaced by our own.
+"""Checks the token counts of providers: impossible and too low counts are replaced by ours.
 
 Vocabularies differ, so that our count alone proves nothing. No vocabulary makes fewer than 62 tokens of plain
 ASCII for 100 of ours, times the model's own factor, and none makes fewer than half of that of other scripts.
@@ -18,9 +18,9 @@ Count = Callable[[str], int]
 TOKENS_PER_CHAR = 4
 """More than any vocabulary makes of any script."""
 SPARE_TOKENS = 20_000
-"""What a provider puts around a request, and what a picture takes, at most."""
+"""Upper bound for the provider's frame around a request, and for a picture."""
 OUTPUT_FACTOR = 2
-"""Not every server stops at exactly as many tokens as it was told."""
+"""Tolerance for servers that stop after more tokens than the limit."""
 _ASCII_SHARE, _OTHER_SHARE = 0.62, 0.3
 """Shares of our count that every vocabulary reaches: English comes to nine tenths, Hindi to half."""
 _TOOL_SHARE = 0.45
@@ -64,7 +64,7 @@ def has_low_input(
 ) -> bool:
     """Return whether fewer input tokens were reported than any vocabulary makes of the request.
 
-    `factor` is the model's tokens for one of ours. Without `has_tools` the tools were not sent.
+    `factor` converts our count to the model's. Without `has_tools` the tools were not sent.
     """
     texts = [*_texts_of(request)]
     spelled = [*_spelled_of(request, has_tools=has_tools)]
@@ -83,7 +83,7 @@ def is_plain(request: ModelRequest) -> bool:
 
 
 def raise_input(usage: Usage, tokens: int) -> Usage:
-    """Return the usage with at least so many input tokens, in the provider's shares of its cache."""
+    """Return the usage with `tokens` input tokens or more, in the provider's shares of its cache."""
     reported = input_of(usage)
     if reported >= tokens:
         return usage

@@ -24,5 +24,5 @@ class LowCounts:
         return self._log.find(_KIND, session=session) is not None
 
     def clear(self) -> None:
-        """Forget all: a count was right for a text of which the number of tokens is well known."""
+        """Forget all: a count was right for plain text, whose tokens hardly depend on the vocabulary."""
         self._log.forget(_KIND)
