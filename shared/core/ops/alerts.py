@@ -118,7 +118,7 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "provider_refused": frozenset({"provider", "sessions"}),
     "breaker_open": frozenset({"provider", "sessions"}),
     "window_narrowed": frozenset({"provider", "model", "window", "expected", "sessions"}),
-    "no_summaries": frozenset(),
+    "no_summaries": frozenset({"sessions"}),
     "dead_job": frozenset({"count", "job"}),
     "uncertain_delivery": frozenset({"count"}),
     "disk_low": frozenset({"free_bytes", "total_bytes"}),
@@ -375,7 +375,7 @@ _FACTS: Mapping[Kind, _Facts] = {
     "model_rejects": lambda _, word: _with_sessions(
         f"{word('model')} at {word('provider')}: {word('wording') or word('code')}", word
     ),
-    "no_summaries": lambda *_: "",
+    "no_summaries": lambda _, word: f"conversations {word('sessions')}" if word("sessions") else "",
     "process_stopped": lambda whole, word: _describe_stop(whole, word),
     "no_backup": lambda *_: "",
     "test": lambda *_: "",

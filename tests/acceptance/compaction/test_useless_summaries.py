@@ -117,7 +117,12 @@ async def test_three_unusable_summaries_raise_alert_that_one_good_summary_ends(
         await alerts.sweep(rules, worker_id=app.worker_id, targets=["webhook"])
         assert await app.pool.fetchval(open_ones) == (number == 3)
         assert len(await check_models(load_settings(), database_url)) == (number == 3)
-    assert await alerts.claim(["webhook"], worker_id=app.worker_id) is not None
+    sending = await alerts.claim(["webhook"], worker_id=app.worker_id)
+    assert sending is not None
+    public_ids = await app.pool.fetch(
+        "SELECT public_id::text AS id FROM sessions s ORDER BY s.id DESC LIMIT 3"
+    )
+    assert set(str(sending.alert.detail["sessions"]).split(", ")) == {row["id"] for row in public_ids}
     await provider.script([])
     await rested(app)
     await compacted(await visit(app))

@@ -114,6 +114,7 @@ const FACTS = {
   no_worker: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   database_lost: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
   model_rejects: ({ model, provider, wording, code, sessions }) => `${model} · ${provider}: ${wording || code}${sessionsOf({ sessions })}`,
+  no_summaries: ({ sessions }) => sessions ?? "",
   duty_late: ({ duty }) => duty,
   process_stopped: ({ process, cause, turn, work, count }) => `${process}: ${cause.replaceAll("_", " ")}, ${turn ? t("turn {turn}", { turn }) : work}, ${count} ×`,
   stuck_turn: ({ count }) => t("{number} in all", { number: count }),

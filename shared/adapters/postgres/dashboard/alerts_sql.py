@@ -29,6 +29,9 @@ FALLEN_BACK = f"""
 """
 """Of the newest summaries, those that no model wrote; not those that a shorter digest took the place of."""
 
+_LAST_SUMMARIZED = f"""(SELECT jsonb_agg(session_id) FROM (
+           SELECT session_id FROM links WHERE kind IN ('summary', 'digest') ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l)"""
+"""Sessions of the newest summaries, as a JSON list of internal numbers."""
 SESSIONS_AT_MOST = 5
 
 
@@ -125,7 +128,8 @@ WITH spent AS (
            'sessions', sessions))
     FROM rejections
   UNION ALL
-  SELECT 'no_summaries', '', '{{}}' FROM ({FALLEN_BACK}) f
+  SELECT 'no_summaries', '', jsonb_strip_nulls(jsonb_build_object('sessions', {_name_sessions(_LAST_SUMMARIZED)}))
+    FROM ({FALLEN_BACK}) f
    WHERE number >= {FALLS_IN_A_ROW}
   UNION ALL
   SELECT 'dead_job', kind, jsonb_build_object('job', kind, 'count', count(*))
