@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 
 def slow_pdf(pages: int = 100, commands: int = 30_000) -> bytes:
@@ -142,3 +145,153 @@ def epub(*chapters: str, locked: bool = False) -> bytes:
            for one, chapter in zip(numbers, chapters, strict=True)},
         **({"META-INF/encryption.xml": secret} if locked else {}),
     })  # fmt: skip
+
+
+Placed = tuple[float, float, str]
+"""Words of a page with their place from the left and from below."""
+
+
+def placed_pdf(*pages: list[Placed], size: int = 11) -> bytes:
+    """Pages whose words are written where they are put, in the order of the list."""
+    written = []
+    for page in pages:
+        shown = "".join(f"1 0 0 1 {x:g} {y:g} Tm ({words}) Tj " for x, y, words in page)
+        written.append(f"){shown}(")
+    content = pdf(*("\x00" for _ in written))
+    for number, shown in enumerate(written):
+        before = b"BT /F1 12 Tf 72 700 Td (\x00) Tj ET"
+        after = f"BT /F1 {size} Tf {shown[1:-1]}ET".encode("cp1252")
+        at = content.index(before)
+        head = content.rindex(b"<< /Length", 0, at)
+        content = (
+            content[:head] + b"<< /Length %d >>\nstream\n" % len(after) + after + content[at + len(before) :]
+        )
+        assert number >= 0
+    return content
+
+
+def scanned_pdf(*pages: tuple[int, int]) -> bytes:
+    """Pages of these sizes that hold a picture each, and no words."""
+    from PIL import Image
+
+    pictures = [Image.new("RGB", size, "white") for size in pages]
+    out = io.BytesIO()
+    pictures[0].save(out, "PDF", save_all=True, append_images=pictures[1:])
+    return out.getvalue()
+
+
+def compound_file(streams: dict[str, bytes]) -> bytes:
+    """Streams by their paths in the container of old Office files ([MS-CFB])."""
+    free, end = 0xFFFFFFFF, 0xFFFFFFFE
+    names: list[str] = [""]
+    for path in streams:
+        folder = path.rpartition("/")[0]
+        if folder and folder not in names:
+            names.append(folder)
+        names.append(path)
+    small = {path: content for path, content in streams.items() if len(content) < 4_096}
+    mini, mini_chains, starts = _lay_out(small, 64, [])
+    large = {path: content for path, content in streams.items() if path not in small}
+    body, chains, places = _lay_out({**large, "": mini}, 512, [])
+    starts |= places
+    entries = b""
+    for number, path in enumerate(names):
+        inner = [one for one, name in enumerate(names) if name and name.rpartition("/")[0] == path]
+        beside = [
+            one for one in range(1, len(names)) if names[one].rpartition("/")[0] == path.rpartition("/")[0]
+        ]
+        after = beside[beside.index(number) + 1 :][:1] if number else []
+        name = ("Root Entry" if not number else path.rpartition("/")[2]).encode("utf-16-le")
+        size = len(streams.get(path, b"")) if number else len(mini)
+        entries += name.ljust(64, b"\0") + struct.pack(
+            "<HBBIII36xIQ", len(name) + 2, 5 if not number else 2 if path in streams else 1, 1, free,
+            after[0] if after else free, inner[0] if inner else free, starts.get(path, end), size,
+        )  # fmt: skip
+    mini_table = struct.pack(f"<{len(mini_chains)}I", *mini_chains)
+    rest, chains, places = _lay_out({"entries": entries, "mini": mini_table}, 512, chains)
+    tables = 1
+    while len(chains) + tables > tables * 128:
+        tables += 1
+    head = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16) + struct.pack(
+        "<HHHHH6xIIIIIIIII", 0x3E, 3, 0xFFFE, 9, 6, 0, tables, places["entries"], 0, 4_096, places["mini"],
+        len(mini_table) // 512 + 1, end, 0,
+    )  # fmt: skip
+    fats = range(len(chains), len(chains) + tables)
+    head += struct.pack("<109I", *fats, *[free] * (109 - tables))
+    table = struct.pack(f"<{len(chains) + tables}I", *chains, *[0xFFFFFFFD] * tables)
+    return head + body + rest + table.ljust(tables * 512, b"\xff")
+
+
+def _lay_out(
+    parts: dict[str, bytes], sector: int, chains: list[int]
+) -> tuple[bytes, list[int], dict[str, int]]:
+    """Bytes in whole sectors, the chains grown by them, and where each part begins."""
+    body, grown, starts = b"", list(chains), {}
+    for name, content in parts.items():
+        count = -(-len(content) // sector)
+        starts[name] = len(grown) if count else 0xFFFFFFFE
+        grown += [len(grown) + step + 1 for step in range(count - 1)] + ([0xFFFFFFFE] if count else [])
+        body += content.ljust(count * sector, b"\0")
+    return body, grown, starts
+
+
+def word_97(text: str) -> bytes:
+    """A document of Word 97 in one piece of UTF-16."""
+    main = bytearray(1_024)
+    struct.pack_into("<H", main, 0, 0xA5EC)
+    struct.pack_into("<H", main, 0x0A, 0x0200)
+    place = len(main)
+    main += text.encode("utf-16-le")
+    pieces = struct.pack("<II", 0, len(text)) + struct.pack("<HIH", 0, place, 0)
+    clx = b"\x02" + struct.pack("<I", len(pieces)) + pieces
+    struct.pack_into("<II", main, 0x01A2, 0, len(clx))
+    return compound_file({"WordDocument": bytes(main), "1Table": clx})
+
+
+def excel_95(rows: list[list[str | float]], *, name: str = "Prices", codepage: int = 1251) -> bytes:
+    """A workbook of Excel 95 (BIFF5) with one sheet."""
+
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<HH", kind, len(body)) + body
+
+    start = struct.pack("<HHHH", 0x0500, 5, 0x096C, 1993)
+    sheet = record(0x809, struct.pack("<HHHH", 0x0500, 0x10, 0x096C, 1993))
+    for number, row in enumerate(rows):
+        for column, value in enumerate(row):
+            place = struct.pack("<HHH", number, column, 0)
+            if isinstance(value, str):
+                if value:
+                    raw = value.encode(f"cp{codepage}")
+                    sheet += record(0x204, place + struct.pack("<H", len(raw)) + raw)
+            else:
+                sheet += record(0x203, place + struct.pack("<d", value))
+    sheet += record(0x0A, b"")
+    title = name.encode("ascii")
+    head = record(0x809, start) + record(0x42, struct.pack("<H", codepage))
+    size = len(head) + 4 + 7 + len(title) + 4
+    head += record(0x85, struct.pack("<IBBB", size, 0, 0, len(title)) + title) + record(0x0A, b"")
+    return compound_file({"Book": (head + sheet).ljust(4_096, b"\0")})
+
+
+def outlook_mail(subject: str, body: str, attachments: dict[str, bytes]) -> bytes:
+    """A mail as Outlook saves it (MSG), from Ida to Bo."""
+
+    def texts(**values: str) -> dict[str, bytes]:
+        return {f"__substg1.0_{tag[1:]}001F": value.encode("utf-16-le") for tag, value in values.items()}
+
+    streams = texts(t0037=subject, t0C1A="Ida", t5D01="ida@example.org", t0E04="Bo", t1000=body)
+    sent = (datetime(2026, 3, 4, 9, 30, tzinfo=UTC) - datetime(1601, 1, 1, tzinfo=UTC)) // timedelta(
+        microseconds=1
+    )
+    streams["__properties_version1.0"] = bytes(32) + struct.pack("<IIQ", 0x00390040, 6, sent * 10)
+    for number, (name, content) in enumerate(attachments.items()):
+        folder = f"__attach_version1.0_#{number:08X}"
+        for tag, value in texts(t3707=name).items():
+            streams[f"{folder}/{tag}"] = value
+        streams[f"{folder}/__substg1.0_37010102"] = content
+    return compound_file(streams)
+
+
+def tiny_heic() -> bytes:
+    """A picture of an iPhone: 64 × 48, blue beside red."""
+    return Path(__file__).with_name("tiny.heic").read_bytes()

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import structlog
 from aiohttp import web
 
-from shared.adapters.files.file_reading import read_file
+from shared.adapters.files.file_reading import has_scans, read_file, read_scans
 from shared.adapters.files.sandbox_client import SandboxClient, SenderThrottled
 from shared.adapters.postgres.turns.uploads import (
     PostgresUploads,
@@ -24,6 +24,7 @@ from shared.core.context.untrusted_text import file_text
 from shared.core.values.files import (
     MOST_BYTES,
     MOST_FILE_CHARS,
+    OTHER_MIMES,
     PAPER_MIMES,
     PDF,
     PICTURE_MIMES,
@@ -115,7 +116,7 @@ class Uploads:
         said = site.config.uploads
         if not (audience == "personal" if said is None else said):
             return None
-        mimes = [*PICTURE_MIMES, PDF, *PAPER_MIMES, PLAIN]
+        mimes = [*PICTURE_MIMES, PDF, *PAPER_MIMES, *OTHER_MIMES, PLAIN]
         if self._hearing is None:
             return {"most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": mimes}
         limits = self._hearing.limits
@@ -168,9 +169,34 @@ class Uploads:
             raise
         return (
             _add_transcripts(text, kept),
-            _build_blocks(kept, most_chars),
+            _build_blocks(await self._add_scans(session_id, kept), most_chars),
             tuple(one.attached for one in kept),
         )
+
+    async def _add_scans(self, session_id: int, kept: Sequence[StoredUpload]) -> list[StoredUpload]:
+        """Let the scanned pages of a PDF, which have no text, follow it as pictures."""
+        found: list[StoredUpload] = []
+        for one in kept:
+            found.append(one)
+            if one.attached.mime == PDF and has_scans(one.words or ""):
+                found += await self._load_scans(session_id, one)
+        return found
+
+    async def _load_scans(self, session_id: int, paper: StoredUpload) -> tuple[StoredUpload, ...]:
+        served = await self.store.load_for_session(paper.attached.id, session_id=session_id)
+        opened = partial(self._openings.open, sender=f"session:{session_id}")
+        try:
+            pictures = await read_scans(b"" if served is None else served.body, opened=opened)
+        except TimeoutError:
+            log.warning("file_read_timed_out", reason="too many are being opened")
+            return ()
+        stored = [
+            await self.store.keep(
+                session_id, one.bytes, one, name=f"{paper.attached.name} {number}", most_per_day=2**62
+            )
+            for number, one in enumerate(pictures, 1)
+        ]
+        return await self.store.load_for_message(session_id, [one.id for one in stored])
 
     async def receive(
         self, request: web.Request, session_id: int, name: str, limits: ClientLimits, address: str

@@ -367,12 +367,13 @@ class UpdateHandler:
             ):
                 case Picture(bytes=body, mime=mime):
                     blocks.append(await self._store_picture(chat, body, mime))
-                case Document(name=name, text=text, truncated=truncated):
+                case Document(name=name, text=text, truncated=truncated, pages=pages):
                     if truncated or len(text) > room:
                         notice = texts.say("file_shortened", name=escape_markdown(name))
                         await self._notifier.send(get_chat_target(chat), notice)
                     blocks.append(Text(text=file_text(name, text[:room])))
                     room = max(0, room - len(text))
+                    blocks += [await self._store_picture(chat, page.bytes, page.mime) for page in pages]
                 case Recording() as recording:
                     block = await self._transcribe(chat, recording, message_id, texts, transcripts)
                     blocks += () if block is None else (block,)

@@ -9,21 +9,29 @@ from typing import Literal, TypeAlias
 from shared.adapters.files.sandbox_client import Opened
 from shared.adapters.files.text_decoding import Decoded, NotText, decode_plain
 from shared.core.values.files import (
+    JPEG,
+    MAIL,
     MOST_TEXT_CHARS,
+    OLD_PAPER_MIMES,
+    OUTLOOK,
     PAPER_MIMES,
     PDF,
     PLAIN,
+    ZIP,
     Document,
     DocumentKind,
     NotRead,
     Picture,
     document_kind,
-    picture_mime,
+    is_picture,
 )
 
 _HINT_CHARS = 200
 
-Open: TypeAlias = Callable[[Literal["picture"] | DocumentKind, bytes], Awaitable[Opened]]
+_SCANNED = "(Scanned pages: pages"
+_NAMED_PAGES = 20
+_STORED_AS = frozenset((PDF, *PAPER_MIMES, *OLD_PAPER_MIMES, OUTLOOK, MAIL, ZIP))
+Open: TypeAlias = Callable[[Literal["picture", "scans"] | DocumentKind, bytes], Awaitable[Opened]]
 
 
 async def read_file(
@@ -40,14 +48,14 @@ async def read_file(
     """
     if not content:
         return NotRead(reason="file_empty")
-    if picture_mime(content) is not None:
+    if is_picture(content):
         return await read_picture(content, opened=opened)
     if (kind := document_kind(content)) is None:
         return await read_text_document(
             content, name, opened=opened, most_chars=most_chars, languages=languages
         )
     found = await read_document(content, name, kind, opened=opened, most_chars=most_chars)
-    if kind == "page" and isinstance(found, NotRead):  # a page of scripts alone, which somebody may ask about
+    if kind in ("page", "form") and isinstance(found, NotRead):  # scripts alone, which a person may ask about
         return await read_text_document(content, name, opened=opened, most_chars=most_chars)
     return found
 
@@ -69,14 +77,44 @@ async def read_document(
     if (reason := head.get("refused")) is not None:
         return NotRead(reason=reason)
     text = body.decode("utf-8", "replace").replace("\x00", "").strip()
+    pages = await read_scans(content, opened=opened) if head.get("scanned") else ()
+    if head.get("scanned"):
+        text = "\n\n".join(filter(None, (_describe_scans(head["scanned"], len(pages)), text)))
     if not text:
         return NotRead(reason="file_empty")
     if (title := str(head.get("title", ""))) and title not in text[:1_000]:
         text = f"# {title}\n\n{text}"
     text = _tell_doubt(text, str(head.get("guessed", "")))
     mime = str(head.get("mime", PLAIN))
-    mime = mime if mime in (PDF, *PAPER_MIMES) else PLAIN  # templates of papers, which nobody opens as such
-    return _cut(Document(name=name, text=text, mime=mime, truncated=bool(head.get("truncated"))), most_chars)
+    mime = mime if mime in _STORED_AS else PLAIN  # templates of papers are not opened as such
+    truncated = bool(head.get("truncated"))
+    return _cut(Document(name=name, text=text, mime=mime, truncated=truncated, pages=pages), most_chars)
+
+
+async def read_scans(content: bytes, *, opened: Open) -> tuple[Picture, ...]:
+    """Return the first scanned pages of a PDF as pictures; none if they cannot be opened."""
+    head, body = await opened("scans", content)
+    pictures: list[Picture] = []
+    at = 0
+    for one in (head or {}).get("pictures", ()):
+        size = int(one["size"])
+        pictures.append(
+            Picture(bytes=body[at : at + size], mime=JPEG, width=int(one["width"]), height=int(one["height"]))
+        )
+        at += size
+    return tuple(pictures)
+
+
+def has_scans(text: str) -> bool:
+    """Tell by the text of a PDF whether some of its pages are pictures."""
+    return text.startswith(_SCANNED)
+
+
+def _describe_scans(pages: list[int], shown: int) -> str:
+    """Say which pages are pictures without text, and how many of them follow."""
+    named = ", ".join(map(str, pages[:_NAMED_PAGES])) + (" …" if len(pages) > _NAMED_PAGES else "")
+    follow = f"the first {shown} follow as pictures" if shown else "they could not be opened as pictures"
+    return f"{_SCANNED} {named} of this PDF are pictures without text; {follow}.)"
 
 
 async def read_text_document(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shared.adapters.files.file_reading import decode_file, read_as
+from shared.adapters.files.file_reading import decode_file, read_as, read_file
 from shared.adapters.files.pdf_pages import BrokenPdf, extract_pages
 from shared.adapters.files.safe_paths import NotReadable, has_plain_name, read_bytes, regular_file
 from shared.adapters.files.sandbox_client import open_in_sandbox
@@ -17,6 +17,7 @@ from shared.adapters.files.text_decoding import NotText
 from shared.adapters.files.workspace_files import workspace_path
 from shared.core.context.agents import KNOWLEDGE_FOLDER, clean
 from shared.core.memory.knowledge import Passage, split_csv, split_markdown, split_pages, split_text
+from shared.core.values.files import Document
 
 MOST_BYTES = 20 * 1024 * 1024
 MOST_FILES = 1_000
@@ -28,7 +29,18 @@ _KINDS = {
     ".csv": split_csv,
 }
 _PDF = ".pdf"
-_NO_KIND = f"is none of {', '.join((*_KINDS, _PDF))}"
+_PAPERS = (
+    ".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".rtf", ".epub", ".doc", ".xls", ".ppt",
+)  # fmt: skip
+_READ = (*_KINDS, _PDF, *_PAPERS)
+_NO_KIND = f"is none of {', '.join(_READ)}"
+
+
+_REASONS = {
+    "file_locked": "is locked by a password",
+    "file_empty": "has no text",
+    "file_unreadable": "is damaged or too large to be opened",
+}
 
 
 class UnreadableKnowledge(Exception):
@@ -76,6 +88,8 @@ async def split_passages(path: str, content: bytes) -> tuple[Passage, ...]:
     try:
         if suffix == _PDF:
             return split_pages([clean(page) for page in await extract_pages(content)])
+        if suffix in _PAPERS:
+            return await _split_paper(path, content)
         if suffix not in _KINDS:
             raise ValueError(_NO_KIND)
         decoded = await decode_file(content, opened=open_in_sandbox)
@@ -85,6 +99,14 @@ async def split_passages(path: str, content: bytes) -> tuple[Passage, ...]:
         raise UnreadableKnowledge(f"{path} is not a text") from error
     except (BrokenPdf, ValueError) as error:
         raise UnreadableKnowledge(f"{path} {error}") from error
+
+
+async def _split_paper(path: str, content: bytes) -> tuple[Passage, ...]:
+    """Raises ValueError for a file that has no text, with the reason for an operator."""
+    found = await read_file(content, path, opened=open_in_sandbox)
+    if not isinstance(found, Document):
+        raise ValueError(_REASONS.get(getattr(found, "reason", ""), "is not a text"))
+    return await asyncio.to_thread(split_markdown, clean(found.text))
 
 
 def build_shelf(folder: Path) -> Shelf:
@@ -102,7 +124,7 @@ def build_shelf(folder: Path) -> Shelf:
             problems.append(f"{KNOWLEDGE_FOLDER}/ has more than {MOST_FILES:,} files: the rest is left out")
             break
         try:
-            if path.suffix.lower() not in (*_KINDS, _PDF):
+            if path.suffix.lower() not in _READ:
                 raise NotReadable(_NO_KIND)
             real, size = regular_file(folder.resolve(), path)
             if size > MOST_BYTES:

@@ -30,6 +30,8 @@ _LEAST_MAIN_CHARS = 200
 """Where a page's main part says less, the whole page is read."""
 _FORMAT_CHARS = 255
 """Most characters of a cell's number format, as spreadsheets allow."""
+_MOST_POINTS = 1_000
+"""Points of a chart that are read."""
 _NEVER_READ = "script, style, noscript, template, svg, iframe"
 _MENUS = "nav, form, button, dialog, aside, footer"
 
@@ -71,11 +73,24 @@ def page_markdown(text: str, *, menus: bool = False) -> tuple[str, str]:
     for node in whole.query(_NEVER_READ if menus else f"{_NEVER_READ}, {_MENUS}"):
         if node.parent is not None:
             node.parent.remove_child(node)
+    for picture in whole.query("img, picture, video, audio, source"):
+        _replace_with_text(picture, str((picture.attrs or {}).get("alt") or ""))
     main = whole.query_one("main") or whole.query_one("article")
     found = main.to_markdown().strip() if main is not None else ""
     if len(found) < _LEAST_MAIN_CHARS:
         found = (whole.query_one("body") or whole).to_markdown().strip()
     return said, html.unescape(found)
+
+
+def _replace_with_text(node: Any, text: str) -> None:
+    """Let a picture's description stand in its place: models read tags as noise."""
+    from justhtml import Text
+
+    if node.parent is not None:
+        node.parent.insert_before(
+            Text(f"({' '.join(text.split())[:300]})") if text.strip() else Text(""), node
+        )
+        node.parent.remove_child(node)
 
 
 class _Archive:
@@ -173,6 +188,9 @@ def _read_document(archive: _Archive, words: _Words, main: str) -> None:
         elif one.get("val", "").lower().startswith(("list bullet", "list number")):
             words.list_styles.add(style)
     words.read(archive.pieces(main))
+    for kind, place in archive.read_relations(main).values():
+        if kind == "chart":
+            _read_chart(archive, words, place)
     for kind, title in (("footnotes", "Footnotes"), ("endnotes", "Endnotes"), ("comments", "Comments")):
         if (place := related.get(kind, "")) in archive.names:
             words.part(f"{title}:")
@@ -191,6 +209,67 @@ def _read_slides(archive: _Archive, words: _Words, main: str) -> None:
             if kind == "notesSlide" and notes in archive.names:
                 words.part("Notes:")
                 words.read(archive.pieces(notes))
+            elif kind == "chart":
+                _read_chart(archive, words, notes)
+
+
+def _read_chart(archive: _Archive, words: _Words, place: str) -> None:
+    """The numbers that a chart draws, as a table with a column for each of its series."""
+    series: list[_Series] = []
+    path: list[str] = []
+
+    def began(tag: str, _: Attributes) -> None:
+        path.append(tag)
+        if tag == "ser":
+            series.append(_Series())
+        elif tag in ("pt", "v") and series:
+            series[-1].begin(tag, path)
+
+    def ended(_: str) -> None:
+        path.pop()
+
+    def heard(text: str) -> None:
+        if series and path[-1:] == ["v"] and "ser" in path:
+            series[-1].add(text, path)
+
+    if place not in archive.names:
+        return
+    _parse(archive.pieces(place), began, ended, heard)
+    shown = [one for one in series if one.values]
+    if not shown:
+        return
+    labels = max((one.labels for one in shown), key=len)
+    rows = [["", *(one.name for one in shown)]]
+    for number in range(min(max(len(one.values) for one in shown), _MOST_POINTS)):
+        values = (one.values[number] if number < len(one.values) else "" for one in shown)
+        rows.append([labels[number] if number < len(labels) else "", *values])
+    width = len(rows[0])
+    lines = [_line(row, width) for row in rows]
+    words.part("Chart:\n\n" + "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]]))
+
+
+class _Series:
+    """Name, labels and values of one line or set of bars."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.labels: list[str] = []
+        self.values: list[str] = []
+
+    def begin(self, tag: str, path: list[str]) -> None:
+        if tag == "pt":
+            if "cat" in path or "xVal" in path:
+                self.labels.append("")
+            elif "val" in path or "yVal" in path:
+                self.values.append("")
+
+    def add(self, text: str, path: list[str]) -> None:
+        if "tx" in path:
+            self.name += text
+        elif ("cat" in path or "xVal" in path) and self.labels:
+            self.labels[-1] += text
+        elif ("val" in path or "yVal" in path) and self.values:
+            self.values[-1] += text
 
 
 def _read_workbook(archive: _Archive, words: _Words, main: str) -> None:

@@ -9,6 +9,8 @@ import json
 import os
 import sys
 
+from shared.core.values.files import find_pdf
+
 SECONDS = 60.0
 MOST_PAGES = 2_000
 CPU_SECONDS = 50
@@ -46,13 +48,15 @@ def read_pages(content: bytes) -> list[str]:
     """A page that cannot be read is empty."""
     from pypdf import PdfReader
 
-    reader = PdfReader(io.BytesIO(content))
+    from shared.adapters.files.pdf_layout import read_page
+
+    reader = PdfReader(io.BytesIO(content[find_pdf(content) or 0 :]))
     if reader.is_encrypted and not reader.decrypt(""):
         raise ValueError("encrypted")
     pages: list[str] = []
     for number in range(min(len(reader.pages), MOST_PAGES)):
         try:
-            pages.append(reader.pages[number].extract_text())
+            pages.append(read_page(reader.pages[number]))
         except Exception:  # noqa: BLE001 - a broken page may fail in any way; the others are still wanted
             pages.append("")
     return pages

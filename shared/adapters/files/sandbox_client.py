@@ -34,7 +34,7 @@ MOST_FAILED = 1_000
 _SENDERS_BEFORE_TIDYING = 10_000
 ROOT = Path(__file__).resolve().parents[3]
 
-Kind = Literal["picture", "chart"] | DocumentKind
+Kind = Literal["picture", "chart", "scans"] | DocumentKind
 Opened = tuple[dict[str, Any] | None, bytes]
 
 

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import math
 import os
 import sys
+import time
+import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from shared.core.values.files import JPEG, PDF, Refused
+from shared.core.values.files import (
+    JPEG,
+    PDF,
+    Refused,
+    document_kind,
+    find_pdf,
+    form_kind,
+    is_picture,
+)
 
 LONGEST_SIDE = 1_568
 """Models make larger pictures smaller themselves, and charge for it."""
 MOST_PIXELS = 50_000_000
 MOST_PAGES = 200
 MOST_CHARS = 400_000
+MOST_SCANS = 10
+"""Scanned pages that a model sees."""
+MOST_DEPTH = 2
+"""Files in files that are read: a paper in a mail in a mail."""
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MEMORY_BYTES = 1_024 * 1024 * 1024
 NICE = 10
 """Nobody who waits for an answer waits for somebody's file."""
 MOST_PAGE_CHARS = 300_000
 _QUALITY = 85
+_FORMATS = "JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP"
 
 
 def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
@@ -27,7 +47,13 @@ def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
-    with Image.open(io.BytesIO(content), formats=("JPEG", "PNG", "WEBP", "GIF")) as found:
+    formats = _FORMATS
+    if content[4:8] == b"ftyp":
+        from pi_heif import register_heif_opener
+
+        register_heif_opener()
+        formats = (*_FORMATS, "HEIF")
+    with Image.open(io.BytesIO(mend_png(content)), formats=formats) as found:
         if found.width * found.height > MOST_PIXELS:
             raise ValueError("too many pixels")
         found.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG is then read at a fraction of its size
@@ -45,28 +71,99 @@ def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
     return {"mime": mime, "width": whole.width, "height": whole.height}, out.getvalue()
 
 
+def mend_png(content: bytes) -> bytes:
+    """Correct the checksums of a PNG's comments, which browsers do not check."""
+    if not content.startswith(b"\x89PNG"):
+        return content
+    mended = bytearray(content)
+    at = 8
+    while at + 12 <= len(mended):
+        size = int.from_bytes(mended[at : at + 4])
+        end = at + 8 + size
+        if end + 4 > len(mended):
+            break
+        if mended[at + 4] & 0x20:  # a chunk that a reader may leave out
+            mended[end : end + 4] = zlib.crc32(mended[at + 4 : end]).to_bytes(4)
+        at = end + 4
+    return bytes(mended)
+
+
 def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
     """The text of the first pages, page by page; a page that cannot be read is left out."""
-    from pypdf import PdfReader
+    from shared.adapters.files.pdf_layout import read_page
 
-    reader = PdfReader(io.BytesIO(content))
-    if reader.is_encrypted and not reader.decrypt(""):
-        raise Refused("file_locked")
+    reader = _open_pdf(content)
     pages: list[str] = []
+    scanned: list[int] = []
     chars = 0
     count = len(reader.pages)
     for number in range(min(count, MOST_PAGES)):
         try:
-            text = reader.pages[number].extract_text()
+            text = read_page(reader.pages[number], plainly=_is_time_short())
         except Exception:  # noqa: BLE001 - a broken page may fail in any way; the others are still wanted
             text = ""
+        if not text.strip() and _has_picture(reader.pages[number]):
+            scanned.append(number + 1)
         pages.append(text.strip())
         chars += len(text)
         if chars > MOST_CHARS:
             break
     truncated = len(pages) < count or chars > MOST_CHARS
     text = "\n\n".join(page for page in pages if page)[:MOST_CHARS]
-    return {"mime": PDF, "truncated": truncated}, text.encode("utf-8", "replace")
+    return {"mime": PDF, "truncated": truncated, "scanned": scanned}, text.encode("utf-8", "replace")
+
+
+def scans(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """The first pages that have a picture and no text, each as its largest picture."""
+    reader = _open_pdf(content)
+    told: list[dict[str, int]] = []
+    bodies: list[bytes] = []
+    for number in range(min(len(reader.pages), MOST_PAGES)):
+        page = reader.pages[number]
+        if len(told) == MOST_SCANS or _is_time_short():
+            break
+        with contextlib.suppress(Exception):  # a broken page may fail in any way; the others are still wanted
+            if (picture := _largest_picture(page)) is not None:
+                out = io.BytesIO()
+                picture.save(out, "JPEG", quality=_QUALITY)
+                bodies.append(out.getvalue())
+                told.append({"size": len(bodies[-1]), "width": picture.width, "height": picture.height})
+    return {"pictures": told}, b"".join(bodies)
+
+
+def _largest_picture(page: Any) -> Any:
+    """Return a scanned page upright and small enough; None for a page that has text or no picture."""
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+    if page.extract_text().strip() or not _has_picture(page):
+        return None
+    largest = max((one.image for one in page.images), key=lambda image: image.width * image.height)
+    upright = (largest.rotate(-page.rotation, expand=True) if page.rotation else largest).convert("RGB")
+    upright.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    return upright
+
+
+def _open_pdf(content: bytes) -> Any:
+    """Raises Refused for a locked file."""
+    from pypdf import PdfReader
+
+    reader = PdfReader(io.BytesIO(content[find_pdf(content) or 0 :]))
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise Refused("file_locked")
+    return reader
+
+
+def _has_picture(page: Any) -> bool:
+    try:
+        return len(page.images) > 0
+    except Exception:  # noqa: BLE001 - a broken page may fail in any way; it has no picture then
+        return False
+
+
+def _is_time_short() -> bool:
+    """Half of the processor time is used: what is left of the file is read the cheap way."""
+    return time.process_time() > _cpu_seconds / 2
 
 
 def page(content: bytes) -> tuple[dict[str, Any], bytes]:
@@ -83,12 +180,65 @@ def page(content: bytes) -> tuple[dict[str, Any], bytes]:
     return head, text[:MOST_PAGE_CHARS].encode("utf-8", "replace")
 
 
-def paper(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """An office paper or a book as Markdown."""
+def paper(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
+    """An office paper, a book, a mail of Outlook, or an archive of texts as Markdown."""
+    from shared.adapters.files import mail_files, old_office
     from shared.adapters.files.papers import read_paper
 
-    head, text = read_paper(content)
+    inner = partial(_read_inner, depth=depth + 1)
+    if content.startswith(_OLD_OFFICE):
+        if "EncryptedPackage".encode("utf-16-le") in content:
+            raise Refused("file_locked")
+        head, text = old_office.read_old_office(content, inner, _html_text)
+        return head, text.encode("utf-8", "replace")
+    try:
+        head, text = read_paper(content)
+    except Refused as refused:
+        if refused.reason != "file_unknown_kind" or depth or not content.startswith(b"PK"):
+            raise
+        head, text = mail_files.read_bundle(content, inner)
     return head, text.encode("utf-8", "replace")
+
+
+def form(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
+    """A mail, a contact, a calendar or a notebook as text."""
+    from shared.adapters.files import mail_files
+    from shared.adapters.files.text_decoding import decode_text
+
+    kind = form_kind(content)
+    if kind == "mail":
+        head, text = mail_files.read_mail(content, partial(_read_inner, depth=depth + 1), _html_text)
+    else:
+        read = mail_files.read_notebook if kind == "notebook" else mail_files.read_card
+        head, text = read(decode_text(content).text)
+    return head, text.encode("utf-8", "replace")
+
+
+def _read_inner(content: bytes, *, depth: int) -> str:
+    """The text of a file within another one. Raises Refused, and anything that a broken file causes."""
+    from shared.adapters.files.text_decoding import NotText, decode_text
+
+    if depth > MOST_DEPTH or is_picture(content):
+        raise Refused("file_unknown_kind")
+    match document_kind(content):
+        case "pdf":
+            return pdf(content)[1].decode()
+        case "page":
+            return page(content)[1].decode()
+        case "paper":
+            return paper(content, depth)[1].decode()
+        case "form":
+            return form(content, depth)[1].decode()
+    try:
+        return decode_text(content).text
+    except NotText as error:
+        raise Refused("file_unknown_kind") from error
+
+
+def _html_text(text: str) -> str:
+    from shared.adapters.files.papers import page_markdown
+
+    return page_markdown(text, menus=True)[1] if text.strip() else ""
 
 
 def text(content: bytes) -> tuple[dict[str, Any], bytes]:
@@ -110,10 +260,23 @@ def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
     return {"mime": "image/png", "width": WIDTH, "height": HEIGHT}, draw_chart(json.loads(content))
 
 
-_OPENERS = {"picture": picture, "pdf": pdf, "page": page, "paper": paper, "text": text, "chart": chart}
+_cpu_seconds = math.inf
+"""Seconds of processor time that this process may use."""
+_OPENERS: dict[str, Callable[[bytes], tuple[dict[str, Any], bytes]]] = {
+    "picture": picture,
+    "pdf": pdf,
+    "page": page,
+    "paper": paper,
+    "form": form,
+    "text": text,
+    "scans": scans,
+    "chart": chart,
+}
 
 
 def main(kind: str, cpu_seconds: int) -> int:
+    global _cpu_seconds
+    _cpu_seconds = cpu_seconds
     _limit(cpu_seconds)
     content = sys.stdin.buffer.read()
     try:

@@ -16,6 +16,8 @@ _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]++(.*)$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 _DELIMITERS = ",;\t|"
+_TABLE = re.compile(r"(\|[^\n]*\n\|(?: --- \|)+\n)\|[^\n]*(?:\n\|[^\n]*)*")
+"""Whole Markdown table; the group is its head."""
 _SAMPLE_CHARS = 8_192
 _HEADING_CHARS = 120
 
@@ -142,6 +144,9 @@ def _small(text: str) -> Iterator[str]:
     if _weight(text) <= PASSAGE_WORDS:
         yield text
         return
+    if (table := _TABLE.fullmatch(text)) is not None:
+        yield from _split_table(table[1], text[table.end(1) :].split("\n"))
+        return
     for separator, pieces in (
         ("\n\n", text.split("\n\n")),
         (" ", [piece for piece in _SENTENCE.split(text) if piece]),
@@ -153,6 +158,12 @@ def _small(text: str) -> Iterator[str]:
             return
     step = PASSAGE_WORDS * _WORD_CHARS
     yield from (text[at : at + step] for at in range(0, len(text), step))
+
+
+def _split_table(head: str, rows: Sequence[str]) -> Iterator[str]:
+    """Split a table in parts of whole rows, each with the names of its columns."""
+    for group in _pack((0, 0, row) for row in rows if row.strip()):
+        yield head + "\n".join(row for _, _, row in group)
 
 
 def _weight(text: str) -> int:

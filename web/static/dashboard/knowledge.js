@@ -9,7 +9,7 @@ export function knowledgeCard({ path, may, say, signal }) {
   const list = h("div");
   const reply = h("div", { role: "status" });
   const found = h("div", { role: "status" });
-  const file = h("input", { type: "file", name: "file", accept: ".md,.markdown,.txt,.csv,.pdf", required: true });
+  const file = h("input", { type: "file", name: "file", accept: ".md,.markdown,.txt,.csv,.pdf,.docx,.xlsx,.pptx,.odt,.ods,.odp,.rtf,.epub,.doc,.xls,.ppt", required: true });
   const button = h("button", { type: "submit", class: "line" }, t("Add"));
   const words = h("input", { type: "search", name: "q", maxlength: 200, required: true, autocomplete: "off", "aria-label": t("Search the files"), placeholder: t("Search the files") });
   /** @param {any} error */
