@@ -47,7 +47,7 @@ def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
-    formats = _FORMATS
+    formats: tuple[str, ...] = _FORMATS
     if content[4:8] == b"ftyp":
         from pi_heif import register_heif_opener
 

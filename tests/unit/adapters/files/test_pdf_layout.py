@@ -8,7 +8,7 @@ from shared.adapters.files.pdf_pages import read_pages
 from shared.adapters.files.sandbox_worker import pdf as read_pdf
 from shared.adapters.files.sandbox_worker import scans
 from shared.core.values.files import document_kind
-from tests.kit.sample_files import pdf, placed_pdf, scanned_pdf
+from tests.kit.sample_files import Placed, pdf, placed_pdf, scanned_pdf
 
 STOCK = [["Part", "Shelf", "Have", "Want"], ["bolt", "A1", "40", ""], ["nut", "", "7", "9"],
          ["gear", "C3", "", "2"], ["", "D4", "1", ""]]  # fmt: skip
@@ -28,8 +28,8 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def placed(rows: list[list[str]], *, order: str, step: int = 20) -> list[tuple[float, float, str]]:
-    numbered = [
+def placed(rows: list[list[str]], *, order: str, step: int = 20) -> list[Placed]:
+    numbered: list[Placed] = [
         (30 + 90 * column, 250 - step * row, words)
         for row, line in enumerate(rows)
         for column, words in enumerate(line)
@@ -56,7 +56,7 @@ def test_right_aligned_numbers_keep_their_columns() -> None:
         ["Washer", "", "0.03"],
         ["Sum", "", "180.00"],
     ]
-    page = [
+    page: list[Placed] = [
         (30 if column == 0 else (180, 270)[column - 1] - 5.5 * len(words), 250 - 15 * row, words)
         for row, line in enumerate(rows)
         for column, words in enumerate(line)
@@ -66,7 +66,7 @@ def test_right_aligned_numbers_keep_their_columns() -> None:
 
 
 def test_text_around_a_table_stays_outside_of_it() -> None:
-    page = [(30, 290, "Stock of the workshop, counted in May."), *placed(STOCK, order="rows")]
+    page: list[Placed] = [(30, 290, "Stock of the workshop, counted in May."), *placed(STOCK, order="rows")]
     page.append((30, 100, "Please order what is missing before the holidays begin."))
     text = read(placed_pdf(page))
     assert text.startswith("Stock of the workshop, counted in May.\n")
@@ -76,8 +76,8 @@ def test_text_around_a_table_stays_outside_of_it() -> None:
 
 @pytest.mark.parametrize("order", ["left first", "line by line"])
 def test_two_columns_of_prose_are_read_one_after_the_other(order: str) -> None:
-    left = [(30, 250 - 13 * row, words) for row, words in enumerate(LEFT)]
-    right = [(230, 250 - 13 * row, words) for row, words in enumerate(RIGHT)]
+    left: list[Placed] = [(30, 250 - 13 * row, words) for row, words in enumerate(LEFT)]
+    right: list[Placed] = [(230, 250 - 13 * row, words) for row, words in enumerate(RIGHT)]
     page = (
         [*left, *right]
         if order == "left first"
@@ -89,7 +89,7 @@ def test_two_columns_of_prose_are_read_one_after_the_other(order: str) -> None:
 
 
 def test_plain_prose_is_read_as_before() -> None:
-    page = [(30, 250 - 13 * row, words) for row, words in enumerate(LEFT)]
+    page: list[Placed] = [(30, 250 - 13 * row, words) for row, words in enumerate(LEFT)]
     assert read(placed_pdf(page)) == "\n".join(LEFT)
 
 
