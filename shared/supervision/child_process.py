@@ -31,7 +31,9 @@ _REPEAT_AFTER_SECONDS = 30.0
 _CONFIGURATION_EXIT = 2
 _SPARE_AFTER_SECONDS = 10.0
 """Seconds after which a process gets a spare: its own start is over, and imports slow nobody down."""
+_LONGEST_SPARE_PAUSE_SECONDS = 600.0
 _GO_SECONDS = 2.0
+"""Seconds for a spare to take the go, or to end."""
 
 
 class _LogFile(RotatingFileHandler):
@@ -135,10 +137,15 @@ class ChildProcess:
         )
 
     async def _keep_spare(self) -> None:
-        """Start a spare once the process has worked for a while, and another one if it dies."""
+        """Start a spare once the process has worked for a while; one that dies is replaced, ever later."""
+        pause_seconds = _SPARE_AFTER_SECONDS
         while True:
-            await asyncio.sleep(_SPARE_AFTER_SECONDS)
-            if (self._spare is None or self._spare.returncode is not None) and has_room_for_spare():
+            await asyncio.sleep(pause_seconds)
+            if self._spare is not None and self._spare.returncode is None:
+                continue
+            if self._spare is not None:
+                pause_seconds = min(pause_seconds * 2, _LONGEST_SPARE_PAUSE_SECONDS)
+            if has_room_for_spare():
                 self._spare = await self._spawn(spare=True)
 
     async def _take_spare(self) -> asyncio.subprocess.Process | None:

@@ -174,6 +174,22 @@ async def test_open_turn_counts_its_messages_once(guest: Visit) -> None:
     assert await rows_of(app, PEOPLE) == [{"people": 1, "new_today": 1}]
 
 
+async def test_many_open_turns_are_counted_in_turn(guest: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hour_counts, "OPEN_AT_ONCE", 2)
+    app = guest.app
+    others = [guest, *[await visit(app) for _ in range(4)]]
+    await count(app)
+    for person in others:
+        await person.say("Are you there?")
+    for counted in (2, 4, 5, 5):
+        await count(app)
+        assert await guest.one("SELECT sum(messages)::int FROM hourly_stats") == counted
+    for person in others:
+        await person.answered()
+    newest = await expect_exact(app)
+    assert (newest["messages"], newest["answers"]) == (5, 5)
+
+
 async def test_erased_turn_stays_counted(guest: Visit) -> None:
     app, other = guest.app, await visit(guest.app)
     await guest.ask("Hello")

@@ -382,6 +382,12 @@ BROKEN = [
     ),
     ("I9", "the list of conversations", "DELETE FROM session_list WHERE id = 2"),
     (
+        "I9",
+        "conversations of a minute",
+        "INSERT INTO listed_minutes VALUES (date_trunc('minute', now()), 1, 0)",
+    ),
+    ("I9", "conversations of a minute", "DELETE FROM listed_minutes"),
+    (
         "I10",
         "without a turn that has not ended",
         "UPDATE turns SET state = 'answered', ended_at = now() WHERE session_id = 2",
