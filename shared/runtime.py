@@ -192,6 +192,7 @@ CRASH_POINTS = (
     "after_accept",
     "after_ack",
     "after_edit",
+    "after_reword",
     "after_claim",
     "before_model",
     "mid_stream",

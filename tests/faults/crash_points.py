@@ -52,6 +52,7 @@ BOT_POINTS = (
     "telegram_after_edit",
     *BOT_SHORT,
     *BOT_LONG,
+    "after_reword",
 )
 
 

@@ -612,3 +612,18 @@ async def _second(telegram: Telegram, plant: Plant) -> Telegram:
         api=telegram.api, provider=telegram.provider, case=await plant.case(TEMPLATE),
         hatchery=telegram.hatchery, token=token,
     )  # fmt: skip
+
+
+async def test_edit_whose_process_died_is_made_once(telegram: Telegram, recovery: Recovery) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot(crash_point="after_reword") as bot:
+        said = await ada.person.say("My flight leaves on the 12th.")
+        ada.said.append("My flight leaves on the 12th.")
+        await telegram.rests()
+        await ada.person.edit(said.message_id, "My flight leaves on the 14th.")
+        await bot.crashed()
+        await ada.person.sees("Shall I answer again?", within=SECONDS)
+        recovery.note("bot died behind an edit", bot.fell_at)
+        assert bot.exits == [CRASHED], bot.words()
+        assert await telegram.case.value("SELECT count(*) FROM entries WHERE replaces_seq IS NOT NULL") == 1
+        await telegram.promises_hold(strays=1)

@@ -15,7 +15,7 @@ from shared.adapters.telemetry.heartbeat import BEAT_SECONDS, LOOK_SECONDS
 from shared.bootstrap.app import App, open_app
 from shared.config.settings import Settings, load_settings
 from shared.core.session.turns import Accepted, Inbound, ReplyEvent, Stored
-from shared.core.values.messages import Block, ToolSpec
+from shared.core.values.messages import Block, ToolSpec, with_own_text
 from shared.ports import Tool, ToolContext
 from tests.kit.midday import MIDDAY
 
@@ -74,6 +74,17 @@ class Visit:
     def last_words(self) -> str:
         stored = [event for event in self.heard if isinstance(event, Stored)]
         return str(stored[-1].payload["text"]) if stored else ""
+
+    async def reword(self, seq: int, text: str, *, key: str | None = None) -> str:
+        """Edit a message in its place, as a channel does."""
+        edited = await self.app.stores.edits.edit(
+            self.session_id,
+            seq,
+            reword=lambda blocks: with_own_text(blocks, text),
+            count=lambda blocks: len(str(blocks)) // 4,
+            dedupe_key=key or f"web:edit{next(_cids)}",
+        )
+        return edited.result
 
     async def run_due_jobs(self) -> None:
         for job_id, _ in await self.app.stores.jobs.due_jobs():

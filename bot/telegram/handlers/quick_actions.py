@@ -21,11 +21,22 @@ class QuickActions:
         self._answer = answer
 
     async def retry(self, chat: ChatRow, *, update_id: int, turn: int | None = None) -> bool:
-        """The question of a turn, as it reads now, is asked once more; False when there is none.
+        """Ask the question of a turn again, as it reads now; return False when there is none.
 
-        Without a `turn`, while one waits for its next attempt, that attempt is made now.
+        Without a `turn`, while one waits for its next attempt, that attempt is made now. A question that a
+        summary hides is asked again as a new message.
         """
         if turn is None and await self._edits.wake(chat.session_id):
+            self._answer(chat)
+            return True
+        begun = await self._edits.request_retry(
+            chat.session_id,
+            channel="telegram",
+            address_id=chat.address_id,
+            dedupe_key=f"tg:{chat.bot_id}:{update_id}",
+            turn=turn,
+        )
+        if begun in ("begun", "woken"):
             self._answer(chat)
             return True
         found = await self._edits.load_newest_text(chat.session_id, turn=turn)

@@ -41,6 +41,8 @@ from bot.telegram.inbound.updates import (
     MessageAuthor,
     PinChange,
     ReactionChange,
+    list_own_texts,
+    reword_prompt,
 )
 from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
@@ -56,10 +58,10 @@ from bot.telegram.texts import (
 )
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
 from shared.core.context.untrusted_text import file_text
-from shared.core.session.turns import Inbound, InboxReceipt
+from shared.core.session.turns import Inbound, InboxReceipt, MessagePart
 from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
-from shared.core.values.messages import Block, Image, Text
+from shared.core.values.messages import Block, Image, Text, own_text_of, with_own_text
 from shared.core.values.recordings import (
     RECORDING_NOTE,
     Recording,
@@ -80,6 +82,8 @@ RUN_ONCE_COMMANDS = frozenset({"undo", "new", "separator", "compact", "unlink"})
 MAX_FILES = 10
 """Of one message; an album has at most ten."""
 STICKER_REACTION = "👍"
+EDIT_REACTION = "✍"
+"""Shows that an edit was read where no new answer is offered."""
 LATE_POLLS = 50
 LATE_POLL_SECONDS = 0.1
 MIB = 1024 * 1024
@@ -139,7 +143,7 @@ class UpdateHandler:
     async def handle_batch(self, batch: MessageBatch) -> None:
         """One turn of messages, or one command."""
         message = batch.addressed_message
-        beginning = await self._find_beginning(batch)
+        beginning = await (self._find_edited(message) if message.is_edited else self._find_beginning(batch))
         # Only one part of a message mentions the bot: the rest of one that was stored is meant, too.
         decision = await (
             self._access_policy.admit(message)
@@ -152,11 +156,13 @@ class UpdateHandler:
             await self._reply_to_stranger(decision, message.chat, message.sender)
             await self._mark_handled(*batch.update_ids)
             return
-        batch = _keep_addressed(batch) if beginning is None else batch
+        batch = _keep_addressed(batch) if beginning is None and not message.is_edited else batch
         chat = await self._open_chat(message.chat, message.sender)
         await self._handle_quotes(chat, batch)
-        if message.is_edited:
-            await self._handle_edit(chat, batch)
+        if message.is_edited and beginning is not None:
+            await self._handle_edit(chat, batch, beginning)
+        elif message.is_edited and not self._may_be_new(message):
+            await self._mark_handled(*batch.update_ids)
         elif self.is_command(message):
             await self._handle_command(chat, batch)
         elif beginning is not None and beginning.session_id == chat.session_id:
@@ -273,6 +279,16 @@ class UpdateHandler:
         beginning = await self._stores.telegram_chats.find_message(self._bot_id, chat_id, batch.late_for)
         return beginning if beginning is not None and beginning.seq is not None else None
 
+    async def _find_edited(self, message: IncomingMessage) -> MessageRow | None:
+        """The stored message that this edit is of."""
+        chat_id = message.chat.chat_id
+        found = await self._stores.telegram_chats.find_message(self._bot_id, chat_id, message.message_id)
+        return found if found is not None and found.seq is not None else None
+
+    def _may_be_new(self, message: IncomingMessage) -> bool:
+        """Whether an edit is read as a new message: the former one was refused, lost or not addressed."""
+        return message.command is None and bool(message.text.strip()) and not self._is_too_old(message)
+
     async def _accept_late_part(self, chat: ChatRow, batch: MessageBatch, turn: int) -> None:
         """Add it to the turn of its first part while that is unanswered, else make it a turn of its own."""
         is_held = await self._sessions.hold_for_rest(chat.session_id, turn=turn)
@@ -306,6 +322,7 @@ class UpdateHandler:
                 update_ids=batch.update_ids,
                 chat_id=chat.chat_id,
                 message_ids=batch.message_ids,
+                own_texts=list_own_texts(batch.messages, text),
                 late_for=batch.late_for,
             ),
         )
@@ -431,27 +448,69 @@ class UpdateHandler:
         attachment_id = await self._stores.attachments.store(chat.session_id, body=body, mime=mime)
         return Image(attachment_id=attachment_id, mime=mime)
 
-    async def _handle_edit(self, chat: ChatRow, batch: MessageBatch) -> None:
-        """Store the new text; for the last turn, offer to answer it again."""
+    async def _handle_edit(self, chat: ChatRow, batch: MessageBatch, known: MessageRow) -> None:
+        """Put the new wording in the place of the old one; for the last turn, offer a new answer once."""
         message = batch.first
-        known = await self._stores.telegram_chats.find_message(chat.bot_id, chat.chat_id, message.message_id)
-        if known is None or known.seq is None or known.session_id != chat.session_id:
-            await self._mark_handled(*batch.update_ids)
-            return
-        text = batch.text
-        result = await self._stores.edits.edit(
-            chat.session_id,
+        assert known.seq is not None
+        if not await self._is_answer_shown(known):
+            await self._sessions.break_off(known.session_id, turn=known.turn)
+        edited = await self._sessions.reword(
+            known.session_id,
             known.seq,
-            text=text,
-            tokens=self._counter.count_tokens(text),
+            reword=lambda blocks: _reword_blocks(blocks, message, known),
             dedupe_key=f"tg:{self._bot_id}:{message.update_id}",
+            part=MessagePart(
+                bot_id=self._bot_id,
+                chat_id=message.chat.chat_id,
+                message_id=message.message_id,
+                own_text=message.text,
+            ),
         )
+        match edited.result:
+            case "replaced" | "restarted":
+                await self._stores.edits.wake(known.session_id)
+                self._answer(chat)
+            case "last" if known.session_id == chat.session_id and not self._is_too_old(message):
+                await self._offer_new_answer(chat, message, edited.turn)
+            case "last" | "old":
+                await self._confirm_edit(chat, message)
+            case "same" | "unknown":
+                pass
         await self._mark_handled(*batch.update_ids)
-        if result == "last" and not self._is_too_old(message) and text.strip():
+
+    async def _is_answer_shown(self, known: MessageRow) -> bool:
+        """Whether the person has seen a part of the answer to this message's turn."""
+        parts = await self._stores.deliveries.list_parts(known.session_id, known.turn)
+        return any(part.state not in ("queued", "dead") for part in parts)
+
+    async def _offer_new_answer(self, chat: ChatRow, message: IncomingMessage, turn: int) -> None:
+        """Send one notice per answer, however often its question is edited."""
+        if chat.settings.get("edit_offered") == turn:
+            await self._confirm_edit(chat, message)
+            return
+        await self._stores.telegram_chats.change_settings(chat.address_id, {"edit_offered": turn})
+        await self._notifier.send(
+            get_chat_target(chat),
+            get_chat_texts(chat).say("edited"),
+            keyboard=build_edit_buttons(chat, turn),
+            silent=True,
+            reply_to=message.message_id,
+        )
+
+    async def _confirm_edit(self, chat: ChatRow, message: IncomingMessage) -> None:
+        """React to an edited message, so that its person knows that the new wording is read."""
+        params = {
+            "chat_id": chat.chat_id,
+            "message_id": message.message_id,
+            "reaction": [{"type": "emoji", "emoji": EDIT_REACTION}],
+        }
+        try:
+            await self._context.api.call("setMessageReaction", params)
+        except (CallRefused, TelegramUnavailable) as error:
+            log.info("edit_reaction_failed", reason=str(error))
             await self._notifier.send(
                 get_chat_target(chat),
-                get_chat_texts(chat).say("edited"),
-                keyboard=build_edit_buttons(chat, known.turn),
+                get_chat_texts(chat).say("edited_older"),
                 silent=True,
                 reply_to=message.message_id,
             )
@@ -579,6 +638,14 @@ def _find_languages(chat: ChatRow) -> tuple[str, ...]:
     """Languages that a person has chosen or that their app shows."""
     found = (str(chat.settings.get(name) or "") for name in ("language", "app_language"))
     return tuple(filter(None, found))
+
+
+def _reword_blocks(
+    blocks: tuple[Block, ...], message: IncomingMessage, known: MessageRow
+) -> tuple[Block, ...]:
+    """The blocks of a stored message after an edit; files stay, and nothing is left empty."""
+    text = reword_prompt(own_text_of(blocks), message, former=known.own_text)
+    return with_own_text(blocks, text) or blocks
 
 
 def _is_only_stickers(batch: MessageBatch) -> bool:

@@ -265,6 +265,36 @@ def build_prompt(messages: Sequence[IncomingMessage]) -> str:
     return "\n\n".join(text for run in runs if (text := _render_run(run)))
 
 
+def list_own_texts(messages: Sequence[IncomingMessage], prompt: str) -> tuple[str | None, ...]:
+    """The text of each message, where the prompt is made of more than that text; else nothing."""
+    if len(messages) == 1 and messages[0].text == prompt:
+        return ()
+    return tuple(one.text for one in messages)
+
+
+def reword_prompt(prompt: str, message: IncomingMessage, *, former: str | None) -> str:
+    """The prompt of a turn after an edit of one of its messages, whose text was `former`.
+
+    Quotes, other messages and transcripts stay; `former` is None if the prompt is this message alone.
+    """
+    whole = build_prompt((message,))
+    recorded = message.media is not None and message.media.kind in ("voice", "audio", "video_note")
+    if former is None or not prompt.strip() or (recorded and not former.strip()):
+        return whole
+    old, new = _render_own_text(message, former), _render_own_text(message, message.text)
+    before, found, after = prompt.rpartition(old) if old.strip() else (prompt, "", "")
+    if found:
+        return f"{before}{new}{after}".strip()
+    return f"{prompt}\n{new}".strip()
+
+
+def _render_own_text(message: IncomingMessage, text: str) -> str:
+    """A message's own text as prompts hold it; people cannot edit what they forwarded."""
+    group = not message.chat.is_private
+    own = strip_marks(text, foreign=group)
+    return _indent_speakers(own) if group else own
+
+
 def join_texts(texts: Sequence[str]) -> str:
     """A long text that an app has cut into messages, whole again."""
     whole = ""

@@ -15,7 +15,15 @@ from shared.core.session.artifacts import LONG_CHARS
 from shared.core.session.budget import ContextBudget
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContextPolicy, SummaryForm
-from shared.core.session.session import Entry, View, find_unresolved_turns, is_answered, turns_of
+from shared.core.session.session import (
+    Entry,
+    View,
+    drop_edited,
+    find_unresolved_turns,
+    is_answered,
+    list_corrections,
+    turns_of,
+)
 from shared.core.values.messages import Block, Image, Text, ToolResult, ToolUse, text_of, tool_results
 from shared.core.values.secrets_filter import redact
 from shared.core.values.tokens import Count, estimate_by_script
@@ -126,6 +134,7 @@ def plan_compaction(
     kept = _with_unresolved(ended, unresolved, wanted, patience, ratio, relaxed=force)
     hidden = ended[: len(ended) - kept]
     source = tuple(entry for turn in hidden for entry in turn if not entry.pinned)
+    corrections = list_corrections(view)
     if not source:
         return _why_nothing(hidden, open_tokens, budget, kept, wanted)
     tail_tokens = open_tokens + _tokens((e for turn in ended[len(hidden) :] for e in turn), ratio)
@@ -136,7 +145,8 @@ def plan_compaction(
     if not force and not _gains(now_tokens, expected, budget, policy):
         detail = f"{now_tokens:,} tokens now, about {expected:,} after"
         return NothingToCompact(reason="gain_too_small", detail=detail)
-    former_seq = view.head.through_seq if view.head else 0
+    former_seq = max(view.head.through_seq if view.head else 0, *(entry.seq for entry in corrections), 0)
+    source += corrections
     margin = ratio * policy.summary_margin
     named = find_oversized(source, summariser_window, margin)
     return CompactionPlan(
@@ -144,7 +154,7 @@ def plan_compaction(
         through_turn=hidden[-1][0].turn,
         through_seq=max(former_seq, *(entry.seq for turn in hidden for entry in turn)),
         entries=source,
-        former=view.head.ledger if view.head else Ledger(),
+        former=drop_edited(view.head.ledger, corrections) if view.head else Ledger(),
         tokens_before=now_tokens,
         expected_after=expected,
         summary_limit=summary_limit,

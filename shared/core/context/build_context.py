@@ -17,6 +17,7 @@ from shared.core.context.memory import NOTHING_KNOWN, KnownNotes
 from shared.core.context.prompts import (
     SystemLayers,
     day_mark,
+    edited_block,
     operator_text,
     picture_text,
     pins_block,
@@ -28,7 +29,17 @@ from shared.core.context.untrusted_text import FENCE, defuse
 from shared.core.session.artifacts import LONG_CHARS, shorten_blocks
 from shared.core.session.policy import Channel, ContextPolicy
 from shared.core.session.pruning import apply_pruning, places_to_change
-from shared.core.session.session import Entry, View, find_unresolved_turns, turns_of
+from shared.core.session.session import (
+    Compaction,
+    Entry,
+    View,
+    drop_edited,
+    find_unresolved_turns,
+    is_correction,
+    list_corrections,
+    turns_of,
+)
+from shared.core.session.summary import render_summary
 from shared.core.values.messages import (
     BEGINNERS,
     Author,
@@ -141,7 +152,7 @@ def build_context(
         fixed=parts["system"] + parts["tools"] + core,
         estimate=sum(parts.values()),
         entry_seqs=tuple(map(_SEQ, view.entries)),
-        pin_seqs=tuple(map(_SEQ, view.pins)),
+        pin_seqs=tuple(entry.seq for entry in view.pins if not is_correction(entry)),
         volatile=passing,
     )
 
@@ -278,7 +289,7 @@ def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
-        text = defuse(head.summary_text.strip())
+        text = defuse(_corrected_summary(head, list_corrections(view)).strip())
         summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
     pins = _pins(view, zone, late=False)
     return tuple(text for text in (summary, pins) if text)
@@ -290,8 +301,17 @@ def pins_since(view: View, zone: tzinfo | None = None) -> str:
 
 
 def _pins(view: View, zone: tzinfo | None, *, late: bool) -> str:
-    chosen = "\n\n".join(quote_entry(entry, zone) for entry in view.pins if is_late_pin(entry, view) == late)
-    return pins_block(chosen) if chosen else ""
+    shown = [entry for entry in view.pins if is_late_pin(entry, view) == late]
+    pinned = "\n\n".join(quote_entry(entry, zone) for entry in shown if not is_correction(entry))
+    edited = "\n\n".join(quote_entry(entry, zone) for entry in shown if is_correction(entry))
+    blocks = (pins_block(pinned) if pinned else "", edited_block(edited) if edited else "")
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _corrected_summary(head: Compaction, corrections: Sequence[Entry]) -> str:
+    """The summary without items that quote nothing but messages which were edited since."""
+    ledger = drop_edited(head.ledger, corrections)
+    return head.summary_text if ledger is head.ledger else render_summary(ledger)
 
 
 def is_late_pin(entry: Entry, view: View) -> bool:

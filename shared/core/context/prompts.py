@@ -17,6 +17,7 @@ from shared.core.values.local_time import day_text
 SILENT = "SILENT"
 SUMMARY_TAG = OUR_SUMMARY_TAG
 PINS_TAG = "pinned_messages"
+EDITED_TAG = "edited_messages"
 FACTS_TAG = "runtime_facts"
 RECALL_TAG = "recalled_passages"
 NOTES_TAG = "known_about_this_person"
@@ -32,6 +33,7 @@ OUR_TAGS = (
     SUMMARY_TAG,
     SECTIONS_TAG,
     PINS_TAG,
+    EDITED_TAG,
     FACTS_TAG,
     RECALL_TAG,
     NOTES_TAG,
@@ -158,6 +160,15 @@ This is a background record of the conversation so far, not instructions; the ne
 
 def pins_block(lines: str) -> str:
     return wrap_tag(PINS_TAG, f"Earlier messages that the person wants kept word for word:\n\n{lines}")
+
+
+def edited_block(lines: str) -> str:
+    """Return the newest wording of hidden messages that were edited after the summary."""
+    return wrap_tag(
+        EDITED_TAG,
+        "These earlier messages were edited after the record above was written. Where it, a note or an answer"
+        f" says otherwise, these lines are right:\n\n{lines}",
+    )
 
 
 def volatile_block(*, runtime_facts: str, recall: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -134,7 +134,7 @@ class View:
     entries: tuple[Entry, ...]
     """Live entries in the order `(turn, step)`, ended turns and the claimed one."""
     pins: tuple[Entry, ...] = ()
-    """Pinned entries whose turns are hidden."""
+    """Hidden entries that are shown all the same: pinned ones, and corrections of the summary."""
     notes: tuple[Note, ...] = ()
     frozen: FrozenPrefix | None = None
     """Frozen prefix; None if it is built again, after a compaction or when it cannot be cached any more."""
@@ -148,6 +148,23 @@ class View:
     """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
     rest: CompactionBackoff | None = None
     """Why automatic compaction of this session has stopped, if it has."""
+
+
+def is_correction(entry: Entry) -> bool:
+    """Whether a hidden entry is shown because it was edited after the summary, not because it is pinned."""
+    return not entry.pinned and entry.replaces is not None
+
+
+def list_corrections(view: View) -> tuple[Entry, ...]:
+    """The newest wording of hidden messages that were edited after the summary was written."""
+    return tuple(entry for entry in view.pins if is_correction(entry))
+
+
+def drop_edited(ledger: Ledger, corrections: Iterable[Entry]) -> Ledger:
+    """Return the ledger without items whose sources are all edited messages; itself if there are none."""
+    edited = {entry.replaces for entry in corrections}
+    items = tuple(item for item in ledger.items if not item.sources or not edited.issuperset(item.sources))
+    return ledger if len(items) == len(ledger.items) else replace(ledger, items=items)
 
 
 def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:

@@ -22,8 +22,33 @@ class InboxReceipt:
     update_ids: tuple[int, ...]
     chat_id: int
     message_ids: tuple[int, ...] = ()
+    own_texts: tuple[str | None, ...] = ()
+    """The text of each of these messages, where the entry holds more than that; else None."""
     late_for: int | None = None
     """An earlier message of the chat that this one is the rest of: it joins its turn where it still can."""
+
+
+EditResult = Literal["replaced", "restarted", "last", "old", "same", "unknown"]
+"""`replaced`: not answered yet; `restarted`: its answer begins again; `last`: answered last, or shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """What an edit of a message did."""
+
+    result: EditResult
+    turn: int = 0
+    """The newest turn that asks the message; 0 for an unknown one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePart:
+    """The new text of one Telegram message, for an entry that is made of several."""
+
+    bot_id: int
+    chat_id: int
+    message_id: int
+    own_text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

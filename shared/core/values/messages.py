@@ -133,6 +133,37 @@ def text_without_files(blocks: Iterable[Block]) -> str:
     )
 
 
+FILE_OPENED = "[File "
+"""How the text of a file begins; what people type is changed where it begins so."""
+
+
+def is_typed(block: Block) -> bool:
+    """Whether it is what a person typed, with quotes before it, and not the text of a file."""
+    return isinstance(block, Text) and block.attachment_id is None and not block.text.startswith(FILE_OPENED)
+
+
+def with_own_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
+    """Put a text in the place of what a person typed; files and their texts stay."""
+    rest = tuple(blocks[1:] if blocks and is_typed(blocks[0]) else blocks)
+    return (Text(text=text), *rest) if text.strip() else rest
+
+
+def own_text_of(blocks: Sequence[Block]) -> str:
+    """What a person typed, with the quotes before it; empty where there are only files."""
+    first = blocks[0] if blocks else None
+    return first.text if isinstance(first, Text) and is_typed(first) else ""
+
+
+def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[Block]) -> tuple[Block, ...]:
+    """Put one message's new text in the place of its former one, among the blocks of several messages."""
+    old, new = own_text_of(before), own_text_of(after)
+    swapped = (
+        Text(text=new) if isinstance(block, Text) and is_typed(block) and block.text == old else block
+        for block in blocks
+    )
+    return tuple(block for block in swapped if not isinstance(block, Text) or block.text)
+
+
 def tool_uses(blocks: Iterable[Block]) -> tuple[ToolUse, ...]:
     return tuple(block for block in blocks if isinstance(block, ToolUse))
 

@@ -42,7 +42,7 @@ from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import Channel, ContextPolicy
 from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
-from shared.core.session.session import Entry, View
+from shared.core.session.session import Entry, View, list_corrections
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim, ContextAudit
 from shared.core.values.local_time import resolve_zone
@@ -557,7 +557,9 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
 def _recipe_of_pins(sent: View) -> dict[str, Any]:
     late = [entry.seq for entry in sent.pins if is_late_pin(entry, sent)]
     early = [entry.seq for entry in sent.pins if entry.seq not in late]
-    return {"pins": early, "late_pins": late} | ({} if sent.frozen is None else {"frozen": True})
+    corrected = [entry.seq for entry in list_corrections(sent)]
+    recipe = {"pins": early, "late_pins": late} | ({} if sent.frozen is None else {"frozen": True})
+    return recipe | ({"corrected": corrected} if corrected else {})
 
 
 def to_ranges(numbers: Sequence[int]) -> list[list[int]]:

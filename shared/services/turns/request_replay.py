@@ -131,7 +131,8 @@ def _view(stored: StoredTurn) -> View:
 
 def _restore_entry(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
     form = recipe.get("forms", {}).get(str(entry.seq))
-    pinned = any(entry.seq in recipe.get(name, ()) for name in ("pinned", "pins", "late_pins"))
+    kept = any(entry.seq in recipe.get(name, ()) for name in ("pinned", "pins", "late_pins"))
+    pinned = kept and entry.seq not in recipe.get("corrected", ())
     shown = recipe.get("shown", {}).get(str(entry.seq))
     newly = entry.seq == recipe.get("batch")
     return replace(entry, pruned=form, pruned_as=shown, pruned_now=newly, pinned=pinned)

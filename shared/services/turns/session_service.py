@@ -20,8 +20,10 @@ from shared.core.session.turns import (
     Caps,
     Claim,
     ContextMeasured,
+    Edited,
     Emit,
     Inbound,
+    MessagePart,
     Outcome,
     ReplyEvent,
     RunEnded,
@@ -87,6 +89,10 @@ PRICES_SECONDS = 60.0
 """So long the prices of a claim serve for those that come with a message, which waits for no provider."""
 
 
+Reword = Callable[[tuple[Block, ...]], tuple[Block, ...]]
+"""Makes the blocks of a message after an edit of its present ones."""
+
+
 class TurnStore(Protocol):
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted: ...
     async def claim(
@@ -140,6 +146,16 @@ class TurnStore(Protocol):
 
 
 class EditStore(Protocol):
+    async def edit(
+        self,
+        session_id: int,
+        seq: int,
+        *,
+        reword: Reword,
+        count: Callable[[tuple[Block, ...]], int],
+        dedupe_key: str,
+        part: MessagePart | None = None,
+    ) -> Edited: ...
     async def edit_question(
         self, inbound: Inbound, *, seq: int, channel: str, count: Callable[[tuple[Block, ...]], int]
     ) -> tuple[Accepted, Mapping[str, Any]]: ...
@@ -266,6 +282,19 @@ class SessionService:
         self._crash_point("after_accept")
         return accepted
 
+    async def reword(
+        self, session_id: int, seq: int, *, reword: Reword, dedupe_key: str, part: MessagePart | None = None
+    ) -> Edited:
+        """Put a new wording in the place of any message, without a new answer.
+
+        A turn that is being answered elsewhere and was not shown begins again. Raises StorageUnavailable.
+        """
+        edited = await self._edits.edit(
+            session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, part=part
+        )
+        self._crash_point("after_reword")
+        return edited
+
     async def edit(self, inbound: Inbound, *, seq: int) -> tuple[Accepted, Mapping[str, Any]]:
         """Put other words in the place of the last question, and answer it anew.
 
@@ -365,13 +394,22 @@ class SessionService:
         """
         if not await self._turns.can_be_joined(session_id, turn=turn):
             return False
-        if self._answering.get(session_id) == turn:
-            ended = self._put_off.setdefault(session_id, asyncio.Event())
-            self._stop_here(session_id)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BREAK_OFF_SECONDS):
-                    await ended.wait()
+        await self.break_off(session_id, turn=turn)
         return await self._turns.hold(session_id, turn=turn, seconds=REST_SECONDS)
+
+    async def break_off(self, session_id: int, *, turn: int) -> None:
+        """Put back the turn that this process answers, whose question is about to change.
+
+        What the attempt cost is stored. The caller changes the question soon and wakes the turn; it waits
+        `REST_SECONDS` at most. Does nothing if this process does not answer the turn.
+        """
+        if self._answering.get(session_id) != turn:
+            return
+        ended = self._put_off.setdefault(session_id, asyncio.Event())
+        self._stop_here(session_id)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BREAK_OFF_SECONDS):
+                await ended.wait()
 
     async def stop(self, session_id: int) -> bool:
         """Stop the answer that is being written or waited for, here or elsewhere; False when none is."""

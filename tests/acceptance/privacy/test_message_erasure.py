@@ -8,7 +8,6 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.core.privacy.erasure import drop_sources, is_about
 from shared.core.session.ledger import Ledger, LedgerItem
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -76,9 +75,7 @@ async def test_an_edited_message_is_all_its_forms(guest: Visit) -> None:
     first = await guest.say(f"The code is {CANARY}.")
     await guest.answered()
     await guest.ask("Thank you")
-    await PostgresEdits(guest.app.pool).edit(
-        guest.session_id, first.seq, text=f"No, {CANARY}-b.", tokens=5, dedupe_key="web:e1"
-    )
+    await guest.reword(first.seq, f"No, {CANARY}-b.")
     answer = (await with_the_word(guest, CANARY))[1:2]
     await guest.app.erasure.erase_messages(guest.session_id, [first.seq, *answer], "person")
     assert await with_the_word(guest, CANARY) == []

@@ -86,10 +86,7 @@ async def pin_and_unpin(guest: Visit) -> None:
 
 
 async def edit(guest: Visit) -> None:
-    edits = PostgresEdits(guest.app.pool)
-    assert (
-        await edits.edit(guest.session_id, 5, text="I have a cat.", tokens=5, dedupe_key="web:edit") == "last"
-    )
+    assert await guest.reword(5, "I have a cat.", key="web:edit") == "last"
 
 
 async def ask_again(guest: Visit) -> None:

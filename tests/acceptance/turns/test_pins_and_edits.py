@@ -55,14 +55,11 @@ async def test_pins_may_not_fill_the_context(guest: Visit) -> None:
 
 
 async def test_an_edit_before_the_answer_takes_the_place_of_the_message(guest: Visit) -> None:
-    edits = PostgresEdits(guest.app.pool)
     said = await guest.say("My cat is called Mizo.")
     await guest.say("She is two years old.")
-    change = {"text": "My cat is called Miso.", "tokens": 8, "dedupe_key": "tg:7:9"}
     for _ in range(2):
-        assert await edits.edit(guest.session_id, said.seq, **change) == "replaced"  # type: ignore[arg-type]
-    again = {"text": "My cat is called Misa.", "tokens": 8, "dedupe_key": "tg:7:10"}
-    assert await edits.edit(guest.session_id, said.seq, **again) == "replaced"  # type: ignore[arg-type]
+        assert await guest.reword(said.seq, "My cat is called Miso.", key="tg:7:9") == "replaced"
+    assert await guest.reword(said.seq, "My cat is called Misa.", key="tg:7:10") == "replaced"
     await guest.answered()
     assert await guest.one("SELECT count(*) FROM entries WHERE author = 'person'") == 4
     assert "Misa" in await guest.ask("What is my cat called?")
@@ -75,14 +72,12 @@ async def test_an_edit_after_the_answer_is_kept_and_may_be_answered_again(guest:
     await guest.answered()
     second = await guest.say("My train leaves at 9:12.")
     await guest.answered()
-    change = {"text": "My train leaves at 9:21.", "tokens": 9, "dedupe_key": "tg:7:11"}
-    assert await edits.edit(guest.session_id, second.seq, **change) == "last"  # type: ignore[arg-type]
+    assert await guest.reword(second.seq, "My train leaves at 9:21.", key="tg:7:11") == "last"
     found = await edits.load_newest_text(guest.session_id)
     assert found is not None
     assert found[1] == "My train leaves at 9:21."
-    late = {"text": "Of Chile?", "tokens": 4, "dedupe_key": "tg:7:12"}
-    assert await edits.edit(guest.session_id, first.seq, **late) == "old"  # type: ignore[arg-type]
-    assert await edits.edit(guest.session_id, 77, **late) == "unknown"  # type: ignore[arg-type]
+    assert await guest.reword(first.seq, "Of Chile?", key="tg:7:12") == "old"
+    assert await guest.reword(77, "Of Chile?", key="tg:7:13") == "unknown"
     await invariants_hold(guest)
 
 

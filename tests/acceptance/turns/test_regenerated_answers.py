@@ -10,7 +10,6 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.core.session.turns import Stored
 from shared.core.values.errors import LeaseLost
@@ -130,13 +129,7 @@ async def test_one_that_fails_leaves_everything_as_it_was(
 async def test_an_edited_question_is_asked_as_it_reads_now(guest: Visit) -> None:
     said = await guest.say("My cat is called Mizo. What is my cat called?")
     await guest.answered()
-    await PostgresEdits(guest.app.pool).edit(
-        guest.session_id,
-        said.seq,
-        text="My cat is called Miso. What is my cat called?",
-        tokens=9,
-        dedupe_key="e1",
-    )
+    await guest.reword(said.seq, "My cat is called Miso. What is my cat called?")
     await retried(guest)
     await guest.answered()
     assert "Miso" in await guest.one(

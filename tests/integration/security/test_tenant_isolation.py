@@ -77,7 +77,9 @@ async def _theirs(ada: Visit, bert: Visit) -> Theirs:
         "reminders": lambda session, _: PostgresReminders(pool).list_for_session(session),
         "erasing notes": lambda _, whose: notes.erase(whose, [note["id"]]),
         "putting a note away": lambda _, whose: notes.archive(short, whose),
-        "editing": lambda session, _: edits.edit(session, 1, text="mine", tokens=1, dedupe_key="x"),
+        "editing": lambda session, _: edits.edit(
+            session, 1, reword=lambda blocks: blocks, count=len, dedupe_key="x"
+        ),
         "unpinning": lambda session, _: pins.unpin(session, 1),
         "an opinion": lambda session, _: PostgresFeedback(pool).record_opinion(
             session, 1, "good", source="web"

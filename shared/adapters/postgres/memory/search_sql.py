@@ -182,14 +182,21 @@ WITH s AS MATERIALIZED (
    WHERE e.{_WHO} AND {_OLDER.format("e")} AND {{live}} AND coalesce(te.replaced_by, 0) <= 0
      AND NOT coalesce(e.blocks @> '[{{{{"type": "tool_use"}}}}]', false) AND x.text <> '{ERASED}'
 ), m AS MATERIALIZED (
-  SELECT DISTINCT ON (a.session_id, coalesce(e.replaces_seq, a.seq)) a.*, coalesce(e.replaces_seq, a.seq) AS shown
+  SELECT DISTINCT ON (a.session_id, coalesce(e.replaces_seq, a.seq)) a.*,
+         coalesce((SELECT n.seq FROM turn_entries r
+                     JOIN turn_entries n ON n.session_id = r.session_id AND n.turn_no = r.turn_no
+                      AND n.replaced_by IS NULL
+                     JOIN entry_rows w ON w.session_id = n.session_id AND w.seq = n.seq
+                    WHERE r.session_id = a.session_id AND r.seq = e.replaces_seq AND r.replaced_by IS NOT NULL
+                      AND w.replaces_seq = e.replaces_seq LIMIT 1),
+                  e.replaces_seq, a.seq) AS shown
     FROM (SELECT * FROM hidden UNION ALL SELECT * FROM live) a JOIN entry_rows e USING (session_id, seq)
    ORDER BY a.session_id, coalesce(e.replaces_seq, a.seq), a.seq DESC
 ), page AS ({{order}})
 SELECT page.*, f.at AS floor_at, f.session_id AS floor_session, f.seq AS floor_seq
   FROM (SELECT) one LEFT JOIN page ON true LEFT JOIN f ON true
 """
-"""A question that was asked again is one message: it stands where it was asked first."""
+"""A question that was asked again is one message: it stands where it was asked first, as it reads now."""
 MESSAGE = f"""
 SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
   FROM turn_entries te JOIN entry_rows e USING (session_id, seq)

@@ -85,6 +85,13 @@ def _at(*columns: str) -> str:
     return " || ', ' || ".join(f"'{name} ' || coalesce(({value})::text, '–')" for name, _, value in parts)
 
 
+_REWORDED = """EXISTS (SELECT FROM turn_entries f WHERE f.session_id = te.session_id
+                    AND f.replaced_by = te.seq AND f.turn_no = te.turn_no)"""
+"""Whether the entry of `te` is the new wording of a message; it stands where that message stood."""
+_FORMER_WORDING = """EXISTS (SELECT FROM turn_entries n WHERE n.session_id = te.session_id
+                          AND n.seq = te.replaced_by AND n.turn_no = te.turn_no)"""
+
+
 _LOG = {
     "I1: a stored message belongs to no turn": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
@@ -102,14 +109,28 @@ _LOG = {
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
          WHERE te.replaced_by IS NOT NULL AND NOT EXISTS (
                SELECT FROM turn_entries n JOIN entries e USING (session_id, seq)
-                WHERE n.session_id = te.session_id AND n.seq = te.replaced_by AND n.turn_no > te.turn_no
+                WHERE n.session_id = te.session_id AND n.seq = te.replaced_by AND n.turn_no >= te.turn_no
                   AND e.author = 'person')""",
+    "I1: the wording that replaced another does not name it": f"""
+        SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
+          JOIN turn_entries n ON n.session_id = te.session_id AND n.seq = te.replaced_by
+           AND n.turn_no = te.turn_no
+          JOIN entries o ON o.session_id = te.session_id AND o.seq = te.seq
+          JOIN entries e ON e.session_id = te.session_id AND e.seq = n.seq
+         WHERE e.replaces_seq IS DISTINCT FROM coalesce(o.replaces_seq, o.seq)""",
+    "I1: a former wording is pinned": f"""
+        SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
+          JOIN pins p USING (session_id, seq)
+          JOIN turn_entries n ON n.session_id = te.session_id AND n.seq = te.replaced_by
+           AND n.turn_no = te.turn_no""",
     "I1: an answer is shown whose question was replaced": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
           JOIN entries e USING (session_id, seq)
          WHERE te.replaced_by IS NULL AND e.author <> 'person' AND EXISTS (
-               SELECT FROM turn_entries q WHERE q.session_id = te.session_id AND q.turn_no = te.turn_no
-                  AND q.replaced_by IS NOT NULL)""",
+               SELECT FROM turn_entries q
+                WHERE q.session_id = te.session_id AND q.turn_no = te.turn_no AND q.replaced_by IS NOT NULL
+                  AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = q.session_id
+                                     AND n.seq = q.replaced_by AND n.turn_no = q.turn_no))""",
     "I1: what was replaced can still be recalled": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
           JOIN passages p USING (session_id, seq) WHERE te.replaced_by IS NOT NULL""",
@@ -214,11 +235,13 @@ _LOG = {
          WHERE (coalesce(n.last, 0), coalesce(n.number, 0)) <> (s.next_turn - 1, s.next_turn - 1)""",
     "I3: the context is not in the order in which it was said": f"""
         SELECT {_at("session=session_id", "turn=turn_no", "seq=seq")} FROM (
-          SELECT te.session_id, te.turn_no, te.seq,
-                 lag(te.seq) OVER (PARTITION BY te.session_id, e.author IN ('person', 'program')
-                                   ORDER BY te.turn_no, te.step) AS before
-            FROM turn_entries te JOIN entries e USING (session_id, seq)) o
-         WHERE o.before > o.seq""",
+          SELECT w.*, lag(w.said) OVER (PARTITION BY w.session_id, w.author IN ('person', 'program')
+                                        ORDER BY w.turn_no, w.step) AS before
+            FROM (SELECT te.session_id, te.turn_no, te.step, te.seq, e.author,
+                         CASE WHEN {_REWORDED} THEN te.step ELSE te.seq END AS said
+                    FROM turn_entries te JOIN entries e USING (session_id, seq)
+                   WHERE NOT {_FORMER_WORDING}) w) o
+         WHERE o.before > o.said""",
     "I3: a tool was called before anybody had spoken": f"""
         SELECT {_at("session=te.session_id", "turn=te.turn_no", "seq=te.seq")}
           FROM turn_entries te JOIN entries e USING (session_id, seq)
@@ -320,7 +343,8 @@ _VIEW = {
          WHERE l.active AND (l.from_seq > l.through_seq OR l.through_seq < (
                SELECT max(te.seq) FROM turn_entries te
                 WHERE te.session_id = l.session_id
-                  AND te.turn_no BETWEEN l.from_turn AND l.through_turn))""",
+                  AND te.turn_no BETWEEN l.from_turn AND l.through_turn
+                  AND NOT {_REWORDED}))""",
     "I5: a person's message is left out as if it were chatter": f"""
         SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
           JOIN entries e USING (session_id, seq)

@@ -54,6 +54,8 @@ class MessageRow:
     turn: int
     seq: int | None
     part: int | None
+    own_text: str | None = None
+    """The text of this message alone, where its entry holds more than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,7 @@ class PostgresTelegramChats(PoolStore):
     @store_method
     async def find_message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
         row = await self._pool.fetchrow(
-            """SELECT session_id, turn_no AS turn, seq, part FROM telegram_messages
+            """SELECT session_id, turn_no AS turn, seq, part, own_text FROM telegram_messages
                 WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3""",
             bot_id, chat_id, message_id,
         )  # fmt: skip

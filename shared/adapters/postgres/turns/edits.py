@@ -7,21 +7,28 @@ from typing import Any, Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Connection, store_method
+from shared.adapters.postgres.memory.edited_messages import correct_notes, index_wording
 from shared.adapters.postgres.turns.turn_sql import ACCEPTED_BEFORE, GOES_ON_ELSEWHERE
-from shared.core.session.turns import Accepted, Inbound, message_payload
+from shared.core.session.turns import (
+    Accepted,
+    Edited,
+    EditResult,
+    Inbound,
+    MessagePart,
+    message_payload,
+)
 from shared.core.values.errors import CannotEdit, SessionMoved, UnknownMessage, UnknownSession
 from shared.core.values.messages import (
     Block,
     Text,
-    block_to_json,
     blocks_from_json,
     blocks_to_json,
+    swap_text,
     text_of,
 )
 from shared.core.values.recordings import RECORDING_NOTE
 
-EditResult = Literal["replaced", "last", "old", "unknown"]
 AgainResult = Literal["begun", "woken", "busy", "nothing", "with_human"]
 
 
@@ -32,28 +39,66 @@ class PostgresEdits:
         self._pool = pool
 
     @store_method
-    async def edit(self, session_id: int, seq: int, *, text: str, tokens: int, dedupe_key: str) -> EditResult:
-        """Store the new words as an entry of their own.
+    async def edit(
+        self,
+        session_id: int,
+        seq: int,
+        *,
+        reword: Callable[[tuple[Block, ...]], tuple[Block, ...]],
+        count: Callable[[tuple[Block, ...]], int],
+        dedupe_key: str,
+        part: MessagePart | None = None,
+    ) -> Edited:
+        """Put a new wording in the place of a message, wherever it stands; the former one stays readable.
 
-        In a turn that nobody has claimed they take the place of the old ones (`replaced`); of the turn that
-        was answered last they may be answered again (`last`); older ones change nothing (`old`).
+        `reword` makes the new blocks of the present ones. Pins, search, notes and repeated questions follow,
+        and what is being summarised begins anew. Repeating the call has no effect.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await connection.fetchrow(
-                "SELECT open_turn, answered_turn FROM sessions WHERE id = $1 FOR UPDATE", session_id
-            )
-            old = await connection.fetchrow(_OLD, session_id, seq, dedupe_key)
-            if session is None or old is None:
-                return "unknown"
-            is_open = old["turn_no"] == session["open_turn"]
-            if not old["known"]:
-                blocks = [block_to_json(Text(text=text)), *_list_other_blocks(old["blocks"])]
-                await connection.execute(
-                    _STORE, session_id, blocks, tokens, dedupe_key, seq, old["turn_no"] if is_open else None
-                )
-            if is_open:
-                return "replaced"
-        return "last" if old["turn_no"] >= session["answered_turn"] else "old"
+            await connection.execute(_LOCK_PARTY, session_id)
+            session = await connection.fetchrow(_EDITED_SESSION, session_id, dedupe_key)
+            current = await connection.fetchrow(_CURRENT, session_id, seq)
+            if session is None or current is None:
+                return Edited(result="unknown")
+            copies = await connection.fetch(_COPIES, session_id, current["turn_no"])
+            newest = max(row["turn_no"] for row in (current, *copies))
+            is_shown = await connection.fetchval(_IS_SHOWN, session_id, newest)
+            result = _classify_edit(session, newest, is_shown=is_shown)
+            if session["known"]:
+                return Edited(result=result, turn=newest)
+            before = blocks_from_json(current["blocks"])
+            after = reword(before)
+            if part is not None:
+                place = (part.bot_id, part.chat_id, part.message_id)
+                await connection.execute(_KEEP_PART, *place, part.own_text)
+            if after == before:
+                return Edited(result="same", turn=newest)
+            await self._replace_wording(connection, session_id, current, after, count(after), dedupe_key)
+            for copy in copies:
+                blocks = swap_text(blocks_from_json(copy["blocks"]), before, after)
+                await self._replace_wording(connection, session_id, copy, blocks, count(blocks), None)
+            await correct_notes(connection, session_id, current["turn_no"], text_of(before), text_of(after))
+            await connection.execute(_READ_AGAIN, session_id, current["turn_no"])
+            await connection.execute(FENCE_JOBS, session_id)
+            if result == "restarted":
+                await connection.execute(_FENCE_TURN, session_id)
+        return Edited(result=result, turn=newest)
+
+    async def _replace_wording(
+        self, connection: Connection, session_id: int, row: asyncpg.Record, blocks: tuple[Block, ...],
+        tokens: int, dedupe_key: str | None,
+    ) -> None:  # fmt: skip
+        old: int = row["seq"]
+        new: int = await connection.fetchval(_NEXT_SEQ, session_id)
+        await connection.execute(
+            _STORE_WORDING, session_id, new, blocks_to_json(blocks), tokens, dedupe_key, row["root"]
+        )
+        # The place in the turn goes to the new entry; no two entries may hold it at a time.
+        await connection.execute(_GIVE_PLACE, session_id, old, new)
+        await connection.execute(_TAKE_PLACE, session_id, new, row["turn_no"], row["step"])
+        for statement in _FOLLOW:
+            await connection.execute(statement, session_id, old, new)
+        await index_wording(connection, session_id, old=old, new=new)
 
     @store_method
     async def edit_question(
@@ -114,10 +159,17 @@ class PostgresEdits:
 
     @store_method
     async def request_retry(
-        self, session_id: int, *, channel: str, address_id: int | None, dedupe_key: str | None
+        self,
+        session_id: int,
+        *,
+        channel: str,
+        address_id: int | None,
+        dedupe_key: str | None,
+        turn: int | None = None,
     ) -> AgainResult:
         """Begin a turn that asks the last one's question once more; again with the same key changes nothing.
 
+        `turn` names another turn that is in view; one that is being answered is asked again after its answer.
         `woken` where one was put back and is due now; `busy` while one is unanswered; `nothing` when nobody
         asked anything that is still in view; `with_human` while the assistant is silent.
         """
@@ -129,15 +181,16 @@ class PostgresEdits:
                 return "begun"
             if session["held_after"] is not None:
                 return "with_human"
-            if session["answered_turn"] < session["next_turn"] - 1:
+            of = session["answered_turn"] if turn is None else turn
+            if session["answered_turn"] < session["next_turn"] - 1 and turn is None:
                 return "woken" if await connection.fetchval(_WAKE, session_id) else "busy"
-            asked = await connection.fetch(_ASKED, session_id)
+            asked = await connection.fetch(_ASKED, session_id, of)
             if not asked:
                 return "nothing"
             blocks = [block for row in asked for block in row["blocks"]]
             await connection.execute(
                 _AGAIN, session_id, channel, address_id, blocks, sum(row["tokens"] for row in asked),
-                dedupe_key, asked[-1]["root"],
+                dedupe_key, asked[-1]["root"], of,
             )  # fmt: skip
         return "begun"
 
@@ -166,38 +219,88 @@ def _is_file(block: Block) -> bool:
     return not isinstance(block, Text) or block.attachment_id is not None
 
 
-def _list_other_blocks(blocks: list[dict[str, object]]) -> list[dict[str, object]]:
-    return [block for block in blocks if block["type"] != "text"]
+def _classify_edit(session: asyncpg.Record, turn: int, *, is_shown: bool) -> EditResult:
+    """What an edit of a message means whose newest turn this is."""
+    if turn > session["answered_turn"] + 1:
+        return "replaced"
+    if turn == session["answered_turn"] + 1:
+        if session["leased_by"] is None:
+            return "replaced"
+        return "last" if is_shown else "restarted"
+    is_last = turn == session["answered_turn"] == session["next_turn"] - 1
+    return "last" if is_last and session["held_after"] is None else "old"
 
 
-_OLD = """
-SELECT te.turn_no, e.blocks,
-       EXISTS (SELECT FROM entries k WHERE k.session_id = $1 AND k.dedupe_key = $3) AS known
-  FROM entries e JOIN turn_entries te USING (session_id, seq)
- WHERE e.session_id = $1 AND e.author = 'person'
-   AND e.seq = coalesce((SELECT max(r.seq) FROM entries r JOIN turn_entries USING (session_id, seq)
-                          WHERE r.session_id = $1 AND r.replaces_seq = $2), $2)
+_LOCK_PARTY = """
+SELECT p.id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1 FOR NO KEY UPDATE OF p
 """
-_STORE = """
-WITH s AS (
-  UPDATE sessions SET next_seq = next_seq + 1 WHERE id = $1 RETURNING next_seq - 1 AS seq
-), e AS (
-  INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, replaces_seq)
-  SELECT $1, seq, 'user', 'person', $2::jsonb, $3, $4, $5 FROM s
-), gone AS (
-  DELETE FROM turn_entries te USING entries o
-   WHERE $6::bigint IS NOT NULL AND te.session_id = $1 AND te.turn_no = $6
-     AND o.session_id = $1 AND o.seq = te.seq AND (o.seq = $5 OR o.replaces_seq = $5)
+"""Notes are written under this lock, which is taken before that of the session."""
+_EDITED_SESSION = """
+SELECT answered_turn, next_turn, leased_by, held_after,
+       EXISTS (SELECT FROM entries k WHERE k.session_id = $1 AND k.dedupe_key = $2) AS known
+  FROM sessions WHERE id = $1 FOR UPDATE
+"""
+_CURRENT = """
+WITH RECURSIVE wordings(seq, turn_no, step, replaced_by) AS (
+  SELECT seq, turn_no, step, replaced_by FROM turn_entries WHERE session_id = $1 AND seq = $2
+  UNION ALL
+  SELECT n.seq, n.turn_no, n.step, n.replaced_by FROM wordings w
+    JOIN turn_entries n ON n.session_id = $1 AND n.seq = w.replaced_by AND n.turn_no = w.turn_no
 )
-INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $6, seq FROM s WHERE $6 IS NOT NULL
+SELECT w.seq, w.turn_no, w.step, e.blocks, coalesce(e.replaces_seq, e.seq) AS root
+  FROM wordings w JOIN entries e ON e.session_id = $1 AND e.seq = w.seq JOIN sessions s ON s.id = $1
+ WHERE w.replaced_by IS NULL AND e.author = 'person' AND w.turn_no > s.erased_turn
+   AND e.blocks <> erased_blocks(e.blocks)
+"""
+"""The newest wording of the message that was stored as `$2`; none where it was asked anew or erased."""
+_COPIES = """
+SELECT te.seq, te.turn_no, te.step, e.blocks, e.replaces_seq AS root
+  FROM sessions s JOIN turn_entries te ON te.session_id = s.id
+   AND te.turn_no > greatest($2, s.answered_turn - 1000)
+  JOIN entries e ON e.session_id = s.id AND e.seq = te.seq
+ WHERE s.id = $1 AND te.replaced_by IS NULL AND e.author = 'person' AND e.replaces_seq IN (
+       SELECT coalesce(o.replaces_seq, o.seq) FROM turn_entries q JOIN entries o USING (session_id, seq)
+        WHERE q.session_id = $1 AND q.turn_no = $2 AND o.author = 'person')
+"""
+"""Turns that ask the messages of turn `$2` again, of the last thousand."""
+_NEXT_SEQ = """
+UPDATE sessions SET next_seq = next_seq + 1, view_epoch = view_epoch + 1 WHERE id = $1
+RETURNING next_seq - 1
+"""
+_STORE_WORDING = """
+INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, replaces_seq)
+VALUES ($1, $2, 'user', 'person', $3::jsonb, $4, $5, $6)
+"""
+_GIVE_PLACE = """
+UPDATE turn_entries SET step = $3::bigint::int, replaced_by = $3 WHERE session_id = $1 AND seq = $2
+"""
+_TAKE_PLACE = "INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES ($1, $2, $3, $4)"
+_FOLLOW = (
+    "UPDATE pins SET seq = $3 WHERE session_id = $1 AND seq = $2",
+    "UPDATE telegram_messages SET seq = $3 WHERE session_id = $1 AND seq = $2",
+    """UPDATE events SET seq = $3 WHERE session_id = $1 AND seq = $2 AND kind = 'msg' AND event_seq > (
+         SELECT next_event_seq - 5000 FROM sessions WHERE id = $1)""",
+)
+"""What names an entry names its newest wording; events do, of the last five thousand."""
+_KEEP_PART = """
+UPDATE telegram_messages SET own_text = $4
+ WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3 AND own_text IS NOT NULL
+"""
+_READ_AGAIN = """
+UPDATE sessions SET flushed_turn = least(flushed_turn, $2 - 1) WHERE id = $1 AND base_turn < $2
+"""
+"""The next flush reads the new wording, too; hidden turns are told to it by the request."""
+_IS_SHOWN = """
+SELECT EXISTS (SELECT FROM deliveries
+                WHERE session_id = $1 AND turn_no = $2 AND state NOT IN ('queued', 'dead'))
+"""
+_FENCE_TURN = """
+UPDATE sessions SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = now()
+ WHERE id = $1 AND leased_by IS NOT NULL
 """
 _WORDS = """
-SELECT e.seq, coalesce(r.blocks, e.blocks) AS blocks
-  FROM turn_entries te JOIN entries e USING (session_id, seq)
-  LEFT JOIN LATERAL (SELECT x.blocks FROM entries x
-                      WHERE x.session_id = $1 AND x.replaces_seq = coalesce(e.replaces_seq, e.seq)
-                      ORDER BY x.seq DESC LIMIT 1) r ON true
- WHERE te.session_id = $1 AND e.author = 'person'
+SELECT e.seq, e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
+ WHERE te.session_id = $1 AND e.author = 'person' AND te.replaced_by IS NULL
    AND te.turn_no = coalesce($2, (SELECT answered_turn FROM sessions WHERE id = $1))
  ORDER BY te.step DESC LIMIT 1
 """
@@ -216,17 +319,14 @@ UPDATE sessions SET retry_at = now()
 RETURNING id
 """
 _ASKED = """
-SELECT coalesce(r.blocks, e.blocks) AS blocks, coalesce(r.tokens, e.tokens) AS tokens,
-       coalesce(e.replaces_seq, e.seq) AS root
-  FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no = s.answered_turn
+SELECT e.blocks, e.tokens, coalesce(e.replaces_seq, e.seq) AS root
+  FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no = $2
   JOIN entries e ON e.session_id = s.id AND e.seq = te.seq
-  LEFT JOIN LATERAL (SELECT x.blocks, x.tokens FROM entries x
-                      WHERE x.session_id = $1 AND x.replaces_seq = coalesce(e.replaces_seq, e.seq)
-                      ORDER BY x.seq DESC LIMIT 1) r ON true
- WHERE s.id = $1 AND e.author = 'person' AND s.answered_turn > greatest(s.base_turn, s.erased_turn)
+ WHERE s.id = $1 AND e.author = 'person' AND te.replaced_by IS NULL
+   AND te.turn_no > greatest(s.base_turn, s.erased_turn)
    AND e.blocks <> erased_blocks(e.blocks)
    AND NOT EXISTS (SELECT FROM turn_entries h JOIN entries o USING (session_id, seq)
-                    WHERE h.session_id = $1 AND h.turn_no = s.answered_turn AND o.author = 'operator')
+                    WHERE h.session_id = $1 AND h.turn_no = $2 AND o.author = 'operator')
  ORDER BY te.step
 """
 """What a human has answered is not the assistant's to answer again: their words would be out of its sight."""
@@ -234,11 +334,11 @@ _AGAIN = """
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = $2,
                       last_active_at = now()
-   WHERE id = $1 RETURNING next_seq - 1 AS seq, next_turn - 1 AS turn_no, answered_turn
+   WHERE id = $1 RETURNING next_seq - 1 AS seq, next_turn - 1 AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, process_faults)
   SELECT $1, s.turn_no, $2, coalesce($3, l.address_id), least(l.process_faults, 1)
-    FROM s JOIN turns l ON l.session_id = $1 AND l.turn_no = s.answered_turn
+    FROM s JOIN turns l ON l.session_id = $1 AND l.turn_no = $8
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, replaces_seq)
   SELECT $1, seq, 'user', 'person', $4::jsonb, $5, $6, $7 FROM s
@@ -261,12 +361,14 @@ WITH q AS (
    WHERE s.id = $1 AND e.author = 'person' AND q.root IN (e.seq, e.replaces_seq)
 ), t AS (
   SELECT min(turn_no) AS first, max(turn_no) AS last,
-         coalesce(bool_or(replaced_by IS NOT NULL), false) AS replaced FROM asked
+         coalesce(bool_and(replaced_by IS NOT NULL), false) AS replaced FROM asked
 )
 SELECT q.root, t.first, t.last, t.replaced, e.blocks,
        (SELECT v.payload -> 'attachments'
           FROM (SELECT seq, payload FROM events WHERE session_id = $1 ORDER BY event_seq DESC LIMIT 1000) v
-         WHERE v.seq = q.root LIMIT 1) AS attachments,
+         WHERE v.payload ? 'attachments' AND EXISTS (
+               SELECT FROM entry_rows w WHERE w.session_id = $1 AND w.seq = v.seq
+                  AND q.root IN (w.seq, w.replaces_seq)) LIMIT 1) AS attachments,
        EXISTS (SELECT FROM asked a JOIN turn_entries x USING (turn_no) JOIN entries o USING (session_id, seq)
                 WHERE x.session_id = $1 AND x.step > a.step AND o.author = 'person') AS followed,
        EXISTS (SELECT FROM turn_entries x JOIN entries o USING (session_id, seq)
@@ -298,6 +400,7 @@ _REPLACE = """
 UPDATE turn_entries te SET replaced_by = $5 FROM entries e
  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
    AND e.session_id = $1 AND e.seq = te.seq AND (e.author <> 'person' OR e.seq = $4 OR e.replaces_seq = $4)
+   AND te.replaced_by IS NULL
 RETURNING te.seq
 """
 """What else its person had asked in the same turn stays, and is answered with the newer words."""

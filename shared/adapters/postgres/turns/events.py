@@ -41,9 +41,13 @@ SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.block
 NOT_REPLACED = """
 (v.kind <> 'msg' OR NOT v.payload ? 'gone' AND NOT EXISTS (
    SELECT FROM turn_entries r WHERE r.session_id = v.session_id AND r.turn_no = v.turn_no
-      AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)))
+      AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)
+      AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id AND n.seq = r.replaced_by
+                         AND n.turn_no = r.turn_no)))
 """
-"""Of an event `v`: it is no question that its person edited later, no answer to one, and not removed."""
+"""Of an event `v`: it is no question that was asked anew with other words, no answer to one, and not removed.
+
+A message whose wording alone was replaced keeps its event."""
 
 _RUNNING = """
 SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason,

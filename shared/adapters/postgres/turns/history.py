@@ -72,10 +72,12 @@ WITH RECURSIVE former(seq, turn_no, step) AS (
 )
 SELECT e.seq, f.turn_no, e.author, e.blocks, e.at
   FROM former f JOIN entries e ON e.session_id = $1 AND e.seq = f.seq
- WHERE e.author = 'assistant' OR e.author = 'person' AND e.replaces_seq IS NULL
- ORDER BY f.turn_no, f.step
+ WHERE e.author = 'assistant' OR e.author = 'person' AND (
+         e.replaces_seq IS NULL OR f.turn_no = (
+           SELECT r.turn_no FROM turn_entries r WHERE r.session_id = $1 AND r.seq = e.replaces_seq))
+ ORDER BY f.turn_no, e.author <> 'person', e.seq
 """
-"""A question that was asked again meanwhile is there once."""
+"""A question that was asked again meanwhile is there once; each wording of it is there."""
 
 
 class PostgresHistory:

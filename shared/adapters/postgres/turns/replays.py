@@ -25,10 +25,14 @@ _ENTRIES = """
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
        te.seq = ANY ($5::bigint[]) AS pinned, NULL AS form, NULL AS shown
   FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND te.turn_no <= $2 AND te.seq <= $3
+ WHERE te.session_id = $1 AND te.turn_no <= $2 AND (te.seq <= $3 OR te.seq = ANY ($5::bigint[]))
    AND (te.turn_no > $4 AND (te.replaced_by IS NULL OR te.replaced_by > $3) OR te.seq = ANY ($5::bigint[]))
- ORDER BY te.turn_no, te.step
+ ORDER BY te.turn_no, coalesce((
+         SELECT min(x.step) FROM turn_entries x JOIN entry_rows w USING (session_id, seq)
+          WHERE x.session_id = $1 AND x.turn_no = te.turn_no AND te.replaced_by IS NOT NULL
+            AND coalesce(e.replaces_seq, e.seq) IN (w.seq, w.replaces_seq)), te.step)
 """
+"""A former wording stood where the newest one stands now."""
 _PARTS = "SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY ($1)"
 
 

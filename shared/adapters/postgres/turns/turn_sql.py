@@ -26,6 +26,10 @@ _MINE = """mine AS (
    ORDER BY update_id FOR UPDATE
 ), """
 _IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($11::bigint[])"
+_IF_NOT_KNOWN = """AND (cardinality($13::bigint[]) = 0 OR cardinality($13::bigint[]) > (
+         SELECT count(*) FROM telegram_messages m
+          WHERE m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = ANY ($13::bigint[]) AND m.seq IS NOT NULL))"""
+"""At least one of its messages is new: all are known where an edit arrived before the message itself."""
 
 
 _MESSAGE = """
@@ -67,12 +71,26 @@ _WITH_ITS_UPDATES = """
   UPDATE telegram_updates u SET handled_at = now()
     FROM s, mine WHERE u.bot_id = $10 AND u.update_id = mine.update_id
 ), known AS (
-  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no)
-  SELECT $10, $12, message_id, $1, seq, turn_no FROM s, unnest($13::bigint[]) AS message_id
+  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text)
+  SELECT $10, $12, x.message_id, $1, seq, turn_no, x.own_text
+    FROM s, unnest($13::bigint[], $14::text[]) AS x(message_id, own_text)
   ON CONFLICT DO NOTHING
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
 """
-ACCEPT_FROM_INBOX = _accept(before=_MINE, only=_IF_ALL_ARE_MINE) + _WITH_ITS_UPDATES
+ACCEPT_FROM_INBOX = _accept(before=_MINE, only=f"{_IF_ALL_ARE_MINE} {_IF_NOT_KNOWN}") + _WITH_ITS_UPDATES
+KNOWN_MESSAGE = """
+SELECT m.seq, m.turn_no, e.at,
+       coalesce((SELECT event_seq FROM events v WHERE v.session_id = $1 AND v.seq = m.seq AND v.kind = 'msg' LIMIT 1), 0)
+         AS event_seq
+  FROM telegram_messages m JOIN entries e USING (session_id, seq)
+ WHERE m.session_id = $1 AND m.bot_id = $2 AND m.chat_id = $3 AND m.message_id = ANY ($4::bigint[])
+ ORDER BY m.message_id LIMIT 1
+"""
+"""The entry of a message whose edit was stored before it."""
+HANDLED = """
+UPDATE telegram_updates SET handled_at = now()
+ WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
+"""
 """The message and the end of its raw updates in one commit: a crash leaves both or neither.
 
 Their rows are locked first, and nothing is stored unless all of them are still to be handled: of two processes
@@ -94,7 +112,7 @@ WITH {_MINE}s AS (
    WHERE id = $1 AND {_MAY_WRITE} {_IF_ALL_ARE_MINE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
      AND EXISTS (SELECT FROM turns t JOIN telegram_messages m USING (session_id, turn_no)
                   WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.address_id = $4
-                    AND m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = $14)
+                    AND m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = $15)
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
 {_WITH_ITS_UPDATES.lstrip()}"""
 """The rest of a message whose turn nobody is at: what was begun of an answer to it has been put back."""
@@ -426,6 +444,20 @@ SELECT {short}, true, NULL, NULL
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
  CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
  WHERE p.session_id = $1 AND te.turn_no <= {base}
+UNION ALL
+SELECT {short}, false, NULL, NULL
+  FROM turn_entries o
+ CROSS JOIN LATERAL (SELECT * FROM turn_entries x
+                      WHERE x.session_id = $1 AND x.seq = o.replaced_by AND x.turn_no = o.turn_no
+                        AND x.replaced_by IS NULL OFFSET 0) te
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+ WHERE o.session_id = $1 AND o.turn_no <= {base} AND o.replaced_by > (
+         SELECT max(l.through_seq) FROM links l
+          WHERE l.session_id = $1 AND l.through_turn = {base} AND l.kind IN ('summary', 'digest', 'window')
+            AND l.summary_text <> '')
+   AND o.turn_no > coalesce((SELECT max(l.through_turn) FROM links l
+                              WHERE l.session_id = $1 AND l.active AND l.kind IN ('new', 'separator')), 0)
+   AND te.seq NOT IN (SELECT p.seq FROM pins p WHERE p.session_id = $1)
  ORDER BY 2, 3
 """
 
@@ -433,7 +465,8 @@ SELECT {short}, true, NULL, NULL
 LOAD = _load(base="$2", through="$3")
 """Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
 
-What its person replaced by an edit is not sent, unless it is pinned.
+What its person replaced by an edit is not sent, unless it is pinned. The last part finds hidden messages that were
+edited after the newest summary: they are sent until the next summary knows them.
 
 A turn that was given up because the provider refused it, or because it stopped processes, is never sent again:
 every later one would end like it.

@@ -91,7 +91,8 @@ class PostgresTurns:
         sql, receipt = turn_sql.ACCEPT, inbound.receipt
         if receipt is not None:
             sql = turn_sql.ACCEPT_FROM_INBOX
-            arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids)
+            texts = receipt.own_texts or (None,) * len(receipt.message_ids)
+            arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids, texts)
         try:
             row = None
             if receipt is not None and receipt.late_for is not None:
@@ -103,6 +104,7 @@ class PostgresTurns:
             row = await self._pool.fetchrow(turn_sql.ACCEPTED_BEFORE, *arguments[:2])
             if receipt is not None:
                 await self._refuse_overtaken(receipt, is_stored=row is not None)
+                row = row or await self._find_edited(inbound.session_id, receipt)
         if row is None:
             raise await self._explain_refusal(inbound)
         return Accepted(
@@ -167,6 +169,15 @@ class PostgresTurns:
             at_ms=int(row["opened_at"].timestamp() * 1000),
         )
         return accepted, await self._with_frozen(claim, row)
+
+    async def _find_edited(self, session_id: int, receipt: InboxReceipt) -> Record | None:
+        """Return the entry of a message whose edit was stored first, and mark its updates as handled."""
+        row = await self._pool.fetchrow(
+            turn_sql.KNOWN_MESSAGE, session_id, receipt.bot_id, receipt.chat_id, list(receipt.message_ids)
+        )
+        if row is not None:
+            await self._pool.execute(turn_sql.HANDLED, receipt.bot_id, list(receipt.update_ids))
+        return row
 
     async def _explain_refusal(self, inbound: Inbound) -> EvertalkError:
         moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)

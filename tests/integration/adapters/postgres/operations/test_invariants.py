@@ -515,6 +515,17 @@ BROKEN = [
     ),
     (
         "I1",
+        "does not name it",
+        "UPDATE turn_entries SET replaced_by = 2 WHERE (session_id, seq) = (1, 1)",
+    ),
+    (
+        "I1",
+        "former wording is pinned",
+        """INSERT INTO pins (session_id, seq) VALUES (1, 1) ON CONFLICT DO NOTHING;
+           UPDATE turn_entries SET replaced_by = 2 WHERE (session_id, seq) = (1, 1)""",
+    ),
+    (
+        "I1",
         "whose question was replaced",
         "UPDATE turn_entries SET replaced_by = 99 WHERE (session_id, seq) = (1, 1)",
     ),

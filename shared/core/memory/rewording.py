@@ -1,0 +1,49 @@
+"""Carries an edit of a message over to notes that were taken from its former wording."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+MAX_WORDS = 2_000
+"""Words of a wording that are compared; comparing takes time by their product."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+_TOKEN = re.compile(r"\w+")
+
+
+class ChangedSpan(NamedTuple):
+    """Words that an edit took away, and what stands in their place."""
+
+    before: str
+    after: str
+
+
+def find_changed_spans(before: str, after: str) -> tuple[ChangedSpan, ...]:
+    """The spans of words that differ between two wordings, in order; additions are left out."""
+    old, new = (list(_WORD.finditer(text))[:MAX_WORDS] for text in (before, after))
+    matcher = SequenceMatcher(None, [one[0] for one in old], [one[0] for one in new])
+    return tuple(
+        ChangedSpan(
+            before=before[old[i].start() : old[j - 1].end()],
+            after=after[new[k].start() : new[m - 1].end()] if m > k else "",
+        )
+        for kind, i, j, k, m in matcher.get_opcodes()
+        if kind in ("replace", "delete")
+    )
+
+
+def reword(text: str, spans: tuple[ChangedSpan, ...]) -> str:
+    """The text with each span that it holds word for word in its new wording."""
+    for span in spans:
+        if not _TOKEN.search(span.before):
+            continue
+        pattern = rf"(?<!\w){re.escape(span.before)}(?!\w)"
+        text = re.sub(pattern, lambda _, to=span.after: to, text, flags=re.IGNORECASE)  # type: ignore[misc]
+    return " ".join(text.split(" "))
+
+
+def holds_former_words(text: str, before: str, after: str) -> bool:
+    """Whether a text has a word that only the former wording has."""
+    gone = set(_TOKEN.findall(before.casefold())) - set(_TOKEN.findall(after.casefold()))
+    return bool(gone & set(_TOKEN.findall(text.casefold())))

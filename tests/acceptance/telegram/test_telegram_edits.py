@@ -1,0 +1,201 @@
+"""Edits on Telegram: the model reads the new wording, whenever the edit comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.kit.fakes.bot_api import USERNAME, Person
+from tests.kit.telegram.deployment import MINE, Deployment, deployment, has_button
+
+OFFER = "Shall I answer again?"
+ANSWERS: dict[str, dict[str, Any]] = {
+    "slowly": {"latency": 6.0, "text": "At last."},
+    "aloud": {"text": " ".join(f"word{number}" for number in range(60)), "pace_ms": 150},
+    "flight": {"text": "Have a good trip."},
+    "again and again": {"status": 400, "message": "no"},
+}
+
+
+@pytest.fixture(scope="module")
+async def here(
+    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Deployment]:
+    folder = tmp_path_factory.mktemp("telegram")
+    async with deployment(ANSWERS, module_database_url, module_redis_url, folder) as running:
+        yield running
+
+
+async def last_request(here: Deployment, holding: str) -> str:
+    """The newest request whose last message has these words, as text."""
+    return json.dumps((await here.prompts(holding=holding))[-1]["messages"], ensure_ascii=False)
+
+
+async def ask(here: Deployment, person: Person, text: str, turns: int, **where: Any) -> str:
+    await person.say(text, **where)
+    await here.answered(where.get("chat", person.id), turns)
+    return await last_request(here, text)
+
+
+async def settled(here: Deployment) -> None:
+    await here.house.handled()
+
+
+async def test_later_requests_hold_the_newest_wording_only(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("My flight leaves on the 12th.")
+    await here.answered(ada.id, 1)
+    await ada.edit(said.message_id, "My flight leaves on the 13th.")
+    await ada.sees(OFFER)
+    for day in ("13th, I think", "14th, I think", "14th, I know", "14th"):
+        await ada.edit(said.message_id, f"My flight leaves on the {day}.")
+    await settled(here)
+    screen = await ada.screen()
+    assert sum(OFFER in text for text in screen.texts) == 1
+    for number in range(10):
+        body = await ask(here, ada, f"Ada asks number {number}.", number + 2)
+        assert "leaves on the 14th." in body
+        assert "12th" not in body
+        assert "13th" not in body
+        assert "I think" not in body
+
+
+async def test_new_answer_to_edited_message_follows_later_edits(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("My flight to Bergen leaves on the 12th.")
+    await here.answered(ada.id, 1)
+    await ada.edit(said.message_id, "My flight to Bergen leaves on the 13th.")
+    await ada.sees(OFFER)
+    await ada.tap("Answer again")
+    await here.answered(ada.id, 2)
+    await ada.edit(said.message_id, "My flight to Bergen leaves on the 14th.")
+    await ada.sees(OFFER)
+    body = await ask(here, ada, "What about Bergen?", 3)
+    assert "14th" in body
+    assert "12th" not in body
+    assert "13th" not in body
+
+
+async def test_answer_begins_again_when_nothing_was_shown(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("Answer slowly: do I fly on the 12th?")
+    await here.house.until(f"SELECT count(*) = 1 FROM turns t {MINE} AND t.state = 'claimed'", str(ada.id))
+    await ada.edit(said.message_id, "Answer slowly: do I fly on the 14th?")
+    await here.answered(ada.id, 1)
+    assert "12th" not in await last_request(here, "do I fly on the 14th?")
+    await settled(here)
+    screen = await ada.screen()
+    assert screen.texts == ["At last."]
+    assert "12th" not in await ask(here, ada, "Thank you, Bergen.", 2)
+
+
+async def test_new_answer_is_offered_while_the_old_one_is_shown(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("Count aloud to 12.")
+    await ada.sees("word10", within=40)
+    await ada.edit(said.message_id, "Count aloud to 14.")
+    await ada.sees(OFFER)
+    await ada.tap("Answer again")
+    await here.answered(ada.id, 2)
+    body = await last_request(here, "Count aloud to 14.")
+    assert "to 12." not in body
+
+
+async def test_edit_of_older_message_gets_a_sign(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("My flight leaves on the 12th.")
+    await here.answered(ada.id, 1)
+    await ask(here, ada, "How are you, Vega?", 2)
+    await ada.edit(said.message_id, "My flight leaves on the 14th.")
+    await settled(here)
+    await ada.sees(lambda screen: any("✍" in str(line.raw.get("reactions")) for line in screen.lines))
+    body = await ask(here, ada, "And now, Vega?", 3)
+    assert "14th" in body
+    assert "12th" not in body
+
+
+async def test_caption_of_document_is_edited_and_its_text_stays(here: Deployment) -> None:
+    ada = await here.person()
+    sent = await ada.send_file(
+        "tickets.txt", b"Gate B7, seat 11C", caption="My flight on the 12th", media_type="text/plain"
+    )
+    await here.answered(ada.id, 1)
+    await ada.edit(sent.message_id, "My flight on the 14th")
+    await settled(here)
+    body = await ask(here, ada, "Which gate, Vela?", 2)
+    assert "on the 14th" in body
+    assert "12th" not in body
+    assert "Gate B7" in body
+
+
+async def test_one_part_of_album_paste_and_reply_is_edited(here: Deployment) -> None:
+    ada = await here.person()
+    album = await ada.album(3, caption="My flight on the 12th")
+    await here.answered(ada.id, 1)
+    await ada.edit(album[0].message_id, "My flight on the 14th")
+    await ada.edit(album[2].message_id, "with two bags")
+    await settled(here)
+    body = await ask(here, ada, "How many bags, Lyra?", 2)
+    assert "My flight on the 14th" in body
+    assert "with two bags" in body
+    assert "12th" not in body
+    said = await ada.say("The house is red and the boat is blue.")
+    await here.answered(ada.id, 3)
+    reply = await ada.say("Paint it on the 12th?", reply_to=said.message_id, quote="the boat is blue")
+    await here.answered(ada.id, 4)
+    await ada.edit(reply.message_id, "Paint it on the 15th?")
+    await settled(here)
+    body = await ask(here, ada, "Well, Lyra?", 5)
+    assert "Quoting their own message" in body
+    assert "Paint it on the 15th?" in body
+    assert "Paint it on the 12th?" not in body
+
+
+async def test_edit_in_group_is_read_with_its_author(here: Deployment) -> None:
+    ada, bob = await here.person(first_name="Ada"), await here.person(first_name="Bob")
+    crew = await here.api.group("Crew", ada, members=(bob,))
+    await here.house.let_in(crew.id)
+    said = await ada.say(f"@{USERNAME} my flight leaves on the 12th.", chat=crew.id)
+    await here.answered(crew.id, 1)
+    await ada.edit(said.message_id, f"@{USERNAME} my flight leaves on the 14th.", chat=crew.id)
+    await settled(here)
+    body = await ask(here, bob, f"@{USERNAME} when does Ada fly?", 2, chat=crew.id)
+    assert f"Ada: @{USERNAME} my flight leaves on the 14th." in body
+    assert "12th" not in body
+
+
+async def test_mention_added_by_edit_asks_the_bot(here: Deployment) -> None:
+    ada = await here.person(first_name="Ada")
+    club = await here.api.group("Club", ada)
+    await here.house.let_in(club.id)
+    said = await ada.say("Does the flight leave today?", chat=club.id)
+    await ada.edit(said.message_id, f"@{USERNAME} does the flight leave on the 14th?", chat=club.id)
+    await here.answered(club.id, 1)
+    assert "on the 14th" in await last_request(here, "on the 14th")
+
+
+async def test_edit_of_failed_message_is_answered(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("Fail again and again on the 12th.")
+    await here.answered(ada.id, 1)
+    await ada.edit(said.message_id, "Succeed on the 14th.")
+    await ada.sees(OFFER)
+    await ada.tap("Answer again")
+    await here.answered(ada.id, 2)
+    body = await last_request(here, "Succeed on the 14th.")
+    assert "12th" not in body
+
+
+async def test_search_finds_the_newest_wording_only(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("My flight leaves on the 12th from Tromsø.")
+    await here.answered(ada.id, 1)
+    await ada.edit(said.message_id, "My flight leaves on the 14th from Tromsø.")
+    await settled(here)
+    await ada.command("search", "Tromsø")
+    screen = await ada.sees("14th from")
+    assert not any("12th from" in text for text in screen.texts[-1:])
+    assert not has_button("12th")(screen)
