@@ -196,10 +196,10 @@ async def edit_message(
     cid: Cid | None = None,
     key: IdempotencyKey = None,
 ) -> Reply:
-    """Edit the last message and regenerate its answer.
+    """Edit a message; the last one is answered again.
 
-    The former text stays in the log, see `former`. Only the newest message can be edited, and not while its
-    answer is being written.
+    The former text stays in the log, see `former`. From then on the assistant reads the new text. The last
+    message cannot be edited while its answer is being written.
     """
     request, parts, known = call.request, call.parts, call.person
     call.check_draining()

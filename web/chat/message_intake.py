@@ -123,7 +123,7 @@ async def store_edit(
 
 def announce_edit(parts: Parts, accepted: Accepted, shown: Mapping[str, Any]) -> None:
     """Announce an edited message to screens and start its answer."""
-    if not accepted.repeated:
+    if shown and not accepted.repeated:
         parts.hub.publish(accepted.session_id, accepted.event_seq, "msg", shown)
     parts.replies.answer(accepted.session_id)
 

@@ -246,7 +246,8 @@ class TelegramCommandHandler:
     async def _retry_answer(self, chat: ChatRow, message: IncomingMessage) -> None:
         if unheard := chat.settings.get("unheard"):
             stores = self._context.stores
-            await stores.telegram_chats.change_settings(chat.address_id, {"unheard": None})
+            changes = {"unheard": None, "reread": list(unheard), "reread_by": message.update_id}
+            await stores.telegram_chats.change_settings(chat.address_id, changes)
             if await stores.telegram_inbox.reopen(chat.bot_id, list(unheard)):
                 return
         if not await self._quick_actions.retry(chat, update_id=message.update_id):

@@ -37,6 +37,7 @@ from bot.telegram.inbound.updates import (
     IncomingMessage,
     IncomingUpdate,
     InlineQuery,
+    Media,
     MembershipChange,
     MessageAuthor,
     PinChange,
@@ -57,7 +58,14 @@ from bot.telegram.texts import (
     say_hello_to_group,
 )
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
-from shared.core.context.untrusted_text import file_text
+from shared.core.context.untrusted_text import (
+    OF_REPLIED,
+    file_name_text,
+    file_text,
+    is_unread_file,
+    may_be_read_later,
+    unread_file_text,
+)
 from shared.core.session.turns import Inbound, InboxReceipt, MessagePart
 from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
@@ -81,6 +89,8 @@ RUN_ONCE_COMMANDS = frozenset({"undo", "new", "separator", "compact", "unlink"})
 """Commands that must not run twice: after a crash they are dropped rather than repeated."""
 MAX_FILES = 10
 """Of one message; an album has at most ten."""
+MAX_QUOTED_FILES = 3
+"""Files of messages replied to, per turn."""
 STICKER_REACTION = "👍"
 EDIT_REACTION = "✍"
 """Shows that an edit was read where no new answer is offered."""
@@ -300,6 +310,11 @@ class UpdateHandler:
 
     async def _accept(self, chat: ChatRow, batch: MessageBatch) -> None:
         texts = get_chat_texts(chat)
+        if set(batch.update_ids) & set(chat.settings.get("reread", ())):
+            known = await self._find_edited(batch.first)
+            if known is not None:
+                await self._read_files_again(chat, batch, known, texts)
+                return
         transcripts: dict[int, str] = {}
         try:
             more = await self._read_files(chat, batch, texts, transcripts)
@@ -307,7 +322,7 @@ class UpdateHandler:
             await self._defer_recordings(chat, batch, texts, error)
             return
         text = _add_transcripts(batch, transcripts).text
-        if not text.strip() and not more:
+        if not text.strip() and not any(map(_is_readable, more)):
             await self._mark_handled(*batch.update_ids)
             return
         first = batch.first
@@ -337,6 +352,44 @@ class UpdateHandler:
             await self._mark_handled(*batch.update_ids)
             return
         await self._send_transcripts(chat, texts, transcripts)
+        await self._keep_for_retry(chat, batch, more)
+        self._answer(chat)
+
+    async def _keep_for_retry(self, chat: ChatRow, batch: MessageBatch, more: tuple[Block, ...]) -> None:
+        """Keep the updates of files that Telegram did not hand over, for `/retry`."""
+        if any(isinstance(block, Text) and may_be_read_later(block.text) for block in more):
+            waiting = [*chat.settings.get("unheard", ()), *batch.update_ids][-MAX_DEFERRED:]
+            await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": waiting})
+
+    async def _read_files_again(
+        self, chat: ChatRow, batch: MessageBatch, known: MessageRow, texts: Catalogue
+    ) -> None:
+        """Put the files of a stored message in the place of what said why they were missing; ask it again."""
+        assert known.seq is not None
+        transcripts: dict[int, str] = {}
+        try:
+            more = await self._read_files(chat, batch, texts, transcripts)
+        except (NotHeard, CapReached, CapHeld) as error:
+            await self._defer_recordings(chat, batch, texts, error)
+            return
+        text = _add_transcripts(batch, transcripts).text
+        key = f"tg:{self._bot_id}:{batch.first.update_id}:again:{chat.settings.get('reread_by')}"
+        edited = await self._sessions.reword(
+            known.session_id,
+            known.seq,
+            reword=lambda blocks: (*((Text(text=text),) if text.strip() else ()), *more),
+            dedupe_key=key,
+        )
+        await self._keep_for_retry(chat, batch, more)
+        await self._mark_handled(*batch.update_ids)
+        if edited.result == "last":
+            await self._stores.edits.request_retry(
+                known.session_id,
+                channel="telegram",
+                address_id=chat.address_id,
+                dedupe_key=f"{key}:answer",
+                turn=edited.turn,
+            )
         self._answer(chat)
 
     async def _defer_recordings(
@@ -393,12 +446,54 @@ class UpdateHandler:
                     blocks += [await self._store_picture(chat, page.bytes, page.mime) for page in pages]
                 case Recording() as recording:
                     block = await self._transcribe(chat, recording, message_id, texts, transcripts)
-                    blocks += () if block is None else (block,)
+                    blocks.append(block or self._build_unread(media, "recording_empty"))
                 case CannotRead(reason=reason, name=name):
                     await self._notifier.send(
                         get_chat_target(chat), self._explain_cannot_read(texts, reason, name, media.kind)
                     )
+                    blocks.append(self._build_unread(media, reason))
+        blocks += (self._build_unread(media, "too_many_files") for _, media in files[MAX_FILES:])
+        known = {media.unique_id for _, media in files}
+        quoted = [one.quoted.attachment for one in batch.messages if one.quoted and one.quoted.attachment]
+        for media in quoted[:MAX_QUOTED_FILES]:
+            if media.file_id and media.unique_id not in known and media.kind != "sticker":
+                found = await self._read_quoted(chat, media, room)
+                room -= sum(len(block.text) for block in found if isinstance(block, Text))
+                room, blocks = max(0, room), [*blocks, *found]
         return tuple(blocks)
+
+    async def _read_quoted(self, chat: ChatRow, media: Media, room: int) -> tuple[Block, ...]:
+        """The file of a message that a person replied to, for the model as if it had been sent."""
+        match await self._files.read(media, sender=f"session:{chat.session_id}"):
+            case Picture(bytes=body, mime=mime):
+                told = Text(text=file_name_text(media.name or media.kind, of=OF_REPLIED))
+                return told, await self._store_picture(chat, body, mime)
+            case Document(name=name, text=text):
+                return (Text(text=file_text(name, text[:room], of=OF_REPLIED)),)
+            case Recording() as recording:
+                return (await self._hear_quoted(chat, recording, media),)
+            case CannotRead(reason=reason):
+                return (self._build_unread(media, reason, of=OF_REPLIED),)
+
+    async def _hear_quoted(self, chat: ChatRow, recording: Recording, media: Media) -> Block:
+        """What is said in a recording that a person replied to; a failing service delays no reply."""
+        assert self._hearing is not None
+        kept = await self._stores.attachments.store(
+            chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
+        )
+        try:
+            heard = await self._hearing.hear(chat.session_id, kept, recording, language="")
+        except (RecordingTooLong, RecordingEmpty) as error:
+            return self._build_unread(media, error.code, of=OF_REPLIED)
+        except (NotHeard, CapReached, CapHeld):
+            return self._build_unread(media, "not_heard", of=OF_REPLIED)
+        return Text(text=file_text(media.name or media.kind, transcript_text(heard), of=OF_REPLIED))
+
+    def _build_unread(self, media: Media, reason: str, *, of: str = "") -> Text:
+        """The line that names a file which the model does not get, and why."""
+        most = self._files.get_max_bytes(media.kind) / MIB
+        kind = media.kind.replace("_", " ")
+        return Text(text=unread_file_text(media.name, kind, reason, megabytes=most, of=of))
 
     async def _transcribe(
         self,
@@ -646,6 +741,11 @@ def _reword_blocks(
     """The blocks of a stored message after an edit; files stay, and nothing is left empty."""
     text = reword_prompt(own_text_of(blocks), message, former=known.own_text)
     return with_own_text(blocks, text) or blocks
+
+
+def _is_readable(block: Block) -> bool:
+    """Whether it is more than a line about a file that could not be read."""
+    return not (isinstance(block, Text) and is_unread_file(block.text))
 
 
 def _is_only_stickers(batch: MessageBatch) -> bool:

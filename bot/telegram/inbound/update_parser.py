@@ -39,7 +39,8 @@ ALLOWED_UPDATES = (
 _CHANNEL_POST = "channel_post"
 MAX_ID_VALUE = 2**53
 """Telegram promises 52 bits; what is larger was not made by Telegram, and no column of ours must break."""
-NOTE_CHARS = 1_000
+NOTE_CHARS = 4_000
+"""Characters of a place, contact, poll or checklist; the longest checklist has 30 tasks of 100."""
 MOST_PIXELS = 100_000
 GENERAL_TOPIC = 1
 """Of forums; in a private chat it is a topic like any other."""
@@ -54,7 +55,7 @@ _FILES: tuple[MediaKind, ...] = (
     "animation", "document", "voice", "audio", "video", "video_note", "sticker",
 )  # fmt: skip
 _OTHER = (
-    "live_photo", "paid_media", "story", "checklist", "game", "giveaway", "giveaway_winners", "invoice",
+    "live_photo", "paid_media", "story", "game", "giveaway", "giveaway_winners", "invoice",
     "rich_message",
 )  # fmt: skip
 _DEEP_LINK = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -278,7 +279,7 @@ def _get_update_id(raw: Mapping[str, Any]) -> int:
 def _parse_message(
     message: types.Message, number: int, bot: BotIdentity, *, edited: bool
 ) -> IncomingMessage | IgnoredUpdate:
-    why = _reason_to_ignore(message, edited=edited)
+    why = _reason_to_ignore(message, bot, edited=edited)
     sender = _parse_author(message)
     if why or sender is None:
         return IgnoredUpdate(update_id=number, reason=why or "from nobody")
@@ -345,8 +346,10 @@ def _parse_author(message: types.Message) -> MessageAuthor | None:
     )
 
 
-def _reason_to_ignore(message: types.Message, *, edited: bool) -> str:
+def _reason_to_ignore(message: types.Message, bot: BotIdentity, *, edited: bool) -> str:
     """The reason to ignore the message, or an empty string."""
+    if message.via_bot is not None and message.via_bot.id == bot.bot_id:
+        return "an answer of this bot, sent inline"
     if message.is_automatic_forward:
         return "a channel's post"
     if message.from_user is not None and message.from_user.is_bot and message.sender_chat is None:
@@ -376,6 +379,7 @@ def _parse_quote(message: types.Message, sender: MessageAuthor, bot: BotIdentity
             chosen=bool(content),
             elsewhere=True,
             media=media.kind if media else None,
+            attachment=media,
         )
     replied = _get_replied_message(message)
     if replied is None:
@@ -389,6 +393,8 @@ def _parse_quote(message: types.Message, sender: MessageAuthor, bot: BotIdentity
         by_bot=_get_author_id(replied) == bot.bot_id,
         own=author is not None and author.user_id == sender.user_id and replied.sender_chat is None,
         media=media.kind if media else None,
+        attachment=media,
+        whole=(replied.text or replied.caption or "") if content else "",
     )
 
 
@@ -509,9 +515,20 @@ def _describe_contentless(message: types.Message | types.ExternalReplyInfo) -> M
         return _build_note("contact", " ".join(word for word in names if word))
     if (poll := message.poll) is not None:
         return _build_note("poll", f"{poll.question} – {' | '.join(option.text for option in poll.options)}")
+    if (checklist := message.checklist) is not None:
+        return _build_note("checklist", _describe_checklist(checklist))
     if (dice := message.dice) is not None:
         return _build_note("dice", f"{dice.emoji} {dice.value}")
     return None
+
+
+def _describe_checklist(checklist: types.Checklist) -> str:
+    """Its title, then each task with its mark."""
+    tasks = (
+        f"{'[x]' if task.completion_date or task.completed_by_user else '[ ]'} {task.text}"
+        for task in checklist.tasks
+    )
+    return f"{checklist.title} – {' | '.join(tasks)}"
 
 
 def _describe_other(message: types.Message | types.ExternalReplyInfo) -> Media | None:

@@ -17,7 +17,7 @@ from shared.core.session.turns import utf16_units
 ChatKind = Literal["private", "group", "supergroup", "channel"]
 MediaKind = Literal[
     "photo", "document", "voice", "audio", "video", "video_note", "animation", "sticker", "location",
-    "contact", "poll", "dice", "other",
+    "contact", "poll", "dice", "checklist", "other",
 ]  # fmt: skip
 MembershipKind = Literal["blocked", "unblocked", "added", "removed", "promoted", "demoted"]
 
@@ -104,6 +104,10 @@ class QuotedMessage:
     elsewhere: bool = False
     """It stands in another chat or topic."""
     media: MediaKind | None = None
+    attachment: Media | None = None
+    """Its file or content, which the model gets as if it had been sent."""
+    whole: str = ""
+    """The whole text, where a part of it was selected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,8 +348,23 @@ def _render_quote(quoted: QuotedMessage) -> str:
     label = f"{'Quoting' if quoted.chosen or quoted.elsewhere else 'In reply to'} {whose}"
     if quoted.elsewhere:
         label += ", from another chat"
-    content = quoted.text or (f"({_add_article(quoted.media)})" if quoted.media else "")
-    return _label_and_quote(label, content, limit=OWN_ANSWER_CHARS if quoted.by_bot else QUOTE_CHARS)
+    note = _describe_attachment(quoted)
+    content = "\n".join(text for text in (note, quoted.text) if text)
+    limit = OWN_ANSWER_CHARS if quoted.by_bot else QUOTE_CHARS + len(note)
+    part = _label_and_quote(label, content, limit=limit)
+    if not quoted.chosen or quoted.by_bot or quoted.own or quoted.whole in ("", quoted.text):
+        return part
+    return f"{_label_and_quote(f'In reply to {whose}', quoted.whole, limit=QUOTE_CHARS)}\n\n{part}"
+
+
+def _describe_attachment(quoted: QuotedMessage) -> str:
+    """What the quoted message holds beside its text; its text stands for the kind alone."""
+    media = quoted.attachment
+    if media is None:
+        return f"({_add_article(quoted.media)})" if quoted.media and not quoted.text else ""
+    if media.note:
+        return _describe_media(media)
+    return f"({_add_article(media.kind)}{f': {sanitize_name(media.name)}' if media.name else ''})"
 
 
 def _label_and_quote(label: str, content: str, *, limit: int) -> str:

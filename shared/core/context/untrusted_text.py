@@ -150,6 +150,54 @@ def strip_marks(text: str, *, foreign: bool) -> str:
     return defuse(text, foreign=foreign)
 
 
-def file_text(name: str, text: str) -> str:
+OF_REPLIED = ", of the message replied to"
+"""Behind the name of a file that the person did not send, but replied to."""
+
+
+def file_text(name: str, text: str, *, of: str = "") -> str:
     """What is in a file is material, not instruction."""
-    return f"[File {label(name, nameless='file')}]\n{strip_marks(text, foreign=True)}\n[End of file]"
+    return f"[File {label(name, nameless='file')}{of}]\n{strip_marks(text, foreign=True)}\n[End of file]"
+
+
+def file_name_text(name: str, *, of: str = "") -> str:
+    """The text before a picture that says where it comes from."""
+    return f"[File {label(name, nameless='file')}{of}]\nThe picture that follows.\n[End of file]"
+
+
+_ONCE_MORE = "/retry tries once more"
+_WHY_NOT_READ = {
+    "file_too_large": "it is larger than the {megabytes:g} MB that can be read",
+    "file_unavailable": f"Telegram did not hand it over; {_ONCE_MORE}",
+    "file_unknown_kind": "its kind cannot be read here",
+    "file_unreadable": "it is damaged or not what its name says",
+    "file_empty": "it is empty",
+    "file_locked": "it is locked by a password",
+    "cannot_hear": "there is no service here that listens to recordings",
+    "not_heard": f"the service that listens to recordings is away; {_ONCE_MORE}",
+    "cannot_watch": "videos cannot be watched here",
+    "cannot_see_sticker": "stickers cannot be seen here",
+    "recording_too_long": "it is too long to be listened to",
+    "recording_empty": "nobody speaks in it",
+    "too_many_files": "a message had more files than are read at once",
+}
+
+
+_UNREAD = ", not read]\n"
+
+
+def is_unread_file(text: str) -> bool:
+    """Whether a text only says that a file could not be read."""
+    return text.startswith("[File ") and _UNREAD in text
+
+
+def may_be_read_later(text: str) -> bool:
+    """Whether a file is missing for a reason that may pass."""
+    return is_unread_file(text) and _ONCE_MORE in text
+
+
+def unread_file_text(name: str, kind: str, reason: str, *, megabytes: float = 0, of: str = "") -> str:
+    """Tell the model of a file that the person sent and that could not be read, and why."""
+    why = _WHY_NOT_READ.get(reason, "it could not be read").format(megabytes=megabytes)
+    named = label(name, nameless=kind)
+    what = f"{kind} " if named != kind else ""
+    return f"[File {what}{named}{of}{_UNREAD}Its content is missing: {why}.\n[End of file]"

@@ -39,6 +39,12 @@ class Edited:
     result: EditResult
     turn: int = 0
     """The newest turn that asks the message; 0 for an unknown one."""
+    seq: int = 0
+    """The entry that has the newest wording."""
+    event_seq: int = 0
+    """The newest event of the session."""
+    at_ms: int = 0
+    """When it was stored, milliseconds since the epoch by Postgres' clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

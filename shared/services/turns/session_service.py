@@ -36,6 +36,7 @@ from shared.core.tools.reminders import reminder_text
 from shared.core.values.errors import (
     BUDGET_WARNING,
     BUDGET_WARNING_ADVICE,
+    CannotEdit,
     CapHeld,
     ContentRefused,
     EmptyMessage,
@@ -48,9 +49,10 @@ from shared.core.values.errors import (
     ModelRefusedAccount,
     ProcessStopped,
     StorageUnavailable,
+    UnknownMessage,
     UnreadableMessage,
 )
-from shared.core.values.messages import Block, Text, is_whole
+from shared.core.values.messages import Block, Text, is_whole, with_own_text
 from shared.core.values.tokens import estimate_blocks
 from shared.core.values.ttl_cache import clear_recent
 from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, Doorbell, StorageLimiter, TokenCounter
@@ -91,6 +93,10 @@ PRICES_SECONDS = 60.0
 
 Reword = Callable[[tuple[Block, ...]], tuple[Block, ...]]
 """Makes the blocks of a message after an edit of its present ones."""
+
+
+REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view"})
+"""Why a question cannot be asked again with another text; its wording is replaced all the same."""
 
 
 class TurnStore(Protocol):
@@ -302,14 +308,38 @@ class SessionService:
         """
         with self._mark_message(inbound):
             validate_text(inbound.text, most=self._message_chars)
-            edited = await self._edits.edit_question(
-                inbound,
-                seq=seq,
-                channel=self._channel,
-                count=self._count_message,
-            )
+            try:
+                edited = await self._edits.edit_question(
+                    inbound,
+                    seq=seq,
+                    channel=self._channel,
+                    count=self._count_message,
+                )
+            except CannotEdit as refusal:
+                if refusal.code not in REWORDED_IN_PLACE:
+                    raise
+                return await self._reword_older(inbound, seq), {}
         self._crash_point("after_edit")
         return edited
+
+    async def _reword_older(self, inbound: Inbound, seq: int) -> Accepted:
+        """Put the new text in the place of a message that is not the last; it is read, but not answered."""
+        edited = await self.reword(
+            inbound.session_id,
+            seq,
+            reword=lambda blocks: with_own_text(blocks, inbound.text),
+            dedupe_key=inbound.dedupe_key,
+        )
+        if edited.result == "unknown":
+            raise UnknownMessage(f"m{seq}")
+        return Accepted(
+            session_id=inbound.session_id,
+            seq=edited.seq,
+            turn=edited.turn,
+            event_seq=edited.event_seq,
+            repeated=False,
+            at_ms=edited.at_ms,
+        )
 
     def _mark_message(self, inbound: Inbound) -> AbstractContextManager[None]:
         """Name the message to the watch-dog; raises UnreadableMessage if it has stopped processes before."""

@@ -65,15 +65,17 @@ class PostgresEdits:
             is_shown = await connection.fetchval(_IS_SHOWN, session_id, newest)
             result = _classify_edit(session, newest, is_shown=is_shown)
             if session["known"]:
-                return Edited(result=result, turn=newest)
+                return _build_edited(session, result, newest, current["seq"])
             before = blocks_from_json(current["blocks"])
             after = reword(before)
             if part is not None:
                 place = (part.bot_id, part.chat_id, part.message_id)
                 await connection.execute(_KEEP_PART, *place, part.own_text)
             if after == before:
-                return Edited(result="same", turn=newest)
-            await self._replace_wording(connection, session_id, current, after, count(after), dedupe_key)
+                return _build_edited(session, "same", newest, current["seq"])
+            seq = await self._replace_wording(
+                connection, session_id, current, after, count(after), dedupe_key
+            )
             for copy in copies:
                 blocks = swap_text(blocks_from_json(copy["blocks"]), before, after)
                 await self._replace_wording(connection, session_id, copy, blocks, count(blocks), None)
@@ -82,12 +84,13 @@ class PostgresEdits:
             await connection.execute(FENCE_JOBS, session_id)
             if result == "restarted":
                 await connection.execute(_FENCE_TURN, session_id)
-        return Edited(result=result, turn=newest)
+        return _build_edited(session, result, newest, seq)
 
     async def _replace_wording(
         self, connection: Connection, session_id: int, row: asyncpg.Record, blocks: tuple[Block, ...],
         tokens: int, dedupe_key: str | None,
-    ) -> None:  # fmt: skip
+    ) -> int:  # fmt: skip
+        """Store the new wording in the place of the old one; return its seq."""
         old: int = row["seq"]
         new: int = await connection.fetchval(_NEXT_SEQ, session_id)
         await connection.execute(
@@ -99,6 +102,7 @@ class PostgresEdits:
         for statement in _FOLLOW:
             await connection.execute(statement, session_id, old, new)
         await index_wording(connection, session_id, old=old, new=new)
+        return new
 
     @store_method
     async def edit_question(
@@ -219,6 +223,11 @@ def _is_file(block: Block) -> bool:
     return not isinstance(block, Text) or block.attachment_id is not None
 
 
+def _build_edited(session: asyncpg.Record, result: EditResult, turn: int, seq: int) -> Edited:
+    at_ms = int(session["at"].timestamp() * 1000)
+    return Edited(result=result, turn=turn, seq=seq, event_seq=session["event_seq"], at_ms=at_ms)
+
+
 def _classify_edit(session: asyncpg.Record, turn: int, *, is_shown: bool) -> EditResult:
     """What an edit of a message means whose newest turn this is."""
     if turn > session["answered_turn"] + 1:
@@ -236,7 +245,7 @@ SELECT p.id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1 
 """
 """Notes are written under this lock, which is taken before that of the session."""
 _EDITED_SESSION = """
-SELECT answered_turn, next_turn, leased_by, held_after,
+SELECT answered_turn, next_turn, leased_by, held_after, next_event_seq - 1 AS event_seq, now() AS at,
        EXISTS (SELECT FROM entries k WHERE k.session_id = $1 AND k.dedupe_key = $2) AS known
   FROM sessions WHERE id = $1 FOR UPDATE
 """

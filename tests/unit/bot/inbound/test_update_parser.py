@@ -163,7 +163,10 @@ def test_a_reply_to_the_bot_is_known_and_quoted() -> None:
 def test_chosen_words_win_over_the_whole_message() -> None:
     other = raw_message(message_id=3, text="Earlier words of mine")
     found = said(reply_to_message=other, quote={"text": "words", "position": 8, "is_manual": True})
-    assert found.quoted == QuotedMessage(author="Ada Lovelace", text="words", chosen=True, own=True)
+    whole = "Earlier words of mine"
+    assert found.quoted == QuotedMessage(
+        author="Ada Lovelace", text="words", chosen=True, own=True, whole=whole
+    )
 
 
 def test_a_reply_into_another_chat_and_a_forward_name_their_source() -> None:
