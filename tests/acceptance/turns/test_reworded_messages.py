@@ -9,9 +9,9 @@ import pytest
 
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.turns.pins import PostgresPins
-from tests.acceptance.compaction.test_memory_flush import guests
-from tests.acceptance.turns.test_regeneration_and_others import run, says, sent, talk
-from tests.acceptance.turns.test_request_replay import again, sorted_keys
+from tests.acceptance.long_talks import guests
+from tests.acceptance.sent_requests import again, sorted_keys
+from tests.acceptance.turns.repeated_answers import run, says, sent, talk
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -95,7 +95,7 @@ async def test_screen_shows_edited_message_in_its_place(guest: Visit, provider: 
     assert len(shown) == 4
 
 
-async def test_edit_after_summary_is_told_until_the_next(guest: Visit, provider: RunningFake) -> None:
+async def test_edit_after_summary_is_sent_until_the_next(guest: Visit, provider: RunningFake) -> None:
     seq = await tell_flight(guest, provider)
     await talk(guest, 6)
     assert (await run(guest, "compact", "--force")).success

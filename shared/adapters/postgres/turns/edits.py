@@ -261,7 +261,7 @@ SELECT w.seq, w.turn_no, w.step, e.blocks, coalesce(e.replaces_seq, e.seq) AS ro
  WHERE w.replaced_by IS NULL AND e.author = 'person' AND w.turn_no > s.erased_turn
    AND e.blocks <> erased_blocks(e.blocks)
 """
-"""The newest wording of the message that was stored as `$2`; none where it was asked anew or erased."""
+"""The newest wording of the message stored as `$2`; none if it was erased or asked in another turn."""
 _COPIES = """
 SELECT te.seq, te.turn_no, te.step, e.blocks, e.replaces_seq AS root
   FROM sessions s JOIN turn_entries te ON te.session_id = s.id
@@ -298,7 +298,7 @@ UPDATE telegram_messages SET own_text = $4
 _READ_AGAIN = """
 UPDATE sessions SET flushed_turn = least(flushed_turn, $2 - 1) WHERE id = $1 AND base_turn < $2
 """
-"""The next flush reads the new wording, too; hidden turns are told to it by the request."""
+"""The next flush reads the new wording, too; of hidden turns its request has the new wording."""
 _IS_SHOWN = """
 SELECT EXISTS (SELECT FROM deliveries
                 WHERE session_id = $1 AND turn_no = $2 AND state NOT IN ('queued', 'dead'))
