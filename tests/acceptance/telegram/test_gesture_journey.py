@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,7 +43,10 @@ async def here(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Deployment]:
     folder = tmp_path_factory.mktemp("telegram")
-    answers = {"slowly": {"latency": 4.0, "text": "At last."}, "e": {"text": "Noted."}}
+    answers: dict[str, dict[str, Any]] = {
+        "slowly": {"latency": 4.0, "text": "At last."},
+        "e": {"text": "Noted."},
+    }
     async with deployment(
         answers, module_database_url, module_redis_url, folder, settings=service.settings
     ) as running:
@@ -162,7 +166,7 @@ async def send_content(journey: Journey) -> None:
         "checklist": ({"checklist": CHECKLIST}, "Packing – [x] Rope | [ ] Tar"),
     }
     for kind, (content, text) in contents.items():
-        sent = await journey.do(kind, lambda content=content: ada.send_content(content), text)
+        sent = await journey.do(kind, partial(ada.send_content, content), text)
         await journey.say(f"reply to a {kind}", f"What of this {kind}?", reply_to=sent.message_id)
 
 
