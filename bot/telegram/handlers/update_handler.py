@@ -66,7 +66,7 @@ from shared.core.context.untrusted_text import (
     may_be_read_later,
     unread_file_text,
 )
-from shared.core.session.turns import Inbound, InboxReceipt, MessagePart
+from shared.core.session.turns import EditedPart, Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
 from shared.core.values.messages import Block, Image, Text, own_text_of, with_own_text
@@ -554,7 +554,7 @@ class UpdateHandler:
             known.seq,
             reword=lambda blocks: _reword_blocks(blocks, message, known),
             dedupe_key=f"tg:{self._bot_id}:{message.update_id}",
-            part=MessagePart(
+            part=EditedPart(
                 bot_id=self._bot_id,
                 chat_id=message.chat.chat_id,
                 message_id=message.message_id,

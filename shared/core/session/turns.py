@@ -48,7 +48,7 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePart:
+class EditedPart:
     """The new text of one Telegram message, for an entry that is made of several."""
 
     bot_id: int

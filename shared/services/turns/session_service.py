@@ -21,9 +21,9 @@ from shared.core.session.turns import (
     Claim,
     ContextMeasured,
     Edited,
+    EditedPart,
     Emit,
     Inbound,
-    MessagePart,
     Outcome,
     ReplyEvent,
     RunEnded,
@@ -160,7 +160,7 @@ class EditStore(Protocol):
         reword: Reword,
         count: Callable[[tuple[Block, ...]], int],
         dedupe_key: str,
-        part: MessagePart | None = None,
+        part: EditedPart | None = None,
     ) -> Edited: ...
     async def edit_question(
         self, inbound: Inbound, *, seq: int, channel: str, count: Callable[[tuple[Block, ...]], int]
@@ -289,7 +289,7 @@ class SessionService:
         return accepted
 
     async def reword(
-        self, session_id: int, seq: int, *, reword: Reword, dedupe_key: str, part: MessagePart | None = None
+        self, session_id: int, seq: int, *, reword: Reword, dedupe_key: str, part: EditedPart | None = None
     ) -> Edited:
         """Put a new wording in the place of any message, without a new answer.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0074"
-down_revision = "0073"
+revision = "0075"
+down_revision = "0074"
 branch_labels = None
 depends_on = None
 
