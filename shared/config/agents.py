@@ -21,6 +21,7 @@ from shared.core.context.agents import (
     Circumstances,
     Workspace,
     layers_for,
+    list_preferred_tools,
     pick_affordable,
 )
 from shared.core.context.memory_tools import SAVE_MEMORY
@@ -37,6 +38,8 @@ MOST_CHARS = 200_000
 """Characters of an agent's whole config as JSON."""
 PERSONA_CHARS = 50_000
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_MOST_NAMED_TOOLS = 10
+"""Names of tools in one sentence of a remark."""
 _MODE = r"^[a-z0-9][a-z0-9_-]{0,19}$"
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -374,14 +377,34 @@ def _prompt(config: Mapping[str, Any], defaults: AgentDefaults) -> str:
     return system_text(layers_for(config, Circumstances(workspace=files, private=True, turn=1)))
 
 
+def _list_wanted(config: Mapping[str, Any], defaults: AgentDefaults) -> tuple[ToolSpec, ...]:
+    """Return the tools that an agent may use."""
+    allowed = AllowedTools.of(config.get("tools"))
+    built_in = (*(tool for tool in defaults.tools if allowed.has(tool.name)), *allowed.provider)
+    return built_in if defaults.offered is None else defaults.offered
+
+
 def _list_offered(
     config: Mapping[str, Any], own: ContextPolicy, defaults: AgentDefaults
 ) -> tuple[ToolSpec, ...]:
-    """The tools that a window of this size is offered."""
-    allowed = AllowedTools.of(config.get("tools"))
-    built_in = (*(tool for tool in defaults.tools if allowed.has(tool.name)), *allowed.provider)
-    wanted = built_in if defaults.offered is None else defaults.offered
-    return pick_affordable(wanted, int(WINDOW_SHARE * own.context_window), estimate_by_script)
+    """Return the tools that a window of this size is offered."""
+    room = int(WINDOW_SHARE * own.context_window)
+    preferred = list_preferred_tools(config)
+    return pick_affordable(_list_wanted(config, defaults), room, estimate_by_script, preferred)
+
+
+def _tool_remarks(config: Mapping[str, Any], own: ContextPolicy, defaults: AgentDefaults) -> Iterator[str]:
+    """Yield a sentence about tools for which the window has no room."""
+    wanted, offered = _list_wanted(config, defaults), _list_offered(config, own, defaults)
+    left_out = [tool.name for tool in wanted if tool not in offered]
+    if left_out:
+        names = ", ".join(left_out[:_MOST_NAMED_TOOLS])
+        more = f" and {len(left_out) - _MOST_NAMED_TOOLS} more" if len(left_out) > _MOST_NAMED_TOOLS else ""
+        yield (
+            f"tools: {len(left_out)} of {len(wanted)} do not fit a fifth of the window of "
+            f"{own.context_window:,} tokens and are not offered: {names}{more}; name those that matter in "
+            "tools.allow, or deny others"
+        )
 
 
 def _count_fixed(prompt: str, offered: tuple[ToolSpec, ...]) -> int:
@@ -397,6 +420,9 @@ def _remarks(config: Mapping[str, Any], defaults: AgentDefaults) -> Iterator[str
             yield f"{where}: nothing is known of a model {_quote(name)}{_near(str(name), defaults.models)}"
     if not AllowedTools.of(config.get("tools")).has(SAVE_MEMORY.name):
         yield "tools: without save_memory nothing new is remembered about people"
+    own, _ = _build_policy(config, defaults)
+    if own is not None:
+        yield from _tool_remarks(config, own, defaults)
     if folder := config.get("workspace"):
         yield from (f"workspace: {problem}" for problem in defaults.load_workspace(str(folder)).problems)
 

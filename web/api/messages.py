@@ -45,6 +45,8 @@ from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 
 router = OperationRouter("conversations", visitor=True, scope="sessions:read", rate="reads", refusals=(404,))
+STORED_LOOK_SECONDS = 1.0
+"""Seconds between looks for a stored answer, once its events have ended."""
 STREAM_SECONDS = 600.0
 ID_CHARS = 200
 SessionId = Annotated[str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})]
@@ -403,6 +405,8 @@ async def _wait_for_answer(request: web.Request, following: Following, seconds: 
     while not following.over and (left := deadline - asyncio.get_running_loop().time()) > 0:
         frame = await following.next(min(left, HEARTBEAT_SECONDS))
         answer = frame if following.state == "done" else answer
+    if answer is None:
+        answer = await _read_stored_answer(request, following, deadline)
     shown = _accepted(following.accepted)
     if answer is None:
         return await json_reply(request, shown, status=202)
@@ -430,15 +434,35 @@ async def _stream(request: web.Request, following: Following) -> web.StreamRespo
         elif now - quiet_since >= HEARTBEAT_SECONDS:
             await stream.beat()
             quiet_since = now
+    if following.state != "done" and not stream.gone:
+        answer = await _read_stored_answer(request, following, asyncio.get_running_loop().time())
+        if answer is not None:
+            await stream.send("message", answer)
     await stream.send("done", {"turn": following.accepted.turn, "state": following.state})
     return await stream.end()
 
 
 async def _known_answer(request: web.Request, following: Following) -> dict[str, Any] | None:
     """The answer to a repeated message may have come long ago."""
+    return await _find_answer(request, following) if following.accepted.repeated else None
+
+
+async def _read_stored_answer(
+    request: web.Request, following: Following, deadline: float
+) -> dict[str, Any] | None:
+    """Return the answer that is stored by the deadline: events end early for a slow reader."""
+    loop = asyncio.get_running_loop()
+    while (answer := await _find_answer(request, following)) is None:
+        left = deadline - loop.time()
+        if left <= 0 or not following.over:
+            return None
+        await asyncio.sleep(min(left, STORED_LOOK_SECONDS))
+    return answer
+
+
+async def _find_answer(request: web.Request, following: Following) -> dict[str, Any] | None:
+    """Return the stored answer to a message; None while there is none."""
     accepted = following.accepted
-    if not accepted.repeated:
-        return None
     number = await request.app[API].sessions.find_answer(
         accepted.session_id, accepted.turn, after=accepted.event_seq
     )

@@ -272,6 +272,9 @@ _RANK = (
     "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
 )  # fmt: skip
 """Tools that a small window is offered first; tools of servers follow."""
+_MEMORY = ("save_memory", "recall")
+"""Tools without which a conversation forgets; every window is offered these before all others."""
+_GLOB = re.compile(r"[*?\[]")
 
 
 _LIMITS = frozenset(
@@ -388,18 +391,34 @@ def useful_tools(tools: tuple[ToolSpec, ...], *, has_notes: bool) -> tuple[ToolS
 
 
 @lru_cache(maxsize=256)
-def pick_affordable(tools: tuple[ToolSpec, ...], most: int, count: Count) -> tuple[ToolSpec, ...]:
-    """Return all tools if they take at most `most` tokens, else the most important ones, in their order."""
+def pick_affordable(
+    tools: tuple[ToolSpec, ...], most: int, count: Count, preferred: tuple[str, ...] = ()
+) -> tuple[ToolSpec, ...]:
+    """Return all tools if they take at most `most` tokens, else the most important ones, in their order.
+
+    Memory comes first, then `preferred` names in their order, other built-in tools, and those of servers in
+    the order of the list. A tool that is too large alone takes no room from those after it.
+    """
     if estimate_tools(tools, count) <= most:
         return tools
     kept: list[ToolSpec] = []
-    for tool in sorted(tools, key=_rank):
-        if estimate_tools((*kept, tool), count) > most:
-            break
-        kept.append(tool)
+    for tool in sorted(tools, key=lambda tool: _rank(tool, preferred)):
+        if estimate_tools((*kept, tool), count) <= most:
+            kept.append(tool)
     return tuple(tool for tool in tools if tool in kept)
 
 
-def _rank(tool: ToolSpec) -> tuple[int, str]:
-    place = _RANK.index(tool.name) if tool.name in _RANK else len(_RANK)
-    return place, tool.name
+def _rank(tool: ToolSpec, preferred: tuple[str, ...]) -> tuple[int, int]:
+    if tool.name in _MEMORY:
+        return 0, _MEMORY.index(tool.name)
+    if tool.name in preferred:
+        return 1, preferred.index(tool.name)
+    if tool.name in _RANK:
+        return 2, _RANK.index(tool.name)
+    return 3, 0
+
+
+def list_preferred_tools(config: Mapping[str, Any], used: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return names of tools that a small window keeps: those `used`, then whole names of the agent."""
+    named = AllowedTools.of(config.get("tools")).allow
+    return tuple(dict.fromkeys((*used, *(name for name in named if not _GLOB.search(name)))))

@@ -21,6 +21,7 @@ from shared.core.context.agents import (
     Workspace,
     circumstances_of,
     layers_for,
+    list_preferred_tools,
     pick_affordable,
     shrink,
     useful_tools,
@@ -46,7 +47,8 @@ from shared.core.session.session import Entry, View, list_corrections
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim, ContextAudit
 from shared.core.values.local_time import resolve_zone
-from shared.core.values.messages import Image
+from shared.core.values.messages import Image, ToolUse
+from shared.core.values.tokens import estimate_tools
 from shared.core.values.ttl_cache import ttl_cache
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
@@ -160,6 +162,8 @@ class RequestBuilder:
     """Whoever comes to the widget without a name is the owner of this installation."""
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
+    _logged: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
+    """Models and tools that a log line has named, so that each is named once in a process."""
 
     def resolve_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
@@ -265,7 +269,7 @@ class RequestBuilder:
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         # What a ghost turn offers was stored with the turn before it.
         wanted = tools if instruction else useful_tools(tools, has_notes=bool(view.notes))
-        offered = self._offered(wanted, card, policy)
+        offered = self._offered(wanted, card, policy, view, agent_config)
         came_by = _channel(channel)
         chosen = select(view, policy, channel=came_by, ratio=ratio, unread=bool(instruction))
         window = min(card.window, policy.context_window)
@@ -366,17 +370,35 @@ class RequestBuilder:
         )
 
     def _offered(
-        self, tools: tuple[ToolSpec, ...], card: ModelCard, policy: ContextPolicy
+        self,
+        tools: tuple[ToolSpec, ...],
+        card: ModelCard,
+        policy: ContextPolicy,
+        view: View,
+        agent_config: Mapping[str, Any],
     ) -> tuple[ToolSpec, ...]:
-        """The same for every request to this model, whatever was learned of it meanwhile."""
+        """Return the tools of a request: the same for every request of a conversation to this model.
+
+        Where they do not fit, those that this conversation uses come first. Such tools were offered before,
+        so their use changes no list.
+        """
         if not tools or not ("tools" in card.capabilities or card.offline):
             return ()
         if "images" not in card.capabilities:
             tools = tuple(tool for tool in tools if tool.name != LOOK_AT_PICTURE.name)
         window = min(card.window, policy.context_window)
-        return pick_affordable(
-            tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens
-        )
+        most, count = int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens
+        if estimate_tools(tools, count) <= most:
+            return tools
+        preferred = list_preferred_tools(agent_config, sorted(_used_tools(view)))
+        offered = pick_affordable(tools, most, count, preferred)
+        left_out = tuple(tool.name for tool in tools if tool not in offered)
+        if (card.name, left_out) not in self._logged:
+            if len(self._logged) >= MAX_CACHED_POLICIES:
+                self._logged.clear()
+            self._logged.add((card.name, left_out))
+            log.warning("tools_left_out", model=card.name, window=window, room_tokens=most, tools=left_out)
+        return offered
 
     def _build_context(
         self,
@@ -610,4 +632,11 @@ def build_audit(
         renderer_version=RENDERER_VERSION,
         recipe=build_recipe(prepared, view) if hashes else {},
         model_ms=model_ms,
+    )
+
+
+def _used_tools(view: View) -> frozenset[str]:
+    """Return names of the tools that the live part of a conversation has called."""
+    return frozenset(
+        block.name for entry in view.entries for block in entry.blocks if isinstance(block, ToolUse)
     )

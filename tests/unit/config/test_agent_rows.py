@@ -164,6 +164,21 @@ def test_an_unknown_model_is_allowed_with_a_remark() -> None:
     )
 
 
+def test_tools_without_room_are_named_in_a_remark() -> None:
+    ground = replace(
+        GROUND,
+        tools=BUILT_IN_TOOLS,
+        context_window=8_192,
+        policy=replace(GROUND.policy, context_window=8_192),
+    )
+    (remark,) = check_config({}, ground)
+    assert f"of {len(BUILT_IN_TOOLS)} do not fit a fifth of the window of 8,192 tokens" in remark
+    assert "delegate" in remark
+    made = resolve_effective_config({"tools": {"allow": ["*", "delegate"]}}, ground)
+    assert "delegate" in made.tools
+    assert check_config({}, replace(GROUND, tools=BUILT_IN_TOOLS)) == ()
+
+
 def test_a_folder_that_is_not_there_is_allowed_with_a_remark() -> None:
     ground = AgentDefaults(
         policy=preset("steady"), load_workspace=lambda _: Workspace(problems=("x is not there",))

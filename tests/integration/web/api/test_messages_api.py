@@ -12,6 +12,7 @@ from shared.core.session.turns import Stored
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
 from tests.kit.web.rest_calls import call, events_of, opened
+from web.api.event_wait import EventWaiter
 from web.server.rate_limits import ClientLimits
 
 
@@ -136,6 +137,32 @@ async def test_the_answer_can_be_waited_for(server: Server) -> None:
     assert (told["answer"]["role"], told["answer"]["text"], told["answer"]["turn"]) == (
         "assistant", "Hello there.", told["turn"],
     )  # fmt: skip
+
+
+async def test_long_answer_is_returned_whole_to_a_waiting_request(server: Server) -> None:
+    key = await make_key(server.services.pool, "messages:write")
+    session = await opened(server, key)
+    server.conversation.script = [f"{number:<999} " for number in range(300)]
+    path = f"/sessions/{session}/messages"
+    status, told = await call(server, "POST", f"{path}?wait=20", key, json={"text": "Hi"})
+    whole = "".join(server.conversation.script)
+    assert (status, len(told["answer"]["text"])) == (200, len(whole))
+    assert told["answer"]["text"] == whole
+
+
+async def test_waiting_request_gets_an_answer_whose_events_ended_early(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await make_key(server.services.pool, "messages:write")
+    session = await opened(server, key)
+
+    async def end(waiter: EventWaiter, seconds: float) -> None:
+        waiter.closed = True
+
+    monkeypatch.setattr(EventWaiter, "next_frame", end)
+    path = f"/sessions/{session}/messages?wait=20"
+    status, told = await call(server, "POST", path, key, json={"text": "Hi"})
+    assert (status, told["answer"]["text"]) == (200, "Hello there.")
 
 
 async def test_waiting_request_gets_the_status_of_an_unfittable_turn(server: Server) -> None:

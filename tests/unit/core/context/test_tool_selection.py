@@ -6,7 +6,7 @@ import pytest
 
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.bootstrap.from_settings import BUILT_IN_TOOLS
-from shared.core.context.agents import pick_affordable, useful_tools
+from shared.core.context.agents import list_preferred_tools, pick_affordable, useful_tools
 from shared.core.values.messages import ToolSpec
 from shared.core.values.tokens import estimate_by_script, estimate_tools
 from tests.bench.prompts import prompts
@@ -33,6 +33,39 @@ def test_a_small_window_is_offered_memory_first_and_tools_of_others_last() -> No
         ("recall", "save_memory"),
         ("save_memory",),
     ]
+
+
+def names_within(room: int, *preferred: str, tools: tuple[ToolSpec, ...] = TOOLS) -> list[str]:
+    return [tool.name for tool in pick_affordable(tools, room, estimate_by_script, preferred)]
+
+
+def test_used_tool_of_a_server_stays_before_unused_tools() -> None:
+    room = estimate_tools(TOOLS[:3], estimate_by_script)
+    assert names_within(room) == ["calculate", "recall", "save_memory"]
+    assert names_within(room, "mcp_files_read") == ["mcp_files_read", "recall", "save_memory"]
+
+
+def test_use_of_an_offered_tool_changes_no_list() -> None:
+    for most in range(0, estimate_tools(TOOLS, estimate_by_script) + 1, 7):
+        offered = names_within(most)
+        assert all(names_within(most, used) == offered for used in offered)
+
+
+def test_tools_of_servers_keep_the_order_of_their_list() -> None:
+    servers = tuple(ToolSpec(name=name, description="Does a thing.", input_schema={}) for name in "zya")
+    assert names_within(estimate_tools(servers[:2], estimate_by_script), tools=servers) == ["z", "y"]
+
+
+def test_large_tool_takes_no_room_from_those_after_it() -> None:
+    large = ToolSpec(name="large", description="Does a thing. " * 500, input_schema={})
+    room = estimate_tools(TOOLS, estimate_by_script)
+    assert names_within(room, "large", tools=(large, *TOOLS)) == list(NAMES)
+
+
+def test_whole_names_of_an_agent_come_after_used_tools() -> None:
+    config = {"tools": {"allow": ["mcp_*", "mcp_mail_send", "calculate", "?x"]}}
+    assert list_preferred_tools(config, ["calculate"]) == ("calculate", "mcp_mail_send")
+    assert list_preferred_tools({}) == ()
 
 
 def test_nothing_is_offered_where_nothing_fits() -> None:
