@@ -59,8 +59,10 @@ def _check_header(name: str) -> str:
     return name
 
 
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,60}$"), AfterValidator(_check_header)]
-HeaderValue = Annotated[str, Field(pattern=r"^[ -~]{0,500}$")]
+_NAME, _NAME_IN_WORDS = r"^[A-Za-z0-9-]{1,60}$", "a header's name has 1 to 60 letters, digits and hyphens"
+_VALUE, _VALUE_IN_WORDS = r"^[ -~]{0,500}$", "a header's value has at most 500 printable ASCII characters"
+HeaderName = Annotated[str, Field(pattern=_NAME), AfterValidator(_check_header)]
+HeaderValue = Annotated[str, Field(pattern=_VALUE)]
 MOST_HEADERS = 10
 ThoughtTag = Annotated[str, Field(min_length=2, max_length=40)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -287,7 +289,7 @@ def _entry(raw: Any, at: str) -> ModelEntry:
     try:
         form = ModelForm.model_validate(raw)
     except ValidationError as error:
-        problem = describe_problem(error.errors(include_url=False)[0], _FORMS, {_ADDRESS: _ADDRESS_IN_WORDS})
+        problem = describe_problem(error.errors(include_url=False)[0], _FORMS, _PATTERNS)
         raise ModelsFileBroken(f"{at}: {problem.removeprefix(': ')}") from error
     prices = None if form.prices is None else [price.to_prices() for price in form.prices]
     able = {"tools": form.tools, "json": form.writes_json}
@@ -307,4 +309,5 @@ def _entry(raw: Any, at: str) -> ModelEntry:
     )  # fmt: skip
 
 
+_PATTERNS = {_ADDRESS: _ADDRESS_IN_WORDS, _NAME: _NAME_IN_WORDS, _VALUE: _VALUE_IN_WORDS}
 _FORMS: dict[tuple[str, ...], type[BaseModel]] = {(): ModelForm, ("prices", "0"): PriceForm}

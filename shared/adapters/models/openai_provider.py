@@ -311,13 +311,12 @@ class OpenAIProvider(Provider):
 
     def _make_client(self) -> Any:
         from openai import AsyncOpenAI, DefaultAioHttpClient
-        from openai._types import Omit
 
         transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
         stay_at_origin(transport, self.base_url)
         return AsyncOpenAI(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport,
-            default_headers=self._set_headers(Omit()), default_query=self.query,
+            default_headers=self._list_set_headers(), default_query=self.query,
         )  # fmt: skip
 
 

@@ -154,6 +154,7 @@ class Provider:
             stream = await client.post(
                 self.path, content=to_json(body), cast_to=object, stream=True,
                 stream_cls=sys.modules[self.sdk].AsyncStream[object],
+                options={"headers": self._list_omitted_headers()},
             )  # fmt: skip
         return self.make_reader(stream)
 
@@ -161,7 +162,8 @@ class Provider:
         self._check_key()
         client = await self._connect()
         with translate_errors():
-            counted = await client.messages.count_tokens(**build_counted_body(request, card, wire_name))
+            body = build_counted_body(request, card, wire_name)
+            counted = await client.messages.count_tokens(**body, extra_headers=self._list_omitted_headers())
         return int(counted.input_tokens)
 
     async def load_windows(self, wire_name: str) -> ModelWindows:
@@ -254,18 +256,22 @@ class Provider:
 
     def _make_client(self) -> Any:
         from anthropic import AsyncAnthropic, DefaultAioHttpClient
-        from anthropic._types import Omit
 
         transport = bound_responses(DefaultAioHttpClient(verify=load_trusted_certificates()))
         stay_at_origin(transport, self.base_url)
         return AsyncAnthropic(
             api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport,
-            default_headers=self._set_headers(Omit()), default_query=self.query,
+            default_headers=self._list_set_headers(), default_query=self.query,
         )  # fmt: skip
 
-    def _set_headers(self, omitted: object) -> dict[str, Any]:
-        """Return the entry's headers for the SDK; `omitted` leaves out one of its own."""
-        return {name: value or omitted for name, value in self._headers.items()}
+    def _list_set_headers(self) -> dict[str, str]:
+        """Return the headers that the entry adds to each request."""
+        return {name: value for name, value in self._headers.items() if value}
+
+    def _list_omitted_headers(self) -> dict[str, Any]:
+        """Return the usual headers that the entry leaves out, in the way that the SDK takes."""
+        omit = sys.modules[f"{self.sdk}._types"].Omit()
+        return {name: omit for name, value in self._headers.items() if not value}
 
 
 class StreamReader:

@@ -397,7 +397,7 @@ def pick_affordable(
     """Return all tools if they take at most `most` tokens, else the most important ones, in their order.
 
     Memory comes first, then `preferred` names in their order, other built-in tools, and those of servers in
-    the order of the list. A tool that is too large alone takes no room from those after it.
+    the order of the list. A tool that is too large for all of the room takes none from those after it.
     """
     if estimate_tools(tools, count) <= most:
         return tools
@@ -405,6 +405,8 @@ def pick_affordable(
     for tool in sorted(tools, key=lambda tool: _rank(tool, preferred)):
         if estimate_tools((*kept, tool), count) <= most:
             kept.append(tool)
+        elif estimate_tools((tool,), count) <= most:
+            break
     return tuple(tool for tool in tools if tool in kept)
 
 

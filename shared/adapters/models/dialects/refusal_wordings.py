@@ -78,6 +78,10 @@ FULL_WINDOWS: Sequence[Wording] = (
     _row(rf"input tokens must be no more than {_M}, got {_N}", "Yandex"),
     _row(rf"prompt token count \({_N}\) cannot exceed (?:the )?(?:limit|maximum)? ?\(?{_M}", "Databricks"),
     _row(rf"max(?:imum)? tokens of {_M} exceeded", "Snowflake"),
+    _row(rf"tokens \({_N}\) exceeds? (?:the )?max(?:imum)? sequence length {_M}", "TensorRT-LLM, gateways"),
+    _row(rf"(?:prompt|input|request) has {_N} tokens.{{0,40}}(?:limit|maximum)(?: of| is)? {_M}", "gateways"),
+    _row(rf"max(?:imum)? sequence length exceeded: {_N} > {_M}", "gateways"),
+    _row(rf"exceeds the max(?:imum)? number of tokens \({_M}\)", "gateways"),
     _row(r"exceed max message tokens", "Volcano"),
     _row(rf"max(?:imum)? input characters? (?:is|are) {_M}", "Baidu"),
 )  # fmt: skip
@@ -91,6 +95,8 @@ FULL_WINDOW_WORDS = _row(
     r"exceed(?:s|ed)? (?:the |this |your |our )?(?:available |model'?s? |max(?:imum)? |allowed )*+context|"
     r"context window exceeds|exceed(?:s|ed)? max context|(?:exceeds|overflows?) the context|request_too_large|"
     r"greater than the context length|reduce the (?:length of the (?:messages|prompt|input)|input token count)|"
+    r"exceeds? max_model_len|max(?:imum)? sequence length|exceeds? the max(?:imum)? number of tokens|"
+    r"conversation (?:is )?too long|context window is full|(?<!daily )token limit exceeded|"
     r"too many total text bytes|token length exceeds? model limit|exceed max message tokens|tokens_limit_reached|"
     r"request payload size exceeds|must be at least 1, got -\d|"
     # Zhipu, Tencent

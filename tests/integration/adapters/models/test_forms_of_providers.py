@@ -46,18 +46,18 @@ FORMS: dict[str, Form] = {
         headers={"api-key": "secret", "authorization": None},
     ),
     "Azure, Claude": Form(
-        entry={"wire": "messages", "base_url": "/anthropic", "model": "claude-sonnet-5-5"},
-        path="/anthropic/v1/messages", headers={"x-api-key": "secret"},
+        entry={
+            "wire": "messages", "base_url": "/anthropic", "model": "claude-sonnet-5-5",
+            "headers": {"x-api-key": "{key}", "Authorization": ""},
+        },
+        path="/anthropic/v1/messages", headers={"x-api-key": "secret", "authorization": None},
     ),
     "Bedrock, Chat Completions": Form(
         entry={"wire": "openai", "base_url": "/openai/v1", "model": "openai.gpt-oss-120b-1:0"},
         path="/openai/v1/chat/completions", headers={"authorization": "Bearer secret"},
     ),
     "Bedrock, Messages": Form(
-        entry={
-            "wire": "messages", "base_url": "/anthropic", "model": "anthropic.claude-sonnet-5-5",
-            "headers": {"Authorization": "Bearer {key}", "X-Api-Key": ""},
-        },
+        entry={"wire": "messages", "base_url": "/anthropic", "model": "anthropic.claude-sonnet-5-5"},
         path="/anthropic/v1/messages", headers={"authorization": "Bearer secret", "x-api-key": None},
     ),
     "Gemini": Form(

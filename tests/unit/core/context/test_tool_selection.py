@@ -40,7 +40,7 @@ def names_within(room: int, *preferred: str, tools: tuple[ToolSpec, ...] = TOOLS
 
 
 def test_used_tool_of_a_server_stays_before_unused_tools() -> None:
-    room = estimate_tools(TOOLS[:3], estimate_by_script)
+    room = estimate_tools(TOOLS[2:], estimate_by_script)
     assert names_within(room) == ["calculate", "recall", "save_memory"]
     assert names_within(room, "mcp_files_read") == ["mcp_files_read", "recall", "save_memory"]
 
