@@ -32,6 +32,7 @@ def test_a_small_window_is_offered_memory_first_and_tools_of_others_last() -> No
         ("calculate", "recall", "save_memory"),
         ("recall", "save_memory"),
         ("save_memory",),
+        ("recall",),
     ]
 
 
