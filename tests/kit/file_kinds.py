@@ -67,7 +67,7 @@ FILES = (
         words=("„Äpfel“;3,50 €", _DOUBT.format("Windows-1252")),
     ),
     FileOfKind(
-        name="цены.csv",
+        name="tseny.csv",
         content="Наименование;Цена\r\nЛожка столовая;35,00\r\n".encode("cp1251"),
         words=("Ложка столовая;35,00", _DOUBT.format("Windows-1251")),
     ),

@@ -46,6 +46,7 @@ _COMMON_JAPANESE = frozenset(
     "工建空急止送切転研足究楽起着店病質待試族銀早映親験英医仕去味写字答夜音注帰古歌買悪図週室歩風紙黒花春赤青館屋色走秋夏習駅洋旅服夕借曜飲肉貸堂鳥飯勉冬昼茶弟牛魚兄犬妹姉漢"
     "商品価格数量単価合計顧客住所"
 )
+_BLANK, _DIGIT = re.compile(r"\s"), re.compile(r"\d")
 _INF_BITS = 26.0
 
 
@@ -84,7 +85,7 @@ def case_cost(text: str) -> float:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\s", " ", re.sub(r"\d", "0", text)).lower().translate(_SAME)
+    return _BLANK.sub(" ", _DIGIT.sub("0", text)).lower().translate(_SAME)
 
 
 @cache

@@ -52,7 +52,7 @@ class _Parts:
             self._chars += len(text) + 2
 
     def add_file(self, name: str, content: bytes, read: ReadFile) -> bool:
-        """Add an inner file; False for one that cannot be read, which is named at least."""
+        """Add an inner file; a file that cannot be read is only named, and False is returned."""
         name = " ".join(name.split())[:200] or "file"
         try:
             text = read(content).strip() if len(content) <= MOST_FILE_BYTES else ""
@@ -297,7 +297,7 @@ def read_card(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _unfold(text: str) -> Iterator[str]:
-    """Yield whole lines: long ones go on in the next, after a blank or an equals sign."""
+    """Yield whole lines: the next line continues one after a blank or an equals sign."""
     held = ""
     for line in text.split("\n"):
         soft = held.endswith("=") and "QUOTED-PRINTABLE" in held.partition(":")[0].upper()

@@ -190,3 +190,25 @@ def test_broken_papers_fail_in_known_ways_only() -> None:
 )
 def test_the_bytes_name_the_kind(content: bytes, kind: str | None) -> None:
     assert document_kind(content) == kind
+
+
+def test_chart_of_a_document_is_read_as_a_table() -> None:
+    def points(tag: str, *values: str) -> str:
+        return f"<{tag}>{''.join(f'<pt><v>{one}</v></pt>' for one in values)}</{tag}>"
+
+    series = "".join(
+        f"<ser><tx><v>{name}</v></tx>{points('cat', 'North', 'South')}{points('val', *values)}</ser>"
+        for name, values in (("Rain", ("3.5", "8.25")), ("Sun", ("7", "")))
+    )
+    assert words_of(docx(P.format("Weather"), chart=series)) == (
+        "Weather\n\nChart:\n\n|  | Rain | Sun |\n| --- | --- | --- |\n"
+        "| North | 3.5 | 7 |\n| South | 8.25 |  |"
+    )
+
+
+def test_pictures_of_a_page_are_read_as_their_descriptions() -> None:
+    logo = '<a href="/a"><img src="data:image/svg+xml,%3C" alt="Our logo"></a>'
+    page = f'<main><p>{logo} Open. <img src="x"></p></main>'
+    text = papers.page_markdown(page)[1]
+    assert "Our logo" in text
+    assert "<img" not in text

@@ -13,7 +13,7 @@ import pytest
 from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge, build_shelf
 from shared.adapters.files.workspace_files import MOST_BYTES, WorkspaceFiles, read_workspace
 from shared.core.context.agents import FILE_CHARS
-from tests.kit.sample_files import pdf
+from tests.kit.sample_files import pdf, xlsx
 
 PATIENCE_SECONDS = 20.0
 
@@ -225,6 +225,20 @@ async def test_each_kind_of_file_becomes_passages(folder: Path) -> None:
         "c.TXT": [("line 1 · read as Windows-1252", "Grüße")],
         "d.pdf": [("page 1", "Page one."), ("page 2", "Page two.")],
     }
+
+
+async def test_office_files_and_old_encodings_become_passages(folder: Path) -> None:
+    shelf = folder / "knowledge"
+    shelf.mkdir()
+    rows = '<row><c r="A1" t="str"><v>Part</v></c></row><row><c r="A2" t="str"><v>bolt</v></c></row>'
+    (shelf / "a.xlsx").write_bytes(xlsx(rows))
+    (shelf / "b.csv").write_bytes("Товар;Цена\nЛожка столовая;35\n".encode("cp1251"))
+    knowledge = KnowledgeFiles(folder.parent)
+    assert set((await knowledge.scan("ada")).files) == {"a.xlsx", "b.csv"}
+    [sheet] = await knowledge.read_passages("ada", "a.xlsx")
+    assert (sheet.heading, sheet.text) == ("Budget", "| Part |\n| --- |\n| bolt |")
+    [row] = await knowledge.read_passages("ada", "b.csv")
+    assert (row.heading, row.text) == ("row 2 · read as Windows-1251", "Товар: Ложка столовая; Цена: 35")
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,13 @@ def test_no_passage_is_long_and_no_word_is_lost(text: str) -> None:
         assert all(len(one.text) <= PASSAGE_WORDS * 8 for one in passages)
     told = "".join("".join(one.text.split()) for one in split_text(text))
     assert told == "".join(text.split())
+
+
+def test_long_table_repeats_its_header_in_each_passage() -> None:
+    head = "| Part | Shelf |\n| --- | --- |\n"
+    rows = [f"| bolt number {number} | A{number} |" for number in range(400)]
+    passages = split_pages(["Stock\n\n" + head + "\n".join(rows)])
+    tables = [one.text for one in passages if "bolt" in one.text]
+    assert len(tables) > 3
+    assert all(text.startswith(head) or f"\n{head}" in text for text in tables)
+    assert [row for text in tables for row in text.splitlines() if "bolt" in row] == rows
