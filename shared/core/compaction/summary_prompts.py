@@ -350,7 +350,8 @@ def rules(form: Form, language: str | None) -> str:
     match form.name:
         case "ledger":
             in_language = f"in {language}" if language else "in the language that the transcript is mostly in"
-            return _LEDGER_RULES.format(in_language=in_language, dates=_FULL_DATES)
+            kept = "an item that was said in another language stays in that one"
+            return _LEDGER_RULES.format(in_language=f"{in_language}; {kept}", dates=_FULL_DATES)
         case "sections":
             return _SECTIONS_RULES.format(language=language or "the language of the conversation")
         case "thread":

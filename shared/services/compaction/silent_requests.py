@@ -25,7 +25,7 @@ from shared.core.compaction.plan import render_source
 from shared.core.compaction.summary_prompts import models_for
 from shared.core.context.memory import core_block
 from shared.core.context.memory_tools import SAVE_MEMORY, UPDATE_MEMORY
-from shared.core.context.prompts import flush_instruction
+from shared.core.context.prompts import flush_instruction, most_notes
 from shared.core.session.session import Compaction, View
 from shared.core.session.session_state import JobClaim, NewLink, Pace, SessionState
 from shared.core.session.turns import Caps
@@ -292,7 +292,11 @@ class SilentRequests:
             tools=tools,
             token_ratio=find_learned_ratio(state, card.name),
             instruction=flush_instruction(
-                now=now, has_notes=any(tool.name == UPDATE_MEMORY.name for tool in tools)
+                most_notes=most_notes(
+                    sum(entry.tokens for entry in view.entries if entry.turn > view.flushed_turn)
+                ),
+                now=now,
+                has_notes=any(tool.name == UPDATE_MEMORY.name for tool in tools),
             ),
             channel=state.channel,
             circumstances=circumstances,

@@ -25,6 +25,7 @@ from shared.core.context.prompts import (
     flush_instruction,
     helper_prompt,
     helper_task,
+    most_notes,
     operator_text,
     parse_reminder,
     pins_block,
@@ -111,6 +112,12 @@ PROMPTS = {
 def test_the_words_are_those_of_the_golden_file(name: str) -> None:
     """To accept a change, copy the new text into `golden/` beside this file and read the difference."""
     assert PROMPTS[name] + "\n" == (GOLDEN / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(("hidden", "notes"), [(0, 8), (4_499, 8), (4_500, 9), (20_000, 40), (200_000, 40)])
+def test_flush_saves_more_notes_the_more_it_hides(hidden: int, notes: int) -> None:
+    assert most_notes(hidden) == notes
+    assert f"at most {notes} notes" in flush_instruction(most_notes=notes).replace("\n", " ")
 
 
 def test_every_golden_file_belongs_to_a_prompt() -> None:

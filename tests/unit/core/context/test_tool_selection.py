@@ -82,8 +82,11 @@ def test_tools_that_work_on_notes_are_offered_once_there_are_some(notes: bool, w
 
 
 def test_what_stands_in_every_request_is_bounded() -> None:
-    """Counted as `python -m tests.bench.prompts` does; longer words need a reason."""
+    """Count as `python -m tests.bench.prompts` does; longer texts need a reason.
+
+    The rule to use recall before saying that something is unknown takes 20 tokens, and brings back facts.
+    """
     count = VocabularyCounter().count_tokens
     size = {name: count(prompts()[f"fixed prefix {name}"]) for name in ("at first", "in all")}
-    assert size["at first"] <= 900
-    assert size["in all"] <= 1_120
+    assert size["at first"] <= 935
+    assert size["in all"] <= 1_155
