@@ -9,10 +9,12 @@ from typing import Literal
 
 from shared.core.values.searching import PLAIN, dictionary_of, words_of
 
-QUESTION_WORDS = 32
-"""A pasted page asks no more than this many words can."""
+QUESTION_WORDS = 96
+"""Different words of a message that are looked at: those of a long message, but not of a pasted page."""
 READ_CHARS = 16_000
 """Characters of a message in which a question is looked for, as many as the model sees of a long one."""
+SMALL_TALK_CHARS = 60
+"""Characters of the longest text that can be small talk alone."""
 _ABOUT = 6
 """So many words after "you" may stand what the assistant is said to have told."""
 _END = re.compile(r"[!?。！？؟\n]|(?<!\b[A-ZА-Я])(?<!\b[A-ZА-Я]\w)(?<!\b[A-ZА-Я]\w\w)\.(?!\w)")
@@ -175,6 +177,11 @@ def _telling_words(*texts: str) -> tuple[str, ...]:
         if word not in _SMALL_TALK_WORDS and not _LAUGHTER.fullmatch(word)
     )
     return tuple(words)[:QUESTION_WORDS]
+
+
+def is_small_talk(text: str) -> bool:
+    """Return whether a short text holds nothing but greetings, thanks, assent or laughter."""
+    return len(text) <= SMALL_TALK_CHARS and not _telling_words(text)
 
 
 def _about(words: Sequence[str], dictionary: str) -> Author:

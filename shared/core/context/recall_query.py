@@ -50,7 +50,9 @@ class RecallQuery:
     """Turns up to this one are hidden; what comes after is live and never recalled. None: as it is now."""
     words: tuple[str, ...]
     asked: int = QUESTION_WORDS
-    """The first so many are searched for; the others only weigh what these have found."""
+    """Number of the first words, which are of its questions; the others stand beside them."""
+    asks: bool = True
+    """False: nothing is searched for without rare words."""
     dictionary: str = PLAIN
     """Whose small words do not count."""
     turn: int | None = None
@@ -63,5 +65,7 @@ class RecallQuery:
     before: datetime | None = None
     from_seq: int | None = None
     through_seq: int | None = None
+    spoken_of: tuple[datetime, datetime] | None = None
+    """The time that the message speaks of: its passages are candidates, too."""
     zone: tzinfo = UTC
     """The person's, by whose days what is found is told."""

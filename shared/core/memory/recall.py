@@ -4,60 +4,64 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Literal, NamedTuple
 
-from shared.core.context.question import QUESTION_WORDS, Author, Question
-from shared.core.values.searching import normalise, words_of
+from shared.core.context.question import QUESTION_WORDS, Author, Question, is_small_talk
+from shared.core.values.local_time import day_text, distance_text
+from shared.core.values.searching import is_unspaced, normalise, words_of
 from shared.core.values.secrets_filter import redact
+from shared.core.values.spoken_times import Span
 from shared.core.values.tokens import Count
 
 Lane = Literal["said", "note", "knowledge"]
 
 K1, B = 1.2, 0.4
-"""Of BM25: how soon a repeated word stops to count, and how much a long passage is held against itself."""
+"""Parameters of BM25: how much its length counts, and how much a long passage is held against itself."""
 NEIGHBOUR = 0.5
 """What a passage gets of the one beside it; of the next but one half as much."""
 NEIGHBOURS = 2
-SITTING_PRIOR, SITTING_BEST = 0.3, 3
+SITTING_PRIOR, SITTING_BEST = 0.15, 3
 """How much it counts that others said in the same sitting are good, too: the mean of so many best."""
 ANSWER = 0.3
 """What a passage gets more of a question beside it that the other side asked."""
-MORE_WORDS = 0.2
-"""How much each further word of the question adds that a passage has, too."""
+MORE_WORDS, MORE_WORDS_AT_MOST = 0.2, 3
+"""How much each further word of the question adds that a passage has, too, and how many of them do: a long
+message finds some of its words in every long passage."""
 SPEAKER_PRIOR = 0.5
 """How much it counts that the one has said it whose words the question is about."""
 NOTE_HIT = 0.5
 NOTE_TURNS = 2
 """A note of more turns than this says too little about where its words were said."""
-LEAST_CARRIED, SURE = 0.12, 0.3
-"""How much of the question's weight the best passage must carry, and more where words of the question were
-never said: below the first nothing is worth recalling, below the second a part of the room is enough."""
-FEW_WORDS, MORE_CARRIED = 7, 0.025
-"""For each word that a question has beyond so many, so much more must be carried, at most `SURE`. The floor
-is by cross-validation over the conversations of LoCoMo and BEAM: docs/memory.md has the curve."""
-TOLD_BESIDE = 0.4
-"""What a word weighs told beside a question, of one that is in it; from 0.3 to 0.5 as much is found."""
+LEAST_CARRIED, SURE = 0.03, 0.2
+"""Shares of the question's weight that the best passage carries: a lane below the first is not recalled,
+from the second on it may fill the room."""
+TOLD_BESIDE = 0.95
+"""Weight of a word told beside a question, of one that is in it: people ask about what they tell."""
 FEW_PASSAGES = 20
 """In fewer, the frequencies of words tell nothing yet: they are weighed as if there were so many."""
-UNASKED, RARE, MOST = 1.4, 0.3, 0.6
-"""What merely tells something is only reminded of passages that are worth so many of the rarest words there
-can be, and hold two rare ones: of 1,000 passages not more than 1,000 to this power have such a word. One is
-enough in a passage that carries this share of what was told."""
-LEAST_OF_WORDS, LEAST_SHARE = 0.1, 0.2
-"""Of the best passage's words, and of its score: what has less is left out."""
-LENGTH, LENGTH_CHARS = 0.1, 150
+TOLD_RARE = 0.65
+"""Exponent: of 1,000 passages at most 1,000 to this power have a word that is rare."""
+TOLD_LEAST, TOLD_SURE = 1.5, 2.4
+"""Scores of the best passage for a statement, in words as rare as a word can be: below the first nothing is
+recalled, from the second on a statement may fill the room. Rare words of less weight than the first are not
+searched for."""
+OFTEN_SAID = 3
+"""Candidates with the same text from which on it is a phrase that stands beside everything."""
+LEAST_OF_WORDS, LEAST_SHARE = 0.05, 0.05
+"""Shares of the best passage's words, and of its score, below which a passage is left out."""
+LENGTH, LENGTH_CHARS = 0.15, 150
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
+SPOKEN_OF, SPOKEN_OF_SHARE = 0.4, 0.3
+"""Share of the best score that a passage of a day spoken of gets, and its least share of the room."""
 FUSED_BEHIND = 60
 """The k of reciprocal rank fusion, as Cormack, Clarke and Büttcher (SIGIR 2009) have it: the more, the less
 the very first places count."""
 SHORT_TOKENS = 100
-"""What a message that asks nothing is reminded of, and what is left when the request has to be smaller."""
-LONG_TOKENS, OF_LONG = 150, 3
-"""A message of more brings along what it is about: it is reminded of this part of what is allowed."""
+"""Room of a turn whose best passage hardly fits, and of each turn when the request has to be smaller."""
 CALLED, CALLED_SHARE = 3, 0.3
 """So often, and in so many of its mentions, a name must be called before it is taken for the other's."""
 CHARS_PER_TOKEN_MOST = 8
@@ -83,7 +87,7 @@ class Found(NamedTuple):
     terms: int
     """How many words it has, small ones left out."""
     hits: tuple[int, ...]
-    """How often each word of the question occurs in it; empty when none does."""
+    """Places of the question's words that it has."""
     seq: int = 0
     part: int = 0
     turn: int = 0
@@ -126,9 +130,9 @@ class Search:
     found: tuple[Found, ...] = ()
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
     words: tuple[str, ...] = ()
-    """Of the question, those that count: `hits` and `with_word` are in their order."""
+    """Words of the question that count: `with_word` is in their order, `hits` are places among them."""
     asked: int = QUESTION_WORDS
-    """The first so many were searched for."""
+    """Number of the first words, which are of its questions; the others stand beside them."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Of the person and of the assistant, by author."""
 
@@ -137,7 +141,7 @@ class Ranked(NamedTuple):
     passage: Found
     score: float
     sure: float = 1.0
-    """The part of the room that it may stand in: the less its lane carries of what was asked, the less."""
+    """The share of the room above `SHORT_TOKENS` in which it may stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +159,11 @@ class Recalled:
 NOTHING_RECALLED = Recalled()
 
 
-def rank_passages(search: Search, question: Question) -> tuple[Ranked, ...]:
+def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()) -> tuple[Ranked, ...]:
     """The passages from the best to the last that is worth anything; newer ones first where all is equal."""
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _select_named(search, found, question.text)
-    weights = {lane: _weigh(named, of.weights, search.asked) for lane, of in search.frequencies.items()}
+    weights = {lane: _weigh(named, of, search.asked) for lane, of in search.frequencies.items()}
     own = _own_scores(found, search.frequencies, weights, search.asked)
     asked = is_asking(search, question)
     scores: _Scores = {}
@@ -167,22 +171,26 @@ def rank_passages(search: Search, question: Question) -> tuple[Ranked, ...]:
     lanes = {lane: [at for at, passage in enumerate(found) if passage.lane == lane] for lane in _LANES}
     for lane, of in search.frequencies.items():
         best = max((own[at] for at in lanes[lane]), default=0.0)
-        carried = _carried(best, of.with_word[: search.asked], weights[lane][: search.asked])
-        if best <= 0 or carried < _least(len(of.with_word[: search.asked])):
+        carried = _carried(best, of.with_word, weights[lane], search)
+        share = _share_of_room(best, carried, of, asked=asked)
+        if lane == "said" and any(_in_spans(found[at], spans) for at in lanes[lane]):
+            share = max(share or 0.0, SPOKEN_OF_SHARE)
+        if share is None:
             continue
-        sure[lane] = min(1.0, carried / SURE) if asked else 1.0
+        sure[lane] = share
         if lane == "said":
-            scores.update(_said(found, lanes, own, _about(named, question)))
+            scores.update(
+                _in_time(found, lanes[lane], _said(found, lanes, own, _about(named, question)), spans)
+            )
         else:
             scores.update({at: own[at] / best for at in lanes[lane]})
     scores = {at: score / (len(found[at].text) + LENGTH_CHARS) ** LENGTH for at, score in scores.items()}
     least = LEAST_SHARE * max(scores.values(), default=0.0)
+    said = normalise(question.text)
     kept = [
         Ranked(found[at], score, sure[found[at].lane])
         for at, score in scores.items()
-        if score > least
-        and not _repeats(found[at], question)
-        and (asked or _calls_back(found[at], own[at], search.frequencies, weights))
+        if score > least and not (len(found[at].text) <= len(question.text) and _repeats(found[at], said))
     ]
     kept.sort(key=_place)
     kept.sort(key=_worth, reverse=True)
@@ -245,7 +253,7 @@ def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
     spoken = re.compile(rf"{re.escape(name)}\s*[,.!?]")
     said, called = dict.fromkeys(_SIDES, 0), dict.fromkeys(_SIDES, 0)
     for passage in found:
-        if passage.hits and passage.hits[at] and passage.author in said:
+        if at in passage.hits and passage.author in said:
             said[passage.author] += 1
             if match := spoken.search(passage.text):
                 before = passage.text[: match.start()].rstrip()
@@ -256,15 +264,18 @@ def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
     return ""
 
 
-def _weigh(named: Mapping[int, Author], weights: Sequence[float], asked: int) -> tuple[float, ...]:
-    """Without names, unless there is nothing else, and little for what is only told beside a question."""
+def _weigh(named: Mapping[int, Author], of: Frequencies, asked: int) -> tuple[float, ...]:
+    """Return the weight of each word: none for names if there are others; less next to a question."""
+    weights = of.weights
     if all(at in named for at in range(min(asked, len(weights)))):
         named = {}
-    shares = [1.0 if at < asked else TOLD_BESIDE for at in range(len(weights))]
-    return tuple(
-        0.0 if at in named else weight * share
-        for at, (weight, share) in enumerate(zip(weights, shares, strict=True))
-    )
+    weights = tuple(0.0 if at in named else weight for at, weight in enumerate(weights))
+    return tuple(weight * (1.0 if at < asked else TOLD_BESIDE) for at, weight in enumerate(weights))
+
+
+def _rarest(passages: int) -> float:
+    """Return the most that a word can weigh."""
+    return math.log(1 + max(passages, FEW_PASSAGES))
 
 
 def _about(named: Mapping[int, Author], question: Question) -> Author:
@@ -280,51 +291,53 @@ def _own_scores(
     weights: Mapping[Lane, Sequence[float]],
     asked: int,
 ) -> list[float]:
-    """BM25 of each passage by itself, and more for each further word of the question."""
+    """Return BM25 of each passage without its neighbours, where repeating a word adds nothing."""
     lengths = {lane: K1 * B / of.mean_terms for lane, of in frequencies.items()}
     own: list[float] = []
     for passage in found:
-        score, words = 0.0, 0
+        score = 0.0
         if passage.hits:
-            long = K1 * (1 - B) + lengths[passage.lane] * passage.terms
-            for at, (weight, often) in enumerate(zip(weights[passage.lane], passage.hits, strict=True)):
-                if often and weight:
-                    score += weight * often * (K1 + 1) / (often + long)
-                    words += at < asked
-        own.append(score * (1 + MORE_WORDS * max(0, words - 1)))
+            worth = weights[passage.lane]
+            words = [worth[at] for at in passage.hits]
+            of_question = sum(1 for at in passage.hits if at < asked and worth[at])
+            more = min(MORE_WORDS_AT_MOST, max(0, of_question - 1))
+            long = 1 + K1 * (1 - B) + lengths[passage.lane] * passage.terms
+            score = sum(words) * (K1 + 1) / long * (1 + MORE_WORDS * more)
+        own.append(score)
     return own
 
 
-def _least(words: int) -> float:
-    """A long question finds some of its words everywhere."""
-    return min(SURE, LEAST_CARRIED + MORE_CARRIED * max(0, words - FEW_WORDS))
+def _carried(best: float, with_word: Sequence[int], weights: Sequence[float], search: Search) -> float:
+    """Return the share of the question's weight in the best passage, less where words were never said.
+
+    Two neighbouring characters that were never said belong to no word, so they say nothing of the talk.
+    """
+    asked = [
+        (number, weight)
+        for at, (number, weight) in enumerate(zip(with_word, weights, strict=True))
+        if at < search.asked and (number or not _is_pair(search.words, at))
+    ]
+    heard = sum(1 for number, _ in asked if number) / max(1, len(asked))
+    return best * heard / (sum(weight for _, weight in asked) or 1.0)
 
 
-def _carried(best: float, with_word: Sequence[int], weights: Sequence[float]) -> float:
-    """How much the best passage carries of what was asked, less where words of it were never said."""
-    heard = sum(map(bool, with_word)) / max(1, len(with_word))
-    return best * heard / (sum(weights) or 1.0)
+def _is_pair(words: Sequence[str], at: int) -> bool:
+    return at < len(words) and is_unspaced(words[at][0])
 
 
-def _calls_back(
-    passage: Found,
-    own: float,
-    frequencies: Mapping[Lane, Frequencies],
-    weights: Mapping[Lane, Sequence[float]],
-) -> bool:
-    """Whether what was told unasked has rare words in common with a passage: two, or one and most of it."""
-    of = frequencies[passage.lane]
-    passages = max(of.passages, FEW_PASSAGES)
-    if own < UNASKED * math.log(1 + passages):
-        return False
-    hits = zip(passage.hits, of.with_word, strict=True)
-    rare = sum(1 for often, number in hits if often and number <= passages**RARE)
-    return rare > 1 or (rare == 1 and own >= MOST * sum(weights[passage.lane]))
+def _share_of_room(best: float, carried: float, of: Frequencies, *, asked: bool) -> float | None:
+    """Return the share of the room above `SHORT_TOKENS` that a lane may fill; None if it is not recalled."""
+    if best <= 0:
+        return None
+    if asked:
+        return min(1.0, carried / SURE) if carried >= LEAST_CARRIED else None
+    worth = best / _rarest(of.passages)
+    return min(1.0, (worth - TOLD_LEAST) / (TOLD_SURE - TOLD_LEAST)) if worth >= TOLD_LEAST else None
 
 
-def _repeats(passage: Found, question: Question) -> bool:
-    """Whether a passage says nothing but what the question itself says."""
-    return len(passage.text) <= len(question.text) and normalise(passage.text) in normalise(question.text)
+def _repeats(passage: Found, said: str) -> bool:
+    """Return whether a passage says nothing but what the message, in its normal form, says."""
+    return normalise(passage.text) in said
 
 
 def _said(
@@ -350,6 +363,8 @@ def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], a
     for at in said:
         places[found[at].owner][found[at].number] = at
     smooth = dict.fromkeys(said, 0.0)
+    phrases = Counter(found[at].text for at in said)
+    idle: dict[str, bool] = {}
     for at in said:
         score, passage = own[at], found[at]
         if not score:
@@ -362,6 +377,10 @@ def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], a
                 continue
             other = found[beside]
             if other.sitting != passage.sitting or other.seq == passage.seq:
+                continue
+            if idle.get(other.text) is None:
+                idle[other.text] = phrases[other.text] >= OFTEN_SAID or is_small_talk(other.text)
+            if idle[other.text]:
                 continue
             if apart == 1 and about in ("", other.author) and _is_answered(passage, other):
                 share += ANSWER
@@ -388,6 +407,19 @@ def _with_sittings(found: Sequence[Found], scores: _Scores) -> _Scores:
     return raised
 
 
+def _in_time(found: Sequence[Found], said: Sequence[int], scores: _Scores, spans: Sequence[Span]) -> _Scores:
+    """Raise passages of the days that the message speaks of; others may still be better."""
+    if not spans:
+        return scores
+    best = max(scores.values(), default=1.0)
+    raised = {at: SPOKEN_OF * best for at in said if _in_spans(found[at], spans)}
+    return {at: scores.get(at, 0.0) + raised.get(at, 0.0) for at in scores.keys() | raised.keys()}
+
+
+def _in_spans(passage: Found, spans: Sequence[Span]) -> bool:
+    return any(span.holds(passage.at.date()) for span in spans)
+
+
 def _note_hits(
     found: Sequence[Found], notes: Sequence[int], own: Sequence[float]
 ) -> dict[tuple[int, int], float]:
@@ -408,30 +440,29 @@ def _scale(scores: _Scores) -> _Scores:
     return {at: score / best if best else 0.0 for at, score in scores.items()}
 
 
-def recall_budget(search: Search, question: Question, limit_tokens: int, count: Count) -> int:
-    """How many tokens a turn is reminded of, where a question may have so many."""
-    if not is_asking(search, question):
-        return min(limit_tokens, SHORT_TOKENS)
-    return limit_tokens // OF_LONG if count(question.text) > LONG_TOKENS else limit_tokens
-
-
 def pack_passages(
-    items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_id: int
+    items: Iterable[Ranked],
+    *,
+    limit_tokens: int,
+    count: Count,
+    session_id: int,
+    today: date | None = None,
 ) -> tuple[Found, ...]:
-    """The best passages that fit, in the order in which they are shown."""
+    """Return the best passages that fit, in the order in which they are shown."""
     taken: list[Found] = []
     said: list[str] = []
     days: set[str] = set()
     left = limit_tokens
+    above = max(0, limit_tokens - SHORT_TOKENS)
     for item in items:
         if len(item.passage.text) > left * CHARS_PER_TOKEN_MOST:
             continue  # as most of them, once the best are taken: counting costs more than all else
         words = f" {normalise(item.passage.text)} "
         if any(words in other for other in said):
             continue
-        line, day = render_passage(item.passage, session_id=session_id), day_of(item.passage)
+        line, day = render_passage(item.passage, session_id=session_id), day_of(item.passage, today)
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
-        if cost <= left - (1 - item.sure) * limit_tokens:
+        if cost <= left - (1 - item.sure) * above:
             taken.append(item.passage)
             said.append(words)
             days.add(day)
@@ -439,13 +470,13 @@ def pack_passages(
     return tuple(sorted(taken, key=_by_time))
 
 
-def render_passages(passages: Iterable[Found], *, session_id: int) -> str:
-    """Passages under the day they are of; files, which are of no day, come last."""
+def render_passages(passages: Iterable[Found], *, session_id: int, today: date | None = None) -> str:
+    """Lay passages under their day, with its distance from `today`; files, which have none, come last."""
     lines: list[str] = []
     day = None
     for passage in passages:
-        if day_of(passage) != day:
-            day = day_of(passage)
+        if day_of(passage, today) != day:
+            day = day_of(passage, today)
             lines.append(f"{day}:")
         lines.append(render_passage(passage, session_id=session_id))
     return "\n".join(lines)
@@ -457,8 +488,12 @@ def _by_time(passage: Found) -> tuple[bool, float, str, int, str, int]:
     return (False, passage.at.timestamp(), passage.lane, passage.owner, passage.path, passage.number)
 
 
-def day_of(passage: Found) -> str:
-    return OF_FILES if passage.lane == "knowledge" else f"{passage.at:%Y-%m-%d}"
+def day_of(passage: Found, today: date | None) -> str:
+    """Return the line above passages of a day, in the form that the history has."""
+    if passage.lane == "knowledge":
+        return OF_FILES
+    day = passage.at.date()
+    return f"{day_text(day)} ({distance_text(day, today)})" if today else day_text(day)
 
 
 def note_line(text: str) -> str:

@@ -20,6 +20,22 @@ def day_text(day: date) -> str:
     return f"{day:%A}, {day.isoformat()}"
 
 
+def distance_text(day: date, today: date) -> str:
+    """Return how far a day is from `today`, such as `12 days ago` or `5 months ago`."""
+    days = (today - day).days
+    if days <= 0:
+        return "today" if days == 0 else "in the future"
+    if days == 1:
+        return "yesterday"
+    for unit, length in _UNITS:
+        if days >= 2 * length:
+            return f"{days // length} {unit}s ago"
+    return f"{days} days ago"
+
+
+_UNITS = (("year", 365), ("month", 30))
+
+
 def minute_text(moment: datetime, zone: ZoneInfo) -> str:
     """Such as `Friday, 2026-11-20 14:05 in Europe/Berlin`."""
     place = zone.key if zone.key == "UTC" else f"in {zone.key}"

@@ -95,8 +95,7 @@ def _day_named(day: int, month: int, year: int | None, today: date) -> Iterator[
 
 
 def _ago(number: int, unit: str, today: date) -> Span:
-    """Return the days around so long ago: a week is exact to three days, a month to ten, a year "
-    "to sixty."""
+    """Return the days around a time ago: weeks are exact to three days, months to ten, years to sixty."""
     length, apart = {"day": (1, 0), "week": (7, 3), "month": (30, 10), "year": (365, 60)}[unit]
     middle = today - timedelta(days=min(number * length, 36_500))
     return Span(middle - timedelta(days=apart), min(today, middle + timedelta(days=apart)))
@@ -364,6 +363,7 @@ _UNSPACED_DAYS: Mapping[str, _Rule] = {
     **dict.fromkeys(("这个月", "這個月", "本月", "今月"), _month(0)),
     **dict.fromkeys(("去年", "昨年"), _year(1)),
 }
+_CHINESE_WEEKDAYS = "一二三四五六日天"
 _JAPANESE_WEEKDAYS = "月火水木金土日"
 _HAN_NUMBERS = {char: number for number, char in enumerate("一二三四五六七八九十", start=1)} | {
     "两": 2,
@@ -383,6 +383,10 @@ _HAN_DATE = re.compile(r"(?:(\d{4})年)?(?<!\d)(\d{1,2})月(?:(\d{1,2})[日号�
 _HAN_MONTH = re.compile(
     r"(?<![一二三四五六七八九十])([一二三四五六七八九]|十[一二]?)月(?:份|里|裡|的|，|。|$)"
 )
+_HAN_DAY_OF_WEEK = re.compile(
+    r"[上先昨][个個]?(?:周|週|星期|礼拜|禮拜)の?([一二三四五六日天](?!本)|[月火水木金土](?=曜))"
+)
+"""A day of the week before this one, such as 上周二 and 先週の火曜日."""
 _HAN_WEEKDAY = re.compile(r"(?:星期|礼拜|禮拜|周|週)([一二三四五六日天])|([月火水木金土日])曜日?")
 _KOREAN_DATE = re.compile(r"(?<!\d)(\d{1,2})월\s?(\d{1,2})일")
 _KOREAN_MONTH = re.compile(r"(?<!\d)(\d{1,2})월(?!\s?\d{1,2}일)")
@@ -407,6 +411,11 @@ def _dates(text: str, today: date) -> Iterator[Span]:
 
 
 def _unspaced(text: str, today: date) -> Iterator[Span]:
+    for name in _HAN_DAY_OF_WEEK.findall(text):
+        monday = _week(1)(today).first
+        day = monday + timedelta(days=_han_weekday(name))
+        yield Span(day, day)
+    text = _HAN_DAY_OF_WEEK.sub(" ", text)
     for name, rule in _UNSPACED_DAYS.items():
         if name in text:
             yield rule(today)
@@ -421,8 +430,12 @@ def _unspaced(text: str, today: date) -> Iterator[Span]:
     for name in _HAN_MONTH.findall(text):
         yield _month_named(sum(_HAN_NUMBERS[char] for char in name))(today)
     for chinese, japanese in _HAN_WEEKDAY.findall(text):
-        number = _JAPANESE_WEEKDAYS.index(japanese) if japanese else "一二三四五六日天".index(chinese) % 7
-        yield _weekday(min(number, 6))(today)
+        yield _weekday(_han_weekday(chinese or japanese))(today)
+
+
+def _han_weekday(name: str) -> int:
+    """Return the number of a day by its Chinese or Japanese sign, Monday being 0."""
+    return min(6, (_CHINESE_WEEKDAYS if name in _CHINESE_WEEKDAYS else _JAPANESE_WEEKDAYS).index(name))
 
 
 def _spaced(text: str, today: date) -> Iterator[Span]:

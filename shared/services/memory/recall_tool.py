@@ -105,6 +105,7 @@ def _query(
         base_turn=None if context.flush_id is not None else context.base_turn,
         words=question.words,
         asked=question.asked,
+        asks=question.asks,
         dictionary=question.dictionary,
         automatic=False,
         after=after,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Protocol
 
 import structlog
 
 from shared.core.context.memory import CORE_CANDIDATES
-from shared.core.context.question import Question, read_question
+from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import (
     NOTHING_RECALLED,
@@ -18,7 +19,6 @@ from shared.core.memory.recall import (
     Search,
     pack_passages,
     rank_passages,
-    recall_budget,
     render_passages,
     reorder,
 )
@@ -28,6 +28,7 @@ from shared.core.values.errors import StorageUnavailable
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import text_of
 from shared.core.values.secrets_filter import redact
+from shared.core.values.spoken_times import Span, spoken_spans
 from shared.ports import Reranker
 from shared.services.turns.request_builder import RequestBuilder
 
@@ -67,14 +68,18 @@ class Retriever:
         question = read_question(_newest_words(view))
         if not question.words:
             return NOTHING_RECALLED
+        today = view.entries[-1].at.astimezone(zone).date()
+        spans = spoken_spans(question.text, today)
         query = RecallQuery(
             session_id=claim.session_id,
             base_turn=view.base_turn,
             words=question.words,
             asked=question.asked,
+            asks=question.asks,
             dictionary=question.dictionary,
             turn=claim.turn,
             known_notes=known,
+            spoken_of=_bounds(spans, zone),
             zone=zone,
         )
         try:
@@ -82,21 +87,29 @@ class Retriever:
         except StorageUnavailable as error:
             log.warning("turn_recall_failed", session_id=claim.session_id, reason=str(error))
             return NOTHING_RECALLED
-        items = await rerank(self._reranker, rank_passages(search, question), question.text)
-        return self._recalled(items, search, question, limit, claim.session_id)
+        items = await rerank(self._reranker, rank_passages(search, question, spans), question.text)
+        return self._recalled(items, limit, claim.session_id, today)
 
-    def _recalled(
-        self, items: Sequence[Ranked], search: Search, question: Question, limit: int, session_id: int
-    ) -> Recalled:
+    def _recalled(self, items: Sequence[Ranked], limit: int, session_id: int, today: date) -> Recalled:
         count = self._requests.counter.count_tokens
 
         def text(tokens: int) -> str:
-            chosen = pack_passages(items, limit_tokens=tokens, count=count, session_id=session_id)
-            return render_passages(chosen, session_id=session_id)
+            chosen = pack_passages(
+                items, limit_tokens=tokens, count=count, session_id=session_id, today=today
+            )
+            return render_passages(chosen, session_id=session_id, today=today)
 
-        allowed = recall_budget(search, question, limit, count)
-        short = text(min(allowed, SHORT_TOKENS))
-        return Recalled(text=text(allowed) if allowed > SHORT_TOKENS else short, short=short)
+        short = text(min(limit, SHORT_TOKENS))
+        return Recalled(text=text(limit) if limit > SHORT_TOKENS else short, short=short)
+
+
+def _bounds(spans: Sequence[Span], zone: tzinfo) -> tuple[datetime, datetime] | None:
+    """Return the beginning of the first day and the end of the last one."""
+    if not spans:
+        return None
+    first, last = min(span.first for span in spans), max(span.last for span in spans)
+    begin = datetime.combine(first, time.min, zone)
+    return begin, datetime.combine(last + timedelta(days=1), time.min, zone)
 
 
 def _newest_words(view: View) -> str:

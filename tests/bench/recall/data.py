@@ -1,4 +1,4 @@
-"""Conversations with questions whose answers are known: from a LoCoMo or a BEAM file, or made up."""
+"""Conversations with questions whose answers are known: read from a file, or made up."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ class Said:
 class Question:
     text: str
     category: str
-    evidence: tuple[str, ...]
+    evidence: tuple[tuple[str, ...], ...]
+    """Each is found with any of its messages: one message, or all of an earlier session."""
     answer: str
+    before: str = ""
+    """The message that asks: only earlier ones may be recalled. Empty: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class Conversation:
 
 
 def conversations(path: Path) -> list[Conversation]:
-    """A LoCoMo file is a list, of talks between two named people; BEAM's are talks with an assistant."""
+    """Read a LoCoMo file, a list of talks between two named people, or one of talks with an assistant."""
     raw = json.loads(path.read_text(encoding="utf-8"))
     if isinstance(raw, list):
         return [_locomo(talk) for talk in raw]
@@ -71,11 +74,21 @@ def _beam(raw: Mapping[str, Any]) -> Conversation:
     asked = tuple(
         Question(
             text=item["question"], category=item["category"], answer=str(item["answer"]),
-            evidence=tuple(dict.fromkeys(place for place in item["evidence"] if place in known)),
+            evidence=_earlier_sessions(item, known) or tuple(
+                dict.fromkeys((place,) for place in item.get("evidence", ()) if place in known)
+            ),
+            before=item.get("before", ""),
         )
         for item in raw["questions"]
     )  # fmt: skip
     return Conversation(name=raw["name"], person="", assistant="", said=said, questions=asked)
+
+
+def _earlier_sessions(item: Mapping[str, Any], known: set[str]) -> tuple[tuple[str, ...], ...]:
+    sessions = (
+        tuple(place for place in session if place in known) for session in item.get("evidence_sessions", ())
+    )
+    return tuple(session for session in sessions if session)
 
 
 def _locomo(raw: Mapping[str, Any]) -> Conversation:
@@ -110,7 +123,7 @@ def _question(item: Mapping[str, Any], known: set[str]) -> Question:
     return Question(
         text=item["question"],
         category=CATEGORIES[item["category"]],
-        evidence=_places(item.get("evidence") or (), known),
+        evidence=tuple((place,) for place in _places(item.get("evidence") or (), known)),
         answer=str(item.get("answer", item.get("adversarial_answer", ""))),
     )
 
@@ -159,7 +172,7 @@ def made_up(*, days: int, messages_a_day: int, seed: int = 1) -> Conversation:
                 questions.append(
                     Question(
                         text=f"What did I say about {thing} {chance.choice(words)} {chance.choice(words)}?",
-                        category="single_hop", evidence=(id_,), answer=thing,
+                        category="single_hop", evidence=((id_,),), answer=thing,
                     )
                 )  # fmt: skip
             said.append(

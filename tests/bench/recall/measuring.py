@@ -6,8 +6,8 @@ import random
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -18,11 +18,11 @@ from shared.core.compaction.digest import digest
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import (
+    Found,
     Ranked,
     Search,
     pack_passages,
     rank_passages,
-    recall_budget,
     render_passages,
 )
 from shared.core.session.ledger import Ledger
@@ -30,10 +30,12 @@ from shared.core.session.session import Entry
 from shared.core.session.summary import render_summary
 from shared.core.values.messages import Text
 from shared.core.values.searching import searchable
+from shared.core.values.tokens import Count
 from shared.ports import Reranker
 from shared.services.turns.retrieval import rerank
 from tests.bench.policies.reach import COMMON, stem
 from tests.bench.recall.data import UNANSWERABLE, Conversation, Question
+from tests.bench.recall.plain import PlainSearch
 from tests.bench.recall.storing import Stored, make_searchable, note_facts, store
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -43,6 +45,10 @@ DIGEST_TOKENS, RECALL_TOKENS = 1_000, 2_000
 ELSEWHERE = 40
 """So many questions of other conversations are asked in each: nothing here answers them."""
 QUESTIONS_TIMED = 200
+COMPARED = ("recall_at_10", "within_1200")
+"""Rows in which plain BM25 may never find more."""
+LEAST_QUESTIONS = 40
+"""Questions of a category that are compared; fewer say little, since one is worth several points."""
 _JUDGED = ("multi_hop", "single_hop")
 """Whose answers stand word for word in the talk."""
 
@@ -56,11 +62,9 @@ SELECT number, text FROM passages
 async def quality(
     pool: Pool, talks: Sequence[Conversation], orderer: Reranker | None = None
 ) -> dict[str, Any]:
-    """As shipped, where nobody has a name; then with names where the data has them, and with notes."""
+    """Measure what ships, where nobody has a name, beside plain BM25; then with names and with notes."""
     nameless = [replace(talk, name=f"{talk.name}-nameless", person="", assistant="") for talk in talks]
     found = await _quality(pool, nameless, orderer, notes=False)
-    behind = [_behind(talk) for talk in nameless]
-    found["behind_other_words"] = await _quality(pool, behind, orderer, notes=False)
     if any(talk.person for talk in talks):
         found["with_names"] = await _quality(pool, talks, orderer, notes=False)
     if any(talk.facts for talk in talks):
@@ -69,45 +73,76 @@ async def quality(
     return found
 
 
+def below_plain(found: Mapping[str, Any]) -> list[str]:
+    """Return the rows, of all questions and of each category, in which plain BM25 finds more."""
+    below: list[str] = []
+    for name, of in {"": found, **found["by_category"]}.items():
+        if of["questions"] < LEAST_QUESTIONS:
+            continue
+        for row in COMPARED:
+            if of[row] < of["plain"][row]:
+                place = f"{name}.{row}" if name else row
+                below.append(f"{place}: {of[row]} is less than {of['plain'][row]}")
+    return below
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Shares of the evidence found by one way of searching, question by question."""
+
+    at_10: list[float] = field(default_factory=list)
+    within: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    candidates: list[float] = field(default_factory=list)
+    silent: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
+
+    def rows(self) -> dict[str, Any]:
+        return {
+            "recall_at_10": _mean(self.at_10),
+            "any_at_10": _mean([share > 0 for share in self.at_10]),
+            **{f"within_{budget}": _mean(shares) for budget, shares in self.within.items()},
+            "silent": _mean(self.silent),
+            "candidates": _mean(self.candidates),
+            "tokens": round(_mean(self.tokens)),
+        }
+
+
 async def _quality(
     pool: Pool, talks: Sequence[Conversation], orderer: Reranker | None, *, notes: bool
 ) -> dict[str, Any]:
     count = VocabularyCounter().count_tokens
-    at_10: defaultdict[str, list[float]] = defaultdict(list)
-    any_at_10: list[float] = []
-    within: defaultdict[int, list[float]] = defaultdict(list)
-    recalled: list[int] = []
+    shipped: defaultdict[str, _Tally] = defaultdict(_Tally)
+    plain: defaultdict[str, _Tally] = defaultdict(_Tally)
     survived: list[bool] = []
     silent: defaultdict[str, list[float]] = defaultdict(list)
+    cpu: list[float] = []
     for talk in talks:
         stored = await store(pool, talk)
         if notes:
             await note_facts(pool, talk, stored)
         await make_searchable(pool, stored.session_id)
+        beside = PlainSearch(await _passages(pool, stored))
         summary = _content(_digest(talk, count))
         everything = _content(" ".join(message.text for message in talk.said))
         for question in talk.questions:
             asked = read_question(question.text)
+            began = time.process_time()
             search = await _search(pool, stored, question)
-            items = await rerank(orderer, rank_passages(search, asked), asked.text)
+            ranked = rank_passages(search, asked)
+            cpu.append((time.process_time() - began) * 1000)
+            items = await rerank(orderer, ranked, asked.text)
             if question.category == UNANSWERABLE:
                 silent["abstention"].append(not items)
                 continue
-            judged = question.category != "adversarial"
             if question.evidence:
-                at_10[question.category].append(_share(question, stored, _first(items, 10)))
-            if question.evidence and judged:
-                any_at_10.append(at_10[question.category][-1] > 0)
-            for budget in BUDGETS:
-                if question.evidence and judged:
-                    allowed = recall_budget(search, asked, budget, count)
-                    chosen = pack_passages(
-                        items, limit_tokens=allowed, count=count, session_id=stored.session_id
-                    )
-                    seqs = {passage.seq for passage in chosen if passage.lane == "said"}
-                    within[budget].append(_share(question, stored, seqs))
-                    if budget == SHIPPED_TOKENS:
-                        recalled.append(count(render_passages(chosen, session_id=stored.session_id)))
+                tally = shipped[question.category]
+                _add(tally, question, stored, items, count)
+                tally.candidates.append(
+                    _share(question, stored, {found.seq for found in search.found if found.lane == "said"})
+                )
+                before = stored.seqs.get(question.before, len(stored.seqs) + 1)
+                every = beside.rank(question.text, before_seq=before)
+                _add(plain[question.category], question, stored, every, count)
             answer = _content(question.answer)
             if question.category in _JUDGED and answer and answer <= everything:
                 chosen = pack_passages(
@@ -117,34 +152,76 @@ async def _quality(
                 survived.append(answer <= summary | _content(text))
         for question in _asked_elsewhere(talk, talks):
             silent["abstention_elsewhere"].append(not await _ranked(pool, stored, question))
-    shares_at_10 = [share for category, of in at_10.items() if category != "adversarial" for share in of]
+    judged = [name for name in shipped if name != "adversarial"]
+    whole = _together([shipped[name] for name in judged])
     return {
-        "recall_at_10": _mean(shares_at_10),
-        "any_at_10": _mean(any_at_10),
-        **{f"within_{budget}": _mean(shares) for budget, shares in within.items()},
+        **whole.rows(),
         **{name: _mean(shares) for name, shares in sorted(silent.items())},
-        "tokens": round(_mean(recalled)),
-        **{f"recall_at_10_{category}": _mean(shares) for category, shares in sorted(at_10.items())},
+        "cpu_p50_ms": round(statistics.median(cpu), 2),
+        "cpu_p95_ms": round(_p95(cpu), 2),
         **({"survival": _mean(survived), "answers_judged": len(survived)} if survived else {}),
-        "questions": len(shares_at_10),
+        "questions": len(whole.at_10),
+        "plain": _together([plain[name] for name in judged]).rows(),
+        "by_category": {
+            name: {**shipped[name].rows(), "questions": len(of.at_10), "plain": of.rows()}
+            for name, of in sorted(plain.items())
+        },
     }
 
 
-def _behind(talk: Conversation) -> Conversation:
-    """Each question behind something that its person said another time, in one message."""
-    chance = random.Random(talk.said[0].text)
-    told = [message for message in talk.said if message.by_person and not set("?？؟") & set(message.text)]
+def _add(
+    tally: _Tally,
+    question: Question,
+    stored: Stored,
+    items: Sequence[Ranked],
+    count: Count,
+) -> None:
+    tally.at_10.append(_share(question, stored, _first(items, 10)))
+    tally.silent.append(not items)
+    for budget in BUDGETS:
+        chosen = pack_passages(items, limit_tokens=budget, count=count, session_id=stored.session_id)
+        share = _share(question, stored, {passage.seq for passage in chosen if passage.lane == "said"})
+        tally.within[budget].append(share)
+        if budget == SHIPPED_TOKENS:
+            tally.tokens.append(count(render_passages(chosen, session_id=stored.session_id)))
 
-    def asked(question: Question) -> Question:
-        others = [message.text for message in told if message.id not in question.evidence]
-        return replace(question, text="\n".join((*chance.choices(others, k=bool(others)), question.text)))
 
-    return replace(talk, name=f"{talk.name}-behind", questions=tuple(map(asked, talk.questions)))
+def _together(tallies: Sequence[_Tally]) -> _Tally:
+    whole = _Tally()
+    for tally in tallies:
+        whole.at_10 += tally.at_10
+        whole.candidates += tally.candidates
+        whole.silent += tally.silent
+        whole.tokens += tally.tokens
+        for budget, shares in tally.within.items():
+            whole.within[budget] += shares
+    return whole
+
+
+async def _passages(pool: Pool, stored: Stored) -> list[Found]:
+    rows = await pool.fetch(
+        """SELECT number, at, text, terms, seq, part, turn_no, author, speaker, sitting FROM passages
+            WHERE session_id = $1 AND author <> 'tool' ORDER BY number""",
+        stored.session_id,
+    )
+    return [
+        Found(
+            "said", stored.session_id, row["number"], row["at"], row["text"], row["terms"], (), row["seq"],
+            row["part"], row["turn_no"], row["author"], row["speaker"], row["sitting"],
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 def _asked_elsewhere(talk: Conversation, talks: Sequence[Conversation]) -> list[Question]:
     """Questions that another conversation answers; the same ones each time."""
-    others = [asked for other in talks if other is not talk for asked in other.questions if asked.evidence]
+    others = [
+        replace(asked, before="")
+        for other in talks
+        if other is not talk
+        for asked in other.questions
+        if asked.evidence
+    ]
     return random.Random(talk.said[0].text).sample(others, min(ELSEWHERE, len(others)))
 
 
@@ -212,9 +289,10 @@ async def _search(pool: Pool, stored: Stored, question: Question) -> Search:
     asked = read_question(question.text)
     query = RecallQuery(
         session_id=stored.session_id,
-        base_turn=stored.last_turn,
+        base_turn=stored.turns[question.before] - 1 if question.before else stored.last_turn,
         words=asked.words,
         asked=asked.asked,
+        asks=asked.asks,
         dictionary=asked.dictionary,
     )
     return await PostgresRecall(pool).search(query)
@@ -226,7 +304,8 @@ def _first(items: Sequence[Ranked], number: int) -> set[int]:
 
 
 def _share(question: Question, stored: Stored, seqs: Collection[int]) -> float:
-    return sum(stored.seqs[place] in seqs for place in question.evidence) / len(question.evidence)
+    found = sum(any(stored.seqs[place] in seqs for place in places) for places in question.evidence)
+    return found / len(question.evidence)
 
 
 def _digest(talk: Conversation, count: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import Any
 
@@ -36,7 +36,7 @@ class PostgresRecall:
     async def load_range(self, query: RecallQuery) -> list[Found]:
         """The first passages of a time or a range, in their order."""
         rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
-        return [_build_found(row, lambda _: (), query.zone) for row in rows]
+        return [_build_found(row, query.zone) for row in rows]
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
@@ -49,13 +49,12 @@ def _arguments(query: RecallQuery) -> tuple[Any, ...]:
     return (
         query.session_id, query.base_turn, list(query.words), query.dictionary, list(DICTIONARIES),
         query.turn, query.automatic, list(query.known_notes), query.after, query.before, query.from_seq,
-        query.through_seq, query.asked,
+        query.through_seq, query.asked, query.asks, *(query.spoken_of or (None, None)),
     )  # fmt: skip
 
 
 def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], zone: tzinfo) -> Search:
-    hits_of = _reader(known["forms"])
-    found = tuple([_build_found(row, hits_of, zone) for row in rows if row["lane"] is not None])
+    found = tuple([_build_found(row, zone) for row in rows if row["lane"] is not None])
     frequencies: dict[Lane, Frequencies] = {}
     for lane in LANES:
         mine = [passage for passage in found if passage.lane == lane]
@@ -70,42 +69,22 @@ def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], zone: tzin
 def _frequencies(
     counted: Mapping[str, Any] | None, known: Mapping[str, Any], mine: Sequence[Found]
 ) -> Frequencies:
-    words = range(len(known["forms"]))
+    words = range(len(known["words"]))
     if counted is not None:
         return Frequencies(
-            passages=counted["passages"],
-            terms=counted["terms"],
+            passages=int(counted["passages"]),
+            terms=int(counted["terms"]),
             with_word=tuple(counted["words"].get(str(at), 0) for at in words),
         )
     passages = max(len(mine), known["notes"])
     return Frequencies(
         passages=passages,
         terms=sum(passage.terms for passage in mine) * passages // max(1, len(mine)),
-        with_word=tuple(sum(1 for passage in mine if passage.hits and passage.hits[at]) for at in words),
+        with_word=tuple(sum(1 for passage in mine if at in passage.hits) for at in words),
     )
 
 
-def _build_found(row: asyncpg.Record, hits_of: Callable[[str], tuple[int, ...]], zone: tzinfo) -> Found:
-    """The columns stand in the order of the fields, with the words where their number goes."""
-    _, lane, owner, number, at, text, terms, vector, *rest = row
-    hits = hits_of(vector) if vector else ()
-    return Found(lane, owner, number, at.astimezone(zone), text, terms, hits, *rest)
-
-
-def _reader(forms: Sequence[Sequence[str]]) -> Callable[[str], tuple[int, ...]]:
-    """How often each word stands in a vector as Postgres writes it: `'hike':3,9 'lake':4`."""
-    words = tuple(tuple((f"'{form}':", len(form) + 3) for form in word) for word in forms)
-
-    def hits_of(vector: str) -> tuple[int, ...]:
-        hits: list[int] = []
-        for word in words:
-            most = 0
-            for mark, length in word:
-                begin = vector.find(mark)
-                if begin >= 0:
-                    end = vector.find(" ", begin + length)
-                    most = max(most, vector.count(",", begin, end if end >= 0 else len(vector)) + 1)
-            hits.append(most)
-        return tuple(hits)
-
-    return hits_of
+def _build_found(row: asyncpg.Record, zone: tzinfo) -> Found:
+    """The columns stand in the order of the fields."""
+    _, lane, owner, number, at, text, terms, words, *rest = row
+    return Found(lane, owner, number, at.astimezone(zone), text, terms, tuple(sorted(words or ())), *rest)

@@ -1,17 +1,26 @@
-"""The statement that finds candidates of the past: by the rarest words first, in lanes, with neighbours."""
+"""The statement that finds candidates of the past, weighed by their words, in lanes, with neighbours."""
 
 from __future__ import annotations
 
+from shared.core.memory.recall import FEW_PASSAGES, K1, TOLD_BESIDE, TOLD_LEAST, TOLD_RARE, B
+
 SESSIONS_AT_MOST = 32
 """Of one party and agent: the one that asks, and those that were put away last."""
-LOOKED_AT = 1_200
-"""So many passages are weighed at most: words that are in more of them tell nothing apart."""
+LOOKED_AT = 8_000
+"""Occurrences of a question's words that are followed, the rarest words first; the others tell nothing apart."""
 ASKED_AT_LEAST = 2
-"""A question of fewer words that count is searched for with all that is told beside it."""
-CANDIDATES = 100
-"""Of each lane."""
+"""A question of fewer words that count is no question of its own: all words of the message count as asked."""
+CANDIDATES, CANDIDATES_AT_MOST = 120, 240
+"""Passages of each side of the conversation that are weighed, from the first number to the second: they grow
+with the root of its passages. Notes and knowledge have the first number."""
+GROWTH = 2
+"""Candidates for each root of a passage."""
+SPOKEN_OF = 60
+"""Passages of the time that a message speaks of."""
+TOLD_FEW = 8
+"""Passages that may hold a rare word however short a talk is."""
 SURROUNDED = 40
-"""Of these, so many come with what was said before and after them."""
+"""Candidates of each side that come with their neighbours."""
 NEIGHBOURS = 2
 
 _REACHED = """
@@ -47,12 +56,13 @@ WITH me AS MATERIALIZED (
 )"""
 
 BETWEEN = f"""{_WHO}
-SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, '', p.seq, p.part, p.turn_no, p.author, p.speaker,
-       p.sitting
+SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, NULL::int[], p.seq, p.part, p.turn_no, p.author,
+       p.speaker, p.sitting
   FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
  WHERE {_REACHED} AND {_STILL_THERE}
    AND $3::text[] IS NOT NULL AND $4::text IS NOT NULL AND $5::text[] IS NOT NULL AND $8::bigint[] IS NOT NULL
-   AND $13::int IS NOT NULL
+   AND $13::int IS NOT NULL AND $14::boolean IS NOT NULL
+   AND ($15::timestamptz IS NULL OR $16::timestamptz IS NOT NULL)
  ORDER BY p.at, p.session_id, p.number LIMIT {CANDIDATES}
 """
 
@@ -65,17 +75,24 @@ SELECT next_seq - 1 AS last_seq,
 """
 
 SEARCH = f"""{_WHO}, w AS MATERIALIZED (
-  SELECT row_number() OVER (ORDER BY x.n) - 1 AS n, x.word,
+  SELECT row_number() OVER (ORDER BY x.n) - 1 AS n, x.word, x.n <= $13::int AS of_question,
          x.n <= $13::int OR count(*) FILTER (WHERE x.n <= $13) OVER () < {ASKED_AT_LEAST} AS asked,
          (SELECT array_agg(DISTINCT f) FROM unnest($5::text[]) AS d,
                  unnest(tsvector_to_array(to_tsvector(d::regconfig, x.word))) AS f) AS forms
     FROM unnest($3::text[]) WITH ORDINALITY AS x(word, n)
    WHERE length(to_tsvector($4::regconfig, x.word)) > 0
+), stance AS MATERIALIZED (
+  SELECT coalesce($14::boolean AND (NOT bool_and(asked) OR bool_and(of_question)), false) AS asks FROM w
 ), q AS MATERIALIZED (
-  SELECT string_agg(DISTINCT '''' || f || '''', ' | ')::tsquery AS any_word FROM w, unnest(w.forms) AS f
-   WHERE w.asked
+  SELECT w.n, w.asked, string_agg('''' || f || '''', ' | ')::tsquery AS any_form
+    FROM w, unnest(w.forms) AS f GROUP BY w.n, w.asked
+), any_word AS MATERIALIZED (
+  SELECT string_agg(any_form::text, ' | ')::tsquery AS query FROM q WHERE asked
 ), owners AS (
   SELECT 'said' AS lane, id AS owner FROM s UNION ALL SELECT 'knowledge', agent_id FROM me
+), whole AS MATERIALIZED (
+  SELECT r.lane, sum(r.passages)::float8 AS passages, sum(r.terms)::float8 AS terms
+    FROM owners o JOIN recall_words r ON r.lane = o.lane AND r.owner = o.owner AND r.lexeme = '' GROUP BY r.lane
 ), d AS MATERIALIZED (
   SELECT o.lane, o.owner, w.n, w.asked, r.lexeme, r.passages
     FROM owners o CROSS JOIN w CROSS JOIN LATERAL unnest(w.forms) AS f
@@ -83,60 +100,76 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
                         WHERE x.lane = o.lane AND x.owner = o.owner AND x.lexeme = f OFFSET 0) r
 ), often AS MATERIALIZED (
   SELECT lane, n, asked, sum(passages)::bigint AS passages FROM d GROUP BY lane, n, asked
-), chosen AS (
-  SELECT lane, n FROM (
-    SELECT lane, n, passages, sum(passages) OVER (PARTITION BY lane ORDER BY passages, n) AS so_far
-      FROM often WHERE asked) x
-   WHERE so_far <= {LOOKED_AT} OR so_far = passages
+), weighed AS MATERIALIZED (
+  SELECT o.lane, o.n, o.passages, sum(o.passages) OVER (PARTITION BY o.lane ORDER BY o.passages, o.n) AS so_far,
+         o.passages <= greatest({TOLD_FEW}, whole.passages ^ {TOLD_RARE}) AS rare,
+         ln(1 + (greatest(whole.passages, o.passages, {FEW_PASSAGES}) - o.passages + 0.5) / (o.passages + 0.5))
+           * CASE WHEN o.asked THEN 1 ELSE {TOLD_BESIDE} END AS weight
+    FROM often o JOIN whole USING (lane)
+), worth_it AS MATERIALIZED (
+  SELECT weighed.lane FROM weighed JOIN whole USING (lane) CROSS JOIN stance
+   GROUP BY weighed.lane, whole.passages, stance.asks
+  HAVING stance.asks
+      OR sum(weight) FILTER (WHERE rare) >= {TOLD_LEAST} * ln(1 + greatest(whole.passages, {FEW_PASSAGES}))
+), followed AS MATERIALIZED (
+  SELECT lane, n, weight FROM weighed JOIN worth_it USING (lane) WHERE so_far <= {LOOKED_AT} OR so_far = passages
 ), keys AS MATERIALIZED (
-  SELECT d.lane, array_agg(d.owner || ':' || d.lexeme) AS keys FROM d JOIN chosen USING (lane, n) GROUP BY d.lane
+  SELECT f.lane, f.n, f.weight, array_agg(d.owner || ':' || d.lexeme) AS keys
+    FROM followed f JOIN d USING (lane, n) GROUP BY f.lane, f.n, f.weight
 ), hit AS MATERIALIZED (
-  SELECT p.session_id, p.number, p.author, p.vector
-    FROM passages p CROSS JOIN me JOIN s ON s.id = p.session_id
-   WHERE recall_keys(p.session_id, p.vector) && (SELECT keys FROM keys WHERE lane = 'said') AND {_REACHED}
-   LIMIT {LOOKED_AT}
+  SELECT x.session_id, x.number, x.author, array_agg(k.n::int) AS words,
+         sum(k.weight) / (1 + {K1} * (1 - {B} + {B} * x.terms * whole.passages / greatest(whole.terms, 1))) AS score
+    FROM keys k JOIN whole USING (lane) CROSS JOIN LATERAL (
+         SELECT p.session_id, p.number, p.author, p.terms
+           FROM passages p CROSS JOIN me JOIN s ON s.id = p.session_id + 0
+          WHERE recall_keys(p.session_id, p.vector) && k.keys AND {_REACHED} OFFSET 0) x
+   WHERE k.lane = 'said' GROUP BY x.session_id, x.number, x.author, x.terms, whole.passages, whole.terms
 ), best AS MATERIALIZED (
   SELECT session_id, number, CASE WHEN place <= {SURROUNDED} THEN {NEIGHBOURS} ELSE 0 END AS around FROM (
     SELECT h.session_id, h.number, row_number() OVER (
-             PARTITION BY h.author ORDER BY ts_rank(h.vector, q.any_word) DESC, h.session_id, h.number DESC) AS place
-      FROM hit h CROSS JOIN q) x
-   WHERE place <= {CANDIDATES}
-), near AS (
-  SELECT DISTINCT b.session_id, b.number + apart AS number
-    FROM best b CROSS JOIN LATERAL generate_series(-b.around, b.around) AS apart
+             PARTITION BY h.author ORDER BY h.score DESC, h.session_id, h.number DESC) AS place FROM hit h) x
+   WHERE place <= (SELECT least({CANDIDATES_AT_MOST}, greatest({CANDIDATES}, {GROWTH} * sqrt(whole.passages)))
+                     FROM whole WHERE whole.lane = 'said')
+), near AS MATERIALIZED (
+  SELECT session_id, number, max(words) AS words FROM (
+    SELECT h.session_id, h.number, h.words, false AS chosen FROM hit h
+    UNION ALL
+    SELECT b.session_id, b.number + apart, NULL, true
+      FROM best b CROSS JOIN LATERAL generate_series(-b.around, b.around) AS apart
+    UNION ALL
+    (SELECT p.session_id, p.number, NULL, true FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
+      WHERE p.at >= $15::timestamptz AND p.at < $16::timestamptz AND {_REACHED}
+      ORDER BY p.at, p.session_id, p.number LIMIT {SPOKEN_OF})) x
+   GROUP BY session_id, number HAVING bool_or(chosen)
 ), known AS (
   SELECT jsonb_build_object(
-    'forms', (SELECT coalesce(jsonb_agg(forms ORDER BY n), '[]') FROM w),
     'words', (SELECT coalesce(jsonb_agg(word ORDER BY n), '[]') FROM w),
     'asked', (SELECT count(*) FROM w WHERE asked),
     'names', (SELECT jsonb_build_object('person', person, 'assistant', assistant) FROM me),
     'notes', (SELECT count(*) FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
                  AND n.scope = me.scope),
-    'lanes', (SELECT coalesce(jsonb_object_agg(l.lane, jsonb_build_object(
-                'passages', l.passages, 'terms', l.terms, 'words', (
+    'lanes', (SELECT coalesce(jsonb_object_agg(whole.lane, jsonb_build_object(
+                'passages', whole.passages, 'terms', whole.terms, 'words', (
                   SELECT coalesce(jsonb_object_agg(often.n, often.passages), '{{}}') FROM often
-                   WHERE often.lane = l.lane))), '{{}}')
-                FROM (SELECT r.lane, sum(r.passages) AS passages, sum(r.terms) AS terms
-                        FROM owners o JOIN recall_words r ON r.lane = o.lane AND r.owner = o.owner AND r.lexeme = ''
-                       GROUP BY r.lane) l)) AS known
+                   WHERE often.lane = whole.lane))), '{{}}') FROM whole)) AS known
 )
 SELECT known, NULL AS lane, NULL::bigint AS owner, NULL::bigint AS number, NULL::timestamptz AS at, '' AS text,
-       NULL::int AS terms, '' AS vector, NULL::bigint AS seq, NULL::int AS part, NULL::bigint AS turn_no, '' AS author,
-       '' AS speaker, NULL::int AS sitting, NULL::bigint AS through_turn, NULL::bigint AS session_id, '' AS path,
-       '' AS heading
+       NULL::int AS terms, NULL::int[] AS words, NULL::bigint AS seq, NULL::int AS part, NULL::bigint AS turn_no,
+       '' AS author, '' AS speaker, NULL::int AS sitting, NULL::bigint AS through_turn, NULL::bigint AS session_id,
+       '' AS path, '' AS heading
   FROM known
 UNION ALL
-SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms,
-       CASE WHEN p.vector @@ q.any_word THEN p.vector::text ELSE '' END, p.seq, p.part, p.turn_no, p.author, p.speaker,
-       p.sitting, 0, 0, '', ''
-  FROM near CROSS JOIN me CROSS JOIN q JOIN s ON s.id = near.session_id
+SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, near.words, p.seq, p.part, p.turn_no, p.author,
+       p.speaker, p.sitting, 0, 0, '', ''
+  FROM near CROSS JOIN me JOIN s ON s.id = near.session_id
  CROSS JOIN LATERAL (SELECT * FROM passages x
                       WHERE x.session_id = near.session_id AND x.number = near.number OFFSET 0) p
  WHERE {_REACHED} AND {_STILL_THERE}
 UNION ALL
-(SELECT NULL, 'note', n.id, n.id, n.observed_at, n.text, x.terms, x.vector::text, 0, 0, coalesce(n.from_turn, 0),
+(SELECT NULL, 'note', n.id, n.id, n.observed_at, n.text, x.terms,
+        ARRAY(SELECT q.n::int FROM q WHERE x.vector @@ q.any_form ORDER BY q.n), 0, 0, coalesce(n.from_turn, 0),
         n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', ''
-   FROM me CROSS JOIN q
+   FROM me CROSS JOIN any_word a
    JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
           SELECT array_agg(f.id || ':' || form) FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form
            WHERE w.asked)
@@ -145,20 +178,22 @@ UNION ALL
     AND (me.known_by IS NULL OR x.indexed_at <= me.known_by)
     AND ($9::timestamptz IS NULL OR n.observed_at >= $9) AND ($10::timestamptz IS NULL OR n.observed_at < $10)
     AND $11::bigint IS NULL AND $12::bigint IS NULL
-  ORDER BY ts_rank(x.vector, q.any_word) DESC, n.id DESC LIMIT {CANDIDATES})
+  ORDER BY ts_rank(x.vector, a.query) DESC, n.id DESC LIMIT {CANDIDATES})
 UNION ALL
-(SELECT NULL, 'knowledge', k.agent_id, k.place, k.indexed_at, k.text, k.terms, k.vector::text, 0, 0, 0, '', '', 0,
-        0, 0, k.path, k.heading
-   FROM me CROSS JOIN q
-   JOIN knowledge k ON recall_keys(k.agent_id, k.vector) && (SELECT keys FROM keys WHERE lane = 'knowledge')
+(SELECT NULL, 'knowledge', k.agent_id, k.place, k.indexed_at, k.text, k.terms,
+        ARRAY(SELECT q.n::int FROM q WHERE k.vector @@ q.any_form ORDER BY q.n), 0, 0, 0, '', '', 0, 0, 0, k.path,
+        k.heading
+   FROM me CROSS JOIN any_word a
+   JOIN knowledge k ON recall_keys(k.agent_id, k.vector) && (
+          SELECT array_agg(key) FROM keys, unnest(keys.keys) AS key WHERE keys.lane = 'knowledge')
   WHERE k.agent_id = me.agent_id AND (me.known_by IS NULL OR k.indexed_at <= me.known_by)
     AND $9::timestamptz IS NULL AND $10::timestamptz IS NULL AND $11::bigint IS NULL AND $12::bigint IS NULL
-  ORDER BY ts_rank(k.vector, q.any_word) DESC, k.path, k.place LIMIT {CANDIDATES})
+  ORDER BY ts_rank(k.vector, a.query) DESC, k.path, k.place LIMIT {CANDIDATES})
 """
-"""The columns are the fields of `Found` in their order, with a vector where the hits go.
+"""The columns are the fields of `Found` in their order.
 
-Words are looked for in every dictionary, since nobody knows the language of what was said.
-
-Small words of the question's own language (`$4`) do not count. Of the others the rarest are followed until
-they lead to too many passages; the rest, and what is told beside a question, only weighs what these have found.
+Words are looked for in every dictionary, since a passage may be in another language than the question. Small words of the
+question's own language (`$4`) do not count. Of the others the rarest are followed by their index until they
+lead to too many passages. A message that asks nothing follows them only if it holds rare words enough, which
+`recall_words` knows: chat that holds none reads no passage. `session_id + 0` keeps the index by time out of that plan. Passages are weighed by the words that led to them; no vector is read.
 """

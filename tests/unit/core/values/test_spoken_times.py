@@ -118,7 +118,10 @@ def test_yesterday_is_read_in_each_language(language: str) -> None:
         ("in December", date(2025, 12, 1), date(2025, 12, 31)),
         ("April 27, 2024", date(2024, 4, 27), date(2024, 4, 27)),
         ("on 2026-02-03", date(2026, 2, 3), date(2026, 2, 3)),
-        ("先週の火曜日", date(2026, 11, 24), date(2026, 11, 24)),
+        ("先週の火曜日", date(2026, 11, 17), date(2026, 11, 17)),
+        ("上周二", date(2026, 11, 17), date(2026, 11, 17)),
+        ("上個星期天", date(2026, 11, 22), date(2026, 11, 22)),
+        ("星期二", date(2026, 11, 24), date(2026, 11, 24)),
     ],
 )
 def test_expression_becomes_the_days_it_means(text: str, first: date, last: date) -> None:

@@ -14,12 +14,15 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import pack_passages, rank_passages, recall_budget, render_passages
+from shared.core.memory.recall import pack_passages, rank_passages, render_passages
+from shared.core.values.spoken_times import Span
 from tests.bench.recall.data import Conversation, Said
 from tests.bench.recall.storing import Stored, make_searchable, store
 
 SMALL_TALK_TURNS = 66
-FIRES_AT_MOST = 0.10
+FIRES_AT_MOST = 0.25
+SMALL_TALK_TOKENS = 40
+"""Tokens that a turn of small talk may recall, on average."""
 OPENED = ("Good morning!", "Hi again.", "Hey there!", "Guess who is back.", "Good evening!", "Hello!")
 TOLD = (
     "I just had a {meal}.", "The {meal} was really {mood}.", "What a {mood} day.", "Work was {mood} today.",
@@ -95,12 +98,11 @@ async def recalled(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, text: str
         return []
     query = RecallQuery(
         session_id=stored.session_id, base_turn=stored.last_turn, words=question.words, asked=question.asked,
-        dictionary=question.dictionary,
+        asks=question.asks, dictionary=question.dictionary,
     )  # fmt: skip
     search = await PostgresRecall(pool).search(query)
-    allowed = recall_budget(search, question, 1_200, count)
     chosen = pack_passages(
-        rank_passages(search, question), limit_tokens=allowed, count=count, session_id=stored.session_id
+        rank_passages(search, question), limit_tokens=1_200, count=count, session_id=stored.session_id
     )
     lines = render_passages(chosen, session_id=stored.session_id).splitlines()
     said = [line.split(": ", 1)[1] for line in lines if line.startswith(("#", "earlier"))]
@@ -113,6 +115,7 @@ async def test_small_talk_calls_nothing_back(pool: asyncpg.Pool[asyncpg.Record],
     shown = {text: await recalled(pool, chatted, text) for text in turns}
     fired = [text for text in turns if shown[text]]
     assert len(fired) <= FIRES_AT_MOST * SMALL_TALK_TURNS, fired
+    assert sum(count(" ".join(shown[text])) for text in fired) <= SMALL_TALK_TOKENS * SMALL_TALK_TURNS
     assert all(len(set(sentences)) == len(sentences) for sentences in shown.values())
 
 
@@ -125,6 +128,8 @@ async def test_a_question_finds_its_fact_and_shows_it_once(
     assert len(set(sentences)) == len(sentences)
 
 
+STORY_TOKENS = 250
+"""Tokens that chat about the day may recall, with words that were all said before."""
 STORY = (
     "It was windy today, and the soup was strange, but nobody minded. Then we took a long walk in the rain, "
     "half asleep, with a sandwich in each hand, and it was a nice day after all!"
@@ -140,10 +145,11 @@ async def test_a_question_behind_a_story_finds_its_fact(
 
 
 @pytest.mark.parametrize("tag", ["Right?", "Why is that?", "And where is it?"])
-async def test_a_story_that_only_ends_like_a_question_calls_nothing_back(
+async def test_story_that_only_ends_like_a_question_recalls_little(
     pool: asyncpg.Pool[asyncpg.Record], chatted: Stored, tag: str
 ) -> None:
-    assert await recalled(pool, chatted, f"{STORY} {tag}") == []
+    shown = await recalled(pool, chatted, f"{STORY} {tag}")
+    assert sum(map(count, shown)) <= STORY_TOKENS
 
 
 async def test_recall_finds_nothing_for_an_unmentioned_subject(
@@ -152,6 +158,103 @@ async def test_recall_finds_nothing_for_an_unmentioned_subject(
     assert (
         await recalled(pool, chatted, "Which violin teacher did my niece recommend after the concert?") == []
     )
+
+
+CHINESE = (
+    "我表妹的婚礼在青岛的海边举行。", "我的牙医姓欧阳，诊所在人民路。", "上次的项目会议改到了周四下午。",
+    "我把备用钥匙藏在鸟窝后面。", "我侄子对核桃过敏。", "今天的午饭很好吃。",
+)  # fmt: skip
+JAPANESE = (
+    "妹の結婚式は青島の海辺です。",
+    "歯医者は人民通りにあります。",
+    "予備の鍵は鳥の巣の後ろに隠した。",
+    "昼ご飯は美味しかった。",
+)
+KOREAN = (
+    "여동생 결혼식은 부산 바닷가에서 열린다.",
+    "치과는 인민로에 있다.",
+    "예비 열쇠는 새집 뒤에 숨겼다.",
+    "오늘 점심은 맛있었다.",
+)
+THAI = (
+    "งานแต่งงานของน้องสาวจัดที่ชายหาดภูเก็ต",
+    "หมอฟันของฉันอยู่ถนนประชาชน",
+    "กุญแจสำรองซ่อนอยู่หลังรังนก",
+    "อาหารกลางวันวันนี้อร่อยมาก",
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "question", "place"),
+    [
+        (CHINESE, "我表妹的婚礼在什么地方举行的？", 0),
+        (CHINESE, "你还记得我的备用钥匙放在哪里了吗？", 3),
+        (JAPANESE, "妹の結婚式はどこで行われますか？", 0),
+        (KOREAN, "예비 열쇠를 어디에 숨겼지?", 2),
+        (THAI, "กุญแจสำรองอยู่ที่ไหน", 2),
+    ],
+)
+async def test_question_without_blanks_finds_its_fact(
+    pool: asyncpg.Pool[asyncpg.Record], facts: tuple[str, ...], question: str, place: int
+) -> None:
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    said = [
+        Said(id=f"m{number}", by_person=number % 2 == 0, text=text, at=at + timedelta(hours=5 * number))
+        for number, text in enumerate(fact for told in facts for fact in (told, "好的，我记住了。"))
+    ]
+    stored = await store(
+        pool, Conversation(name="unspaced", person="", assistant="", said=tuple(said), questions=())
+    )
+    await make_searchable(pool, stored.session_id)
+    assert facts[place].strip(".").casefold() in await recalled(pool, stored, question)
+
+
+async def test_day_that_is_asked_about_is_a_candidate_without_its_words(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored
+) -> None:
+    begin = datetime(2026, 3, 4, tzinfo=UTC)
+    question = read_question("What happened on the fourth?")
+    query = RecallQuery(
+        session_id=chatted.session_id, base_turn=chatted.last_turn, words=question.words,
+        asked=question.asked, dictionary=question.dictionary, spoken_of=(begin, begin + timedelta(days=1)),
+    )  # fmt: skip
+    search = await PostgresRecall(pool).search(query)
+    spans = [Span(begin.date(), begin.date())]
+    ranked = rank_passages(search, question, spans)
+    of_day = [item.passage.at.date() == begin.date() for item in ranked]
+    assert of_day[0]
+    assert sum(of_day) >= 20
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "My cousin Imre comes to dinner on Friday, and I think there was something with walnuts or celery.",
+        "Tell me about Doctor Abernathy on Quince Street",
+        "I cannot find the spare key, it must be somewhere near the birdhouse.",
+    ],
+)
+async def test_message_without_question_mark_recalls_what_it_names(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored, message: str
+) -> None:
+    shown = " ".join(await recalled(pool, chatted, message))
+    assert any(fact.strip(".").casefold() in shown for fact in FACTS.values())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "🙂🙃😀🎉",
+        "'\\':*A & !(x <-> y) | \x01 ???",
+        "a" * 50_000,
+        "where is it? " * 4_000,
+        "".join(map(chr, range(0x250, 0x2500))),
+    ],
+)
+async def test_hostile_message_is_searched_without_failing(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored, message: str
+) -> None:
+    assert await recalled(pool, chatted, message) == []
 
 
 async def test_a_statement_about_something_rare_calls_it_back(
