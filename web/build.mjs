@@ -20,7 +20,7 @@ const FIRST = [
   ["widget/words.js"],
   ["widget/rare.js"],
   ["widget/md.js", "widget/acts.js", "widget/highlight.js"],
-  ["widget/menu.js", "widget/sheet.js", "widget/keep.js", "widget/toast.js", "widget/shares.js", "widget/card.js", "widget/opinion.js", "widget/edit.js", "widget/slash.js"],
+  ["widget/menu.js", "widget/sheet.js", "widget/keep.js", "widget/toast.js", "widget/shares.js", "widget/card.js", "widget/opinion.js", "widget/edit.js", "widget/cut.js", "widget/slash.js"],
 ];
 
 const plain = { absWorkingDir: STATIC, minify: true, charset: "utf8", target: "es2022", logLevel: "warning", write: false };

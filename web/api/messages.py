@@ -17,6 +17,7 @@ from shared.adapters.postgres.turns.history import HistoryPage
 from shared.core.identity.identity_claims import clean_name
 from shared.core.memory.search import HITS_PER_PAGE, QUERY_CHARS, SearchKey
 from shared.core.session.turns import Accepted as Stored
+from shared.core.session.turns import AnswerEnd
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.locales import catalogue
 from web.api.event_wait import EventSubscription, EventWaiter
@@ -59,6 +60,15 @@ class Event(TypedDict):
 
     t: str
     event_seq: int
+    stop: NotRequired[
+        Annotated[
+            AnswerEnd,
+            Field(
+                description="why an answer ended: by itself (`stop`), at its length limit (`length`), cut by "
+                "the provider's filter (`filter`), or stopped by its person (`cancelled`)"
+            ),
+        ]
+    ]
 
 
 class Answered(Accepted):

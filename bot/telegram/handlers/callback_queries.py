@@ -130,9 +130,10 @@ class CallbackQueryHandler:
                 await self._resend(chat, press, query)
             case ButtonAction.REGENERATE | ButtonAction.ANSWER_EDITED:
                 await self._retry(chat, press, query)
-            case ButtonAction.CONTINUE | ButtonAction.SHORTER:
-                key = "prompt_longer" if press.action is ButtonAction.CONTINUE else "prompt_shorter"
-                text = get_chat_texts(chat).say(key)
+            case ButtonAction.CONTINUE:
+                await self._go_on(chat, press, query)
+            case ButtonAction.SHORTER:
+                text = get_chat_texts(chat).say("prompt_shorter")
                 await self._quick_actions.send_message(chat, text, update_id=query.update_id)
                 await self._notifier.answer_callback(query.callback_id)
             case ButtonAction.VIEW_SUMMARY:
@@ -193,6 +194,14 @@ class CallbackQueryHandler:
             self._delivery.deliver_soon(found.session_id, found.turn)
         keys = {"brought": "bringing", "before": "brought_before", "gone": "unknown_button"}
         await self._notifier.answer_callback(query.callback_id, texts.say(keys[found.what]))
+
+    async def _go_on(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        text = get_chat_texts(chat).say("prompt_longer")
+        asked = await self._quick_actions.go_on(chat, text, turn=press.subject, update_id=query.update_id)
+        if not asked:
+            await self._answer_outdated(chat, query)
+            return
+        await self._notifier.answer_callback(query.callback_id)
 
     async def _retry(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
         texts = get_chat_texts(chat)

@@ -45,13 +45,26 @@ class QuickActions:
         await self.send_message(chat, found[1], update_id=update_id)
         return True
 
-    async def send_message(self, chat: ChatRow, text: str, *, update_id: int) -> None:
+    async def go_on(self, chat: ChatRow, text: str, *, turn: int, update_id: int) -> bool:
+        """Ask for more of an answer; return False if it was cut and is not the newest any more.
+
+        An answer that was cut is continued once, however often and by whomever the button is pressed.
+        """
+        is_newest = await self._edits.is_newest_of_cut_answers(chat.session_id, turn)
+        if is_newest is False:
+            return False
+        key = None if is_newest is None else f"tg:{chat.bot_id}:go-on:{turn}"
+        await self.send_message(chat, text, update_id=update_id, key=key)
+        return True
+
+    async def send_message(self, chat: ChatRow, text: str, *, update_id: int, key: str | None = None) -> None:
+        """Store a message of the person; a second one with the same key changes nothing."""
         await self._sessions.accept(
             Inbound(
                 session_id=chat.session_id,
                 address_id=chat.address_id,
                 text=text,
-                dedupe_key=f"tg:{chat.bot_id}:{update_id}",
+                dedupe_key=key or f"tg:{chat.bot_id}:{update_id}",
                 receipt=InboxReceipt(
                     bot_id=chat.bot_id, update_ids=(update_id,), chat_id=chat.chat_id, message_ids=()
                 ),

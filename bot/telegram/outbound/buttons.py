@@ -130,11 +130,18 @@ ON_BY_DEFAULT = frozenset({"notices"})
 
 
 def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
-    """Stop while the answer is written; then actions on it, except in groups."""
+    """Return Stop while the answer is written, then actions on it.
+
+    A group gets a button only for an answer that reached its length limit: to go on.
+    """
     if state == "running":
         return _row(chat, turn, ("stop", ButtonAction.STOP))
+    if state == "cut" and chat.chat_id < 0:
+        return _row(chat, turn, ("longer", ButtonAction.CONTINUE))
     if chat.chat_id < 0:
         return None
+    if state == "cut":
+        return _row(chat, turn, ("longer", ButtonAction.CONTINUE), ("regenerate", ButtonAction.REGENERATE))
     if state == "answered":
         return _row(
             chat, turn,

@@ -43,6 +43,12 @@ class DeliveryTexts:
         """Return the mark `[stopped]` below a stopped answer."""
         return get_chat_texts(chat).say("stopped")
 
+    def format_cut(self, chat: ChatRow, stop: str) -> str:
+        """Return the line below an answer that its length or a filter cut; empty for a whole answer."""
+        key = f"cut_{stop}"
+        texts = get_chat_texts(chat)
+        return texts.say(key) if key in texts else ""
+
     def format_working(self, chat: ChatRow, tool: str, subject: str = "") -> str | None:
         """The line below an answer while a tool runs; None for hidden tools."""
         texts = get_chat_texts(chat)
@@ -66,15 +72,17 @@ class DeliveryTexts:
         """Replaces that notice when the answer has arrived and Telegram no longer deletes the notice."""
         return get_chat_texts(chat).say("arrived")
 
-    def format_document_caption(self, chat: ChatRow) -> str:
-        """The caption of an answer that comes as a file."""
-        return get_chat_texts(chat).say("whole_answer")
+    def format_document_caption(self, chat: ChatRow, stop: str = "") -> str:
+        """Return the caption of an answer that comes as a file."""
+        lines = (get_chat_texts(chat).say("whole_answer"), self.format_cut(chat, stop))
+        return "\n".join(filter(None, lines))
 
 
 WORKING = "👀"
 BuildKeyboard = Callable[[ChatRow, int, str], "InlineKeyboardMarkup | None"]
-"""Function of a chat, a turn and its state (`running` while it is written) that returns the buttons under the
-last part.
+"""Function of a chat, a turn and its state that returns the buttons under the last part.
+
+A state is `running` while the answer is written, and `cut` where it reached its length limit.
 """
 WantVoiceNote = Callable[[int, int], Awaitable[None]]
 """Function of a session and a turn that requests a voice note, if the person chose that."""
@@ -235,7 +243,9 @@ def _render_answer(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) ->
     if is_notice(ended):
         return RenderedText(text=context.texts.format_notice(chat, ended.error_code, ended.text))
     if ended.state != "stopped":
-        return render(_get_answer_text(ended))
+        rendered = render(_get_answer_text(ended))
+        cut = context.texts.format_cut(chat, ended.stop)
+        return rendered.append_note(cut) if cut else rendered
     if not ended.text.strip():
         return RenderedText(text=context.texts.format_stopped(chat))
     return render(ended.text).append_note(context.texts.format_stopped(chat))
@@ -246,7 +256,8 @@ def _blocks(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) -> tuple[
     begun = any(row.state not in _REPLACEABLE_STATES or row.part > 0 for row in ended.parts)
     if begun or ended.files or ended.state != "answered" or not context.can_use(chat, "rich"):
         return None
-    return build_rich_blocks(_get_answer_text(ended))
+    cut = context.texts.format_cut(chat, ended.stop)
+    return build_rich_blocks("\n\n".join(filter(None, (_get_answer_text(ended), cut))))
 
 
 def _get_answer_text(ended: EndedTurn) -> str:

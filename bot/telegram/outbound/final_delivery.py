@@ -214,7 +214,7 @@ class FinalDelivery:
             ended=ended,
             sender=sender,
             message=build_outgoing_message(self._context, chat, ended),
-            keyboard=None if ended.operator else self._context.keyboard(chat, ended.turn, ended.state),
+            keyboard=self._build_keyboard(chat, ended),
             reply_to=await self._context.find_question(chat, ended.turn),
             patience=patience,
             tries=tries,
@@ -230,6 +230,13 @@ class FinalDelivery:
             self.record_notified(chat, ended.error_code)
         if answer.keyboard is not None and ended.turn > 1:
             self._tasks.start(self._clear_previous_buttons(answer))
+
+    def _build_keyboard(self, chat: ChatRow, ended: EndedTurn) -> InlineKeyboardMarkup | None:
+        """Return the buttons below an answer; none below an operator's."""
+        if ended.operator:
+            return None
+        is_cut = ended.state == "answered" and ended.stop == "length"
+        return self._context.keyboard(chat, ended.turn, "cut" if is_cut else ended.state)
 
     async def _deliver_parts(self, answer: _FinalAnswer) -> None:
         count = answer.message.count
@@ -337,9 +344,9 @@ class FinalDelivery:
         if answer.message.document is not None and answer.is_file(number):
             return await answer.sender.send_document(
                 answer.target, name=DOCUMENT_NAME, content=answer.message.document.encode(),
-                caption=self._context.texts.format_document_caption(answer.chat), silent=True,
-                keyboard=answer.get_keyboard(number), patience=answer.patience, tries=answer.tries,
-                observer=attempt,
+                caption=self._context.texts.format_document_caption(answer.chat, answer.ended.stop),
+                silent=True, keyboard=answer.get_keyboard(number),
+                patience=answer.patience, tries=answer.tries, observer=attempt,
             )  # fmt: skip
         return await answer.sender.send_text(
             answer.target, answer.message.parts[number], reply_to=reply_to,

@@ -167,6 +167,8 @@ class ContextMeasured:
     """Tokens that recalled passages may take, as part of the memory."""
 
 
+AnswerEnd = Literal["stop", "length", "filter", "cancelled"]
+"""Reason an answer ended: its natural end, the longest output of its model, a filter, or its person."""
 ReplyEvent = RunStarted | Delta | ToolRunning | Organizing | Stored | RunEnded | ContextMeasured
 Emit = Callable[[ReplyEvent], Awaitable[None]]
 """A channel's listener. It must not raise: a closed tab is the channel's affair, never the turn's."""
@@ -194,7 +196,7 @@ def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 def message_payload(
     *, seq: int, turn: int, author: str, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A `msg` event. `extra` holds what is not in the entry: cid, partial, error, or another text."""
+    """A `msg` event. `extra` holds what is not in the entry: cid, stop, partial, error, or another text."""
     return {
         "mid": f"m{seq}",
         "role": _ROLES[author],
@@ -395,7 +397,7 @@ class Outcome:
     """The answer's entry, or None when only a notice is shown."""
     tokens: int
     screen: Mapping[str, Any]
-    """Fields of the screen's event besides the entry: a notice's text, `partial`, `error`."""
+    """Fields of the screen's event besides the entry: a notice's text, `stop`, `partial`, `error`."""
     error_code: str | None = None
     refused_scope: str | None = None
     """Scope of the cap that refused, if one did: `party`, `session` or `total`."""

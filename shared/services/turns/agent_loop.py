@@ -81,6 +81,7 @@ from shared.services.turns.turn_attempt import (
     build_refusal,
     has_requested_summary,
     learn_token_ratio,
+    read_answer_end,
     select_open_turn_entries,
     select_storable_blocks,
 )
@@ -485,10 +486,10 @@ class AgentLoop:
         whole = sent if usual is prepared else round(sent * usual.ratio / ratio)
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = collect_prompt_parts(prepared)
-        screen = (
+        screen: dict[str, Any] = (
             {} if not state.stream.texts else {"text": "\n\n".join([*state.stream.texts, text_of(blocks)])}
         )
-        screen |= state.given.replacement
+        screen |= state.given.replacement | {"stop": read_answer_end(reply.stop_reason)}
         job = self._due_job(state, usual, whole)
         known = reply.usage.known
         outcome = Outcome(
@@ -550,7 +551,9 @@ class AgentLoop:
     def _build_stopped(self, state: TurnAttempt, stopped: TurnStopped) -> TurnResult:
         audit, parts = audit_stop(state)
         words = "\n\n".join([*state.stream.texts, stopped.text] if stopped.text else state.stream.texts)
-        screen: dict[str, Any] = {"partial": True} if words else {"text": "Stopped.", "partial": True}
+        screen: dict[str, Any] = {"partial": True, "stop": "cancelled"}
+        if not words:
+            screen["text"] = "Stopped."
         blocks = (Text(text=stopped.text or words),) if words else None
         if words and state.stream.texts:
             screen["text"] = words

@@ -757,7 +757,7 @@ class SessionService:
             state="answered",
             blocks=blocks,
             tokens=estimate_blocks(blocks, self._counter.count_tokens),
-            screen={},
+            screen={"stop": "stop"},
             error_code=answered.outcome.error_code or answered.outcome.state,
         )
         return replace(answered, outcome=outcome)
@@ -842,6 +842,7 @@ def log_token_usage(claim: Claim, outcome: Outcome) -> None:
         session_id=claim.session_id,
         turn=claim.turn,
         state=outcome.state,
+        stop=outcome.screen.get("stop"),
         input_tokens=sum(call.input_tokens for call in spent),
         output_tokens=sum(call.output_tokens for call in spent),
         cache_read_tokens=sum(call.cache_read_tokens for call in spent),

@@ -12,6 +12,7 @@ from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.session.pruning import PruneDecision
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import (
+    AnswerEnd,
     Claim,
     ContextAudit,
     ContextMeasured,
@@ -24,7 +25,7 @@ from shared.core.session.turns import (
 from shared.core.values.errors import CapReached, EvertalkError, ModelError, PromptTooLong
 from shared.core.values.messages import Block, Text, ToolUse
 from shared.core.values.tokens import compute_ratio, measure, update_ratio
-from shared.ports import ModelCard, ModelReply, PictureContent
+from shared.ports import ModelCard, ModelReply, PictureContent, StopReason
 from shared.services.turns.pictures import UndescribedPictures
 from shared.services.turns.request_builder import PreparedRequest, build_audit, collect_prompt_parts
 from shared.services.turns.spend_tracker import CallCosts
@@ -334,6 +335,18 @@ def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]
         prune_triggered=state.meter.pruned_tokens > 0,
     )
     return audit, parts
+
+
+_ENDS: Mapping[StopReason, AnswerEnd] = {
+    "max_tokens": "length",
+    "window_exceeded": "length",
+    "refusal": "filter",
+}
+
+
+def read_answer_end(reason: StopReason) -> AnswerEnd:
+    """Return why an answer ended, as its person is told."""
+    return _ENDS.get(reason, "stop")
 
 
 def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:

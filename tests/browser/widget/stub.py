@@ -870,7 +870,8 @@ class Stub:
             return
         sent = await self._stream(session, turn, text, whole)
         state = "aborted" if session.stop.is_set() else "done"
-        await self._say(session, turn, sent, partial=session.stop.is_set())
+        stop = text.removeprefix("cut ") if text.startswith("cut ") else "stop"
+        await self._say(session, turn, sent, partial=session.stop.is_set(), stop=stop)
         await self.send(session, {"t": "run", "turn": turn, "state": state})
 
     async def _stream(self, session: Session, turn: int, text: str, whole: str) -> str:

@@ -8,6 +8,7 @@ import { joinWithDots, problem, t, tn } from "./parts.js";
 const WHO = { person: t("Person"), assistant: t("Assistant"), tool: t("Tool"), operator: t("Operator"), program: t("Program") };
 const LONG = 4000;
 const KINDS = { summary: t("Summarised"), digest: t("Shortened without a model"), separator: t("Separated"), new: t("New conversation"), window: t("Left the window") };
+const ENDINGS = { length: t("cut at its length limit"), filter: t("cut by the provider's filter"), cancelled: t("stopped by the person") };
 const STATES = { stopped: t("stopped"), refused: t("refused"), failed: t("failed"), claimed: t("being answered"), open: t("waiting") };
 
 /** Text of any length; what is very long opens on demand. @param {string} text */
@@ -67,6 +68,7 @@ export function messageNode(message) {
     h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]), message.name && h("span", { class: "from", dir: "auto" }, message.name),
       h("span", { class: "muted" }, joinWithDots([h("a", { href: `#turn-${message.turn}` }, t("turn {turn}", { turn: message.turn })), h("time", { datetime: message.at, title: stamp(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
       message.pinned && h("span", { class: "badge" }, t("pinned")), message.pruned && h("span", { class: "badge" }, t("shortened")),
+      ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)] && h("span", { class: "badge" }, ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)]),
       message.replaced && h("span", { class: "badge" }, t("replaced by an edit")), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
     message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
 }

@@ -17,7 +17,6 @@ const ACTS_LOOK = /* css */ `
 .operator .body { padding: 8px 13px; background: var(--soft); border-radius: 16px; border-start-start-radius: 4px; align-self: flex-start; max-width: 92%; } .face { width: 22px; height: 22px; border-radius: 50%; object-fit: cover; vertical-align: middle; margin-inline-end: 6px; } .who { align-self: flex-start; font-size: 12.5px; font-weight: 640; color: var(--accent); margin-bottom: 2px; }
 .mark { display: flex; align-items: center; gap: 10px; } .mark bdi { text-align: center; } .mark::before, .mark::after { content: ""; flex: 1; min-width: 16px; height: 1px; background: var(--line); }
 .earlier { margin-bottom: 8px; } summary { display: inline-flex; align-items: center; gap: 8px; cursor: pointer; border-radius: var(--radius-s); margin-inline-start: -8px; } .earlier > .md { margin-top: 6px; padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
-.opinion { scroll-margin: 16px; display: grid; gap: 8px; margin-top: 6px; } .opinion textarea { height: auto; padding: 8px 10px; border: 1px solid var(--line); border-radius: var(--radius-s); background: var(--soft); resize: vertical; } .opinion textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
 @media (forced-colors: active) { .quiet[aria-pressed="true"] { outline: 1px solid; } }
 `;
 
@@ -105,6 +104,8 @@ export function adorn(chat) {
     if (item.role === "operator" && !article.querySelector(".who")) article.prepend(h("span", { class: "who" }, face(item), h("bdi", null, item.name || t("somebody"))));
     former(item, article, body);
     const newest = item === chat.chat.newest();
+    // Longer words than "stop" say that it is not whole.
+    if (item.stop?.[4]) void import("./cut.js").then((one) => one.noteCut(chat, item, article, newest), () => {});
     return {
       told: handoverNotice(item),
       again: newest && (mine ? may(chat, "retry") && small("again", AGAIN, () => void again(chat)) : h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("retry"))),

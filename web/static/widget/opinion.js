@@ -4,12 +4,17 @@ import { h } from "../shared/h.js";
 import { wordsOf } from "./words.js";
 import { ensure } from "./acts.js";
 import { newId } from "./storage.js";
+import { adopt } from "./styles.js";
 
 const t = wordsOf("opinion", english.opinion);
 const MOST = 1000;
+const LOOK = /* css */ `
+.opinion { scroll-margin: 16px; display: grid; gap: 8px; margin-top: 6px; } .opinion textarea { height: auto; padding: 8px 10px; border: 1px solid var(--line); border-radius: var(--radius-s); background: var(--soft); resize: vertical; } .opinion textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
+`;
 
 /** @param {import("./chat.js").Chat} chat @param {import("./state.js").Item} item @param {HTMLElement} article */
 export function rate(chat, item, article) {
+  adopt(chat.node, LOOK);
   article.querySelector(".opinion")?.remove();
   const words = h("textarea", { rows: 2, maxlength: MOST, dir: "auto", "aria-label": t("why"), placeholder: t("why") });
   function leave() {

@@ -6,7 +6,7 @@
  * @property {"msg" | "card" | "result" | "mark" | "gap" | "start"} kind
  * @property {number} rev raised by every change
  * @property {string} [role] @property {string} [mid] @property {string} [cid] @property {string} [text]
- * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {any} [error]
+ * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {string} [stop] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
  * @property {number} [seq] @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited]
@@ -160,7 +160,7 @@ export class Conversation {
     /** @type {Partial<Item>} */
     const values = {
       mid: event.mid, role: event.role, text: event.text ?? "", at: event.at, turn: event.turn ?? null,
-      partial: Boolean(event.partial), error: event.error ?? null, status: "sent", refused: false, attachments: event.attachments,
+      partial: event.partial, stop: event.stop, error: event.error, status: "sent", refused: false, attachments: event.attachments,
       waiting: event.waiting, seq: event.event_seq, name: event.name, picture: event.picture, feedback: event.feedback ?? 0,
       edited: event.role === "person" && Boolean(event.replaces),
     };

@@ -221,7 +221,8 @@ _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step,
   'feedback', CASE WHEN e.author = 'assistant' THEN (
       SELECT json_build_object('opinion', b.opinion, 'words', nullif(b.words, '')) FROM feedback b
        WHERE b.session_id = e.session_id AND b.turn_no = e.turn_no) END,
-  'turn_state', n.state, 'error_code', n.error_code)"""
+  'turn_state', n.state, 'error_code', n.error_code,
+  'stop', CASE WHEN e.author = 'assistant' AND NOT e.blocks @? '$[*] ? (@.type == "tool_use")' THEN n.stop_reason END)"""
 _PAGE = """
 bounds AS (SELECT *, greatest(earliest, newest - $4) AS oldest
              FROM (SELECT s.*, greatest({first}::bigint, 1) AS earliest,
@@ -239,7 +240,7 @@ short and says where the next begins. Without the bound, a plan made for short c
 """
 _SHOWN = f"""
   'messages', coalesce((SELECT json_agg({_MESSAGE} ORDER BY e.turn_no, e.step) FROM shown e
-      CROSS JOIN LATERAL (SELECT state, error_code FROM turns n
+      CROSS JOIN LATERAL (SELECT state, error_code, stop_reason FROM turns n
         WHERE n.session_id = e.session_id AND n.turn_no = e.turn_no LIMIT 1) n), '[]'::json),
   'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > $4
                     THEN (SELECT turn_no || '.' || step FROM shown ORDER BY turn_no, step LIMIT 1)

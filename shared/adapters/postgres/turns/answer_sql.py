@@ -58,7 +58,7 @@ WITH s AS (
   RETURNING id, party_id, next_seq - ({_SAID})::int AS seq, next_event_seq - 1 AS event_seq,
             answered_turn < least(next_turn - 1, held_after) AS another_waits, view_epoch <> $17 AS view_moved
 ), t AS (
-  UPDATE turns SET state = $9, error_code = $10, ended_at = now(),
+  UPDATE turns SET state = $9, error_code = $10, ended_at = now(), stop_reason = $12::jsonb ->> 'stop',
          first_token_ms = CASE WHEN $21::float8 IS NOT NULL
            THEN least(2e9, greatest(0, (extract(epoch FROM now() - opened_at) - $21) * 1000))::int END
     FROM s

@@ -42,6 +42,8 @@ class EndedTurn:
     """Operator who wrote it; empty for the assistant's answers."""
     files: tuple[Attached, ...] = ()
     """Files that follow its text."""
+    stop: str = ""
+    """Reason the answer ended; empty without an answer of a model."""
     parts: tuple[PartRow, ...]
 
 
@@ -205,6 +207,7 @@ class PostgresDeliveries:
             error_code=row["error_code"] or "",
             operator=str((row["screen"] or {}).get("name", "")) if row["author"] == "operator" else "",
             files=tuple(map(_file, (row["screen"] or {}).get("attachments", ()))),
+            stop=row["stop_reason"] or "",
             parts=tuple(sorted(parts, key=lambda part: part.part)),
         )
 
@@ -255,7 +258,7 @@ SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, $1, $2, d.part
 ON CONFLICT DO NOTHING
 """
 _ENDED = """
-SELECT t.address_id, t.state, t.error_code, e.author, e.blocks, n.payload AS screen,
+SELECT t.address_id, t.state, t.error_code, t.stop_reason, e.author, e.blocks, n.payload AS screen,
        (SELECT jsonb_agg(jsonb_build_object('part', d.part, 'state', d.state,
                  'remote_id', d.remote_id::bigint, 'attempt', d.attempt))
           FROM deliveries d WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no) AS parts

@@ -163,6 +163,15 @@ class PostgresEdits:
         return row["seq"], text_of(one for one in blocks if getattr(one, "text", "") != RECORDING_NOTE)
 
     @store_method
+    async def is_newest_of_cut_answers(self, session_id: int, turn: int) -> bool | None:
+        """Return whether nothing was said after an answer that reached its length limit.
+
+        None for a turn whose answer did not reach it.
+        """
+        is_newest: bool | None = await self._pool.fetchval(_CUT, session_id, turn)
+        return is_newest
+
+    @store_method
     async def wake(self, session_id: int) -> bool:
         """A turn that was put back is due now; False when none waits."""
         return await self._pool.fetchval(_WAKE, session_id) is not None
@@ -385,6 +394,10 @@ SELECT answered_turn, next_turn, held_after, base_turn,
  WHERE id = $1 AND archived_at IS NULL
    AND ($2::bigint IS NULL OR left_by IS NULL OR NOT $2 = ANY (left_by))
    FOR UPDATE
+"""
+_CUT = """
+SELECT t.turn_no = s.next_turn - 1 FROM turns t JOIN sessions s ON s.id = t.session_id
+ WHERE t.session_id = $1 AND t.turn_no = $2 AND t.stop_reason = 'length'
 """
 _WAKE = """
 UPDATE sessions SET retry_at = now()

@@ -94,7 +94,7 @@ class Words(DeliveryTexts):
     def format_arrived(self, place: ChatRow) -> str:
         return "It has arrived."
 
-    def format_document_caption(self, place: ChatRow) -> str:
+    def format_document_caption(self, place: ChatRow, stop: str = "") -> str:
         return "The whole answer"
 
 
