@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 from aiohttp import web
 from playwright.async_api import Browser, Page, expect
+from pytest_aiohttp import AiohttpServer
 
 from bot.telegram.markup.entity_text import render
 from shared.adapters.postgres.people.operator_auth import create_login_link
@@ -49,17 +50,13 @@ class Canary:
 
 
 @pytest.fixture
-async def canary() -> AsyncIterator[Canary]:
+async def canary(aiohttp_server: AiohttpServer) -> AsyncIterator[Canary]:
     canary = Canary()
     app = web.Application()
     app.router.add_route("*", "/{rest:.*}", canary.hear)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    canary.host = "{}:{}".format(*runner.addresses[0][:2])
+    server = await aiohttp_server(app)
+    canary.host = f"127.0.0.1:{server.port}"
     yield canary
-    await runner.cleanup()
     assert canary.hits == []
 
 

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp import AiohttpServer
 
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process import is_running_as, wait_until
@@ -514,7 +514,10 @@ def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
 
 
 async def test_setup_takes_the_key_of_any_provider(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    aiohttp_server: AiohttpServer,
 ) -> None:
     """The key is tried, and what its server has is offered; another provider makes room."""
     file = tmp_path / ".env"
@@ -528,13 +531,11 @@ async def test_setup_takes_the_key_of_any_provider(
 
     app = web.Application()
     app.router.add_get("/v1/models", models)
-    async with TestServer(app, host="127.0.0.1") as server:
-        url = str(server.make_url("/v1"))
-        told = iter([url, "ftp://x", url, "none-such", "large"])
-        secret = iter(["wrong", "right", ""])
-        done = await asyncio.to_thread(
-            run_setup, ask=lambda _: next(told, ""), ask_secret=lambda _: next(secret)
-        )
+    server = await aiohttp_server(app)
+    url = str(server.make_url("/v1"))
+    told = iter([url, "ftp://x", url, "none-such", "large"])
+    secret = iter(["wrong", "right", ""])
+    done = await asyncio.to_thread(run_setup, ask=lambda _: next(told, ""), ask_secret=lambda _: next(secret))
     assert done == 0
     said = capsys.readouterr().out
     assert f"No: {url} knows no such key." in said

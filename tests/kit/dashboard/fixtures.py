@@ -12,6 +12,7 @@ import aiohttp
 import asyncpg
 import pytest
 from aiohttp import web
+from pytest_aiohttp import AiohttpClient
 
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
@@ -19,7 +20,7 @@ from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
 from shared.runtime import ignore_crash_point
 from shared.services.admin.job_admin import JobAdmin
-from tests.kit.dashboard.serve import served
+from tests.kit.dashboard.serve import add_pages
 from tests.kit.midday import MIDDAY
 from tests.kit.web.inspector import inspecting_over
 
@@ -107,26 +108,28 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 
 @pytest.fixture
-async def stranger(database_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Dashboard]:
-    """Somebody who has not logged in."""
+async def stranger(
+    database_url: str, pool: asyncpg.Pool[asyncpg.Record], aiohttp_client: AiohttpClient
+) -> Dashboard:
+    """Browser whose operator has not logged in."""
     commands, bell = RunCommands(), list[tuple[int, int]]()
-    app = web.Application()
-    async with (
-        served(
-            app,
-            pool=pool,
-            settings=load_settings(timezone=MIDDAY),
-            commands=commands,
-            inspecting=inspecting_over(pool),
-            work_desk=work_desk_of(pool, bell),
-        ) as url,
-        aiohttp.ClientSession(
-            cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=20)
-        ) as http,
-    ):
-        yield Dashboard(
-            url=url, database_url=database_url, pool=pool, http=http, commands=commands, bell=bell
-        )
+    app = add_pages(
+        web.Application(),
+        pool=pool,
+        settings=load_settings(timezone=MIDDAY),
+        commands=commands,
+        inspecting=inspecting_over(pool),
+        work_desk=work_desk_of(pool, bell),
+    )
+    client = await aiohttp_client(app, timeout=aiohttp.ClientTimeout(total=20))
+    return Dashboard(
+        url=str(client.make_url("")).rstrip("/"),
+        database_url=database_url,
+        pool=pool,
+        http=client.session,
+        commands=commands,
+        bell=bell,
+    )
 
 
 @pytest.fixture

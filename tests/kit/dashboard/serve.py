@@ -1,12 +1,14 @@
-"""Serves the dashboard and its static files the way the web process does."""
+"""The dashboard and its static files as the web process serves them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from shared.config.settings import Settings
 from shared.core.verdicts.breaker import BreakerState
@@ -20,8 +22,7 @@ from web.parts import CommandRunner
 from web.server.pages import ASK_AGAIN, Files, serve
 
 
-@asynccontextmanager
-async def served(
+def add_pages(
     app: web.Application,
     *,
     pool: asyncpg.Pool[asyncpg.Record],
@@ -34,7 +35,8 @@ async def served(
     news: DashboardNews | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
     demo: bool = False,
-) -> AsyncIterator[str]:
+) -> web.Application:
+    """Add the dashboard and its static files to an application."""
     add_dashboard(
         app,
         pool=pool,
@@ -57,12 +59,11 @@ async def served(
         return serve(request, found, cache=ASK_AGAIN, foreign=True)
 
     app.router.add_get("/static/{path:.+}", static)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        await runner.cleanup()
+    return app
+
+
+@asynccontextmanager
+async def served(app: web.Application, **parts: Any) -> AsyncIterator[str]:
+    """Serve the dashboard for a browser or with parts of a test; `parts` are those of `add_pages`."""
+    async with TestServer(add_pages(app, **parts)) as server:
+        yield str(server.make_url("")).rstrip("/")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 from pypdf import PdfWriter
+from pytest_aiohttp import AiohttpServer
 
 from shared.adapters.files.web_pages import MOST_BYTES, FetchUrl
 from shared.core.tools.web_address import Address, is_public
@@ -98,19 +99,14 @@ async def _endless(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def site(aiohttp_server: AiohttpServer) -> AsyncIterator[Site]:
     app = web.Application()
     app[SITE] = found = Site()
     app.router.add_route("*", "/{tail:.*}", serve)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    listener = web.TCPSite(runner, "127.0.0.1", 0)
-    await listener.start()
-    assert runner.addresses
-    found.port = runner.addresses[0][1]
+    server = await aiohttp_server(app)
+    found.port = server.port or 0
     yield found
     found.over.set()
-    await runner.cleanup()
 
 
 async def to_loopback(host: str, port: int) -> Sequence[Address]:

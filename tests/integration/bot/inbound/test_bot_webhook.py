@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from pytest_aiohttp import AiohttpServer
 
 from bot.telegram.client.bot_api import BotApi
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
@@ -55,20 +56,16 @@ class Door:
 
 
 @pytest.fixture
-async def door(inbox: PostgresTelegramInbox) -> AsyncIterator[Door]:
+async def door(inbox: PostgresTelegramInbox, aiohttp_server: AiohttpServer) -> Door:
     made = Door(inbox)
     app = web.Application()
     secrets = {BOT.bot_id: SECRET}
     app.router.add_post(
         PATH, make_webhook_handler(made, find_secret=secrets.get, on_stored=made.rings.append)
     )
-    runner = web.AppRunner(app, auto_decompress=False)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    made.port = runner.addresses[0][1]
-    yield made
-    await runner.cleanup()
+    server = await aiohttp_server(app, auto_decompress=False)
+    made.port = server.port or 0
+    return made
 
 
 @pytest.fixture
