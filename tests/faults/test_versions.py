@@ -39,9 +39,15 @@ def count_migrations_since_release() -> int:
     return sum(path.name[:4] > last.newest for path in VERSIONS.glob("[0-9]*.py"))
 
 
-@pytest.fixture(scope="module", params=[MIGRATIONS, count_migrations_since_release()], ids=["two", "release"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(MIGRATIONS, id="two", marks=pytest.mark.night),
+        pytest.param(count_migrations_since_release(), id="release"),
+    ],
+)
 def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Former:
-    """The program of two migrations before, and that of the numbered version before."""
+    """Program of the numbered version before; at night also that of two migrations before."""
     try:
         return former(tmp_path_factory.mktemp("former"), migrations=request.param)
     except NoHistory as error:
