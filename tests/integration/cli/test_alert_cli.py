@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.cli.alert import read_alert_arguments, run_alert
 from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(database_url, size=3)
-    yield opened
-    await opened.close()
 
 
 async def run(database_url: str, *targets: str, wait_seconds: float = 20.0) -> tuple[int, list[str]]:

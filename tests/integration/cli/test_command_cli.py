@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
 
 from shared.cli.command import CommandOutput, read_command_arguments, run_command
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
+from tests.kit.app_driver import Visit
 
 
 async def command(guest: Visit, *words: str, language: str = "") -> tuple[int, str, str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import TypeAlias
 
 import asyncpg
 import pytest
 from pydantic import SecretStr
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.cli.pairing import describe_bots, read_pairing_arguments, run_pairing
@@ -17,13 +15,6 @@ from shared.config.bots import BotConfig
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000_000_001
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=2)
-    yield pool
-    await pool.close()
 
 
 @pytest.fixture

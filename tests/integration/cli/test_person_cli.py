@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
 from shared.cli.person import PersonTerminal, read_person_arguments, run_person
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.canaries import dumped
 
 CANARY = "Terminal-Kanarienvogel-77"
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
 
 
 async def person(guest: Visit, *words: str, typed: str = "") -> tuple[int, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
 from shared.config.settings import Settings, load_settings
 from shared.core.identity.api_keys import SCOPES
@@ -173,13 +172,6 @@ def test_servers_of_tools_are_looked_at(folder: Path) -> None:
     path.chmod(0o620)
     risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
     assert risks[f"others on this machine can change {path} (620)"] == "grave"
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(database_url, size=2)
-    yield opened
-    await opened.close()
 
 
 @pytest.mark.control("S14", "S39")

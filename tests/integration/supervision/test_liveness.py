@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.supervision.liveness import (
     MAX_SILENCE_SECONDS,
@@ -20,13 +18,6 @@ from shared.supervision.liveness import (
     touch_process_file,
 )
 from shared.supervision.process_handoff import take_over_process
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url)
-    yield pool
-    await pool.close()
 
 
 async def test_each_beat_that_reaches_the_database_marks_the_file(

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.leases import PostgresLeases
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.supervision.process_handoff import take_over_process
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url)
-    yield pool
-    await pool.close()
 
 
 async def test_successor_frees_the_leases_of_its_former_process(

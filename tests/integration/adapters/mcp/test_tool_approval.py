@@ -13,7 +13,6 @@ import pytest
 
 from shared.adapters.mcp import tools as mcp_tools
 from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.mcp_tool_lists import PostgresMcpToolLists
 from shared.core.tools.mcp import McpServer
 from shared.core.tools.mcp_approval import McpApproval, McpToolList
@@ -25,13 +24,6 @@ from shared.services.turns.toolbox import Toolbox
 ROOT = Path(__file__).resolve().parents[4]
 CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
 LINES = "SELECT count(*) FROM audit WHERE action = 'mcp.tools_changed'"
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Any]:
-    opened = await open_pool(database_url)
-    yield opened
-    await opened.close()
 
 
 def make_server(folder: Path, *, read_only: bool) -> McpServer:

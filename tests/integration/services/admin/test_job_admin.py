@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest
 
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
-from shared.adapters.postgres.db.pool import open_pool
 from shared.core.ops.job_views import JobMatch
 from shared.runtime import CRASH_POINTS
 from shared.services.admin import job_admin
@@ -21,13 +18,6 @@ from tests.kit.dashboard.fixtures import Bell, NobodyListens
 
 class PowerCut(Exception):
     pass
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 def cut(name: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import asyncpg
@@ -17,7 +17,7 @@ from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.core.session.session import Compaction, View
 from shared.core.session.session_state import CompactionStored
 from shared.core.values.errors import LeaseLost, StaleView
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.histories.log import Log
 from tests.kit.rival_compactors import Rivals, rivals_of
 
@@ -25,12 +25,6 @@ WRITERS, MESSAGES, MOST_MESSAGES = 3, 8, 60
 """Each writer goes on until there were enough undos, but not for ever."""
 RIVALS, COMMITS = 3, 8
 UNDOS, PINS = 6, 14
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
 
 
 async def invariants_hold(guest: Visit) -> None:

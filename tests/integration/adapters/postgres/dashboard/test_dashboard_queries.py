@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,19 +16,11 @@ from shared.adapters.postgres.dashboard.read_models import BadQuery, Insights, S
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
 from shared.adapters.postgres.dashboard.session_list import build_matches_query
 from shared.adapters.postgres.dashboard.session_queries import SessionInsights
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.search_terms import find_pieces
 from shared.adapters.postgres.turns.counters import RunningSums
 from tests.kit.dashboard import seed
 
 Pool = asyncpg.Pool
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

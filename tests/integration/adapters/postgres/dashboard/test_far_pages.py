@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -14,19 +14,11 @@ from shared.adapters.postgres.dashboard.memory_queries import MemoryInsights, No
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.turns.spend_sql import SUMS
 from tests.kit.app_driver import Visit
 from tests.kit.dashboard import seed
 
 Pool = asyncpg.Pool
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 async def test_summaries_and_calls_are_read_page_by_page_to_the_end(pool: Pool) -> None:

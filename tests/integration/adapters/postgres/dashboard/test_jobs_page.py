@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import asyncpg
-import pytest
 
 from shared.adapters.postgres.dashboard import job_list_sql
 from shared.adapters.postgres.dashboard.job_queries import JobInsights
-from shared.adapters.postgres.db.pool import open_pool
 from shared.core.ops.job_views import JobMatch
 from tests.kit.dashboard import seed, seed_work
 
@@ -29,13 +26,6 @@ SELECT CASE n % 2 WHEN 0 THEN 'flush' ELSE 'compact' END, ($1::bigint[])[1 + n %
        now() - interval '20 days', now() - interval '20 days' + n * interval '1 second'
   FROM generate_series(1, $3::int) n
 """
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(database_url, size=2)
-    yield opened
-    await opened.close()
 
 
 async def blocks(pool: asyncpg.Pool[asyncpg.Record], match: JobMatch) -> int:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from shared.adapters.postgres.db.duties import PostgresDuties
-from shared.adapters.postgres.db.pool import Pool, open_pool
+from shared.adapters.postgres.db.pool import Pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=3)
-    yield pool
-    await pool.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +9,6 @@ import asyncpg
 import pytest
 
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.turns.turns import PostgresTurns
@@ -26,13 +24,6 @@ from tests.bench.recall.storing import Stored, make_searchable, store
 EVENING = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 """On the second of March in Auckland, on the first in London."""
 ABROAD = "Pacific/Auckland"
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url)
-    yield pool
-    await pool.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import asyncpg
@@ -37,13 +36,6 @@ class Someone:
     party_id: int
     session_id: int
     address_id: int
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=3)
-    yield pool
-    await pool.close()
 
 
 async def add_someone(pool: Pool, chat: str = "one", *, agent: str = "of-lists") -> Someone:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.core.memory.knowledge import Passage
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url)
-    yield pool
-    await pool.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -10,7 +9,6 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.listing import LIST_ALL
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory import search_sql
 from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.core.memory.search import MessagesFound, SearchKey
@@ -53,13 +51,6 @@ FOUND: tuple[tuple[str, list[int]], ...] = (
     ("…!?", []),
     ("", []),
 )
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url)
-    yield pool
-    await pool.close()
 
 
 def conversation(name: str = "one", lines: tuple[str, ...] = LINES) -> Conversation:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import asyncpg
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -125,12 +123,6 @@ async def _told(steps: list[tuple[str, int, int]], database_url: str, redis_url:
         assert await check_invariants(connection) == []
     finally:
         await connection.close()
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
 
 
 async def claimed(guest: Visit) -> JobClaim:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
@@ -71,13 +69,6 @@ def long_talk(chance: random.Random) -> Conversation:
             Said(id=f"a{turn}", by_person=False, text=answer, at=at + timedelta(seconds=20)),
         ]
     return Conversation(name="chatter", person="", assistant="", said=tuple(said), questions=())
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url)
-    yield pool
-    await pool.close()
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
@@ -34,13 +32,6 @@ LINES = (
     "The invoice number of the piano is PX-4471.",
     "Noted, the piano invoice.",
 )  # fmt: skip
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url)
-    yield pool
-    await pool.close()
 
 
 def conversation(name: str = "one") -> Conversation:

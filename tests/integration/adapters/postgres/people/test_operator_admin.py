@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.core.identity.operators import (
@@ -25,13 +24,6 @@ from shared.core.identity.operators import (
 )
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

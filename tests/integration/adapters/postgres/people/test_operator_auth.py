@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST, LoginTries, build_keys
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import (
@@ -22,13 +21,6 @@ from shared.adapters.postgres.privacy.retention import PostgresRetention
 from tests.kit.audit_tampering import forge
 
 PASSWORD = "correct horse battery"
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import asyncpg
 import pytest
 
 from shared.adapters.encryption import CannotUnseal, Encryption
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.login_tries import LoginTries, build_keys
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import (
@@ -37,13 +36,6 @@ from tests.kit.one_time_codes import one_time_code
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 PASSWORD = "three yellow cups"
 SECRET_KEY = b"k" * 40
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

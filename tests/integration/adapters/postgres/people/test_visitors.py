@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TypeAlias
 
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.readiness import PostgresReadiness, find_newest_revision
 from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.adapters.postgres.turns.events import PostgresEvents
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=8)
-    yield pool
-    await pool.close()
 
 
 @pytest.mark.control("S05")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.turns import counters
 from shared.adapters.postgres.turns.counters import SOURCES, RunningSums, SpentToday
 from tests.kit.dashboard import seed
@@ -19,13 +18,6 @@ from tests.kit.midday import DAY_BEGAN, MIDDAY, zone_where_it_is
 
 Pool = asyncpg.Pool
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 async def as_sql_says(pool: Pool) -> Mapping[str, Mapping[str, Any]]:
