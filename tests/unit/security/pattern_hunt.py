@@ -25,6 +25,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = ("shared", "bot", "web", "worker")
 CALLS = ("compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
+FLAGS_AT = {"compile": 1, "split": 3, "sub": 4, "subn": 4}
+"""Index of the argument with flags; a text that another call makes stands before it."""
 ANCHORED = ("match", "fullmatch")
 HUNTED = Path(__file__).with_name("hunted_patterns.txt")
 """Digests of patterns that passed a hunt with all inputs."""
@@ -130,7 +132,7 @@ def _is_call(node: ast.AST) -> bool:
 
 def _evaluate(call: ast.Call, names: Mapping[str, Any]) -> re.Pattern[Any] | None:
     flags = next((word.value for word in call.keywords if word.arg == "flags"), None)
-    at = 1 if isinstance(call.func, ast.Attribute) and call.func.attr == "compile" else 2
+    at = FLAGS_AT.get(call.func.attr, 2) if isinstance(call.func, ast.Attribute) else 2
     if flags is None and len(call.args) > at and "re." in ast.unparse(call.args[at]):
         flags = call.args[at]
     try:
