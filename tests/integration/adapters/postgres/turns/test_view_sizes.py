@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
+
+import pytest
 
 from shared.core.context.build_context import LeftOut, left_out_counter
 from shared.core.session.presets import preset
 from shared.core.session.session_state import ChangeRefused, CompactionStored
-from tests.kit.app_driver import Visit
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.rival_compactors import rivals_of
 
 TURNS, BIG = 12, 50_000
 """Each turn is made of a result of this many tokens, a person's words and an answer."""
 SAID = "SELECT sum(tokens) FROM entries WHERE author <> 'tool'"
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
+    """Visitor of the demo; rows are written by hand, so that no invariant is checked at the end."""
+    async with running_app(settings_for(database_url, redis_url)) as app:
+        yield await visit(app)
 
 
 async def grown(guest: Visit, *, tokens: int = BIG) -> list[int]:
