@@ -29,6 +29,9 @@ class InstantModel:
     def trace(self, tracer: object) -> None:
         """Nothing is traced."""
 
+    def cap_tokens(self, cap: object) -> None:
+        """Its tokens cost nothing."""
+
     def start_loading(self) -> None:
         """Nothing is loaded."""
 
