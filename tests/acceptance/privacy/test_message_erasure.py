@@ -76,9 +76,16 @@ async def test_an_edited_message_is_all_its_forms(guest: Visit) -> None:
     await guest.answered()
     await guest.ask("Thank you")
     await guest.reword(first.seq, f"No, {CANARY}-b.")
+    await guest.one(
+        """INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text)
+           SELECT 1, 1, 1, session_id, seq, 1, $2 FROM entries WHERE session_id = $1 AND replaces_seq = 1""",
+        guest.session_id,
+        CANARY,
+    )
     answer = (await with_the_word(guest, CANARY))[1:2]
     await guest.app.erasure.erase_messages(guest.session_id, [first.seq, *answer], "person")
     assert await with_the_word(guest, CANARY) == []
+    assert await guest.one("SELECT own_text FROM telegram_messages") == ""
     await promises_hold(guest)
 
 

@@ -131,6 +131,10 @@ _LOG = {
                 WHERE q.session_id = te.session_id AND q.turn_no = te.turn_no AND q.replaced_by IS NOT NULL
                   AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = q.session_id
                                      AND n.seq = q.replaced_by AND n.turn_no = q.turn_no))""",
+    "I12: the text of an erased message is kept beside its number in Telegram": f"""
+        SELECT {_at("session=m.session_id", "seq=m.seq")} FROM telegram_messages m
+          JOIN entries e USING (session_id, seq)
+         WHERE m.own_text <> '' AND e.blocks = erased_blocks(e.blocks)""",
     "I1: what was replaced can still be recalled": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
           JOIN passages p USING (session_id, seq) WHERE te.replaced_by IS NOT NULL""",

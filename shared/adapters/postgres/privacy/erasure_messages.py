@@ -202,6 +202,10 @@ _STATEMENTS = {
         UPDATE jobs SET payload = payload - 'focus', outcome = '{}', failures = '[]', last_error = ''
          WHERE session_id = $1 AND $2::bigint[] IS NOT NULL AND state <> 'running' RETURNING 1
       ) SELECT count(*) FROM u""",
+    "telegram_messages": """
+      WITH u AS (
+        UPDATE telegram_messages SET own_text = '' WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+           AND own_text <> '' RETURNING 1) SELECT count(*) FROM u""",
     "telegram_updates": """
       WITH m AS (
         SELECT bot_id, chat_id, message_id FROM telegram_messages

@@ -514,6 +514,13 @@ BROKEN = [
         "UPDATE turn_entries SET replaced_by = 99 WHERE (session_id, seq) = (1, 1)",
     ),
     (
+        "I12",
+        "kept beside its number",
+        """UPDATE entries SET blocks = erased_blocks(blocks) WHERE (session_id, seq) = (1, 1);
+           INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text)
+           VALUES (1, 1, 1, 1, 1, 1, 'Miso')""",
+    ),
+    (
         "I1",
         "does not name it",
         "UPDATE turn_entries SET replaced_by = 2 WHERE (session_id, seq) = (1, 1)",
