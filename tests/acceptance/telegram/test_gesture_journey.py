@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -216,6 +215,7 @@ async def send_files(journey: Journey) -> None:
     journey.means.remove("retry", "codes.txt, not read")
 
 
+@pytest.mark.timeout(300)
 async def test_request_after_forty_gestures_shows_what_each_means(here: Deployment) -> None:
     journey = Journey(here=here, person=await here.person(first_name="Ada"))
     await write(journey)
@@ -231,4 +231,4 @@ async def test_request_after_forty_gestures_shows_what_each_means(here: Deployme
     )
     assert journey.means.find_faults(text) == []
     assert len(journey.done) >= 40, len(journey.done)
-    assert '"type": "image"' in json.dumps(request["messages"])
+    assert "(picture " in text, "an older picture is described"

@@ -178,7 +178,10 @@ RULES: Mapping[str, Rule] = {
         period="content: 14 days after handling; ids: permanently",
     ),
     "telegram_messages": Sweep(
-        days=365, key="bot_id, chat_id, message_id", where="at < now() - {age}", period="365 days; ids only"
+        days=365,
+        key="bot_id, chat_id, message_id",
+        where="at < now() - {age}",
+        period="365 days; ids, and the texts of messages that share an entry",
     ),
     "events": Sweep(
         whose="session",
