@@ -120,7 +120,8 @@ async def test_a_failure_is_said_and_retry_hears_it_and_answers(
     await town.answered(ann.id, 2)
     asked = "SELECT t.blocks FROM entries t JOIN addresses a USING (session_id) WHERE a.chat = $1"
     asked += " AND t.author = 'person' ORDER BY t.seq DESC LIMIT 1"
-    [block] = json.loads(await town.house.one(asked, str(ann.id)))
+    block, spoken = json.loads(await town.house.one(asked, str(ann.id)))
+    assert spoken["text"] == "[voice message]"
     assert block["text"] == "Listen:\n\n🎤 My cat Miso is back."
 
 

@@ -457,7 +457,8 @@ SELECT q.root, t.first, t.last, t.replaced, e.blocks,
                SELECT FROM entry_rows w WHERE w.session_id = $1 AND w.seq = v.seq
                   AND q.root IN (w.seq, w.replaces_seq)) LIMIT 1) AS attachments,
        EXISTS (SELECT FROM asked a JOIN turn_entries x USING (turn_no) JOIN entries o USING (session_id, seq)
-                WHERE x.session_id = $1 AND x.step > a.step AND o.author = 'person') AS followed,
+                WHERE x.session_id = $1 AND x.step > a.step AND o.author = 'person'
+                   AND x.replaced_by IS NULL) AS followed,
        EXISTS (SELECT FROM turn_entries x JOIN entries o USING (session_id, seq)
                 WHERE x.session_id = $1 AND x.turn_no BETWEEN t.first AND t.last
                   AND o.author = 'operator') AS by_human
