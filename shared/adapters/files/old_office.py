@@ -55,11 +55,13 @@ def _read_word(ole: Any) -> str:
     count = (len(pieces) - 4) // 12
     starts = struct.unpack_from(f"<{count + 1}I", pieces)
     said: list[str] = []
+    kept = 0
     for number in range(count):
         (place,) = struct.unpack_from("<I", pieces, 4 * (count + 1) + 8 * number + 2)
         chars = starts[number + 1] - starts[number]
-        if chars < 0 or sum(map(len, said)) > MOST_CHARS:
+        if chars < 0 or kept > MOST_CHARS:
             break
+        kept += chars
         if place & 0x40000000:
             begin = (place & 0x3FFFFFFF) // 2
             said.append(main[begin : begin + chars].decode("cp1252", "replace"))
