@@ -44,6 +44,7 @@ DYNAMIC = {
     ("shared/core/compaction/summary_filters.py", "f'{day_first}|{month_first}'"): "see below",
     ("shared/core/context/untrusted_text.py", "*"): "held by the module, where they are found",
     ("shared/core/memory/recall.py", r"f'{re.escape(name)}\\s*[,.!?]'"): "a name, blanks, a sign",
+    ("shared/core/memory/rewording.py", "pattern"): "escaped text",
     ("shared/core/memory/search.py", "words"): "escaped words",
     ("shared/core/memory/search.py", r"f'(?<![^\\W_])(?:{words}){end}'"): "escaped words",
     ("shared/core/session/artifacts.py", "re.escape(find)"): "escaped text",
