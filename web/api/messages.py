@@ -208,7 +208,7 @@ async def edit_message(
     cid: Cid | None = None,
     key: IdempotencyKey = None,
 ) -> Reply:
-    """Edit a message; the last one is answered again.
+    """Edit a message, and answer the last again.
 
     The former text stays in the log, see `former`. From then on the assistant reads the new text. The last
     message cannot be edited while its answer is being written.
