@@ -30,7 +30,7 @@ _REPEAT_AFTER_SECONDS = 30.0
 """A warning that repeats itself is on the terminal once in this time; the log has each."""
 _CONFIGURATION_EXIT = 2
 _SPARE_AFTER_SECONDS = 10.0
-"""Seconds after which a process gets a spare: its own start is over, and imports slow nobody down."""
+"""Seconds after which a process gets a spare: its start is over, and imports delay no answer."""
 _LONGEST_SPARE_PAUSE_SECONDS = 600.0
 _GO_SECONDS = 2.0
 """Seconds for a spare to take the go, or to end."""

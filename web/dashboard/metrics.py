@@ -22,8 +22,9 @@ from web.rest.operation import OperationRouter, Reply
 router = OperationRouter()
 KEEP_SECONDS = 10.0
 REST = 1000
-"""The whole history is counted anew, for what was erased, after so many times as long as that took; between,
-what is new is added."""
+"""Multiple of the duration of a full count after which sums are counted again, for erased rows; new rows are
+added meanwhile.
+"""
 _TOKENS = ("input", "output", "cache_read", "cache_write")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

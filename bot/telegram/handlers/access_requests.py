@@ -1,4 +1,4 @@
-"""Access requests: asks the owners in their chats, and sends the decision to whoever asked."""
+"""Access requests: asks the owners in their chats, and sends the decision to the person."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from shared.locales import Catalogue
 log = structlog.get_logger(__name__)
 
 MAX_PENDING_NOTICES = 10
-"""Of those who asked within an hour: strangers must not fill an owner's chat; `pairing list` has the rest."""
+"""Requests of an hour that are shown, so that strangers cannot fill an owner's chat; `pairing list` has the
+rest.
+"""
 _MAX_REMEMBERED = 1_000
 
 
@@ -36,7 +38,7 @@ class AccessRequests:
         self._notifier = notifier
         self._alert_chats = tuple(chat for chat in alert_chats if chat > 0)
         self._languages: OrderedDict[int, str] = OrderedDict()
-        """Of chats that asked: nothing else is stored of them."""
+        """Languages of chats with a request, the only data stored of them."""
 
     async def ask_owners(self, decision: StrangerReply, chat_ref: ChatRef, sender: MessageAuthor) -> None:
         """Send each owner one notice per request; the request stays in the list if the notice fails."""

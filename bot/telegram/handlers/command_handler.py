@@ -255,6 +255,6 @@ class TelegramCommandHandler:
 
 
 async def list_reminders(context: BotContext, chat: ChatRow) -> list[Reminder]:
-    """Those that wait, in the order of their numbers."""
+    """Return pending reminders in the order of their numbers."""
     found = await context.stores.reminders.list_for_session(chat.session_id)
     return [one for one in found if one.state == "pending"]

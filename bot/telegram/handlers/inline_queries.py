@@ -101,7 +101,7 @@ class InlineQueryHandler:
             await self._send_results(query, [_build_article(ended, query.query_id)])
 
     async def _find_private_chat(self, query: InlineQuery) -> ChatRow | None:
-        """The private chat of somebody who may write; it must have begun, so that answers can go there."""
+        """Return the private chat of a person with access; answers need an existing one."""
         chat_ref = ChatRef(chat_id=query.sender.user_id)
         if not isinstance(await self._access_policy.check(chat_ref), Allowed):
             return None

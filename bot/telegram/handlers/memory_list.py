@@ -55,7 +55,7 @@ class MemoryList:
         await self._show_page(chat, query, page=press.subject)
 
     async def archive(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
-        """A second press changes nothing. A note of somebody else, or a deleted one, is not found."""
+        """Archive a note; a second press has no effect. Notes of others and deleted ones are not found."""
         texts, source = get_chat_texts(chat), await self._load_source(chat)
         note = await self._notes.load_note(press.subject, source)
         result = await self._notes.archive(note.short_id, source) if note else None
@@ -138,7 +138,7 @@ class MemoryList:
         return note_list(texts.say("memory_title"), notes, texts, first=first, more=more)
 
     async def _store_list(self, chat: ChatRow, notes: Sequence[KeptNote]) -> None:
-        """So that `/forget 3` means the third note on the screen."""
+        """Store the list on the screen, so that `/forget 3` means its third note."""
         ids = [note.id for note in notes]
         if ids:
             await self._notes.store_list(chat.session_id, chat.address_id, "list", ids)

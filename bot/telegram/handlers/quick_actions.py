@@ -11,7 +11,7 @@ from shared.services.turns.session_service import SessionService
 
 
 class QuickActions:
-    """Each is a message of its own, stored once per update however often the update is read."""
+    """Quick actions: each is a separate message, stored once per update."""
 
     def __init__(
         self, sessions: SessionService, edits: PostgresEdits, answer: Callable[[ChatRow], None]

@@ -48,7 +48,7 @@ class SearchResults:
         await self._notifier.send(get_chat_target(chat), body, keyboard=keyboard, reply_to=message.message_id)
 
     async def show_page(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
-        """The list goes on after the key that the button holds; without one it begins again."""
+        """Show the next page of results after the button's key; without one, the first page."""
         asked = _ASKED.fullmatch(query.replied_text.strip())
         key = SearchKey.parse(f"{press.subject}-{press.word.replace('_', '-')}") if press.word else None
         if asked is None or query.message_id is None:

@@ -88,7 +88,7 @@ log = structlog.get_logger(__name__)
 RUN_ONCE_COMMANDS = frozenset({"undo", "new", "separator", "compact", "unlink"})
 """Commands that must not run twice: after a crash they are dropped rather than repeated."""
 MAX_FILES = 10
-"""Of one message; an album has at most ten."""
+"""Files of one message; an album has at most ten."""
 MAX_QUOTED_FILES = 3
 """Files of messages replied to, per turn."""
 STICKER_REACTION = "👍"
@@ -100,7 +100,7 @@ MIB = 1024 * 1024
 MAX_DEFERRED = 20
 """Updates that wait for `/retry`."""
 TRANSCRIPT_CHARS = 1_000
-"""Of a transcript that the chat shows."""
+"""Characters of a transcript that the chat shows."""
 EDIT_MINUTES = 15
 """How long after it was sent an edited message can be answered again."""
 POSITIVE_REACTIONS = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
@@ -183,7 +183,7 @@ class UpdateHandler:
             await self._accept(chat, batch)
 
     def is_command(self, message: IncomingMessage) -> bool:
-        """Whether it is a command, known or not; an unknown one with several lines is a message."""
+        """Return whether it is a command, known or not; an unknown one with several lines is a message."""
         command = message.command
         if command is None or command.is_for_other_bot or message.is_edited:
             return False
@@ -300,7 +300,9 @@ class UpdateHandler:
         return message.command is None and bool(message.text.strip()) and not self._is_too_old(message)
 
     async def _accept_late_part(self, chat: ChatRow, batch: MessageBatch, turn: int) -> None:
-        """Add it to the turn of its first part while that is unanswered, else make it a turn of its own."""
+        """Add a late part to the turn of its first part while that is unanswered, else make it a separate
+        turn.
+        """
         is_held = await self._sessions.hold_for_rest(chat.session_id, turn=turn)
         try:
             await self._accept(chat, batch)
@@ -476,7 +478,9 @@ class UpdateHandler:
                 return (self._build_unread(media, reason, of=OF_REPLIED),)
 
     async def _hear_quoted(self, chat: ChatRow, recording: Recording, media: Media) -> Block:
-        """What is said in a recording that a person replied to; a failing service delays no reply."""
+        """Return the transcript of a recording that a person replied to; a failing service delays no
+        reply.
+        """
         assert self._hearing is not None
         kept = await self._stores.attachments.store(
             chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)

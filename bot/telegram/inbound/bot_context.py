@@ -1,4 +1,4 @@
-"""What the handlers of one bot share: its configuration, API clients and stores."""
+"""Shared parts of one bot's handlers: configuration, API clients and stores."""
 
 from __future__ import annotations
 

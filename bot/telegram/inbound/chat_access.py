@@ -1,4 +1,4 @@
-"""Who may talk with a bot, and the replies to strangers: a pure decision, and a small service around it."""
+"""Access to a bot, and replies to strangers: a pure decision, and a small service around it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ AccessDecision = Allowed | StrangerReply | NoReply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRules:
-    """As configured; `listed` has ids of people and, negative, of groups."""
+    """Configured rules; `listed` has ids of people and, negative, of groups."""
 
     mode: AccessMode = "pairing"
     listed: frozenset[int] = frozenset()
@@ -67,7 +67,7 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownChat:
-    """Nobody has allowed this chat; whether it gets a reply depends on the last one."""
+    """Chat without access; whether it gets a reply depends on the last one."""
 
     asks_for_code: bool
     key: AccessTextKey
@@ -144,7 +144,7 @@ class ChatAccessPolicy:
         return evaluate_chat(chat, self._rules, row)
 
     async def handle_added(self, membership: MembershipChange) -> AccessDecision:
-        """Somebody has added the bot to a group: an owner thereby allows it."""
+        """Decide on a group that the bot was added to; an owner allows it by adding the bot."""
         chat = membership.chat
         row = await self._store.find(self._bot_id, chat.chat_id)
         found = evaluate_chat(chat, self._rules, row)
@@ -172,7 +172,7 @@ class ChatAccessPolicy:
         return row is not None and row.state == "allowed" and row.owner
 
     async def _claim_ownership(self, message: IncomingMessage) -> bool:
-        """By the one-time link; in a private chat only, and each code works once."""
+        """Claim the bot by the one-time link, in a private chat only; each code works once."""
         if not message.chat.is_private or message.is_edited or len(message.deep_link) != OWNER_CODE_CHARS:
             return False
         return await self._store.become_owner(

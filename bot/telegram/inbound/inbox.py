@@ -71,14 +71,16 @@ class PollTimeouts:
     max_wait: float = 15.0
     conflict_wait: float = 10.0
     watchdog: float = 120.0
-    """Without a completed poll for so long the connections are thrown away."""
+    """Seconds without a completed poll after which connections are replaced."""
     idle: float = 3_600.0
-    """After so long without an update the offset is loaded again: ids may restart after a quiet week."""
+    """Seconds without an update after which the offset is loaded again, since ids may restart after a
+    quiet week.
+    """
     report_after: float = 60.0
 
 
 async def fetch_bot_identity(api: BotApi, *, backoff: Backoff | None = None) -> BotIdentity:
-    """Who the bot is; tries for ever while Telegram cannot be reached. Raises InvalidBotToken."""
+    """Return the identity of the bot, retrying while Telegram is unreachable. Raises InvalidBotToken."""
     backoff = backoff or Backoff()
     while True:
         try:
@@ -239,7 +241,7 @@ def _get_update_id(update: Mapping[str, Any]) -> int:
 
 
 def _make_storable(update: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace an update that is nested too deeply to be stored, so that later ones go on."""
+    """Replace an update that is nested too deeply to be stored, so that later ones are handled."""
     return update if is_shallow(update) else {"update_id": update["update_id"], "nested_too_deeply": True}
 
 
@@ -277,7 +279,7 @@ class InboxReader:
         """By chat, the newest."""
 
     def wake(self) -> None:
-        """There is something in the inbox."""
+        """Signal that the inbox has an update."""
         self._woken.set()
 
     async def run(self) -> None:

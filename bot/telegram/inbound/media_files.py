@@ -142,7 +142,7 @@ class FileReader:
         self._openings = SandboxClient()
 
     async def read(self, media: Media, *, sender: str = "", languages: tuple[str, ...] = ()) -> FileResult:
-        """Of one sender one file is opened at a time."""
+        """Read a file; one of each sender at a time."""
         method = choose_read_method(media, can_transcribe=self._recording_limits is not None)
         name = media.name or media.kind
         if method.refusal is not None:
@@ -156,7 +156,7 @@ class FileReader:
         return await self._open(found, media, method, name, sender, languages)
 
     def _check_limits(self, media: Media, method: ReadMethod) -> UnreadableReason | None:
-        """By the size and length that Telegram states, before the download."""
+        """Check size and length as Telegram states them, before the download."""
         if (
             method.kind == "listen"
             and self._recording_limits
@@ -166,7 +166,7 @@ class FileReader:
         return "file_too_large" if (media.size or 0) > self.get_max_bytes(media.kind) else None
 
     def get_max_bytes(self, kind: str) -> int:
-        """Of one file of this kind."""
+        """Return the largest size in bytes for this kind of file."""
         heard = self._recording_limits is not None and kind in AUDIO_KINDS
         return (
             min(self._max_bytes, self._recording_limits.bytes)
@@ -175,7 +175,7 @@ class FileReader:
         )
 
     async def _fetch(self, media: Media, name: str) -> bytes | CannotRead:
-        """A file is asked for again only when nobody answered."""
+        """Download a file; only missing answers are retried."""
         for attempt in range(1, TRIES + 1):
             try:
                 return await self._download(media)

@@ -50,7 +50,7 @@ class BatchTimeouts:
     forward: float = 0.3
     forward_max: float = 8.0
     late: float = 5.0
-    """So long after a paste has gone out, what may be its next part names it in `late_for`."""
+    """Seconds after a paste within which a possible next part names it in `late_for`."""
     comment: float = 0.0
     """Apps send the comment before what is forwarded. Waiting for it would delay every message, so only what
     arrives together is joined; what comes within `forward` later names it in `late_for`."""
@@ -69,7 +69,7 @@ class MessageBatch:
     messages: tuple[IncomingMessage, ...]
     late_for: int | None = None
     superseded: tuple[int, ...] = ()
-    """Updates that an edit has replaced before anybody saw them."""
+    """Updates that an edit replaced before they were handled."""
 
     @property
     def first(self) -> IncomingMessage:
@@ -90,7 +90,7 @@ class MessageBatch:
 
     @property
     def text(self) -> str:
-        """As the model reads it."""
+        """Text as the model reads it."""
         return build_prompt(self.messages)
 
 
@@ -173,7 +173,7 @@ class SenderBuffer:
     def _add_edit(
         self, message: IncomingMessage, out: tuple[MessageBatch, ...]
     ) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """An edit of a waiting message replaces it; other edits are batches of their own."""
+        """Replace a waiting message by its edit; other edits are separate batches."""
         pending = self.pending
         if pending is None or message.message_id not in {one.message_id for one in pending.messages}:
             return self, (*out, MessageBatch(messages=(message,)))
@@ -237,7 +237,7 @@ def _classify(message: IncomingMessage, now: datetime, timeouts: BatchTimeouts) 
 
 
 def _get_wait_seconds(kind: BatchKind, timeouts: BatchTimeouts) -> tuple[float, float]:
-    """For the next one, and at most."""
+    """Return the seconds to wait for the next message, and the longest wait."""
     match kind:
         case "plain":
             return timeouts.comment, timeouts.comment
@@ -399,7 +399,7 @@ class MessageBatcher:
             log.warning("late_part_not_told", update=message.update_id, reason=str(error))
 
     def _choose_buffer(self, queue: _ChatQueue, message: IncomingMessage, now: datetime) -> int:
-        """Old messages, and what arrives while they wait, make one turn, whoever wrote them."""
+        """Choose the buffer; old messages and those that arrive meanwhile make one turn for all senders."""
         everybody = queue.buffers.get(_ALL_SENDERS)
         waiting = everybody is not None and everybody.pending is not None
         old = now - message.sent_at > timedelta(seconds=self._empty_buffer.timeouts.stale_after)

@@ -38,12 +38,12 @@ ALLOWED_UPDATES = (
 )  # fmt: skip
 _CHANNEL_POST = "channel_post"
 MAX_ID_VALUE = 2**53
-"""Telegram promises 52 bits; what is larger was not made by Telegram, and no column of ours must break."""
+"""Largest id: Telegram promises 52 bits, and columns must hold it."""
 NOTE_CHARS = 4_000
 """Characters of a place, contact, poll or checklist; the longest checklist has 30 tasks of 100."""
 MOST_PIXELS = 100_000
 GENERAL_TOPIC = 1
-"""Of forums; in a private chat it is a topic like any other."""
+"""General topic of forums; in private chats it is a topic like others."""
 _ESSENTIAL = (
     "message_id", "date", "chat", "from", "sender_chat", "text", "caption", "is_topic_message",
     "message_thread_id",
@@ -113,7 +113,7 @@ def _parse(raw: Mapping[str, Any], number: int, bot: BotIdentity) -> IncomingUpd
 
 
 def _decode(raw: Mapping[str, Any]) -> types.Update:
-    """As aiogram parses it; if it does not know a field, the message is parsed with the essential ones."""
+    """Parse an update by aiogram; with unknown fields, parse the essential ones."""
     from aiogram.types import Update
 
     try:
@@ -311,7 +311,7 @@ def _parse_message(
 
 
 def _parse_chat_ref(message: types.Message) -> ChatRef:
-    """The General topic has no id of its own, and a thread of replies outside of topics is not a topic."""
+    """Return the chat; the General topic has no id, and a thread of replies is no topic."""
     thread = message.message_thread_id if message.is_topic_message else None
     topic = message.reply_to_message.forum_topic_created if message.reply_to_message else None
     return _build_chat_ref(message.chat, thread_id=thread or 0, topic=topic.name if topic else "")
@@ -443,7 +443,7 @@ def _is_mentioned(message: types.Message, bot: BotIdentity) -> bool:
 
 
 def _parse_command(message: types.Message, bot: BotIdentity) -> ParsedCommand | None:
-    """A command stands at the beginning; a forwarded one was meant for somebody else."""
+    """Return the command at the beginning of a message; forwarded ones are none."""
     text = message.text
     if text is None or message.forward_origin is not None:
         return None

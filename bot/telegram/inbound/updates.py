@@ -44,7 +44,7 @@ class ChatRef:
     kind: ChatKind = "private"
     is_forum: bool = False
     title: str = ""
-    """Of a private chat the person's name."""
+    """Title of the chat; in a private chat the person's name."""
     topic: str = ""
     """The topic's name where the message has it."""
 
@@ -55,7 +55,7 @@ class ChatRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageAuthor:
-    """Who wrote; an anonymous administrator has the name of the group."""
+    """Author of a message; an anonymous administrator has the name of the group."""
 
     user_id: int
     name: str
@@ -77,7 +77,7 @@ class Media:
     width: int = 0
     height: int = 0
     seconds: int | None = None
-    """Of what can be heard, as Telegram says."""
+    """Length of a recording in seconds, as Telegram states it."""
     note: str = ""
 
 
@@ -98,11 +98,11 @@ class QuotedMessage:
     chosen: bool = False
     """The person selected this part."""
     by_bot: bool = False
-    """This bot wrote it."""
+    """True if this bot wrote it."""
     own: bool = False
     """The person answers their own message."""
     elsewhere: bool = False
-    """It stands in another chat or topic."""
+    """True if it is in another chat or topic."""
     media: MediaKind | None = None
     attachment: Media | None = None
     """Its file or content, which the model gets as if it had been sent."""
@@ -141,7 +141,7 @@ class IncomingMessage:
     mentions_bot: bool = False
     command: ParsedCommand | None = None
     deep_link: str = ""
-    """What `/start` brought along, at most 64 of A-Z a-z 0-9 _ -."""
+    """Argument of `/start` by link, at most 64 of A-Z a-z 0-9 _ -."""
     is_edited: bool = False
 
     @property
@@ -165,7 +165,7 @@ class CallbackQuery:
     accessible: bool
     """False when the message is too old to be shown or edited."""
     replied_text: str = ""
-    """Of the message that the one with the button replies to."""
+    """Text of the message that the message with the button replies to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class PinChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftStopped:
-    """Somebody pressed Stop on a native draft; Telegram does not say who."""
+    """Press of Stop on a native draft, by an unknown person."""
 
     update_id: int
     chat: ChatRef
@@ -221,7 +221,7 @@ class DraftStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineQuery:
-    """What somebody types behind the bot's name in any chat; Telegram does not say in which."""
+    """Inline query in any chat, which Telegram does not name."""
 
     update_id: int
     query_id: str
@@ -231,7 +231,7 @@ class InlineQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredUpdate:
-    """An update that is not used; the reason is for operators and quotes nobody."""
+    """Update that is not used; the reason is for operators, without quotations."""
 
     update_id: int
     reason: str
@@ -254,7 +254,7 @@ IncomingUpdate = (
 
 QUOTE_CHARS = 2_000
 OWN_ANSWER_CHARS = 400
-"""What the bot itself said stands in the conversation anyway; so much of it shows which answer is meant."""
+"""Characters of the bot's quoted answer, enough to identify it, since the conversation has it."""
 UNNAMED_AUTHOR = "somebody"
 
 _SPEAKER = re.compile(r"^(?=[^\s:>][^:\n]{0,63}: )", re.MULTILINE)
@@ -358,7 +358,7 @@ def _render_quote(quoted: QuotedMessage) -> str:
 
 
 def _describe_attachment(quoted: QuotedMessage) -> str:
-    """What the quoted message holds beside its text; its text stands for the kind alone."""
+    """Content of the quoted message besides its text; a text alone stands for the kind."""
     media = quoted.attachment
     if media is None:
         return f"({_add_article(quoted.media)})" if quoted.media and not quoted.text else ""

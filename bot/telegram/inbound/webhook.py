@@ -88,7 +88,7 @@ def check_secret(secret: str) -> None:
 
 
 def check_url(url: str) -> None:
-    """Raises BadWebhook; anything goes on loopback, where only a test can be at the other end."""
+    """Check the address. Raises BadWebhook; on loopback any address is allowed, for tests."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port

@@ -132,7 +132,7 @@ ON_BY_DEFAULT = frozenset({"notices"})
 def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
     """Return Stop while the answer is written, then actions on it.
 
-    A group gets a button only for an answer that reached its length limit: to go on.
+    A group gets one only for an answer that reached its length limit, which the button continues.
     """
     if state == "running":
         return _row(chat, turn, ("stop", ButtonAction.STOP))

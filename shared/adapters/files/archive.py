@@ -83,7 +83,9 @@ def unpack(path: Path, target: Path | None) -> Manifest:
 
 
 def unpack_folder(archive: Path, target: Path) -> int:
-    """What `pack_folder` has packed; raises BadBackup for a name that leads elsewhere."""
+    """Unpack an archive of `pack_folder`, and return the number of files. Raises BadBackup for unsafe
+    names.
+    """
     number = 0
     with _reading(archive) as tar:
         for member in _members(tar):
@@ -106,7 +108,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Whole or not at all, readable by nobody else."""
+    """Write a file atomically, readable by its owner only."""
     partial = path.with_name(f".{path.name}{PART}")
     with _private(partial) as file:
         file.write(content)

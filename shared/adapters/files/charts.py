@@ -13,14 +13,16 @@ from PIL import Image, ImageDraw, ImageFont
 WIDTH, HEIGHT = 1_200, 720
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 40, 120, 90
 _COLOURS = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"
-"""Of Okabe and Ito: told apart with every kind of sight."""
+"""Colours of Okabe and Ito, distinguishable for colour-blind people."""
 _INK, _PALE = "#222222", "#d9d9d9"
 _FONTS = "DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "Arial.ttf", "arial.ttf"
 _TICKS = 6
 
 
 def draw_chart(wish: dict[str, Any]) -> bytes:
-    """Of `kind` bar or line, `labels`, and `series` of a name and as many values each; None leaves a gap."""
+    """Draw a chart of `kind` bar or line, `labels`, and `series` of a name and as many values; None is a
+    gap.
+    """
     return _Chart(wish).draw()
 
 

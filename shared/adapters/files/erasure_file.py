@@ -15,7 +15,7 @@ from shared.core.privacy.erasures import Erased
 
 FILE = "erasures.jsonl"
 KEPT = timedelta(days=1095)
-"""As long as the database keeps them."""
+"""Time for which the database keeps them, too."""
 
 
 class ErasureFile:
@@ -25,7 +25,7 @@ class ErasureFile:
         self._path = path
 
     def read(self) -> list[Erased]:
-        """Those that can be read; an absent file is an empty one."""
+        """Return the readable entries; an absent file has none."""
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
@@ -33,7 +33,7 @@ class ErasureFile:
         return [erased for line in lines if (erased := _parse_entry(line)) is not None]
 
     def add(self, erasures: Sequence[Erased]) -> int:
-        """Those that are not there yet, on the disk when this returns; how many."""
+        """Append new erasures durably, and return their number."""
         with self._lock():
             known = {one.key for one in self.read()}
             fresh = [one for one in erasures if one.key not in known]
@@ -42,7 +42,7 @@ class ErasureFile:
         return len(fresh)
 
     def discard_old(self, *, now: datetime) -> None:
-        """What is older than the database's own log."""
+        """Delete entries that are older than the database's own log."""
         with self._lock():
             everything = self.read()
             kept = [one for one in everything if one.at > now - KEPT]

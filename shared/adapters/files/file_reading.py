@@ -61,7 +61,7 @@ async def read_file(
 
 
 async def read_picture(content: bytes, *, opened: Open) -> Picture | NotRead:
-    """Made anew in a process of its own: small enough, upright, and without what a camera wrote into it."""
+    """Re-encode a picture in a separate process: small enough, upright, and without metadata."""
     head, body = await opened("picture", content)
     if head is None or not body:
         return NotRead(reason="file_unreadable")

@@ -49,7 +49,7 @@ class UnreadableKnowledge(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """What is there: sha256 by the path below `knowledge/`, and in words what cannot be used."""
+    """Files of a knowledge folder: sha256 by path below `knowledge/`, and problems in words."""
 
     files: dict[str, bytes]
     problems: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class KnowledgeFiles:
 
 
 async def split_passages(path: str, content: bytes) -> tuple[Passage, ...]:
-    """Of a file by its name and bytes; raises UnreadableKnowledge."""
+    """Return the passages of a file by its name and bytes. Raises UnreadableKnowledge."""
     suffix = Path(path).suffix.lower()
     try:
         if suffix == _PDF:

@@ -39,7 +39,7 @@ Attributes = Mapping[str, str]
 
 
 class _Enough(Exception):
-    """There is more than anybody reads: what was found so far is the text."""
+    """Signal that the text has reached its bound; the text found so far is the result."""
 
 
 def read_paper(content: bytes) -> tuple[dict[str, Any], str]:
@@ -94,7 +94,7 @@ def _replace_with_text(node: Any, text: str) -> None:
 
 
 class _Archive:
-    """A ZIP of which only so much is ever unpacked. Raises Refused for what is locked."""
+    """ZIP archive with a bound on unpacked bytes. Raises Refused for encrypted ones."""
 
     def __init__(self, content: bytes) -> None:
         self._zip = ZipFile(io.BytesIO(content))
@@ -119,7 +119,7 @@ class _Archive:
         return b"".join(self.pieces(name)) if name in self.names else b""
 
     def elements(self, name: str, *wanted: str) -> list[tuple[str, Attributes]]:
-        """Of one part, in their order; attributes by their local names."""
+        """Return elements of one part in order, with attributes by local name."""
         found: list[tuple[str, Attributes]] = []
 
         def began(tag: str, attributes: Attributes) -> None:
@@ -131,7 +131,7 @@ class _Archive:
         return found
 
     def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """What a part of an Office file refers to: its kind and its place, by the id of the reference."""
+        """Return the references of an Office part: kind and target by id."""
         folder, _, own = name.rpartition("/")
         place = posixpath.join(folder, "_rels", f"{own}.rels")
         return {
@@ -536,7 +536,7 @@ class _Words:
             self._count("")
 
     def _value(self, one: Attributes, raw: str) -> str:
-        """Of a cell of a workbook, as a sheet shows it."""
+        """Return the value of a workbook's cell as a sheet shows it."""
         kind = one.get("t", "n")
         if kind == "s":
             at = _number(raw, -1)

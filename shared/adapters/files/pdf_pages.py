@@ -1,4 +1,4 @@
-"""The text of a PDF, page by page, from a process of its own: a hostile file ends that process, not ours."""
+"""Text of a PDF, page by page, from a separate process: a hostile file ends that process only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NICE = 10
 
 
 class BrokenPdf(Exception):
-    """It could not be read; the text says why."""
+    """The PDF could not be read; the text says why."""
 
 
 async def extract_pages(content: bytes, *, seconds: float = SECONDS) -> list[str]:

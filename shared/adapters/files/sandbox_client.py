@@ -1,4 +1,4 @@
-"""Has what nobody vouches for opened by a process of its own: with little memory and time, and no secrets."""
+"""Client of the sandbox, a process with little memory and time and no secrets that opens untrusted files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ OPEN_SECONDS = 20.0
 LEAST_CPU_SECONDS = 6
 MOST_CPU_SECONDS = 30
 BYTES_PER_CPU_SECOND = 50_000
-"""A small file that takes long is none that anybody needs read."""
+"""Bytes per CPU second; a small file that takes long is not worth reading."""
 AT_ONCE = 2
-"""Pictures, and as many papers: each has a process with memory of its own."""
+"""Pictures at once, and as many papers; each takes a process."""
 WAIT_SECONDS = 30.0
 BUDGET_SECONDS = 60.0
 FAILED_SECONDS = 600.0
@@ -50,7 +50,7 @@ class SenderThrottled(EvertalkError):
 
 
 class SandboxClient:
-    """What a process has opened: few files at once, one of each sender, and none that failed lately."""
+    """Client of the sandbox: few files at once, one per sender, and none that failed recently."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -127,7 +127,7 @@ class SandboxClient:
 
 
 def _bare_environment() -> dict[str, str]:
-    """No key and no token of ours is within reach of a file."""
+    """Return an environment without keys and tokens."""
     return {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
 
 
@@ -136,10 +136,7 @@ def cpu_seconds(size: int) -> int:
 
 
 async def open_in_sandbox(kind: Kind, content: bytes, *, seconds: float = OPEN_SECONDS) -> Opened:
-    """By a process of its own with little memory and time: whatever a file does, it does it there.
-
-    None when the file cannot be opened.
-    """
+    """Open a file in a process with little memory and time; None if it cannot be opened."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shared.adapters.files.sandbox_worker", kind, str(cpu_seconds(len(content))),
         cwd=ROOT, env=_bare_environment(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

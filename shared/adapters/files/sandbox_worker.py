@@ -1,4 +1,4 @@
-"""Opens a file that nobody vouches for, as a process of its own: bytes in, one line of JSON and bytes out."""
+"""Sandbox process that opens one untrusted file: bytes in, one line of JSON and bytes out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_DEPTH = 2
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MEMORY_BYTES = 1_024 * 1024 * 1024
 NICE = 10
-"""Nobody who waits for an answer waits for somebody's file."""
+"""Nice level, so that answers do not wait for files."""
 MOST_PAGE_CHARS = 300_000
 _QUALITY = 85
 _FORMATS = "JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP"

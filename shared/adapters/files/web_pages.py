@@ -38,7 +38,7 @@ from shared.ports import ToolContext, ToolFailed, ToolImage, ToolOutput
 log = structlog.get_logger(__name__)
 
 MOST_BYTES = 1_048_576
-"""Of a body, after it was unpacked."""
+"""Bytes of a body after unpacking."""
 MOST_REDIRECTS = 3
 FETCH_SECONDS = 20.0
 RESOLVE_SECONDS = 5.0
@@ -224,7 +224,7 @@ async def _read_response(address: WebAddress, response: aiohttp.ClientResponse) 
 
 
 def _make_unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
-    """At most so many bytes come out of a piece, however many are in it."""
+    """Return a function that unpacks a piece to at most a number of bytes."""
     kind = encoding.strip().lower()
     if kind in ("", "identity"):
         return lambda piece, most: piece[:most]

@@ -15,7 +15,7 @@ from shared.core.context.agents import FILE_CHARS, FILES, MEMORY_FILES, MEMORY_F
 log = structlog.get_logger(__name__)
 
 MOST_BYTES = 1024 * 1024
-"""Of a larger file only its head and its tail are read at all."""
+"""Bytes of a file above which only head and tail are read."""
 READ_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
 _QUIET_MS = 100
@@ -40,14 +40,14 @@ class WorkspaceFiles:
         self._watched: tuple[Path, ...] = ()
 
     def load(self, folder: str) -> Workspace:
-        """As it was read last. Only a folder that nobody named before is read at once: a few small files."""
+        """Return the workspace as last read; a new folder is read at once, since it is a few small files."""
         if folder not in self._known:
             self._take(folder, read_workspace(self.resolve_path(folder)))
             self._keep_watch()
         return self._known[folder]
 
     async def preload(self, folders: Iterable[str]) -> None:
-        """Before anybody waits for an answer; a folder that takes too long is read when it is needed."""
+        """Read folders in advance; one that takes too long is read when it is needed."""
         for folder in folders:
             if folder in self._known:
                 continue
@@ -56,7 +56,7 @@ class WorkspaceFiles:
                 self._keep_watch()
 
     def subscribe(self, on_change: OnChange) -> None:
-        """Who wants to know that something in a folder may have changed."""
+        """Register a callback for changes in a folder."""
         self._on_change = on_change
 
     def resolve_path(self, folder: str) -> Path:
@@ -159,7 +159,7 @@ def workspace_path(root: Path, folder: str) -> Path:
 
 
 def read_workspace(path: Path) -> Workspace:
-    """What can be used of the folder, and what not, in words; never raises."""
+    """Return the usable files of a folder and its problems in words; never raises."""
     try:
         root = path.resolve()
         if not root.is_dir():

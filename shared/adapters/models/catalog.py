@@ -1,9 +1,7 @@
-"""What is known of each model before anyone asks its provider: windows, prices, abilities.
-
-`known_models.json` holds figures that the providers published, as read in November 2026; prices without
-discounts that end. Above some length a prompt costs more as a whole, by the larger of the two factors where
-input and output differ. Cache writes of Anthropic are those of the five-minute cache. What is not listed is
-None, never 0.
+"""Catalogue of models: windows, prices and abilities, known without a call to the provider.
+`known_models.json` holds figures that the providers published, as read in November 2026, without temporary
+discounts. Above some length a whole prompt costs more, by the larger of the factors of input and output.
+Cache writes of Anthropic are those of the five-minute cache. Unlisted values are None, never 0.
 """
 
 from __future__ import annotations
@@ -33,14 +31,15 @@ MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
     "openai": frozenset({"tools", "json"}),
     "responses": frozenset({"tools", "json"}),
 }
-"""What a server of that API can do at least, as far as we know; what it refuses is not asked again."""
+"""Abilities of any server of that API; refused ones are not tried again."""
 CACHE_WRITE_FACTOR = 1.25
 MOST_FALLBACKS = 4
-"""Of one model: each that fails is waited for."""
+"""Fallback models of one model; each that fails costs time."""
 
 _USUAL_TOKENS = 1.10
-"""Of a model whose own count is not known. The table has what was measured: Opus 4.7 and later count about
-1.3 times as many tokens as the bundled vocabulary's generation."""
+"""Token factor of models without a measured one. The table has measured ones: Opus 4.7 and later count about
+1.3 times the tokens of the bundled vocabulary.
+"""
 _SNAPSHOT = re.compile(r"-20\d{6}$")
 _ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
 Wait = Annotated[float, Field(ge=1, le=600, strict=False)]
@@ -81,7 +80,7 @@ class ModelEntry:
     model: str = ""
     """How its provider calls it; empty means the same."""
     wire: Wire = "messages"
-    """Which API its server speaks: Anthropic's Messages, Chat Completions, or OpenAI's Responses."""
+    """API of its server: Anthropic's Messages, Chat Completions, or OpenAI's Responses."""
     base_url: str | None = None
     key_env: str | None = None
     """The environment variable that holds its key, or the address of which EVERTALK_MODEL_KEYS has one. A
@@ -93,7 +92,7 @@ class ModelEntry:
     max_output: int | None = None
     capabilities: frozenset[str] | None = None
     able: Mapping[str, bool] = field(default_factory=dict)
-    """Of single abilities whether it has them, whatever is usual for its API."""
+    """Abilities that differ from the usual ones of its API."""
     token_factor: float | None = None
     first_token_seconds: float | None = None
     """Longest wait for the first event of an answer; None for the usual one, see `Patience`."""
@@ -138,7 +137,7 @@ def _find_row(name: str, row: Mapping[str, Any], dated: str) -> ModelCard:
 
 MAKER, OPENAI_HOST = "api.anthropic.com", "api.openai.com"
 HOSTS: Mapping[str, Mapping[str, ModelCard]] = _read_hosts()
-"""By the host of each provider's own API, the models that it is known to serve."""
+"""Models that each provider's own API serves, by host."""
 TABLE = HOSTS[MAKER]
 
 
@@ -158,10 +157,10 @@ def build_card(
     host: str = "",
     today: date | None = None,
 ) -> ModelCard:
-    """What the operator said, else what the provider said (`window`, `max_output`), else the table.
+    """Return the card of a model: the operator's values, else the provider's, else the table's.
 
-    A foreign server may serve anything under a known name, so the table's prices are not believed there,
-    but for those of the `host`'s own models.
+    A foreign server may serve anything under a known name, so the table's prices do not count there, except
+    for models of the `host` itself.
     """
     foreign = foreign and host not in HOSTS
     row = find_known_card(entry.wire_name, MAKER if host not in HOSTS else host)
@@ -194,9 +193,9 @@ def list_entries(settings: Settings) -> tuple[ModelEntry, ...]:
 
 
 def list_stored_entries(settings: Settings) -> tuple[ModelEntry, ...]:
-    """Those of EVERTALK_MODELS, each with the key of its server; raises ModelsFileBroken.
+    """Return the entries of EVERTALK_MODELS with the keys of their servers. Raises ModelsFileBroken.
 
-    A dashboard may write them: no variable of the environment goes to an address that is typed there.
+    A dashboard may write them, so no variable of the environment is sent to such an address.
     """
     entries = parse_entries(settings.models, "EVERTALK_MODELS") if settings.models else ()
     keys = read_secrets(settings.model_keys)
@@ -211,7 +210,7 @@ def list_stored_entries(settings: Settings) -> tuple[ModelEntry, ...]:
 
 
 def read_entries(path: Path) -> tuple[ModelEntry, ...]:
-    """Of a models file; raises ModelsFileBroken."""
+    """Return the entries of a models file. Raises ModelsFileBroken."""
     try:
         return parse_entries(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeError) as error:

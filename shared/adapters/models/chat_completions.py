@@ -33,7 +33,7 @@ NOTHING_MISSING: frozenset[Ability] = frozenset()
 STATE_INDEX = -1
 """Index of the block with a server's own state: before all that was said."""
 _MOST_MARKS = 3
-"""Of messages; one more ends the system prompt."""
+"""Cache marks of messages; one more ends the system prompt."""
 _NOTHING = "(nothing)"
 _TEXT_PARTS = (None, "text", "output_text")
 _ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -48,12 +48,11 @@ def build_completion_body(
     *,
     missing: Collection[Ability] = NOTHING_MISSING,
 ) -> Json:
-    """Return the body of a streamed call; its beginning stays the same byte for byte as a conversation grows.
+    """Return the body of a streamed call; its prefix keeps its bytes as a conversation grows.
 
-    `missing` are abilities that the server has refused, beside those that the card lacks.
-
-    Servers keep beginnings by themselves. With the ability `cache` the request marks their ends, as OpenAI's
-    newer models let it: what stands behind the last mark is not paid for as kept.
+    `missing` are abilities that the server has refused, besides those that the card lacks. Servers cache
+    prefixes on their own. With the ability `cache` the request marks their ends, as OpenAI's newer models
+    allow: text after the last mark is not billed as cached.
     """
     with_marks = "cache" in card.capabilities and "prompt_cache_options" not in missing
     marks = sorted(request.cache_at)[-_MOST_MARKS:] if with_marks else []
@@ -124,7 +123,7 @@ def build_messages(
     state_of: str = "",
     missing: Collection[Ability] = NOTHING_MISSING,
 ) -> Iterator[Json]:
-    """One of ours is several of theirs: each result of a tool is a message of its own, before other words."""
+    """Yield the messages for one message: each tool result is a separate message, before other text."""
     has_tools = "tools" in card.capabilities
     for block in message.blocks:
         if has_tools and isinstance(block, ToolResult):
@@ -152,7 +151,7 @@ def _call(call: ToolUse, extras: Mapping[str, Any]) -> Json:
 
 
 def _part(block: Block, pictures: Mapping[int, PictureContent], *, told: bool) -> Json | None:
-    """`told`: tools that were used are told in words, to a model that has none."""
+    """Return a part for a block; `told` renders tool calls as text, for models without tools."""
     match block:
         case Text(text=text) if text.strip():
             return _text(text)

@@ -15,16 +15,16 @@ from shared.core.memory.recall import fuse_orders
 from shared.core.values.errors import ModelUnavailable
 
 LATE_SECONDS = 30.0
-"""So long a request may go on that nobody waits for any more."""
+"""Seconds that a request may continue after its caller has stopped waiting."""
 KEPT_SECONDS = 600.0
 KEPT_NUMBERS = 4 * 2**20
-"""Of four bytes each, in all: 16 MiB, as 4,096 vectors of 1,024 numbers have."""
+"""Numbers of four bytes in all: 16 MiB, as 4,096 vectors of 1,024 numbers."""
 
 Vector: TypeAlias = "array[float]"
 
 
 class VectorCache:
-    """Of passages, by the hash of their words, in memory only: what is erased is gone here soon, too."""
+    """Cache of passages' vectors by hash of the text, in memory only, so that erased text disappears."""
 
     def __init__(self, *, numbers: int = KEPT_NUMBERS, seconds: float = KEPT_SECONDS) -> None:
         self._numbers = numbers
@@ -81,7 +81,7 @@ class HttpEmbedder(RerankServer):
         await super().close()
 
     async def _embed(self, question: str, new: Sequence[str], vectors: dict[str, Vector]) -> Vector:
-        """Of the question; those of new passages are kept, and added to the others' `vectors`."""
+        """Return the vector of the question; those of new passages are cached and added to `vectors`."""
         async with asyncio.timeout(LATE_SECONDS):
             content = await self.post({"input": [question, *new]})
         # Forty vectors of a thousand numbers take ten milliseconds.
@@ -98,14 +98,14 @@ class HttpEmbedder(RerankServer):
         return rows[0]
 
     def _discard_result(self, request: asyncio.Task[Vector]) -> None:
-        """Nobody may be waiting for it any more, nor for what went wrong."""
+        """Discard the result of a request whose caller may have gone."""
         self._requests.discard(request)
         if not request.cancelled():
             request.exception()
 
 
 def _unit_vector(row: Mapping[str, Any]) -> Vector:
-    """Of length 1, so that a product is a cosine. Raises ValueError and TypeError for what is no vector."""
+    """Return a vector of length 1, so that a product is a cosine. Raises ValueError and TypeError."""
     numbers = array("d", row["embedding"])
     length = math.hypot(*numbers)
     if not 0 < length < math.inf:

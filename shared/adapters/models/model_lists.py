@@ -30,12 +30,12 @@ class KeyRefused(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalServer:
     name: str
-    """What its program is called."""
+    """Name of its program."""
     base_url: str
-    """As `ANTHROPIC_BASE_URL` or `OPENAI_BASE_URL` takes it, by `wire`."""
+    """Address for `ANTHROPIC_BASE_URL` or `OPENAI_BASE_URL`, by `wire`."""
     wire: Wire = "openai"
     models: tuple[str, ...] = ()
-    """Those that can chat, newest first."""
+    """Chat models, newest first."""
 
 
 KNOWN = (
@@ -45,19 +45,21 @@ KNOWN = (
     LocalServer(name="llama.cpp", base_url="http://127.0.0.1:8080/v1"),
     LocalServer(name="vLLM", base_url="http://127.0.0.1:8000/v1"),
 )
-"""Where these programs listen when nobody has told them otherwise."""
+"""Default addresses of these programs."""
 
 
 async def find_local_servers(
     known: Sequence[LocalServer] = KNOWN, *, seconds: float = SEARCH_SECONDS
 ) -> tuple[LocalServer, ...]:
-    """Those that run and have a model. Never raises: at such a port anything may listen."""
+    """Return running servers with a model; never raises, since any program may listen there."""
     found = await asyncio.gather(*(_look(server, seconds) for server in known))
     return tuple(server for server in found if server.models)
 
 
 async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) -> tuple[str, ...]:
-    """Of an API as OpenAI's, newest first. Raises ModelListUnavailable and KeyRefused."""
+    """Return the models of an OpenAI-compatible API, newest first. Raises ModelListUnavailable and
+    KeyRefused.
+    """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     patience = aiohttp.ClientTimeout(total=seconds)
     tls = load_trusted_certificates() if base_url.startswith("https:") else True

@@ -128,7 +128,7 @@ class OfflineModel:
         pass
 
     def _count(self, request: ModelRequest) -> int:
-        """As the meter does, so that its gauge is exact."""
+        """Count tokens as the gauge does, so that it is exact."""
         return size_of(request, self._counter.count_tokens)
 
 
@@ -168,7 +168,7 @@ def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
 
 
 def _find_person_text(request: ModelRequest) -> str:
-    """What the person says, without what the program tells beside it."""
+    """Return the person's message without what the program adds."""
     whole, _ = _newest(request)
     return replace_tagged(whole, by=" ").strip() or whole
 
@@ -291,7 +291,7 @@ def _former_summaries(asked: str) -> tuple[list[str], str]:
 
 
 def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
-    """Each sentence once, without calls of tools, words of its own, and questions that were answered."""
+    """Return each sentence once, without tool calls, our own text, and answered questions."""
     told = list(lines)
     found: dict[str, OfflineLine] = {}
     machines = ("assistant", "tool", "evertalk", "operator", "program")
@@ -306,7 +306,9 @@ def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
 
 
 def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
-    """What a person forbade and their last question, then what weighs most, in order of time."""
+    """Return prohibitions and the last question of the person, then the most important sentences, in order
+    of time.
+    """
     persons = [one for one in said if one.by_person]
     must = [one for one in persons if _kind_of(one.text) == "constraint"]
     must += [one for one in persons if _kind_of(one.text) == "question"][-1:]
@@ -315,7 +317,7 @@ def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
 
 
 def _fit_lines(room: int, lines: Iterable[str]) -> list[str]:
-    """As many words as there is room for; the lightest lines go first."""
+    """Return the lines that fit into `room` words; the least important are dropped first."""
     kept = list(dict.fromkeys(lines))
     for line in sorted(kept, key=_weight):
         if len(" ".join(kept).split()) > room:

@@ -1,4 +1,4 @@
-"""Which price holds for which model on which day: the table of the costs page, and of what was saved."""
+"""Prices by model and day: the table of the costs page and of savings."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class PriceList:
     entries: Mapping[str, ModelEntry]
     usual: frozenset[str]
     openai_host: str = OPENAI_HOST
-    """Who is asked for a model of the other API."""
+    """Host for models of the other API."""
 
     def list_prices(self, model: str) -> tuple[Prices, ...]:
-        """Every price of a model, each from its day on; none when nobody knows."""
+        """Return every price of a model, each from its day on; none if unknown."""
         entry = self.entries.get(model)
         if entry is not None and entry.prices is not None:
             return (entry.prices, *entry.later_prices)

@@ -47,13 +47,13 @@ from shared.runtime import pause_gc
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"
-"""What SDK 2.11 sends; the model list is asked without it, so that a look at a window loads no SDK."""
+"""API version that SDK 2.11 sends; the model list is read without the SDK."""
 WINDOW_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 LOOK_SECONDS = 0.1
 """How often a stream is looked at while it runs: ten pieces a second look like writing."""
 MUCH_BYTES = 8_192
-"""So much at once is of a stream that nobody should wait for: there is more behind it."""
+"""Bytes at once from which a stream is read without a pause, since more follows."""
 _LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 _FIELDS = (b"data", b"event", b"id", b"retry", b"error:", b":")
 """First characters of a stream of events; any other body is JSON, a page or a text."""
@@ -65,7 +65,7 @@ _WINDOW_NAMES = (
     "max_input_tokens", "max_model_len", "context_length", "context_window", "loaded_context_length",
     "max_context_length",
 )  # fmt: skip
-"""As providers and servers call it: Anthropic, vLLM, OpenRouter, Groq, LM Studio, Mistral."""
+"""Names of the window in model lists: Anthropic, vLLM, OpenRouter, Groq, LM Studio, Mistral."""
 _OUTPUT_NAMES = ("max_tokens", "max_output_tokens", "max_completion_tokens")
 _RETRY_UNKNOWN_SECONDS = 60.0
 _SHORTEST_OUTPUT = 256
@@ -79,7 +79,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWindows:
-    """What a provider's model list says of one model; None where it says nothing."""
+    """Limits of a model by the provider's model list; None if it states none."""
 
     window: int | None = None
     max_output: int | None = None
@@ -195,7 +195,7 @@ class Provider:
             self._windows[wire_name] = (self._clock(), kept[1])
 
     def get_last_windows(self, wire_name: str) -> ModelWindows:
-        """What the model list has said before, however long ago, without asking."""
+        """Return the limits that the model list stated last, without a call."""
         kept = self._windows.get(wire_name)
         return ModelWindows() if kept is None else kept[1]
 
@@ -275,9 +275,8 @@ class Provider:
 
 
 class StreamReader:
-    """An open stream; hands out what has come, some events at a time.
-
-    Whoever reads each piece as it comes wakes for a few letters, and has a screen drawn for them.
+    """Reader of an open stream that returns several events at once, so that a few letters do not cost a
+    redraw of every screen.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -425,7 +424,7 @@ def load_for_first_answer() -> None:
 
 @functools.cache
 def load_trusted_certificates() -> SSLContext:
-    """Whose certificates count, read once: the list costs 45 ms, and each model has a client of its own."""
+    """Return the trusted certificates, loaded once: it takes 45 ms, and each model has a client."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -576,7 +575,7 @@ def split_message(message: Event) -> Iterator[Event]:
 
 
 def parse_windows(told: object) -> ModelWindows:
-    """What an entry of a model list says."""
+    """Return the limits of an entry in a model list."""
     if not isinstance(told, Mapping):
         return ModelWindows()
     window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)

@@ -49,13 +49,13 @@ from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCount
 
 COUNT_SECONDS = 10.0
 MOST_CHARS = 8_000_000
-"""Of one answer; the longest that any model gives is a tenth of it."""
+"""Characters of one answer; the longest of any model is a tenth of it."""
 MOST_UNUSABLE = 3
 """Calls for one answer that cannot be used: the same server will answer so again, and each call is paid."""
 _CUT_BEFORE = 2
 """Streams without an end after which a server is taken to send none; before, the answer counts as cut."""
 PAUSES_AT_MOST = 4
-"""How often a provider whose own tools take long is asked to go on with the same answer."""
+"""Continuations of an answer whose provider pauses for its own tools."""
 
 _ABILITIES_OF_CARD: frozenset[Ability] = frozenset({"tools", "images", "json", "thinking", "cache"})
 
@@ -79,7 +79,7 @@ class _Call:
     waited: bool = False
     thinking: bool = True
     said: tuple[Block, ...] = ()
-    """Before the provider paused; it goes on behind it."""
+    """Blocks before the provider paused; the answer continues after them."""
     pauses: int = 0
     unusable: int = 0
     """Answers so far that could not be used."""
@@ -113,7 +113,7 @@ class RemoteModel:
         self._patience = _adapt_patience(patience or Patience(), entry)
 
     async def load(self) -> None:
-        """For who knows that there will be a call soon."""
+        """Load the SDK before a call that is expected soon."""
         await self._provider.load()
 
     async def load_card(self, model: str) -> ModelCard:
@@ -207,7 +207,7 @@ class RemoteModel:
             return None
 
     async def build_body(self, request: ModelRequest) -> Json:
-        """What the provider is sent for it at the first attempt, with thinking."""
+        """Return the body of the first attempt, with thinking."""
         await self.load_card(request.model)
         return self._build_body(request, self._verdicts.abilities.list_missing(request.about[0]))
 

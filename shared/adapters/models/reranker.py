@@ -41,7 +41,7 @@ class RerankServer(ABC):
 
     @abstractmethod
     async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
-        """As `rank`, without a bound of time. Raises ModelUnavailable."""
+        """Rank passages as `rank` does, without a timeout. Raises ModelUnavailable."""
 
     async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
         try:
@@ -109,7 +109,7 @@ class HttpReranker(RerankServer):
 
 
 def read_rows(content: bytes, name: str, read: Callable[[Any], T], *, count: int) -> dict[int, T]:
-    """What `read` takes from each row of an answer, by the row's index, which is less than `count`.
+    """Return what `read` takes from each row of an answer, by an index below `count`.
 
     Raises ModelUnavailable for any other answer.
     """

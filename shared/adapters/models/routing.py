@@ -79,7 +79,7 @@ class Models:
         self.chat = chat
         self.summary = summary
         self.remarks = remarks
-        """What an operator should know about the choice, in plain sentences."""
+        """Remarks on the choice for operators, in plain sentences."""
         self._models = dict(models)
         self._fallbacks = fallbacks
         self._providers = tuple(providers)
@@ -136,7 +136,7 @@ class Models:
             return reply
 
     def fallbacks(self, model: str) -> tuple[str, ...]:
-        """Who answers, in this order, while it cannot: its own list, else the deployment's."""
+        """Return the fallback models in order: its own list, else the deployment's."""
         names = self._fallbacks.get(model) or self._fallbacks.get("", ())
         return tuple(name for name in names if name != model and self._model(name) is not None)
 
@@ -160,7 +160,7 @@ class Models:
         return await found.is_listed() if isinstance(found, RemoteModel) else None
 
     def start_loading(self) -> None:
-        """There will be a call: what it needs is loaded beside whatever comes before it."""
+        """Start loading what a call needs, in the background."""
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._load())
 
@@ -279,7 +279,7 @@ def open_models(
 
 
 def open_configured_models(settings: Settings, counter: TokenCounter) -> Models:
-    """Those that the settings choose. Nothing is asked of any provider yet; raises ModelsFileBroken."""
+    """Open the models of the settings without calling any provider. Raises ModelsFileBroken."""
     key, openai_key = settings.anthropic_api_key, settings.openai_api_key
     return open_models(
         api_key=key.get_secret_value() if key else None,
@@ -380,7 +380,7 @@ class _ModelFactory:
         return RemoteModel(entry, self._provider(entry), self.counter, patience=self.patience)
 
     def find_usual(self, base_url: str | None) -> Callable[[str], ChatModel] | None:
-        """Who is asked for a model without an entry; None where no server is configured."""
+        """Return the opener of models without an entry; None without a configured server."""
         messages = self.api_key is not None or base_url is not None
         chat_completions = self.openai_key is not None or self.openai_url != OPENAI_URL
 

@@ -77,13 +77,13 @@ class _Part:
     name: str = ""
     text: list[str] = field(default_factory=list)
     half: str = ""
-    """Of a character whose other half comes with the next piece."""
+    """First half of a character whose second half comes with the next piece."""
     signature: str = ""
     is_signed: bool = False
     """Whether the server sent a signature, be it an empty one."""
     given: Mapping[str, Any] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict)
-    """As it was opened, for blocks that only the provider understands."""
+    """Block as it was opened, if only the provider reads it."""
     closed: bool = False
     first: str = ""
     """Text that came with the block's start, which some servers repeat as its first delta."""
@@ -120,7 +120,7 @@ class AnswerParser:
         self.started = False
         self.ended = False
         self.chars = 0
-        """Of all that was said, thought and given to tools so far."""
+        """Characters of all text, thinking and tool arguments so far."""
 
     def take_all(self, events: Iterable[Event]) -> str:
         """Take events up to the last one of the answer; return the visible text in them.
@@ -144,7 +144,7 @@ class AnswerParser:
 
     @property
     def is_whole(self) -> bool:
-        """True when the end of the answer was told, be it without the last event."""
+        """True if the end of the answer was received, with or without the last event."""
         return self.ended or self._reason is not None
 
     def take(self, event: Event) -> str:
@@ -188,7 +188,7 @@ class AnswerParser:
 
     @property
     def paused(self) -> bool:
-        """The provider wants to be asked to go on, because its own tools take long."""
+        """True if the provider has paused for its own tools and must be asked to continue."""
         return self._reason == "pause_turn"
 
     @property
@@ -234,11 +234,11 @@ class AnswerParser:
         return any(part.kind == "tool_use" for part in self._parts.values())
 
     def build_usage(self) -> Usage:
-        """As the provider counted; servers that say nothing, or 0 for all, are not believed."""
+        """Return the provider's usage; none or all zeros count as unknown."""
         return self._usage if self._usage.context_tokens else replace(self._usage, known=False)
 
     def estimate_spent(self, counter: TokenCounter, factor: float) -> Usage | None:
-        """What an attempt cost that is thrown away; output is estimated unless its final count arrived."""
+        """Return the cost of a discarded attempt; output is estimated unless its final count arrived."""
         if not self.started:
             return None
         usage = self.build_usage()

@@ -89,6 +89,6 @@ class Watch:
             self._task.cancel()
 
     def _has_expired(self) -> bool:
-        """Whether it was we who cancelled, and nobody else did so, too."""
+        """Return whether this timeout alone cancelled the task."""
         expired, self._expired = self._expired, False
         return expired and self._task is not None and self._task.uncancel() <= self._cancelling

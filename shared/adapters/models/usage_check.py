@@ -1,7 +1,7 @@
-"""Checks the token counts of providers: impossible and too low counts are replaced by ours.
-
-Vocabularies differ, so that our count alone proves nothing. No vocabulary makes fewer than 62 tokens of plain
-ASCII for 100 of ours, times the model's own factor, and none makes fewer than half of that of other scripts.
+"""Checks of the token counts of providers: impossible and too low counts are replaced by our own.
+Vocabularies differ, so that our count alone proves nothing. No vocabulary makes fewer than 62 tokens of
+plain ASCII for 100 by our count, times the model's own factor, and none makes fewer than half of that of
+other scripts.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def build_counted_body(
     thinking: bool = True,
     missing: Collection[Ability] = (),
 ) -> Json:
-    """What counts as input: model, system, tools, messages, with the marks for the provider's cache."""
+    """Return the parts that count as input: model, system, tools, messages, with cache marks."""
     has_tools = "tools" in card.capabilities
     with_thinking = thinking and "thinking" in card.capabilities
     system = [_system(part) for part in request.system]
@@ -146,7 +146,7 @@ def _tool(tool: ToolSpec) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Takes:
-    """What a model can be sent; `provider` where it is offered tools that its provider runs."""
+    """Abilities of a model; `provider` if it is offered tools that its provider runs."""
 
     model: str
     tools: bool
@@ -202,5 +202,5 @@ def _tool_result(block: ToolResult) -> Json:
 
 
 def _render_call(name: str, input_: Mapping[str, Any]) -> Json:
-    """For a model without tools the past use of one is told in words."""
+    """Render a past tool call as text, for a model without tools."""
     return {"type": "text", "text": f"[called {name} with {json.dumps(dict(input_), ensure_ascii=False)}]"}

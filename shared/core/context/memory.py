@@ -31,7 +31,7 @@ CORE_BLOCK_TOKENS = 400
 CORE_CANDIDATES = 40
 """The weightiest notes of a person, of which the block takes what fits."""
 UNDO_DAYS = 30
-"""So long a person can have back what the assistant or a click has put away."""
+"""Days for which a person can restore an archived note."""
 
 
 class BadNote(BadInput):
@@ -63,7 +63,7 @@ def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> N
 
 
 def to_new_note(note: KeptNote) -> NewNote:
-    """What a change keeps of the old note where it says nothing else."""
+    """Return a new note with the fields of the old one."""
     return NewNote(
         kind=note.kind,
         text=note.text,
@@ -132,7 +132,7 @@ def gist_of(text: str) -> tuple[int, ...]:
 
 
 def is_near_gist(a: Collection[int], b: Collection[int]) -> bool:
-    """Of two texts: nearly all words are shared and no number differs. Two cats are not three cats."""
+    """Return whether two texts share nearly all words and differ in no number."""
     here, there = set(a), set(b)
     if not here or not there or any(number >= _TELLING_BIT for number in here ^ there):
         return False
@@ -163,11 +163,11 @@ def authority_of(
     before: Iterable[str] = (),
     foreign: Iterable[str] = (),
 ) -> Authority:
-    """Who vouches for a note: the person when the words are theirs, else a tool if they may be from one.
+    """Return the source of a note: the person if the text is theirs, else a tool if it may be from one.
 
-    `said` is what the person said where the note was taken from, `before` what else of theirs can still be
-    read, `foreign` what others have written. Names, numbers and addresses that only others have written make
-    it theirs; so does half of the words, when the note as a whole is not the person's.
+    `said` is what the person said where the note was taken from, `before` their other readable text,
+    `foreign` the text of others. Names, numbers and addresses that occur only in foreign text make a note
+    foreign; so does half of its words, if the whole is not the person's.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     theirs = wanted & _stems_of_all(said)
@@ -233,16 +233,16 @@ _FILLING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNotes:
-    """What a request tells of its person: before the history, and behind the newest words."""
+    """Notes about the person in a request: before the history, and after the newest message."""
 
     block: str = ""
-    """Stays the same bytes until the next compaction, or until nobody can have it cached."""
+    """Block that keeps its bytes until the next compaction, or until it cannot be cached any more."""
     since: str = ""
-    """What was saved, changed or has expired since the block was sent first."""
+    """Notes that were saved, changed or expired since the block was first sent."""
     ids: tuple[int, ...] = ()
     """The notes of the block."""
     shown: tuple[int, ...] = ()
-    """Those of both."""
+    """Notes of both."""
 
 
 NOTHING_KNOWN = KnownNotes()
@@ -288,10 +288,10 @@ def core_notes(
     *,
     zone: tzinfo = UTC,
 ) -> tuple[Note, ...]:
-    """The weightiest notes, as many as fit; of two that weigh the same, the newer one finds room first.
+    """Return the most important notes that fit; of equal ones the newer comes first.
 
-    Set and order depend on the notes alone, never on a clock or on how they came in. Notes that only a tool
-    vouches for are never shown by themselves.
+    Set and order depend on the notes alone, not on a clock or their arrival. Notes known only from a tool are
+    not included.
     """
     shown: list[Note] = []
     left = limit_tokens

@@ -1,4 +1,4 @@
-"""What a model is told of the tools that work with its memory."""
+"""Descriptions of the tools that work with memory."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ FORGET_MEMORY = ToolSpec(
     },
 )
 KEEPING_TOOLS = frozenset(spec.name for spec in (SAVE_MEMORY, UPDATE_MEMORY, FORGET_MEMORY))
-"""Those whose success leaves a model nothing to say."""
+"""Tools whose success needs no answer of the model."""
 MEMORY_TOOLS = KEEPING_TOOLS | {SEARCH_MEMORY.name}
 
 FLUSH_TOOLS = MEMORY_TOOLS | {RECALL.name}
-"""What is carried out in a ghost turn, too; what recall finds is not the person's word of this turn."""
+"""Tools of silent turns; what recall finds is not the person's text of this turn."""

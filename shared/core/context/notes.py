@@ -33,7 +33,7 @@ class NewNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteSource:
-    """Whose notes are meant, and what they were taken from; a command has no turns."""
+    """Owner of notes, and the turns that they were taken from; a command has no turns."""
 
     session_id: int
     party_id: int
@@ -47,11 +47,11 @@ class NoteSource:
     call_key: str | None = None
     """Unique per tool call: what ran before a crash is recognised."""
     epoch: int = 0
-    """Of the turn's claim; 0 outside of turns."""
+    """Epoch of the turn's claim; 0 outside of turns."""
     shown: tuple[str, ...] = ()
-    """What tools have shown in a ghost turn, of which no steps are kept."""
+    """Text that tools have shown in a silent turn, whose steps are not stored."""
     by_person: bool = False
-    """The person asks for it in so many words: what they once had forgotten may come back."""
+    """True if the person asks for the note explicitly, so that a note they deleted may return."""
     by_operator: bool = False
     """An operator corrects it and vouches for it; what the person had forgotten stays forgotten."""
 
@@ -60,7 +60,7 @@ class NoteSource:
 class KeptNote:
     id: int
     short_id: str
-    """What a model can repeat and screens ask by: the beginning of the row's public id."""
+    """Short id for models and screens: the beginning of the row's public id."""
     kind: str
     text: str
     subject: str
@@ -76,12 +76,12 @@ class KeptNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteResult:
-    """What became of a wish; `note` is the one that is kept now, where there is one."""
+    """Result of a change; `note` is the note that is kept now, if there is one."""
 
     outcome: NoteOutcome
     note: KeptNote | None = None
     event_seq: int | None = None
-    """Of the durable event, when something changed."""
+    """Number of the stored event, if something changed."""
     payload: dict[str, object] | None = None
 
 

@@ -56,22 +56,22 @@ MODES: Mapping[str, str] = MappingProxyType(
         "thorough": "Answer thoroughly, with reasons, steps, counter-arguments and examples.",
     }
 )
-"""What the modes of every agent ask for, by name; the first one asks for nothing."""
+"""Instructions of the built-in modes by name; the first one has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemLayers:
-    """What the system prompt is made of, first the layers that win in a conflict."""
+    """Layers of the system prompt; earlier ones win in a conflict."""
 
     base: str
     agent: str = ""
     workspace: str = ""
-    """What the agent's own files say to everybody."""
+    """Text of the agent's files for everyone."""
     mode: str = ""
     goal: str = ""
     """In the person's own words."""
     memory: str = ""
-    """What the agent's own files remember of one person."""
+    """Text of the agent's files about one person."""
     person: str = ""
 
 
@@ -147,7 +147,7 @@ def notes_block(lines: str) -> str:
 
 
 def notes_since(lines: str) -> str:
-    """What came to the notes that stand before the conversation; together they are what is known now."""
+    """Return the notes that were added since the block before the conversation; both together are current."""
     return wrap_tag(NOTES_TAG, f"{NEWER_NOTES}\n{lines}")
 
 
@@ -176,7 +176,7 @@ def edited_block(lines: str) -> str:
 
 
 def volatile_block(*, runtime_facts: str, recall: str) -> str:
-    """What changes with every call; empty when there is nothing to say."""
+    """Return the part that changes with every call; may be empty."""
     parts = (
         wrap_tag(RECALL_TAG, recall) if recall else "",
         wrap_tag(FACTS_TAG, runtime_facts) if runtime_facts else "",
@@ -185,14 +185,14 @@ def volatile_block(*, runtime_facts: str, recall: str) -> str:
 
 
 def picture_text(number: int, description: str) -> str:
-    """What stands for a picture; `look_at_picture` takes its number."""
+    """Return the text that replaces a picture; `look_at_picture` takes its number."""
     return f"(picture {number}: {description or 'not described'})"
 
 
 def flush_instruction(*, most_notes: int = LEAST_NOTES, now: str = "", has_notes: bool = True) -> str:
-    """The last user message of a ghost turn; nobody reads its answer. `now` is when the last was written.
+    """Return the last user message of a silent turn, whose answer is not shown.
 
-    `has_notes`: the request offers the tools that work on notes.
+    `now` is the time of the last message. `has_notes` is True if the request offers the tools for notes.
     """
     clock = f"\nThe last message was written on {now}." if now else ""
     changed = (
@@ -246,7 +246,7 @@ def reminder_entry(text: str, *, asked: str, due: str) -> str:
 
 
 def operator_text(text: str) -> str:
-    """What an operator wrote to the person while they had the conversation, as the model reads it."""
+    """Return an operator's message to the person as the model reads it."""
     return (
         "[Message from the operator: a human on the team wrote this to the person, who has read it. You did "
         f"not write it.]\n{text}\n[End of the operator's message.]"
@@ -254,7 +254,7 @@ def operator_text(text: str) -> str:
 
 
 def parse_reminder(entry: str) -> str | None:
-    """What `reminder_entry` was made of; None for any other text."""
+    """Return the text that `reminder_entry` was made of; None for any other text."""
     found = _REMINDER.fullmatch(entry.strip())
     return found[1] if found else None
 

@@ -1,4 +1,4 @@
-"""What a message asks of the past: its words and their language, whose words it is about, whether it asks."""
+"""Analysis of a message for recall: its words and language, its subject, and whether it asks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ READ_CHARS = 16_000
 SMALL_TALK_CHARS = 60
 """Characters of the longest text that can be small talk alone."""
 _ABOUT = 6
-"""So many words after "you" may stand what the assistant is said to have told."""
+"""Words after "you" within which a verb of telling is looked for."""
 _END = re.compile(r"[!?。！？؟\n]|(?<!\b[A-ZА-Я])(?<!\b[A-ZА-Я]\w)(?<!\b[A-ZА-Я]\w\w)\.(?!\w)")
-"""Of a sentence. A point in a number is none, nor one behind initials and titles: 5.3.0, Dr. Seuss."""
+"""End of a sentence; not a point in a number or after initials and titles: 5.3.0, Dr. Seuss."""
 _MARKS = "?？؟"
 
 
@@ -76,7 +76,7 @@ _REQUESTS = _by_dictionary(
     dutch="kan kun kunt zou",
     russian="можешь можете могла мог",
 )
-"""Beside "you", they ask for something new."""
+"""Verbs which make a question with "you" a new request."""
 _TOLD = _by_dictionary(
     english="tell told recommend suggest advis say said mention propos explain",
     german="gesagt sagtest erzähl empfohlen empfahlst vorgeschlagen geraten erwähn erklär",
@@ -87,7 +87,7 @@ _TOLD = _by_dictionary(
     dutch="gezegd verteld aangeraden aanbevolen voorgesteld genoemd uitgelegd",
     russian="сказал говорил рекомендовал порекомендовал посоветовал советовал предложил объяснил упом",
 )
-"""How words begin that say what somebody has told."""
+"""Beginnings of verbs of telling."""
 _TOLD_BY_YOU = re.compile(r"(?:recomend|dij|diss|suger|aconsej|aconselh|mencion|explic|propus)\w{0,3}ste")
 _SMALL_TALK = """
 ok okay okey yes yeah yep no nope sure really know mean think lol please thanks thank thx hello hi hey bye
@@ -117,11 +117,11 @@ class Question:
     words: tuple[str, ...]
     """Different ones, those of its questions first; none for a greeting, thanks or laughter."""
     asked: int
-    """So many of them are of its questions; the rest is told beside. All, where nothing is asked."""
+    """Number of first words that belong to its questions; all words if it asks nothing."""
     dictionary: str = PLAIN
-    """Whose small words do not count."""
+    """Dictionary whose stop words do not count."""
     about: Author = ""
-    """Whose words it is about: "my" the person's, "you told me" the assistant's."""
+    """Author of the text that it asks about: "my" the person, "you told me" the assistant."""
     asks: bool = True
     """False for what only tells something, or asks how the assistant is."""
 
@@ -193,7 +193,9 @@ def _about(words: Sequence[str], dictionary: str) -> Author:
 
 
 def _is_told(words: Sequence[str], dictionary: str) -> bool:
-    """Whether somebody asks for what the assistant has said: "you told me", "hast du mir empfohlen"."""
+    """Return whether the person asks for what the assistant has said: "you told me", "hast du mir
+    empfohlen".
+    """
     told, you = _TOLD.get(dictionary), _SECOND_PERSON.get(dictionary, ())
     if told is None:
         return False
@@ -211,7 +213,7 @@ def _is_told(words: Sequence[str], dictionary: str) -> bool:
 
 
 def _begins_to_ask(text: str, words: Sequence[str], dictionary: str) -> bool:
-    """As people write who leave out the mark: "where did I put the keys"."""
+    """Return whether a sentence without a question mark asks: "where did I put the keys"."""
     return text.rstrip()[-1:].isalnum() and _in(_INTERROGATIVES, dictionary, words[:1])
 
 

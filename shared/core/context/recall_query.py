@@ -1,4 +1,4 @@
-"""Which part of the past may answer a question, and how a model asks for it."""
+"""Query of hidden messages, and the tool by which a model sends it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RecallQuery:
     asks: bool = True
     """False: nothing is searched for without rare words."""
     dictionary: str = PLAIN
-    """Whose small words do not count."""
+    """Dictionary whose stop words do not count."""
     turn: int | None = None
     """The turn that asks: what became searchable after its claim is not seen, so a retry sees the same."""
     automatic: bool = True
@@ -68,4 +68,4 @@ class RecallQuery:
     spoken_of: tuple[datetime, datetime] | None = None
     """The time that the message speaks of: its passages are candidates, too."""
     zone: tzinfo = UTC
-    """The person's, by whose days what is found is told."""
+    """Timezone of the person, for the days of results."""

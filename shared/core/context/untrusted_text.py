@@ -1,8 +1,8 @@
-"""Foreign words, also those of files, as data: fenced, and without what looks like words of the program.
+"""Foreign text, also of files, as data: fenced, and without what looks like a mark of the program.
 
-Whatever a person, a file, a page, a tool or an older text of ours brings into a request goes through
-`defuse`; what is put in as a passage of its own goes through `fence_text`. The log keeps what was said:
-this changes only what is sent, always in the same way. Why our tags have no secret code: docs/operations.md.
+Everything that a person, a file, a page, a tool or an older text of the program brings into a request goes
+through `defuse`; separate passages go through `fence_text`. The log keeps the original: only the request
+changes, always in the same way. docs/operations.md says why the tags have no secret code.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _OTHERS_TAGS = (
     r"invoke(?=\s+name\s*=)",
 )  # fmt: skip
 _SMUGGLED = re.compile(r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0001-\U000e007f]+")
-"""Letters that nobody sees and a model reads; behind a black flag they are the flag of a region."""
+"""Invisible letters that a model reads; after a black flag they are the flag of a region."""
 _UNSEEN = re.compile(r"[\U000e0001-\U000e007f]")
 """Asked first: looking behind every letter of every text takes longer than all the rest."""
 
 
 def _opened(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
-    """The sign that opens one of these marks, also with blanks that cannot be seen, or written otherwise.
+    """Return the pattern of a mark's opening sign, also with invisible blanks or written otherwise.
 
-    `fence` is the beginning of an alternative: a word that begins like our fence is no word of anybody's.
+    `fence` is the beginning of an alternative: a word that begins like our fence is never foreign.
     """
     whole = rf"(?:{'|'.join(names)})(?![\w-])"
     return re.compile(rf"{_OPENING}(?={_HIDDEN}/?+{_HIDDEN}(?:{fence}{whole}))", re.IGNORECASE)
@@ -120,10 +120,10 @@ def _defuse_lookalikes(text: str, *, foreign: bool, keep_fences: bool) -> str:
 
 
 def fence_text(kind: str, text: str, *, source: str = "") -> str:
-    """A passage of foreign text as data; `kind` is a word of ours, such as `knowledge` or `page`.
+    """Return a passage of foreign text as data; `kind` is a fixed word, such as `knowledge` or `page`.
 
-    For what is put into a request when it is sent. What is stored (a tool's result, a message) needs no
-    fence of this kind: it stands in a block of its own and is defused on its way to the model.
+    Use it for text that is added while a request is built. Stored text, such as a tool's result, is a block
+    and is defused when it is sent.
     """
     named = f' from="{label(source)}"' if source else ""
     return f'{FENCE}"{kind}"{named}>\n{defuse(text)}\n</{FENCE_TAG}>'
@@ -145,17 +145,17 @@ _RECORD = re.compile(r"\[(?=#\d)")
 
 
 def strip_marks(text: str, *, foreign: bool) -> str:
-    """Without what looks like a mark of ours. A person's own words are touched as little as can be."""
+    """Remove what looks like a mark of the program; a person's own text is changed as little as possible."""
     text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
     return defuse(text, foreign=foreign)
 
 
 OF_REPLIED = ", of the message replied to"
-"""Behind the name of a file that the person did not send, but replied to."""
+"""Mark after the name of a file that the person replied to and did not send."""
 
 
 def file_text(name: str, text: str, *, of: str = "") -> str:
-    """What is in a file is material, not instruction."""
+    """Return the text of a file, marked as material."""
     return f"[File {label(name, nameless='file')}{of}]\n{strip_marks(text, foreign=True)}\n[End of file]"
 
 

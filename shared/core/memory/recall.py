@@ -1,4 +1,4 @@
-"""Which passages of the past answer a question best, and how they are laid before the model."""
+"""Ranking of passages for a question, and their form in the request."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Lane = Literal["said", "note", "knowledge"]
 K1, B = 1.2, 0.4
 """Parameters of BM25: how much its length counts, and how much a long passage is held against itself."""
 NEIGHBOUR = 0.5
-"""What a passage gets of the one beside it; of the next but one half as much."""
+"""Share of a neighbour's score that a passage gets; half of it from the next but one."""
 NEIGHBOURS = 2
 SITTING_PRIOR, SITTING_BEST = 0.15, 3
-"""How much it counts that others said in the same sitting are good, too: the mean of so many best."""
+"""Weight of the mean of the best passages of the same sitting, and their number."""
 ANSWER = 0.3
-"""What a passage gets more of a question beside it that the other side asked."""
+"""Bonus of a passage after a question that the other side asked."""
 MORE_WORDS, MORE_WORDS_AT_MOST = 0.2, 3
 """How much each further word of the question adds that a passage has, too, and how many of them do: a long
 message finds some of its words in every long passage."""
@@ -42,7 +42,7 @@ from the second on it may fill the room."""
 TOLD_BESIDE = 0.95
 """Weight of a word told beside a question, of one that is in it: people ask about what they tell."""
 FEW_PASSAGES = 20
-"""In fewer, the frequencies of words tell nothing yet: they are weighed as if there were so many."""
+"""Least number of passages for which word frequencies are weighed; fewer say nothing yet."""
 TOLD_RARE = 0.65
 """Exponent: of 1,000 passages at most 1,000 to this power have a word that is rare."""
 TOLD_LEAST, TOLD_SURE = 1.5, 2.4
@@ -63,7 +63,7 @@ the very first places count."""
 SHORT_TOKENS = 100
 """Room of a turn whose best passage hardly fits, and of each turn when the request has to be smaller."""
 CALLED, CALLED_SHARE = 3, 0.3
-"""So often, and in so many of its mentions, a name must be called before it is taken for the other's."""
+"""Mentions, and their share, in which a name must be called before it is taken for the other person's."""
 CHARS_PER_TOKEN_MOST = 8
 """Longer words than these say nothing that is worth recalling."""
 NOTE_MARK = "[note] "
@@ -95,16 +95,16 @@ class Found(NamedTuple):
     speaker: str = ""
     sitting: int = 0
     through_turn: int = 0
-    """Of a note: the last turn it was made from; `turn` is the first."""
+    """Last turn that a note was made from; `turn` is the first."""
     session: int = 0
-    """Of a note: the session it was made in."""
+    """Session in which a note was made."""
     path: str = ""
     heading: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequencies:
-    """What a lane holds in all: passages, words, and in how many passages each word of the question is."""
+    """Counts of a lane: passages, words, and the passages that have each word of the question."""
 
     passages: int
     terms: int
@@ -116,7 +116,7 @@ class Frequencies:
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Of each word: the rarer, the heavier; one that occurs nowhere is the rarest."""
+        """Weights of the words: rarer ones are heavier; one that never occurs is the rarest."""
         return tuple(
             math.log(1 + (max(self.passages, number, FEW_PASSAGES) - number + 0.5) / (number + 0.5))
             for number in self.with_word
@@ -134,7 +134,7 @@ class Search:
     asked: int = QUESTION_WORDS
     """Number of the first words, which are of its questions; the others stand beside them."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Of the person and of the assistant, by author."""
+    """Names of the person and of the assistant, by author."""
 
 
 class Ranked(NamedTuple):
@@ -146,7 +146,7 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What one turn is reminded of, and the little of it that is left under pressure."""
+    """Passages of one turn, and the few that stay when the request must shrink."""
 
     text: str = ""
     short: str = ""
@@ -198,7 +198,7 @@ def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()
 
 
 def reorder(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...]:
-    """Those at these places first; all others behind them, in the order they had."""
+    """Return the items at these places first, then the others in their order."""
     named = set(places)
     rest = (item for at, item in enumerate(items) if at not in named)
     return (*(items[at] for at in places), *rest)
@@ -516,4 +516,4 @@ def render_passage(passage: Found, *, session_id: int) -> str:
 
 
 _LIKE_A_LINE = re.compile(r"^(?=(?:#\d+|earlier) [^\n:]{1,80}:)", re.MULTILINE)
-"""Words that begin as a passage does: nobody speaks there in another's name."""
+"""Text that begins as a passage does; it is changed, so that no text imitates another author."""

@@ -134,7 +134,7 @@ class View:
     entries: tuple[Entry, ...]
     """Live entries in the order `(turn, step)`, ended turns and the claimed one."""
     pins: tuple[Entry, ...] = ()
-    """Hidden entries that are shown all the same: pinned ones, and corrections of the summary."""
+    """Hidden entries that are shown nevertheless: pinned ones, and corrections of the summary."""
     notes: tuple[Note, ...] = ()
     frozen: FrozenPrefix | None = None
     """Frozen prefix; None if it is built again, after a compaction or when it cannot be cached any more."""

@@ -34,7 +34,7 @@ EditResult = Literal["replaced", "restarted", "last", "old", "same", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """What an edit of a message did."""
+    """Effect of an edit on its message."""
 
     result: EditResult
     turn: int = 0

@@ -1,40 +1,40 @@
-"""Every error that Evertalk raises on purpose.
+"""Errors that Evertalk raises on purpose.
 
-EvertalkError                     has a code and advice; the advice is the only part a person sees
-├── BadInput                      what came in cannot be used; nothing was stored
+EvertalkError                     has a code and advice; people see the advice only
+├── BadInput                      the input cannot be used; nothing was stored
 │   ├── EmptyMessage
 │   ├── MessageTooLong
 │   ├── UnreadableMessage         binary, NUL bytes, broken JSON
 │   ├── UnknownMessage
-│   ├── CannotEdit                the message is not the last question any more, or not its person's to change
-│   ├── BadArguments              a command was given words that it cannot use (core/command_arguments.py)
+│   ├── CannotEdit                the message is not the last question, or belongs to another person
+│   ├── BadArguments              a command cannot use its arguments (core/command_arguments.py)
 │   └── UnknownSession
-├── SessionMoved                  its person goes on in another session; look again where that is
-├── LeaseLost                        another process owns this turn now; our write changed nothing
-├── StaleView                     the log's view moved while we worked; plan again
-├── CapReached                    a spending cap says no; nothing was spent
-│   └── HourCapReached            that of all anonymous visitors for this hour
-├── CapHeld                       calls that are under way hold what is left; it waits for them
-├── ContextBudgetExceeded         what may never be dropped does not fit; names the three largest parts
-├── ContradictoryPolicy           settings that cannot hold together, with their numbers (core/policy.py)
-│   └── NoRoom                    a model's window leaves none for a conversation
-├── BadContextConfig              an agent's row about its context cannot be used (core/session/overrides.py)
-├── BadAgentConfig                an agent's row as a whole cannot be used (shared/config/agents.py)
-├── OnHold                        what is kept of this person must not go just now
-├── ProcessStopped                the turn has stopped two processes; it is not tried again by itself
+├── SessionMoved                  the person continues in another session; look up which one
+├── LeaseLost                     another process owns this turn; our write changed nothing
+├── StaleView                     the log's view changed during the work; plan again
+├── CapReached                    a spending cap refused; nothing was spent
+│   └── HourCapReached            the cap of all anonymous visitors for this hour
+├── CapHeld                       running calls hold the rest of the cap; the turn waits for them
+├── ContextBudgetExceeded         parts that cannot be dropped do not fit; names the three largest
+├── ContradictoryPolicy           settings contradict each other, with their numbers (core/policy.py)
+│   └── NoRoom                    a model's window has no room for a conversation
+├── BadContextConfig              an agent's context settings are invalid (core/session/overrides.py)
+├── BadAgentConfig                an agent's row is invalid (shared/config/agents.py)
+├── OnHold                        the person's data are on legal hold and cannot be deleted
+├── ProcessStopped                the turn has stopped two processes; it is not retried automatically
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
-└── ModelError                    the provider's side
+└── ModelError                    a failure of the provider
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
     ├── ModelBusy                 429 with a time to wait
-    ├── ModelRefusedAccount       key, billing or quota: nobody's bug, turns wait
-    │   └── ModelRedirected       the server sends requests on to another one
+    ├── ModelRefusedAccount       key, billing or quota: an operator must act, turns wait
+    │   └── ModelRedirected       the server redirects requests to another one
     ├── PromptTooLong             the window is smaller than the request; may carry both numbers
-    ├── ContentRefused            its rules on content forbid this request, or the answer
-    ├── ModelGaveUp               it was busy or failing for ten minutes, and said so each time
-    ├── ModelAnswerUnusable       it answers what cannot be used, and will again: no weather
-    └── ModelRejectedRequest      any other 400: our bug
+    ├── ContentRefused            the provider's content policy refused this request, or the answer
+    ├── ModelGaveUp               the provider was busy or failing for ten minutes
+    ├── ModelAnswerUnusable       its answers cannot be used, and a retry gives the same
+    └── ModelRejectedRequest      any other 400: a fault of our request
 
-Processes, adapters and channels add what only they can meet (a frame that is too large, a port in use).
+Processes, adapters and channels add their own, such as a frame that is too large or a port in use.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class CapReached(EvertalkError):
 
 
 class HourCapReached(CapReached):
-    """What anonymous visitors may spend in an hour is spent."""
+    """The hour's budget of anonymous visitors is spent."""
 
     code = "hour_cap_reached"
 

@@ -149,7 +149,7 @@ def with_own_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
 
 
 def own_text_of(blocks: Sequence[Block]) -> str:
-    """What a person typed, with the quotes before it; empty where there are only files."""
+    """Return the text that a person typed, after its quotes; empty for files alone."""
     first = blocks[0] if blocks else None
     return first.text if isinstance(first, Text) and is_typed(first) else ""
 

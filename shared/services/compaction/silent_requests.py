@@ -53,11 +53,13 @@ from shared.services.turns.toolbox import Toolbox
 log = structlog.get_logger(__name__)
 
 PORTION_SHARE = 0.8
-"""Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
+"""Share of the hard limit for one portion: estimates of a cut view vary, and the calls of the silent turn
+follow it.
+"""
 KNOWN_SHARE = 5
-"""What is known already takes at most one part in five of a small request."""
+"""Divisor of a small request: known notes take at most a fifth."""
 PIECES_AT_MOST = 8
-"""Of one message that no request can hold; what is longer is read by its head and tail."""
+"""Pieces of one message that no request can hold; of a longer one its head and tail are read."""
 _BESIDE = 60
 """Tags and last sentence around a transcript."""
 _CHARS_PER_TOKEN = 8
@@ -71,7 +73,7 @@ class LastToolsStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentRequest:
-    """One request that nobody waits for, and its sizes in the model's unit."""
+    """Request of a background job, and its sizes in the model's tokens."""
 
     request: ModelRequest
     card: ModelCard
@@ -132,7 +134,7 @@ class SilentRequests:
     async def build_next(
         self, state: SessionState, tools: tuple[ToolSpec, ...] | None = None
     ) -> PreparedRequest:
-        """What the chat would be sent now, with these tools or those that its agent has."""
+        """Build the request that the chat would get now, with these tools or those of its agent."""
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs if tools is None else tools
         return self._requests.build_next(state, card=card, tools=tools)
@@ -173,13 +175,13 @@ class SilentRequests:
         return [own, *self._requests.fallbacks(own)]
 
     async def load_tools(self, state: SessionState) -> tuple[ToolSpec, ...]:
-        """Those of the last turn: with another list the provider would have to read the whole prefix anew."""
+        """Return the tools of the last turn: another list would invalidate the provider's cached prefix."""
         stored = await self._owed.load_last_tools(state.session_id)
         specs = self._toolbox.for_agent(state.agent_config).specs
         return specs if stored in (None, specs) else stored or ()
 
     async def with_descriptions(self, state: SessionState) -> SessionState:
-        """With what its pictures show: whoever reads these words later has no pictures."""
+        """Return the state with descriptions of pictures, for readers that have only text."""
         whose = PictureOwner(
             session_id=state.session_id,
             party_id=state.party_id,
@@ -197,7 +199,7 @@ class SilentRequests:
     # ---- of a summary
 
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
-        """Who may write it, in this order."""
+        """Return the models that may write, in order."""
         policy = prepared.policy
         first = models_for(
             policy.summariser,
@@ -211,7 +213,7 @@ class SilentRequests:
         return tuple(dict.fromkeys((*first, *others)))
 
     def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
-        """Those who are asked, without the ones whose summaries cannot be used; these rest."""
+        """Return the models to ask, without those whose summaries were unusable and that rest."""
         models = self.list_models(prepared)
         able = tuple(name for name in models if not unusable_seconds(pace.written, name))
         if able != models:
@@ -223,7 +225,7 @@ class SilentRequests:
         return min(unusable_seconds(pace.written, name) for name in self.list_models(prepared))
 
     async def load_writer(self, prepared: PreparedRequest) -> ModelCard:
-        """Of the model that is asked first."""
+        """Return the card of the first model."""
         return await self._model.load_card(self.list_models(prepared)[0])
 
     # ---- of a flush
@@ -231,7 +233,7 @@ class SilentRequests:
     async def next_portion(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int, model: str
     ) -> FlushPortion:
-        """As `model` can read it; raises ContradictoryPolicy."""
+        """Return the next portion that fits `model`. Raises ContradictoryPolicy."""
         whole = await self.prepare(state, view, tools, model=model)
         way, room = self.find_way(whole, state.agent_config)
         if way == "prefix":
@@ -249,7 +251,7 @@ class SilentRequests:
         return FlushPortion(way=way, view=portion, last=last, prepared=whole, room=room)
 
     def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
-        """How memory of this conversation is saved, and the room that a request of its own has."""
+        """Return how memory of this conversation is saved, and the room of a separate request."""
         card = prepared.card
         missing = self._unable.list_missing_forms(card.name, session=prepared.request.about[0])
         return find_flush_way(
@@ -262,7 +264,7 @@ class SilentRequests:
         )
 
     async def build(self, portion: FlushPortion, state: SessionState) -> tuple[SilentRequest, ...]:
-        """What is asked one after the other about one portion; raises ContextBudgetExceeded."""
+        """Build the requests for one portion, to be asked in order. Raises ContextBudgetExceeded."""
         if portion.way == "prefix":
             return (await self._behind_the_chat(portion, state),)
         if portion.way not in APART:
@@ -386,7 +388,7 @@ def _fixed(count: Count, way: FlushWay) -> int:
 
 
 def _room(prepared: PreparedRequest, view: View) -> int:
-    """What the conversation may take, in stored estimates, so that a portion and its answer fit."""
+    """Return the stored tokens that the conversation may take, so that a portion and its answer fit."""
     stored = sum(entry.tokens for entry in view.entries)
     hard = prepared.budget.hard
     if prepared.estimate <= hard:
@@ -423,7 +425,10 @@ class OneShotCompletion:
     async def complete(
         self, request: ModelRequest, *, tracker: SpendTracker, checked: bool = True
     ) -> ModelReply:
-        """Raises ModelErrors and CapReached. `checked` refuses what cannot fit before anybody is asked."""
+        """Call the model. Raises ModelErrors and CapReached.
+
+        `checked` refuses a request that exceeds the window before the call.
+        """
         card = await self._model.load_card(request.model)
         tokens = self._tokens(request, card)
         if checked and tokens > card.window:

@@ -97,7 +97,7 @@ COMPACTION_WAIT_SECONDS = 30.0
 FIRST_CALL_TOKENS = 6_000
 """Input of a first call, as a claim estimates it: 2,000 for the context and 4,000 for the message."""
 JOB_PICKUP_SECONDS = 3.0
-"""A job that nobody has taken after so long is not waited for."""
+"""Seconds to wait for a worker to claim a job."""
 _LOOK_SECONDS = 0.1
 _AT: Callable[[Entry], datetime] = attrgetter("at")
 _TURN: Callable[[Entry], int] = attrgetter("turn")
@@ -111,22 +111,22 @@ class ClaimPrices:
 
     @property
     def first_call_micro(self) -> int:
-        """What the claim of a new conversation sets aside."""
+        """Micro-dollars that the claim of a new conversation reserves."""
         return ceil(self.micro_per_input_token * FIRST_CALL_TOKENS + self.micro_output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """What a session's next request may hold."""
+    """Limits of a session's next request."""
 
     hard: int
     """The most tokens that it may have."""
     fixed: int
-    """What it holds whatever was said: system, tools and the notes about the person."""
+    """Tokens of system, tools and notes about the person, independent of messages."""
     recall: int
-    """What may be recalled with a question, once something is hidden."""
+    """Tokens of recalled passages, once turns are hidden."""
     left_out: LeftOut | None
-    """What of a view it would leave out; None when nothing of any."""
+    """Part of a view that it leaves out; None if nothing."""
 
 
 class TurnLogStore(ToolRoundStore, Protocol):
@@ -255,7 +255,7 @@ class AgentLoop:
     async def _begin(
         self, claim: Claim, emit: Emit, stop: asyncio.Future[None], costs: CallCosts
     ) -> TurnAttempt:
-        """What the turn is answered with: view, model, tools, pictures, and what is recalled."""
+        """Prepare the turn: view, model, tools, pictures and recalled passages."""
         card = await self._model.load_card(self._requests.resolve_model(claim.agent_config))
         policy = self._requests.policy_for(claim.agent_config, card)
         view, former = await self._live_view(claim, claim.view, policy)
@@ -305,7 +305,7 @@ class AgentLoop:
         return live, former_answer(stored, claim.turn)
 
     def _prune(self, state: TurnAttempt) -> None:
-        """Decisions at the start of the turn, the same however often it begins anew."""
+        """Prune at the start of the turn; a repeated attempt decides the same."""
         policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
         if policy.prune_first and state.meter.anchor:
             plain = self._model_caller.prepare(state)
@@ -528,7 +528,9 @@ class AgentLoop:
     def _due_job(
         self, state: TurnAttempt, prepared: PreparedRequest, used: int, *, open_turn: int | None = None
     ) -> JobOrder | None:
-        """`open_turn` while the turn is being answered: whoever does the job must see the same turns."""
+        """Return the job that is due; `open_turn` while the turn runs, so that the job sees the same
+        turns.
+        """
         return next_job(
             replace(state.view, open_turn=open_turn, context_tokens=used),
             budget=prepared.budget,
@@ -540,7 +542,7 @@ class AgentLoop:
         )
 
     async def _with_files(self, state: TurnAttempt, ended: TurnResult) -> TurnResult:
-        """What tools have made for the person is announced with the answer, and never before it."""
+        """Return the result with the files that tools have made; they are announced with the answer."""
         made = list_sent_files(state.view)
         if not made or ended.outcome.blocks is None:
             return ended
@@ -617,7 +619,7 @@ def select_before_calls(view: View) -> tuple[Entry, ...]:
 
 
 def is_due_summary(job: JobOrder) -> bool:
-    """Not one for the idle time, nor a link for what left the window: nobody need wait for those."""
+    """Return whether a turn must wait for the job: a summary without delay, not for the window."""
     return job.kind == "compact" and not job.delay_seconds and job.trigger != "window"
 
 

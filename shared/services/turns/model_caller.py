@@ -39,9 +39,9 @@ log = structlog.get_logger(__name__)
 
 MAX_OVERFLOW_RETRIES = 3
 SECOND_BEST_SHARE = 0.95
-"""Of what was refused: where the aim cannot be reached, this is tried instead."""
+"""Share of the refused size to try if the aim cannot be reached."""
 EXACT_COUNT_SHARE = 0.05
-"""This close to the hard limit the provider is asked to count, where it can."""
+"""Share of the hard limit within which the provider counts the tokens, where it can."""
 COUNT_SECONDS = 3.0
 
 
@@ -125,7 +125,9 @@ class ModelCaller:
 
     @staticmethod
     def _lower_ceiling(state: TurnAttempt, prepared: PreparedRequest, refusal: PromptTooLong) -> None:
-        """The same turn once more, clearly smaller; raises when that was done often enough."""
+        """Lower the request's limit and repeat the turn. Raises ContextBudgetExceeded after too many
+        tries.
+        """
         if state.meter.restarts >= MAX_OVERFLOW_RETRIES:
             largest = largest_contributors(Shrunk(view=state.view, context=prepared.built), prepared.ratio)
             tried = min(prepared.budget.hard, state.meter.ceiling or prepared.estimate)
@@ -163,10 +165,10 @@ class ModelCaller:
         return prepared
 
     def _shrink(self, state: TurnAttempt, prepared: PreparedRequest, hard: int) -> PreparedRequest:
-        """Down to the aim if that can be reached; after a refusal anything clearly smaller is worth a try.
+        """Shrink the request to the aim or, after a refusal, to anything clearly smaller.
 
-        Where nothing can be smaller, and the model should take it as it is, a single refusal may have been a
-        slip: the same is sent once more.
+        If nothing can shrink and the model should accept the request, it is sent again unchanged, since a
+        single refusal may be an error.
         """
         config = state.claim.agent_config
         second_best = min(prepared.budget.hard, round(SECOND_BEST_SHARE * state.meter.refused_size))
@@ -189,7 +191,7 @@ class ModelCaller:
         )
 
     async def _reserve(self, state: TurnAttempt, prepared: PreparedRequest) -> PreparedRequest:
-        """What the caps let it cost is set aside; near their end the request is made smaller for it."""
+        """Reserve the cost of the call; near the caps the request is made smaller."""
 
         async def shrink(tokens: int) -> PreparedRequest | None:
             try:
@@ -264,7 +266,7 @@ class ModelCaller:
                 self._charge_stopped(state, prepared)
 
     def _charge_stopped(self, state: TurnAttempt, prepared: PreparedRequest) -> None:
-        """A stopped answer is paid for, too, but nobody says how much: our estimate stands in."""
+        """Book a stopped answer by our estimate, since the provider reports no usage for it."""
         usage = Usage(
             input_tokens=prepared.estimate,
             output_tokens=self._requests.counter.count_tokens(state.stream.draft),
@@ -282,7 +284,7 @@ class ModelCaller:
 
 
 def find_token_ratio(model: str, claim: Claim) -> float:
-    """What was learned of this very model in this session; 1.0 where nothing was."""
+    """Return the token ratio learned for this model in this session; 1.0 without one."""
     if claim.measured_by in ("", model):
         return claim.token_ratio
     return claim.token_ratios.get(model, 1.0)

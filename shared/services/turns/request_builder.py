@@ -60,13 +60,13 @@ _POLICY_SECTIONS = ("preset", "context", "pruning")
 MAX_CACHED_POLICIES = 256
 """Agents' policies that a process remembers; beyond that it starts afresh."""
 LONG_CHARS = 4_000
-"""Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
+"""Characters from which a text's size is remembered between the calls of a turn."""
 MAX_CACHED_TEXTS = 64
 RECALL_MOST = 4_000
 RECALL_SHARE = 0.05
-"""Of the window that is used: a small one has little room for the past."""
+"""Share of the used window for recalled passages."""
 WORKSPACE_SHARE = 0.2
-"""Of the window: files that grow after an agent was configured are cut rather than the turn refused."""
+"""Share of the window for workspace files; longer ones are cut instead of refusing the turn."""
 
 
 class WorkspaceSource(Protocol):
@@ -95,7 +95,7 @@ class PreparedRequest:
     before: int = 0
     """Tokens of the whole view as it was before this turn's summary and pruning."""
     saved: int = 0
-    """Of these, what this turn's pruning has saved."""
+    """Tokens of these that this turn's pruning has saved."""
     entry_seqs: tuple[int, ...] = ()
     """The view that the request was made from, before anything of it was left out."""
     fitted_into: int | None = None
@@ -103,19 +103,19 @@ class PreparedRequest:
     artifacts: tuple[tuple[int, Artifact], ...] = ()
     """By seq, what the request names as artifacts: to be kept before it is sent."""
     selection: Selection
-    """What of the view the policy sends; what it leaves out does not count as context."""
+    """Entries that the policy sends; left-out entries do not count as context."""
     channel: Channel | None = None
     recalled: Recalled = NOTHING_RECALLED
     known: KnownNotes = NOTHING_KNOWN
     circumstances: Circumstances = field(default_factory=Circumstances)
     zone: str = "UTC"
-    """By whose clock its days are told."""
+    """Timezone of the days in the request."""
     recall_room: int = 0
-    """Estimated tokens that a question may bring back of what is hidden; nothing where nothing is."""
+    """Estimated tokens for passages recalled from hidden turns; 0 if no turn is hidden."""
 
     @property
     def pictures(self) -> tuple[Image, ...]:
-        """Those whose bytes the request needs."""
+        """Return the pictures whose bytes the request needs."""
         blocks = (block for message in self.request.messages for block in message.blocks)
         return tuple(block for block in blocks if isinstance(block, Image))
 
@@ -139,7 +139,9 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBuilder:
-    """What every agent starts from; an agent's own config may override name, model and numbers."""
+    """Builder of requests with the deployment's defaults; an agent's config may override name, model and
+    numbers.
+    """
 
     policy: ContextPolicy
     """The deployment's; `resolve_policy` gives an agent's."""
@@ -155,11 +157,11 @@ class RequestBuilder:
     """Plug-ins that know how to shorten the results of their tools."""
     workspaces: WorkspaceSource | None = None
     fallbacks: Callable[[str], tuple[str, ...]] = lambda _model: ()
-    """Of a model: who answers, in this order, while it cannot."""
+    """Fallback models of a model, in order."""
     timezone: str = "UTC"
-    """Where nobody knows the person's own."""
+    """Timezone of people whose timezone is unknown."""
     trusts_visitors: bool = False
-    """Whoever comes to the widget without a name is the owner of this installation."""
+    """True if anonymous visitors of the widget count as the owner of this installation."""
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
     _logged: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
@@ -188,9 +190,10 @@ class RequestBuilder:
             return self.policy
 
     def policy_for(self, agent_config: Mapping[str, Any], card: ModelCard) -> ContextPolicy:
-        """The agent's policy as this model can follow it: what sees no pictures is told of them at once.
+        """Return the agent's policy adapted to the model's abilities.
 
-        A model that writes the summaries, too, saves memory with them; an early flush would read all twice.
+        Without vision, pictures are described at once. A model that also writes the summaries saves memory
+        with them, since an early flush would read everything twice.
         """
         return _policy_as(
             self.resolve_policy(agent_config),
@@ -226,7 +229,7 @@ class RequestBuilder:
         return layers_for(agent_config, circumstances or Circumstances())
 
     def zone_of(self, circumstances: Circumstances) -> ZoneInfo:
-        """By whose clock the days of a conversation are told."""
+        """Return the timezone in which the days of a conversation are stated."""
         return resolve_zone(circumstances.timezone, self.timezone)
 
     def known_notes(self, view: View, zone: ZoneInfo) -> KnownNotes:
@@ -309,7 +312,7 @@ class RequestBuilder:
     def build_next(
         self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]
     ) -> PreparedRequest:
-        """What a session would be sent now, before anything new is said in it."""
+        """Build the request of a session before a new message."""
         return self.build(
             state.view,
             card=card,
@@ -435,7 +438,7 @@ def _channel(name: str | None) -> Channel | None:
 
 @lru_cache(maxsize=64)
 def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
-    """Rules that cannot be used are reported once, and pruning goes on without them."""
+    """Return pruning rules; unusable ones are reported once, and pruning continues without them."""
     try:
         return prune_rules(json.loads(section), pruners)
     except BadPruneRules as error:
@@ -470,7 +473,7 @@ def _request(
 
 
 def find_learned_ratio(state: SessionState, model: str) -> float:
-    """Of this very model; 1.0 where the session's numbers are another model's."""
+    """Return the token ratio learned for this model; 1.0 if the session's numbers are another model's."""
     return state.token_ratio if state.measured_by in ("", model) else 1.0
 
 
@@ -480,7 +483,7 @@ def choose_token_ratio(learned: float, card: ModelCard) -> float:
 
 
 def collect_prompt_parts(prepared: PreparedRequest) -> dict[str, str]:
-    """What makes the request reproducible besides its entries: sha256 in hex → text."""
+    """Return the texts that reproduce the request besides its entries, by sha256 in hex."""
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
         texts.append(_tools_text(tuple(prepared.request.tools)))
@@ -536,7 +539,7 @@ def _plain(policy: ContextPolicy) -> ContextPolicy:
 
 
 def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
-    """What the audit's own columns do not say: with it `rebuild_request` makes the same request again."""
+    """Return the facts that `rebuild_request` needs besides the audit's columns."""
     sent = prepared.selection.view
     recipe: dict[str, Any] = {
         "open": view.open_turn,

@@ -35,9 +35,9 @@ from shared.services.turns.request_builder import RequestBuilder
 log = structlog.get_logger(__name__)
 
 RERANKED = 40
-"""So many of the first passages are put in another order, where there is somebody to ask for one."""
+"""First passages that a reranker may reorder, if there is one."""
 QUESTION_CHARS = 1_000
-"""Of a long message the end, where it asks."""
+"""Characters from the end of a long message, where the question is."""
 
 
 class RecallStore(Protocol):
@@ -55,7 +55,9 @@ class Retriever:
         self._reranker = reranker
 
     async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
-        """What the open turn is reminded of: the same at every attempt, as far as the past is."""
+        """Return the passages for the open turn; a repeated attempt gets the same while the past is the
+        same.
+        """
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
         limit = self._requests.recall_limit(claim.agent_config, window)
@@ -118,7 +120,7 @@ def _newest_words(view: View) -> str:
 
 
 async def rerank(reranker: Reranker | None, items: Sequence[Ranked], question: str) -> Sequence[Ranked]:
-    """As they were where nobody is asked, or nobody answers in time."""
+    """Return passages in the reranker's order; unchanged without a reranker or an answer in time."""
     if reranker is None or len(items) < 2:
         return items
     passages = [redact(item.passage.text) for item in items[:RERANKED]]

@@ -68,27 +68,27 @@ MESSAGE_CHARS = 100_000
 MAX_FAULTS = 3
 """Failures without a transient cause before a turn is given up and its person told."""
 MAX_CONTENT_ATTEMPTS = 2
-"""Of what rules on content forbid: the answer may have been what they forbade, and another one not."""
+"""Attempts after a content-policy refusal; a second answer may pass."""
 LEASE_SECONDS = 4.0
 BEAT_SECONDS = 1.0
 UNKNOWN_LEASE_SECONDS = 2.0
-"""So long the table and this process may disagree on what it holds: a commit and its reply take a moment."""
+"""Seconds for which table and process may disagree on leases, since a commit and its reply take a moment."""
 MAX_LAG_SECONDS = 1.0
-"""A process that comes so late to what is due leaves new turns to others, as long as it answers some."""
+"""Seconds of event-loop lag from which a process leaves new turns to others while it answers some."""
 LONGEST_WAIT_SECONDS = 30.0
 MOST_WAIT_SECONDS = 600.0
 """Seconds that a turn waits for a provider that answers, but cannot do what is asked."""
 LONGEST_BUSY_SECONDS = 60.0
-"""Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
+"""Longest wait in seconds for a busy provider, which often recovers before the time it asked for."""
 REST_SECONDS = 15.0
-"""So long a turn waits at most for the rest of its message, which comes late."""
+"""Seconds to wait for the remaining parts of a split message."""
 BREAK_OFF_SECONDS = 5.0
 WAKE_SECONDS = 5.0
-"""However often a provider answers others, a turn that waits for it is not tried more often than that."""
+"""Minimum seconds between retries of a turn that waits for its provider."""
 BUDGET_RETRY_SECONDS = 5.0
 """Until a turn is tried again whose money was held for others; each try waits some time itself."""
 PRICES_SECONDS = 60.0
-"""So long the prices of a claim serve for those that come with a message, which waits for no provider."""
+"""Seconds for which the prices of a claim are reused for claims with a message."""
 
 
 Reword = Callable[[tuple[Block, ...]], tuple[Block, ...]]
@@ -96,7 +96,7 @@ Reword = Callable[[tuple[Block, ...]], tuple[Block, ...]]
 
 
 REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view"})
-"""Why a question cannot be asked again with another text; its wording is replaced all the same."""
+"""Reason why a question cannot be asked again with another text; its wording is replaced nevertheless."""
 
 
 class TurnStore(Protocol):
@@ -168,7 +168,7 @@ class EditStore(Protocol):
 
 
 class HeartbeatStatus(Protocol):
-    """What the heart of this process, which beats beside its loop, tells that loop."""
+    """State of this process's heartbeat, which runs in a thread next to the event loop."""
 
     @property
     def last_beat(self) -> float:
@@ -258,7 +258,7 @@ class SessionService:
         """Sessions whose answer is broken off until the rest of its message is there; set when it is."""
         self._claiming: set[int] = set()
         self._unsure: set[int] = set()
-        """Sessions whose claim had no reply: the lease may be ours, and nothing of ours works under it."""
+        """Sessions whose claim had no reply: the lease may be ours, and no turn runs under it."""
         self._begun: dict[int, tuple[Claim, float]] = {}
         """Turns that were taken with their message, by session, and since when they wait for `answer`."""
         self._prices: tuple[ClaimPrices, float] | None = None
@@ -276,8 +276,9 @@ class SessionService:
         return accepted
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted:
-        """As `accept`, for whoever calls `answer` next: where nothing else is due there, the turn is taken in
-        the same commit. Given back with the next beat if nobody does.
+        """Accept a message and claim its turn in one commit, if no other turn is due.
+
+        The caller calls `answer` next; otherwise the next heartbeat releases the claim.
         """
         with self._mark_message(inbound):
             tokens = self._measured_message(inbound)
@@ -302,9 +303,9 @@ class SessionService:
         return edited
 
     async def edit(self, inbound: Inbound, *, seq: int) -> tuple[Accepted, Mapping[str, Any]]:
-        """Put other words in the place of the last question, and answer it anew.
+        """Edit the last question and answer it again; returns what screens show of it.
 
-        With what screens show of it. Raises BadInput, StorageUnavailable.
+        Raises BadInput and StorageUnavailable.
         """
         with self._mark_message(inbound):
             validate_text(inbound.text, most=self._message_chars)
@@ -354,7 +355,7 @@ class SessionService:
         return self._count_message(inbound.blocks)
 
     def _count_message(self, blocks: tuple[Block, ...]) -> int:
-        """What it takes in requests, which show a long one in part."""
+        """Return the tokens that a message takes in requests, which show a long one in part."""
         return estimate_blocks(shorten_blocks(blocks, 1), self._counter.count_tokens)
 
     async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
@@ -390,12 +391,12 @@ class SessionService:
         return accepted
 
     async def answer(self, session_id: int, emit: Emit) -> None:
-        """Answer whatever is due in this session, one turn after the other, until nothing is.
+        """Answer due turns of the session, one after the other, until none is left.
 
-        Returns at once when another living process has it. `emit` hears deltas, then what was stored.
-        A message accepted after the last commit is not looked for: whoever accepted it asks for its answer.
-        A turn of another channel that waits behind ours is announced to the process that may take it; so is
-        one that this process is too busy for.
+        Returns at once if another living process has the session. `emit` receives deltas, then stored events.
+        The caller that accepts a message asks for its answer, since messages accepted after the last commit
+        are not looked for. Turns of another channel, and turns that this process is too busy for, are
+        announced to other processes.
         """
         another_waits = False
         while True:
@@ -412,15 +413,15 @@ class SessionService:
             await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
 
     def _is_overloaded(self) -> bool:
-        """Whoever does nothing else takes a turn all the same: where all are too busy, work goes on."""
+        """Return whether the event loop lags while turns run; an idle process still takes turns."""
         return bool(self._stops) and self._heartbeat.lag_seconds > MAX_LAG_SECONDS
 
     async def hold_for_rest(self, session_id: int, *, turn: int) -> bool:
-        """The rest of a message comes late: its turn waits for it, and an answer begun here is broken off.
+        """Hold a turn for the remaining parts of its message; an answer in progress is interrupted.
 
-        What that cost is stored, and the next attempt takes its place on screens. False where it is too late
-        for that. Whoever calls it accepts the rest soon, or wakes the turn; nobody waits longer than
-        `REST_SECONDS`. Raises StorageUnavailable.
+        Its cost is stored, and the next attempt replaces it on screens. Returns False if it is too late. The
+        caller accepts the parts soon or wakes the turn; the wait is bounded by `REST_SECONDS`. Raises
+        StorageUnavailable.
         """
         if not await self._turns.can_be_joined(session_id, turn=turn):
             return False
@@ -455,9 +456,9 @@ class SessionService:
         return True
 
     async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
-        """Sessions of a channel whose turn is due and that nobody holds; due reminders begin theirs.
+        """Return sessions of a channel whose turn is due and unclaimed; due reminders start theirs.
 
-        What waited for an operator for too long comes back first, and its turn is due then.
+        Overdue hand-overs are ended first, which makes their turns due.
         """
         if self._is_overloaded():
             return []
@@ -471,7 +472,7 @@ class SessionService:
         return await self._turns.list_unanswered(channel, accounts=accounts)
 
     async def _wake(self) -> None:
-        """Whoever waits for a provider that answers again need not wait any longer, whatever it asked for."""
+        """Wake turns that wait for a provider that answers again."""
         now = time.monotonic()
         if now < self._wake_at or not (well := self._answered()):
             return
@@ -501,9 +502,9 @@ class SessionService:
         return frozenset(self._claiming | self._stops.keys() | self._begun.keys())
 
     def _collect_unknown_leases(self, strange: Collection[int]) -> None:
-        """Leases that nobody here knows of, such as a promoted standby brings back: let go of, if they stay.
+        """Note unknown leases, such as a promoted standby restores, and release those that stay.
 
-        Behind another server than before nothing is known but what was asked of it.
+        After a switch to another server only its own answers count.
         """
         now, patience = time.monotonic(), UNKNOWN_LEASE_SECONDS
         if self._heartbeat.timeline != self._timeline:
@@ -517,7 +518,7 @@ class SessionService:
             self._unsure |= lasting
 
     async def _release_unsure(self) -> None:
-        """Of all that it is unsure of and does nothing in, by one statement: many take a beat no longer."""
+        """Release all uncertain leases without a running turn, by one statement."""
         idle = self._unsure - self._claiming - self._stops.keys() - self._begun.keys()
         if not idle:
             return
@@ -530,7 +531,7 @@ class SessionService:
             raise
 
     async def release_unanswered(self, *, after_seconds: float = 0.0) -> None:
-        """Turns that were taken with their message so long ago, and that nobody answers, are due again."""
+        """Release turns that were claimed with their message and not answered within `after_seconds`."""
         now = time.monotonic()
         for session_id, (claim, since) in list(self._begun.items()):
             if now - since >= after_seconds and self._begun.pop(session_id, None) is not None:
@@ -549,7 +550,7 @@ class SessionService:
         return await self._agent_loop.measure_context(session_id)
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
-        """What one request of this session may hold."""
+        """Return the limits of the session's next request."""
         return await self._agent_loop.load_request_limits(state)
 
     def _stop_here(self, session_id: int) -> None:
@@ -671,7 +672,7 @@ class SessionService:
         return stored.another_waits
 
     async def _warn_of_spending(self, claim: Claim, emit: Emit) -> None:
-        """Of a limit that is nearly reached: the person of theirs, the operator of everybody's."""
+        """Warn of a nearly reached limit: the person of a personal one, the operator of the shared one."""
         notice = {"text": BUDGET_WARNING_ADVICE, "error": BUDGET_WARNING, "waiting": True}
         try:
             warned = await self._turns.record_spending_warning(claim, caps=self._caps, notice=notice)
@@ -720,7 +721,7 @@ class SessionService:
         return False
 
     async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
-        """Our own fault: try again, and after the third time say so and go on with the next turn."""
+        """Retry after our own fault; after the third one, tell the person and continue with the next turn."""
         most = MAX_CONTENT_ATTEMPTS if isinstance(error, ContentRefused) else MAX_FAULTS
         if isinstance(error, ModelError) and error.ends_turn:
             most = 1
@@ -744,7 +745,7 @@ class SessionService:
             return False
 
     async def _load_reminder_text(self, claim: Claim) -> str | None:
-        """What this turn must tell, however it ends; None when it is not a reminder's."""
+        """Return the text that this turn must deliver; None if it is not a reminder's."""
         if self._reminders is None:
             return None
         return await self._reminders.load_text(claim.session_id, claim.turn)
@@ -773,9 +774,9 @@ class SessionService:
         cut_off: CallCosts | None = None,
         paid: CallCosts | None = None,
     ) -> None:
-        """Give the turn back, however long Postgres is away: while this process lives, nobody else can.
+        """Give the turn back, waiting while Postgres is away: no other process can while this one lives.
 
-        Where the process ends it is tried once, and what the broken-off call cost is stored with it.
+        A process that ends tries once. The cost of the interrupted call is stored with it.
         """
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
@@ -821,7 +822,7 @@ class SessionService:
 
 
 def log_token_usage(claim: Claim, outcome: Outcome) -> None:
-    """One event per turn for whoever counts tokens from the log: numbers and names, never a text."""
+    """Log one event per turn with numbers and names, never text, for readers that count tokens."""
     audit, spent = outcome.audit, outcome.spent
     told: dict[str, object] = {} if audit is None else {
         "model": audit.model_alias,

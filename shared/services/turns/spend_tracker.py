@@ -26,21 +26,20 @@ MIN_OUTPUT = 512
 USUAL_OUTPUT = 2_048
 """Tokens: while waiting may bring more money, a shorter answer than this is not begun."""
 WAIT_SECONDS = 20.0
-"""So long a person sees the typing sign while other calls settle; then their turn is put back."""
+"""Seconds with a typing indicator while other calls settle; then the turn is put back."""
 POLL_SECONDS = 0.5
 MAX_TRIES = 5
 """In a row: others may take what was just seen to be left."""
 
 ShrinkRequest = Callable[[int], Awaitable[PreparedRequest | None]]
-"""The request in so many tokens at most; None where it cannot be made as small."""
+"""Function that shrinks a request to a number of tokens; None if it cannot."""
 
 
 class SpendLimiter:
-    """Nothing is sent whose worst case is not set aside, beside what the turn has cost already.
+    """Limiter of spending: no call is sent unless its worst case is reserved, besides the turn's cost so far.
 
-    The provider tells with the answer what it had in its cache, and never promises to have it: until then all
-    input counts as new. What fits by that cannot overrun a cap, whatever became of the cache meanwhile,
-    as long as the provider counts no more than a tenth above the estimate.
+    A provider reports cache reads with the answer and never promises them, so all input counts as new. A call
+    that fits can overrun no cap while the provider counts at most a tenth above the estimate.
     """
 
     def __init__(self, spend: TurnSpendStore, *, caps: Caps) -> None:
@@ -150,7 +149,7 @@ class _CallOffer:
     whole: PreparedRequest
     prices: Prices
     spent_micro: int
-    """By the turn's earlier calls; its reservation holds that, too."""
+    """Micro-dollars of the turn's earlier calls, which its reservation includes."""
 
     def micro(self, prepared: PreparedRequest) -> int:
         return self.spent_micro + self._worst(prepared, prepared.request.max_output_tokens)
@@ -174,7 +173,7 @@ class _CallOffer:
         return replace(self.whole, request=replace(request, max_output_tokens=longest))
 
     def can_fit_once_settled(self, shortages: Sequence[Shortage]) -> bool:
-        """Whether the shortest answer had room if nobody else held anything."""
+        """Return whether the shortest answer would fit if no other call held a reservation."""
         least = self.spent_micro + self._worst(self.whole, MIN_OUTPUT)
         return bool(shortages) and all(least <= one.once_settled_micro for one in shortages)
 
@@ -186,7 +185,7 @@ class _CallOffer:
 
 
 def _refuse_unpriced(claim: Claim, prepared: PreparedRequest, caps: Caps) -> PreparedRequest:
-    """What a call of unknown price may cost nobody can say: it goes as far as the claim's cap let it."""
+    """Check a call of unknown price, which goes as far as the claim's cap allows. Raises CapReached."""
     if claim.refused_scope is not None:
         raise cap_reached(claim.refused_scope, timezone=caps.timezone)
     return prepared
@@ -197,18 +196,18 @@ RecordCalls = Callable[[Sequence[Spending]], None]
 
 @dataclass(slots=True, kw_only=True)
 class CallCosts:
-    """What one attempt at a turn has cost so far, and what is set aside for it."""
+    """Cost of one attempt at a turn so far, and its reservation."""
 
     claim: Claim
-    """As it is now: where a cap refused it, money may have been set aside later."""
+    """Current claim; money may have been reserved after a cap had refused it."""
     held_micro: int = 0
-    """What the claim's reservation was raised to."""
+    """Micro-dollars that the claim's reservation was raised to."""
     may_be_sent: bool = False
     """Whether the database knows that a repeated attempt is sending calls."""
     stored: list[Spending] = field(default_factory=list)
     """With a tool round."""
     unpaid: list[Spending] = field(default_factory=list)
-    """In no ledger yet: the turn's end stores them, or whoever puts it back."""
+    """Spending that no ledger has yet; the end of the turn stores it, or its release."""
 
     @property
     def micro(self) -> int:
@@ -237,7 +236,7 @@ class TurnSpendStore(SpendStore, Protocol):
 
 
 class SpendTracker:
-    """What one job may spend and has spent."""
+    """Spending of one job and its limit."""
 
     def __init__(self, store: SpendStore, *, session_id: int, job_id: int | None, caps: Caps) -> None:
         self._store = store
@@ -270,7 +269,7 @@ class SpendTracker:
         return self.hold_micro(max(0, worst - held_micro))
 
     def hold_micro(self, micro: int) -> SpendReservation:
-        """Around one call of so much; 0 where nobody knows its price: nothing is set aside."""
+        """Reserve micro-dollars for one call; 0 for an unknown price reserves nothing."""
         return SpendReservation(self, micro)
 
     async def pay_for(

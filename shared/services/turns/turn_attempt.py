@@ -1,4 +1,4 @@
-"""What one attempt at a turn works with: its input, how full the window is, and how it ends."""
+"""Attempt at a turn: its input, the fill of the context, and its end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TurnStopped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnInput:
-    """What an attempt begins with. Whatever changes meanwhile holds from the next turn on."""
+    """Input of an attempt; later changes take effect with the next turn."""
 
     card: ModelCard
     """The agent's model."""
@@ -61,13 +61,13 @@ class TurnInput:
     cache_life: timedelta
     """How long the provider keeps the prefix at the pace of this session."""
     recalled: Recalled = NOTHING_RECALLED
-    """What this turn is reminded of: the same in all its rounds."""
+    """Passages recalled for this turn, the same in all its rounds."""
     previous_answer: str | None = None
     """The answer that this one will take the place of, where a question is asked again."""
 
     @property
     def replacement(self) -> dict[str, str]:
-        """What its event says of the answer before it."""
+        """Return what the event says of the former answer that it replaces."""
         return {"replaces": self.previous_answer} if self.previous_answer else {}
 
 
@@ -81,7 +81,7 @@ class ContextMeter:
     ratio: float
     """Learned for this session and model; 1.0 before anything was learned."""
     anchor: int | None
-    """What the provider counted last, or None when that was another model's count."""
+    """Last count of the provider; None if it was another model's."""
     pending: int
     """Estimate of what came after the anchor, less what will not be sent again."""
     anchored: bool = False
@@ -99,9 +99,9 @@ class ContextMeter:
     ceiling: int | None = None
     """After a refusal: how large requests of this turn may be."""
     refused_size: int = 0
-    """What is known to be too large."""
+    """Tokens of the smallest refused request."""
     insisted: bool = False
-    """What cannot be made smaller was sent once more as it was."""
+    """True if a request that cannot shrink was sent again unchanged."""
 
     def read(self, prepared: PreparedRequest) -> PreparedRequest:
         """The request with its size, and the size without this turn's summary and pruning."""
@@ -139,9 +139,9 @@ class ContextMeter:
         self.refused_size = min(size, refusal.maximum or size)
 
     def estimate_growth(self, prepared: PreparedRequest | None, tokens: int, *, pruned: bool) -> int | None:
-        """The view with a turn that nobody counted: its words stay, whatever became of the answer.
+        """Estimate the view with an uncounted turn: its message stays, whatever its answer becomes.
 
-        `pruned`: whether this turn's decisions are stored with it, so that what they save stays saved.
+        `pruned` is True if this turn's pruning is stored with it, so that its saving lasts.
         """
         if self.anchor is None:
             return None
@@ -157,7 +157,7 @@ class ContextMeter:
 
 @dataclass(slots=True, kw_only=True)
 class StreamState:
-    """What screens draw of an answer while it is written."""
+    """State of a streamed answer for screens."""
 
     texts: list[str]
     """The visible words of earlier rounds of this turn."""
@@ -176,7 +176,7 @@ class StreamState:
         self.draft = ""
 
     def add(self, piece: str, *, attempt: int) -> tuple[int, str]:
-        """Where screens go on, in UTF-16 units, and with which text."""
+        """Return where screens continue, in UTF-16 units, and the text."""
         if attempt != self.attempt:
             self.attempt, self.draft = attempt, ""
         offset, text = self._follow(piece)
@@ -198,7 +198,7 @@ class StreamState:
 
 @dataclass(slots=True, kw_only=True)
 class TurnAttempt:
-    """It lives as long as the attempt, and belongs to nobody else."""
+    """State of a single attempt."""
 
     given: TurnInput
     costs: CallCosts
@@ -224,7 +224,7 @@ class TurnAttempt:
     """How many others were asked."""
 
     def move_to(self, card: ModelCard, *, ratio: float) -> None:
-        """The rest of the turn is another model's, whose count of the prefix nobody knows."""
+        """Continue the turn with another model, whose count of the prefix is unknown."""
         if self.moves == 0:
             self.chosen = self.prepared
         self.moves += 1
@@ -235,7 +235,7 @@ class TurnAttempt:
         )  # fmt: skip
 
     def for_chosen_model(self, prepared: PreparedRequest) -> PreparedRequest:
-        """The request as the agent's own model would measure it, whoever has answered it."""
+        """Return the request as the agent's own model would measure it."""
         if (own := self.chosen) is None:
             return prepared
         return replace(prepared, card=own.card, policy=own.policy, budget=own.budget, ratio=own.ratio)
@@ -249,14 +249,14 @@ class TurnAttempt:
         return self.claim.attempt * 100 + (self.moves + self.meter.restarts) * 10 + model_attempt
 
     def count_turn_tokens(self, tokens: int) -> int:
-        """What this turn adds to the view with an answer of `tokens`, in the model's tokens."""
+        """Return the tokens that this turn adds to the view with an answer of `tokens`."""
         mine = sum(entry.tokens for entry in select_open_turn_entries(self.view))
         return round(self.meter.ratio_of(self.prepared) * (mine + tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """What to commit, and the gauge's new number."""
+    """Outcome to commit, and the new value of the gauge."""
 
     outcome: Outcome
     measured: ContextMeasured | None
@@ -293,7 +293,7 @@ def build_refusal(
 
 
 def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
-    """Nothing was sent, or nothing that was taken: the row says by how much it did not fit."""
+    """Return the audit of a request that was refused or not sent, with the missing room."""
     overflow = not isinstance(error, CapReached)
     if state.prepared is None:
         return ContextAudit(
@@ -321,7 +321,7 @@ def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
 
 
 def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]:
-    """Of the call that was broken off, if there was one."""
+    """Return the audit of the interrupted call; None if there was none."""
     if state.prepared is None or not state.calls:
         return None, {}
     parts = collect_prompt_parts(state.prepared)
@@ -345,12 +345,12 @@ _ENDS: Mapping[StopReason, AnswerEnd] = {
 
 
 def read_answer_end(reason: StopReason) -> AnswerEnd:
-    """Return why an answer ended, as its person is told."""
+    """Return why an answer ended, for its person."""
     return _ENDS.get(reason, "stop")
 
 
 def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
-    """What is stored of the last reply: never nothing, never a call that nobody will answer."""
+    """Return the blocks of the last reply to store: at least one text, and no unanswered call."""
     kept = tuple(
         block
         for block in reply.blocks

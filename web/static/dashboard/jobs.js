@@ -189,7 +189,7 @@ function botsCard(bots) {
   return card("Telegram", [table({ caption: t("Bots"), className: "wide-grid", columns, rows })]);
 }
 
-/** What each duty does, by the name that metrics and alerts have. */
+/** Descriptions of duties, by their name in metrics and alerts. */
 const DUTIES = () => ({
   session_list: t("Update the list of conversations"), erasures: t("Finish erasures"), reservations: t("Release reserved money"),
   recall_index: t("Make conversations searchable"), hourly_stats: t("Count numbers by the hour"), owed_flushes: t("Save overdue memories"),

@@ -1,4 +1,4 @@
-/** What was said, drawn as the visitor sees it, with a line wherever something was summarised; every word is a text node. */
+/** Transcript as the visitor sees it, with a line at each summary; all text is in text nodes. */
 import { h, set, show } from "../shared/h.js";
 import { adoptMd as dress, render } from "../widget/md.js";
 import { clock, number, tokens, stamp } from "../shared/fmt.js";
@@ -41,7 +41,7 @@ function size(bytes) {
   return `${Math.round(bytes / 1024 ** step)}\u202f${SIZES[step]}`;
 }
 
-/** A file of the person, opened by itself; what was deleted keeps its name. @param {any} file */
+/** Returns a file of the person, opened on request; a deleted one keeps its name. @param {any} file */
 function fileOf(file) {
   const label = [h("span", { dir: "auto" }, file.name || file.mime), h("span", { class: "muted" }, ` ${size(file.size)}`)];
   if (!file.kept) return h("p", null, h("span", { class: "badge file" }, label, h("span", { class: "muted" }, " · ", t("deleted"))));
@@ -74,7 +74,7 @@ export function messageNode(message) {
 }
 
 const OPINIONS = { good: t("Found helpful"), bad: t("Found not helpful") };
-/** What the person thought of an answer. @param {any} feedback */
+/** Returns the person's opinion of an answer. @param {any} feedback */
 function judgement(feedback) {
   return h("div", { class: `judged ${feedback.opinion ?? ""}` }, h("b", null, OPINIONS[/** @type {keyof typeof OPINIONS} */ (feedback.opinion)] ?? t("Feedback")), feedback.words && words(feedback.words));
 }
@@ -99,7 +99,7 @@ function momentsOf(handovers, notes) {
   ])].filter(Boolean).sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
 }
 
-/** What a person thought of the help, of five. @param {number} rating */
+/** Returns a person's rating of the help, of five. @param {number} rating */
 export const stars = (rating) => h("span", { class: "stars", role: "img", "aria-label": t("Rated {rating} of 5", { rating: number(rating) }) }, "★".repeat(rating) + "☆".repeat(5 - rating));
 
 /** @param {any} note @param {(note: any) => void} [remove] */
@@ -141,7 +141,7 @@ function settle(list, nodes) {
   for (const [index, node] of nodes.entries()) if (list.childNodes[index] !== node) list.insertBefore(node, list.childNodes[index] ?? null);
 }
 
-/** Of two lists, all of the older one that the newer does not have, then the newer. @param {any[]} older @param {any[]} newer @param {string} key */
+/** Joins two lists: older items that the newer list lacks, then the newer list. @param {any[]} older @param {any[]} newer @param {string} key */
 function joinLists(older, newer, key) {
   const known = new Set(newer.map((one) => one[key]));
   return [...older.filter((one) => !known.has(one[key])), ...newer];
@@ -233,7 +233,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     } else if (low) box.scrollTop = box.scrollHeight;
   }
 
-  /** Where it stays at a turn, new words wait; but a note that somebody removed does not stay. */
+  /** Removes deleted private notes while new messages wait. */
   async function forget() {
     const page = await pageAt(true);
     const known = new Set((page.private_notes ?? []).map((/** @type {any} */ one) => one.id));
@@ -243,7 +243,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     draw();
   }
 
-  /** Those of the page, and before it those that were known. @param {any[]} older @param {any} page */
+  /** Returns the dividers of the page, after earlier ones. @param {any[]} older @param {any} page */
   function dividersOf(older, page) {
     const from = page.messages[0]?.turn ?? 0;
     return joinLists(older.length ? all.dividers.filter((one) => one.through_turn < from) : [], page.dividers ?? [], "id");

@@ -1,4 +1,4 @@
-/** What stands beside answers and what is asked without a bubble: comes with the first answer. */
+/** Actions next to answers and answers without a bubble; loaded with the first answer. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { render, plain } from "./md.js";
@@ -45,14 +45,14 @@ export function ask(chat, command, args = "") {
   });
 }
 
-/** What is said goes again after each break until the server has it. @param {Chat} chat @param {{cid: string, [name: string]: any}} frame */
+/** Sends a frame, and again after each reconnect until the server confirms it. @param {Chat} chat @param {{cid: string, [name: string]: any}} frame */
 export function ensure(chat, frame) {
   const sent = chat.net.send(frame);
   if (sent) chat.asked.set(frame.cid, frame);
   return sent;
 }
 
-/** Where the command is not offered, the question is simply asked once more. @param {Chat} chat */
+/** Repeats the last question; without `/retry` it is sent again. @param {Chat} chat */
 async function again(chat) {
   if (chat.chat.run || chat.renewing) return;
   if (!may(chat, "retry")) {
@@ -89,7 +89,7 @@ export function pin(chat, item) {
   });
 }
 
-/** What the log draws beside its answers. @param {Chat} chat */
+/** Draws the actions next to answers. @param {Chat} chat */
 export function adorn(chat) {
   adopt(chat.node, ACTS_LOOK);
   const md = { copy: (/** @type {string} */ text, /** @type {HTMLElement} */ button) => void chat.copy(text, button), labels: { copy: t("copy") } };
@@ -135,7 +135,7 @@ export function adorn(chat) {
     return h("button", { class: "quiet", type: "button", "aria-pressed": String(pinned), onclick: () => pin(chat, item) }, t(pinned ? "unpin" : "pin"));
   }
 
-  /** What the assistant does before it answers. */
+  /** Shows the tool that the assistant runs before it answers. */
   function working() {
     const { tool = "", subject = "" } = chat.chat.run ?? {};
     const key = `tool_${tool.startsWith("mcp_") ? "mcp" : tool}`;
@@ -156,7 +156,7 @@ export function adorn(chat) {
     body.before(node);
   }
 
-  /** What stands beside a question: the way to other words for it, and to those of before. @param {Item} item @param {HTMLElement} article */
+  /** Returns the actions next to a question: editing it, and its former texts. @param {Item} item @param {HTMLElement} article */
   function mine(item, article) {
     const act = (/** @type {"edit" | "edited" | "all"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
     return [item.text?.[4000] && !item.open && act("all"), item === chat.chat.question() && act("edit"), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) })];
@@ -168,7 +168,7 @@ export function adorn(chat) {
   return { under, mine, mark, working };
 }
 
-/** Who answers, if they show themselves. A page may forbid pictures of others; the name stands alone then. @param {Item} item */
+/** Returns the picture of an operator, if they have one. A page may forbid foreign pictures; the name remains then. @param {Item} item */
 const face = ({ picture }) => picture && h("img", { class: "face", src: new URL(`../../pictures/${picture}`, import.meta.url).href, alt: "", width: 22, height: 22,
   onerror: (/** @type {Event} */ event) => /** @type {HTMLElement} */ (event.target).remove() });
 
@@ -178,7 +178,7 @@ const handoverNotice = ({ role, error }) => (role === "notice" && /^handover_/.t
 /** @param {Item} item */
 const words = ({ kind, text = "", success, advice }) => (kind === "result" ? [text || t(success ? "command_silent" : "command_failed"), advice].filter(Boolean).join(" ") : text);
 
-/** What is read out. @param {Item} item */
+/** Returns the text for speech output. @param {Item} item */
 export function speech(item) {
   return (item.name ? `${item.name}: ` : "") + plain(handoverNotice(item) ?? words(item));
 }

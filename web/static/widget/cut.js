@@ -1,4 +1,4 @@
-/** Tells that an answer was cut, and goes on where it can: comes with the first answer that is not whole. */
+/** Note below an answer that was cut, with a button to continue; loaded with the first such answer. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h } from "../shared/h.js";
 import { wordsOf } from "./words.js";

@@ -1,4 +1,4 @@
-/** What the conversation is: takes protocol frames, keeps one ordered timeline, knows nothing of screens. */
+/** State of the conversation: takes protocol frames, keeps one ordered timeline, knows no screen. */
 
 /**
  * @typedef {object} Item
@@ -19,7 +19,7 @@
  */
 
 const RUNNING = new Set(["started", "tool"]);
-/** What was confirmed so lately goes again, under its old id, when the server has lost it. */
+/** Milliseconds for which a confirmed message is sent again under its id, if the server has lost it. */
 const AGAIN_MS = 600_000;
 
 export class Conversation {
@@ -57,9 +57,9 @@ export class Conversation {
     this.closed = new Set();
     /** Answers whose former ones are not here, by those. @type {Map<string, Item>} */
     this.wanted = new Map();
-    /** What was erased, should a page that was asked for before still tell of it. @type {Set<string>} */
+    /** Erased messages, in case an earlier request still returns them. @type {Set<string>} */
     this.forgotten = new Set();
-    /** What was said up to this turn is out of the assistant's sight. */
+    /** Turn up to which messages are out of the assistant's view. */
     this.begun = 0;
     /** @type {{state: string, name?: string} | null} */
     this.handover = null;
@@ -103,7 +103,7 @@ export class Conversation {
     return this.epoch !== null && (frame.log_epoch !== this.epoch || (frame.session === this.session && frame.head < this.last));
   }
 
-  /** What is not told here is over: no missed event may leave anything hanging. @param {any} state */
+  /** Applies a full state; anything absent has ended, so that a missed event leaves nothing open. @param {any} state */
   snapshot(state) {
     this.handover = state.handover && state.handover.state !== "bot" ? state.handover : null;
     this.organizing = state.compaction ? { id: state.compaction.id, percent: state.compaction.percent ?? 0, since: Date.now() } : null;
@@ -136,7 +136,7 @@ export class Conversation {
     else if (event.t === "erased") this.erased(event);
   }
 
-  /** What was forgotten is seen no longer; what was not yet sent, and a command's answer to come, stay. @param {any} event */
+  /** Removes erased messages; unsent ones and pending commands stay. @param {any} event */
   erased(event) {
     if (event.mids) {
       for (const mid of event.mids) this.forgotten.add(mid);
@@ -242,7 +242,7 @@ export class Conversation {
     return !this.run && last && last.status === "sent" && (last.turn ?? Infinity) > this.begun && (last.role === "assistant" || (last.error && !last.waiting)) ? last : undefined;
   }
 
-  /** The question that may be edited: the last one, once it is answered, as long as it is told word for word. */
+  /** Returns the question that may be edited: the last one, once answered, if its full text is known. */
   question() {
     /** @type {any} */
     const last = this.items.filter((item) => item.role === "person").pop();
@@ -270,7 +270,7 @@ export class Conversation {
     if (!known && !(item.success && /^(un)?pin$/.test(event.command))) this.place(item);
   }
 
-  /** A command has its answer, or will have none; whoever gave it here hears of it once. @param {Item} item @param {Partial<Item>} values */
+  /** Ends a command with its answer or without one, and reports that once to the tab that sent it. @param {Item} item @param {Partial<Item>} values */
   ended(item, values) {
     const { pending } = item;
     this.change(item, { ...values, pending: false });

@@ -34,7 +34,9 @@ class Rules:
     handover_seconds: float = 0.0
     worker_seconds: int = 30
     over_seconds: float = 60.0
-    """A thing that comes and goes is one alert: it must have been over for so long."""
+    """Seconds for which a problem must be over before its alert closes, so that a recurring one is one
+    alert.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +50,10 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> SweepOutcome | None:
-        """Asking twice is asking once; None while another process does it. The lock ends with the
-        transaction, so that whoever loses it has written nothing."""
+        """Look for problems once; repeated looks change nothing. Returns None while another process looks.
+
+        The lock ends with the transaction, so that a process that loses it has written nothing.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(sql.LOCK):
                 return None
@@ -71,7 +75,7 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
-        """False when it was taken from us: whoever did has decided what became of it."""
+        """Record the outcome of a send; False if another process has taken it over."""
         ours = {"send_id": sending.send_id, "worker_id": worker_id}
         if isinstance(outcome, NotSent) and sending.attempt < MOST_TRIES:
             seconds = max(wait_seconds(sending.attempt), min(outcome.retry_after or 0.0, 3600.0))
@@ -127,7 +131,7 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def list_results(self, public_id: UUID) -> list[tuple[str, str, str]]:
-        """Of one alert: targets, states and codes of failures."""
+        """Return targets, states and failure codes of one alert."""
         rows = await self._pool.fetch(
             """SELECT s.target, s.state, s.error FROM alert_sends s JOIN alerts a ON a.id = s.alert_id
                 WHERE a.public_id = $1 AND s.phase = 'opened' ORDER BY s.id""",

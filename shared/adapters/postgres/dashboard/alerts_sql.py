@@ -14,7 +14,7 @@ DUTY_IS_LATE = f"""coalesce(d.succeeded_at, d.since)
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 
 SOURCE_SHARE = 3
-"""One part in so many of the day's money, used by one person or one network, is told."""
+"""Divisor of the day's cap: a third of it, used by one person or network, opens an alert."""
 
 NEWEST_REFUSED = 20
 """Newest turns refused by the total cap that are looked at; one of them that is its session's newest suffices."""
@@ -27,7 +27,7 @@ FALLEN_BACK = f"""
    WHERE kind = 'digest' AND created_at > now() - interval '1 day'
      AND NOT coalesce(audit -> 'attempts', '[]') @> '[{{"step": "commit"}}]'
 """
-"""Of the newest summaries, those that no model wrote; not those that a shorter digest took the place of."""
+"""Digests among the newest summaries, without those that replaced a longer summary."""
 
 _LAST_SUMMARIZED = f"""(SELECT jsonb_agg(session_id) FROM (
            SELECT session_id FROM links WHERE kind IN ('summary', 'digest') ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l)"""
@@ -202,7 +202,9 @@ UPDATE alert_sends s
        sent_by = NULL, ended_at = CASE WHEN target = 'webhook' THEN NULL ELSE now() END
  WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND {WORKER_IS_ALIVE})
 """
-"""Who held them is gone. A webhook's receiver knows its key again; elsewhere nobody sends by guess."""
+"""End of sends whose process died: a webhook's receiver recognises repeats, so it is sent again; others stay
+uncertain.
+"""
 
 GIVE_UP = Named("""
 UPDATE alert_sends s SET state = 'failed', ended_at = now(), error = why.code

@@ -59,7 +59,7 @@ class Period:
         return (self.last - self.first).days + 1 if whole else (self.end - self.start) / timedelta(days=1)
 
     def shift_back(self) -> Period:
-        """As long, and just before it."""
+        """Return the preceding period of equal length."""
         if self.start == _midnight(self.first, self.zone):
             length = timedelta(days=self.days)
             return Period.from_days(self.first - length, self.first - timedelta(days=1), self.zone)

@@ -1,4 +1,4 @@
-"""What the dashboard reads: each page is one statement that Postgres answers as one JSON text."""
+"""Queries of the dashboard: each page is one statement whose answer is one JSON text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNDER_WAY = 0.001
 
 
 class Insights:
-    """Reads only; numbers that nobody knows are null."""
+    """Read-only queries; unknown numbers are null."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC", clock: Callable[[], float] = monotonic) -> None:
         self._pool = pool
@@ -67,7 +67,7 @@ class Insights:
         }
 
     async def load_checklist(self, operator_id: int, *, demo_model: str) -> dict[str, Any]:
-        """What of setting Evertalk up the database knows, for one operator."""
+        """Return the state of the set-up checklist as far as the database knows it."""
         found: dict[str, Any] = await self._read(sql.CHECKLIST, operator_id, demo_model)
         return found
 
@@ -156,7 +156,7 @@ class Insights:
     async def load_context_audit(
         self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 50
     ) -> dict[str, Any] | None:
-        """What each model call before `(turn, number)` was given, newest first."""
+        """Return the audits of model calls before `(turn, number)`, newest first."""
         turn, number = before or (2**62, 0)
         found: dict[str, Any] | None = await self._read(
             sql.CONTEXT_AUDIT.format(limit=page_size(limit)), public_id, turn, number

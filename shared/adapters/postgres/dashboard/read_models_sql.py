@@ -40,9 +40,7 @@ workers can do at once, all are read once for a whole page.
 """
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
 UNENDED = "ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL)"
-"""Those with a message that has no answer yet, by the index of such turns: one of sessions would be told twice in
-every turn.
-"""
+"""Sessions with an unanswered message, by the index of such turns."""
 _UNANSWERED = f"s.id = ANY ({UNENDED}) AND s.answered_turn < s.next_turn - 1"
 IN_STATE = {
     "answering": f"{_UNANSWERED} AND s.leased_by IS NOT NULL",
@@ -79,7 +77,9 @@ _PCT = _of("s", CONTEXT_PCT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a column is ordered by: never null, so that a cursor can stand on it; `tie` is of the same table."""
+    """Order of a column: a key that is never null, so that a cursor can use it; `tie` is of the same
+    table.
+    """
 
     key: str
     kind: str
@@ -120,8 +120,9 @@ SORTS = {
     "compactions": Order(key="t.compaction_count", kind="bigint", tie="t.session_id"),
     "state": Order(key=STATE, kind="text"),
 }
-"""Columns of the list; each order has an index in `tables.py` over the same term. What each turn changes is ordered
-by its copy in `session_list`, all else by itself; what is shown of a row is always the truth.
+"""Columns of the list; each order has an index in `tables.py` over the same expression.
+
+Values that each turn changes are ordered by their copy in `session_list`; rows always show current values.
 """
 
 _SHOWN_PERSON = """
@@ -155,12 +156,12 @@ placed AS (SELECT *, row_number() OVER () AS place FROM page)
 SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
   FROM placed s LEFT JOIN session_totals t ON t.session_id = s.id JOIN agents a ON a.id = s.agent_id
 """
-"""Whose state is known already, by order or by filter, is not looked at again."""
+"""Page of sessions; a state that is known by order or filter is not computed again."""
 
 NEWEST_CALL = f"""(
   SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id
    ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT 1)"""
-"""Of `s`. Asked for those of one session, the planner takes them for a handful, and of a long one sorts them all."""
+"""Newest call of session `s`, by an order of the index that keeps the planner from sorting a long session."""
 
 SESSION = f"""
 SELECT json_build_object({_FACTS},
@@ -235,8 +236,10 @@ page AS (
    CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = o.session_id AND x.seq = o.seq OFFSET 0) e
 ), shown AS (SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT $4)
 """
-"""As many turns as messages are asked for hold them, for a turn has one at least; should some have none, the page is
-short and says where the next begins. Without the bound, a plan made for short conversations reads a whole long one.
+"""Turns that hold the messages of a page, since each has at least one; a page may be short and says where the
+next begins.
+
+Without the bound, a plan for short conversations reads a whole long one.
 """
 _SHOWN = f"""
   'messages', coalesce((SELECT json_agg({_MESSAGE} ORDER BY e.turn_no, e.step) FROM shown e
@@ -350,7 +353,9 @@ _PROVIDERS = f"""(
       FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
      WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1) x)
 """
-"""As all living processes tell with their heartbeats; each has breakers of its own."""
+"""States of providers, as the heartbeats of all living processes report them; each has its own circuit
+breakers.
+"""
 
 _LEARNED = f"""(
   SELECT coalesce(json_agg(x ORDER BY x.model), '[]'::json) FROM (

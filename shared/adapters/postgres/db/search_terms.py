@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 FEW_FOUND = 300
-"""So many are looked up of what seems rare; for more, the next rows are looked at as for a usual name."""
+"""Matches of a rare trigram that are looked up; with more, the search reads the next rows in order."""
 _PIECES = """
     SELECT substr(lower({word}), least(n, length({word}) - 2), 3), n
       FROM generate_series(1, (SELECT length({word})), 3) n"""
-"""Of a word of three letters and more, and where each begins."""
+"""Trigrams of a word of three letters or more, with their places."""
 USUAL = 0.005
 """A piece that more of the rows have is a usual one."""
 LOOKED_BY = 6
-"""So many pieces narrow a search; more would only be read."""
+"""Trigrams that narrow a search; more would only be read."""
 _LOOK = """
   SELECT (array_agg(piece ORDER BY share, place) FILTER (
             WHERE share <= greatest({usual}, 4 * rarest)))[:{most}] AS pieces,
@@ -21,9 +21,9 @@ _LOOK = """
               SELECT u.* FROM pg_stats s,
                      unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u(usual, share)
                WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = x.piece) y"""
-"""Of the pieces of a word the rarest and those that are nearly as rare: a list of nearly all rows, read to be
-narrowed by a short one, costs more than all the rest. The statistics of the index are a sample, and the next
-says something else: whatever is near a limit costs about the same on either side of it.
+"""Rarest trigrams of a word and those nearly as rare; frequent ones cost more than they narrow.
+
+The index statistics are a sample and vary, so that values near a limit cost similar on both sides.
 """
 
 

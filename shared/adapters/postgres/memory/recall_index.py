@@ -17,9 +17,9 @@ from shared.core.values.searching import date_words, dictionary_of, pieces, prev
 TURNS_AT_ONCE = 100
 NOTES_AT_ONCE = 200
 PIECES_OF_A_RESULT = 3
-"""What a tool returned is found by its beginning, where an artifact's id stands too."""
+"""Pieces from the beginning of a tool's result that are indexed, where an artifact's id stands, too."""
 SITTING = timedelta(hours=3)
-"""After so long a pause people have come back to talk about something else."""
+"""Pause after which people have returned to talk about something else."""
 
 
 class PostgresRecallIndex:
@@ -150,7 +150,7 @@ SELECT s.indexed_turn,
                       ORDER BY x.number DESC LIMIT 1) l ON true
  WHERE s.id = $1 FOR KEY SHARE OF s
 """
-"""Whoever erases waits for it, or it for them: nothing is made searchable of what was just forgotten."""
+"""Session to index; an erasure and the indexer wait for each other, so that nothing erased is indexed."""
 _ENTRIES = """
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
        false AS pinned, NULL AS form, NULL AS shown

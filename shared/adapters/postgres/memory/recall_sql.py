@@ -5,11 +5,13 @@ from __future__ import annotations
 from shared.core.memory.recall import FEW_PASSAGES, K1, TOLD_BESIDE, TOLD_LEAST, TOLD_RARE, B
 
 SESSIONS_AT_MOST = 32
-"""Of one party and agent: the one that asks, and those that were put away last."""
+"""Sessions of one party and agent: the current one, and the last archived ones."""
 LOOKED_AT = 8_000
 """Occurrences of a question's words that are followed, the rarest words first; the others tell nothing apart."""
 ASKED_AT_LEAST = 2
-"""A question of fewer words that count is no question of its own: all words of the message count as asked."""
+"""Words that count from which a question stands alone; with fewer, all words of the message count as
+asked.
+"""
 CANDIDATES, CANDIDATES_AT_MOST = 120, 240
 """Passages of each side of the conversation that are weighed, from the first number to the second: they grow
 with the root of its passages. Notes and knowledge have the first number."""

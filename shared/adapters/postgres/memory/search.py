@@ -28,7 +28,7 @@ from shared.core.values.searching import DICTIONARIES
 SECONDS = 5.0
 SESSIONS_AT_ONCE = 500
 ALL_SECONDS = 3.0
-"""A page of all conversations ends after so long; the next one goes on from there."""
+"""Seconds after which a page of all conversations ends; the next one continues there."""
 _END = SearchKey(at=datetime(9999, 1, 1, tzinfo=UTC), session_id=0, seq=0)
 
 
@@ -38,7 +38,7 @@ class SessionHits:
 
     session: str
     person: Mapping[str, Any]
-    """Their name and kind, as the list of conversations shows them."""
+    """Name and kind of the person, as in the list of conversations."""
     hits: tuple[MessageHit, ...]
 
 
@@ -58,7 +58,7 @@ class PostgresMessageSearch:
         before: SearchKey | None = None,
         limit: int = HITS_PER_PAGE,
     ) -> MessagesFound:
-        """Of one conversation; `linked` adds those that became it by a `/link`."""
+        """Search one conversation; `linked` adds those that a `/link` has joined to it."""
         scope = await self._pool.fetch(sql.SCOPE, session_id, linked, timeout=SECONDS)
         rows, found = await self._hits(scope, text, before, limit=limit + 1, grouped=False)
         page = MessagesFound(hits=found[:limit], timezone=scope[0]["timezone"] if scope else None)
@@ -86,7 +86,9 @@ class PostgresMessageSearch:
     async def search_all(
         self, text: str, *, before: SearchKey | None = None, limit: int = HITS_PER_PAGE
     ) -> tuple[tuple[SessionHits, ...], SearchKey | None]:
-        """Of all conversations, the last active first; `limit` of them, and where the next page begins."""
+        """Search all conversations, last active first; returns `limit` of them and the key of the next
+        page.
+        """
         found: list[SessionHits] = []
         until = time.monotonic() + ALL_SECONDS
         while True:

@@ -9,12 +9,12 @@ from shared.core.memory.search import SearchWord
 
 SESSIONS_AT_MOST = 32
 LOOKED_AT = 3_000
-"""Of a word that is everywhere, so many of the newest passages are looked at for one page."""
+"""Newest passages of a frequent word that one page reads."""
 USUAL = 5_000
-"""What more passages seem to say is not looked up in the index: going back in time finds it sooner."""
+"""Matches above which reading back in time is faster than the index."""
 FORMS_AT_MOST = 200
 PER_SESSION = 3
-"""Where many conversations are searched, each shows so many of its messages."""
+"""Messages per conversation in a search of many."""
 LOOKED_AT_EACH = 200
 
 SCOPE = f"""
@@ -25,7 +25,7 @@ UNION ALL
    JOIN sessions o ON o.party_id IN (SELECT party_family(me.party_id)) AND o.archived_at IS NOT NULL
   WHERE me.id = $1 AND o.id <> me.id AND $2::boolean ORDER BY o.archived_at DESC LIMIT {SESSIONS_AT_MOST})
 """
-"""Those from before a `/link` can be read by whoever they became."""
+"""Sessions to search; those from before a `/link` are readable by the joined person."""
 
 NEXT_SESSIONS = """
 SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,

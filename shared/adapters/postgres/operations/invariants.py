@@ -25,7 +25,7 @@ from shared.samples import SAMPLE_KEY
 
 STATEMENT_SECONDS = 20.0
 SHOWN_AT_MOST = 20
-"""Rows reported per check: one broken session is reason enough, a thousand lines help nobody."""
+"""Rows reported per check; more would not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class _Check:
     code: str
     what: str
     rows: str
-    """Selects one text per broken place, and nothing when all is well."""
+    """Query of one text per violation; empty if the invariant holds."""
 
 
 # Below: what would be wrong, with the invariant that it breaks, and how to find it.
@@ -60,7 +60,7 @@ SELECT v.session_id, v.turn_no, v.event_seq, v.seq, v.payload
    AND (e.author IN ('assistant', 'operator')
         OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
 """
-"""What ends a turn on the screen: an answer or a notice, but not the word that the turn has to wait."""
+"""Events that end a turn on the screen: an answer or a notice, not the notice that it waits."""
 
 _WRITTEN_EVENTS = """
 (SELECT session_id, min(event_seq) AS first, max(event_seq) AS last, count(*) AS number
@@ -557,7 +557,7 @@ _HOUR_IS_COUNTED = f"""
                     WHERE id > (SELECT edge FROM hour_marks WHERE source = 'handovers')) x
         JOIN hour_marks m ON m.source = x.source
        WHERE x.id <> ALL (m.above) AND {render_within("x.at", "n.hour")})"""
-"""Nothing waits to be counted in the hour of `n`."""
+"""Condition that no turn of hour `n` waits to be counted."""
 
 _MONEY = {
     "I9: the ledger and the totals of a session differ": f"""
@@ -795,7 +795,7 @@ EXISTS (SELECT FROM leases l JOIN workers w ON w.id = l.leased_by
          WHERE l.name = 'telegram:' || {account} AND w.stopped_at IS NULL
            AND w.beat > now() - interval '1 minute' AND l.taken_at <= now() - interval '{since}')
 """
-"""A bot's lease is held, and has been for so long, by a process that lives."""
+"""Condition that a living process has held the bot's lease for some time."""
 
 _TELEGRAM = {
     "I1: an update waits although its bot is served": f"""
@@ -891,7 +891,7 @@ _RECALL = {
 }
 
 _NOT_AT_IT = "NOT EXISTS (SELECT FROM erasures r WHERE r.state = 'running')"
-"""While an erasure goes on, its words are on their way out."""
+"""Condition that no erasure is running, whose text is being deleted."""
 
 _FORGOTTEN = {
     "I12: a forgotten message still has its words": f"""
@@ -1027,6 +1027,6 @@ async def check_invariants(connection: asyncpg.Connection[asyncpg.Record]) -> li
 
 
 async def check_activity(connection: asyncpg.Connection[asyncpg.Record]) -> list[Violation]:
-    """Transactions that are open for too long: nobody may hold one while a model thinks (I8)."""
+    """Return transactions that are open too long: none may be held during a model call (I8)."""
     rows = await connection.fetch(_ACTIVITY, timeout=STATEMENT_SECONDS)
     return [Violation(code="I8", what="a transaction is open for too long", where=row[0]) for row in rows]

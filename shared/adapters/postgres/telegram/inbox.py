@@ -56,7 +56,7 @@ class PostgresTelegramInbox:
 
     @store_method
     async def store_again(self) -> int:
-        """What was stored lately and a promoted standby does not know waits again, in its order; how many."""
+        """Store recent updates again that a promoted standby lacks, in order, and return their number."""
         since, waiting = time.monotonic() - LATELY_SECONDS, dict[int, list[Any]]()
         for at, bot_id, update in self._lately:
             if at >= since:
@@ -67,7 +67,7 @@ class PostgresTelegramInbox:
     async def list_waiting(
         self, bot_id: int, *, limit: int = 200, known: Collection[int] = ()
     ) -> list[StoredUpdate]:
-        """What is not handled yet, in the order of arrival, without what is known already."""
+        """Return unhandled updates in order of arrival, without `known` ones."""
         rows = await self._pool.fetch(
             """SELECT update_id, body, received_at FROM telegram_updates
                 WHERE bot_id = $1 AND handled_at IS NULL AND update_id <> ALL ($3)
@@ -80,7 +80,7 @@ class PostgresTelegramInbox:
 
     @store_method
     async def mark_handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
-        """These need nothing more; an error is for operators. How many still did, until now."""
+        """Mark updates as handled, with an error for operators, and return how many were not before."""
         ended: int = await self._pool.fetchval(
             """WITH ended AS (
                  UPDATE telegram_updates SET handled_at = now(), error = $3
@@ -94,7 +94,9 @@ class PostgresTelegramInbox:
 
     @store_method
     async def load_next_offset(self, bot_id: int) -> int:
-        """From where to poll: behind the newest update of the last week; ids may begin anew after one."""
+        """Return the offset to poll from: after the newest update of a week, since ids may restart after
+        one.
+        """
         newest: int | None = await self._pool.fetchval(
             """SELECT max(update_id) FROM telegram_updates
                 WHERE bot_id = $1 AND received_at > now() - interval '6 days'""",
@@ -104,7 +106,7 @@ class PostgresTelegramInbox:
 
     @store_method
     async def reopen(self, bot_id: int, update_ids: Sequence[int]) -> int:
-        """These wait once more, as if they had come just now; how many are still whole."""
+        """Make updates wait again as if new, and return how many are complete."""
         waiting: int = await self._pool.fetchval(
             """WITH again AS (
                  UPDATE telegram_updates SET handled_at = NULL, error = ''

@@ -16,13 +16,13 @@ from shared.core.values.money import Shortage
 
 Kind = Literal["known", "visitors"]
 KEEP_SECONDS = 10.0
-"""So long turns are begun from a slice; then another takes its place, and it ends with its last turn."""
+"""Seconds in which turns are begun from a slice; then another replaces it, and it ends with its last turn."""
 DRAIN_SECONDS = 60.0
 """A slice whose turns have not ended by then is closed: the shared row holds what they have set aside."""
 LOOK_SECONDS = 5.0
-"""So often somebody looks for slices whose process is gone."""
+"""Seconds between looks for slices whose process died."""
 SHARE = 4
-"""Of what is left, one part in so many is shared out among the processes."""
+"""Divisor of the remaining budget: a quarter is shared out among the processes."""
 IDLE_SHARE = 8
 """The same for the slice of a process that rests."""
 MOST_CALLS = 256
@@ -31,7 +31,7 @@ IDLE_CALLS = 128
 LEAST_CALLS = 8
 """A slice that would pay for less is not taken: near a cap each call asks the shared row itself."""
 ROOM = 2
-"""A claim may cost so many times the most that one cost lately; a larger one asks the shared row."""
+"""Multiple of the largest recent cost that a claim may cost; a larger one asks the shared row."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class KindBudget:
 
 @dataclass(slots=True, kw_only=True)
 class SliceHold:
-    """What one claim may take of each budget; nobody else here takes it meanwhile."""
+    """Hold of one claim on each budget, exclusive in this process."""
 
     parts: Mapping[Kind, tuple[BudgetSlice, int]]
 
@@ -104,10 +104,10 @@ class PostgresUnpricedTokens:
 
 
 class Allowance:
-    """What is held here is never more than the slices were granted; the rows of reservations are the truth.
+    """Allowance of this process: slices of the budgets, never more than granted; reservations are the truth.
 
-    A slice whose process died, or was too slow, is closed by whoever comes by: what its turns have set aside
-    is then held by the shared row, and no claim can be made from it any more.
+    Any process closes a slice whose process died or was too slow: the shared row then holds its reservations,
+    and no claim uses it any more.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Allowance:
         taken: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`taken` is told of each slice as soon as the database has it."""
+        """`taken` is called with each slice as soon as the database has it."""
         self._pool = pool
         self._taken = taken
         self._clock = clock
@@ -139,14 +139,14 @@ class Allowance:
         return SliceHold(parts=parts)
 
     def release_hold(self, hold: SliceHold) -> None:
-        """Nothing was taken of it."""
+        """Release an unused hold."""
         for one, most in hold.parts.values():
             one.left_micro += most
 
     def record_claim(
         self, hold: SliceHold, row: Mapping[str, Any] | asyncpg.Record, *, anonymous: bool
     ) -> bool:
-        """What the claim says it took; whether the cap behind its slice is nearly reached."""
+        """Record what a claim took, and return whether its slice's cap is nearly reached."""
         self.release_hold(hold)
         kind: Kind = "visitors" if anonymous else "known"
         budget, amount = self._budgets[kind], row["reserved_micro"]
@@ -165,7 +165,7 @@ class Allowance:
         return one.near_cap
 
     def settle(self, reservation_id: int | None, micro: int | None = None) -> None:
-        """A call has ended; where nobody knows what was paid, all that was held counts as spent here."""
+        """Settle a call; an unknown price counts everything reserved as spent here."""
         for one in self._find_slices(reservation_id):
             amount = one.held.pop(reservation_id or 0)
             one.left_micro += amount - (amount if micro is None else micro)
@@ -178,7 +178,7 @@ class Allowance:
         return sum(one.held[reservation_id] for one in self._find_slices(reservation_id))
 
     def lower_reservation(self, reservation_id: int, micro: int) -> None:
-        """What was to be raised was refused elsewhere."""
+        """Lower a reservation whose increase was refused elsewhere."""
         for one in self._find_slices(reservation_id):
             one.left_micro += one.held[reservation_id] - micro
             one.held[reservation_id] = micro
@@ -302,7 +302,7 @@ class Allowance:
 
     @store_method
     async def release_all(self) -> None:
-        """This process begins no turn any more."""
+        """Close all slices: this process begins no more turns."""
         for budget in self._budgets.values():
             for one in budget.slices:
                 await self._close(one.id)

@@ -62,7 +62,7 @@ class PostgresAttachments:
 
     @store_method
     async def list_attached(self, ids: Sequence[int]) -> tuple[Attached, ...]:
-        """Files as screens are told of them, in this order; what is gone is left out."""
+        """Return files in this order as screens receive them; deleted ones are left out."""
         rows = await self._pool.fetch(
             """SELECT a.public_id, a.name, a.mime, a.size, a.width, a.height
                  FROM unnest($1::bigint[]) WITH ORDINALITY AS w(id, place) JOIN attachments a USING (id)
@@ -112,7 +112,7 @@ class PostgresAttachments:
 
     @store_method
     async def describe(self, it: Described) -> None:
-        """What later turns, summaries and memory see instead of the picture; the first description stays."""
+        """Store the description that later requests have instead of the picture; the first one stays."""
         cost = sum(call.cost_micro or 0 for call in it.spent)
         await self._pool.execute(
             DESCRIBED, it.session_id, it.party_id, it.turn, build_usage_rows(it.spent),
@@ -121,7 +121,7 @@ class PostgresAttachments:
 
     @store_method
     async def load_transcript(self, session_id: int, attachment_id: int) -> str | None:
-        """What was heard in a recording; None where nobody has listened to it yet."""
+        """Return the transcript of a recording; None if it was not transcribed yet."""
         words: str | None = await self._pool.fetchval(
             "SELECT words FROM attachments WHERE id = $2 AND session_id = $1", session_id, attachment_id
         )
@@ -137,7 +137,7 @@ class PostgresAttachments:
         spent: Spending,
         reservation_id: int | None,
     ) -> None:
-        """What it cost to listen to a recording, and what was heard, if it was; the first words stay."""
+        """Store cost and transcript of a recording; the first transcript stays."""
         await self._pool.execute(
             HEARD, session_id, attachment_id, words, build_usage_rows([spent]), sum_spending([spent]),
             reservation_id, spent.cost_micro or 0,

@@ -240,7 +240,7 @@ SELECT json_build_object(
 
 @dataclass(frozen=True, slots=True)
 class _Day:
-    """Sums up to `edge`; the rows up to `next_edge` are added when nobody can be writing one any more."""
+    """Sums up to `edge`; rows up to `next_edge` are added once no transaction can be writing one."""
 
     day: str = "infinity"
     sums: Sums = field(default_factory=lambda: dict.fromkeys(_TODAY, 0))
@@ -255,9 +255,9 @@ class _Day:
 
 
 class SpentToday:
-    """What the ledger says of this day; who asks again reads only what came since.
+    """Spending of today by the ledger, read incrementally.
 
-    Rows of the ledger stay as they are: all up to a number are settled once everybody who wrote then is done.
+    Ledger rows never change: all up to a number are settled once the transactions of that time have ended.
     """
 
     def __init__(self, pool: Pool, timezone: str, *, clock: Callable[[], float] = monotonic) -> None:

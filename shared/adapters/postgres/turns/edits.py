@@ -1,4 +1,4 @@
-"""Messages that their person changed, and answers that are wished anew: the log is only ever added to."""
+"""Edits of messages and repeated answers; the log is only appended to."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class PostgresEdits:
         dedupe_key: str,
         part: EditedPart | None = None,
     ) -> Edited:
-        """Put a new wording in the place of a message, wherever it stands; the former one stays readable.
+        """Replace the wording of a message, wherever it is; the former one stays readable.
 
-        `reword` makes the new blocks of the present ones. Pins, search, notes and repeated questions follow,
-        and what is being summarised begins anew. Repeating the call has no effect.
+        `reword` makes the new blocks from the present ones. Pins, search, notes and repeated questions
+        follow, and running summaries start again. Repeating the call has no effect.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_LOCK_PARTY, session_id)
@@ -114,12 +114,12 @@ class PostgresEdits:
     async def edit_question(
         self, inbound: Inbound, *, seq: int, channel: str, count: Callable[[tuple[Block, ...]], int]
     ) -> tuple[Accepted, Mapping[str, Any]]:
-        """Put other words in the place of the last question, in a turn of their own; its files stay.
+        """Replace the last question in a new turn; its files stay. Returns what screens show, nothing for a
+        known key.
 
-        What was asked and answered before stays in the log, marked: only the log, an export and `former` show
-        it from now on. Whatever is being summarised or noted down just now begins anew without it. With what
-        screens show; nothing where the key was known. Raises CannotEdit, UnknownMessage, SessionMoved,
-        UnknownSession.
+        Former question and answer stay in the log, marked: only the log, an export and `former` show them.
+        Running summaries and flushes start again without them. Raises CannotEdit, UnknownMessage,
+        SessionMoved and UnknownSession.
         """
         of, key = inbound.session_id, inbound.dedupe_key
         async with self._pool.acquire() as connection, connection.transaction():
@@ -186,11 +186,11 @@ class PostgresEdits:
         dedupe_key: str | None,
         turn: int | None = None,
     ) -> AgainResult:
-        """Begin a turn that asks the last one's question once more; again with the same key changes nothing.
+        """Start a turn that repeats a question; the same key has no further effect.
 
-        `turn` names another turn that is in view; one that is being answered is asked again after its answer.
-        `woken` where one was put back and is due now; `busy` while one is unanswered; `nothing` when nobody
-        asked anything that is still in view; `with_human` while the assistant is silent.
+        `turn` names another turn in view than the last; one that is being answered is asked again after its
+        answer. `woken` if a postponed one is due now; `busy` while one is unanswered; `nothing` without a
+        question in view; `with_human` while a human has the conversation.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(_SESSION, session_id, address_id, dedupe_key)
@@ -303,7 +303,7 @@ def _build_edited(session: asyncpg.Record, result: EditResult, turn: int, seq: i
 
 
 def _classify_edit(session: asyncpg.Record, turn: int, *, is_shown: bool) -> EditResult:
-    """What an edit of a message means whose newest turn this is."""
+    """Return the effect of an edit by the message's newest turn."""
     if turn > session["answered_turn"] + 1:
         return "replaced"
     if turn == session["answered_turn"] + 1:
@@ -364,7 +364,7 @@ _FOLLOW = (
     """UPDATE events SET seq = $3 WHERE session_id = $1 AND seq = $2 AND kind = 'msg' AND event_seq > (
          SELECT next_event_seq - 5000 FROM sessions WHERE id = $1)""",
 )
-"""What names an entry names its newest wording; events do, of the last five thousand."""
+"""Redirection of references to an entry's newest wording; of events, the last five thousand."""
 _KEEP_PART = """
 UPDATE telegram_messages SET own_text = $4
  WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3 AND own_text IS NOT NULL
@@ -416,7 +416,7 @@ SELECT e.blocks, e.tokens, coalesce(e.replaces_seq, e.seq) AS root
                     WHERE h.session_id = $1 AND h.turn_no = $2 AND o.author = 'operator')
  ORDER BY te.step
 """
-"""What a human has answered is not the assistant's to answer again: their words would be out of its sight."""
+"""Question to repeat; one that a human has answered is not the assistant's to answer."""
 _AGAIN = """
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = $2,
@@ -432,7 +432,7 @@ WITH s AS (
 )
 INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
 """
-"""The question has no event of its own: every screen shows it where it was first asked.
+"""Repeated turn; its question has no event, since screens show it where it was first asked.
 
 A question that has stopped processes may stop one more: the next fault ends its turn.
 """
@@ -491,9 +491,9 @@ UPDATE turn_entries te SET replaced_by = $5 FROM entries e
    AND te.replaced_by IS NULL
 RETURNING te.seq
 """
-"""What else its person had asked in the same turn stays, and is answered with the newer words."""
+"""Mark of replaced entries; other messages of the person in the same turn stay, and are answered too."""
 _FORGET_PASSAGES = "DELETE FROM passages WHERE session_id = $1 AND seq = ANY ($2::bigint[])"
-"""There are some where a summary that had hidden them was undone."""
+"""Deletion of passages, which exist if a summary that had hidden the message was undone."""
 FENCE_JOBS = """
 WITH j AS (
   UPDATE jobs SET state = 'due', epoch = epoch + 1, leased_by = NULL, due_at = now()
@@ -501,7 +501,7 @@ WITH j AS (
 )
 UPDATE flushes f SET outcome = 'failed', ended_at = now() WHERE f.session_id = $1 AND f.outcome = 'running'
 """
-"""Whatever is being summarised or noted down just now is begun anew, of what there is from now on."""
+"""Restart of running summaries and flushes with the present log."""
 _UNCHAIN = "UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = $1"
 _NOTES_OF_TURN = """
 SELECT id, text, subject FROM notes

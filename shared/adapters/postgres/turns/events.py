@@ -18,7 +18,7 @@ from shared.core.values.messages import blocks_from_json, text_without_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalsPage:
-    """What a summary stands for, oldest first; older ones lie before the message `before`."""
+    """Page of the messages that a summary replaces, oldest first; older ones precede the message `before`."""
 
     messages: tuple[Mapping[str, Any], ...]
     before: str | None
@@ -45,9 +45,9 @@ NOT_REPLACED = """
       AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id AND n.seq = r.replaced_by
                          AND n.turn_no = r.turn_no)))
 """
-"""Of an event `v`: it is no question that was asked anew with other words, no answer to one, and not removed.
-
-A message whose wording alone was replaced keeps its event."""
+"""Condition that event `v` is no question that was asked again in other words, no answer to one, and not
+removed. A message whose wording alone was replaced keeps its event.
+"""
 
 _RUNNING = """
 SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason,
@@ -154,7 +154,7 @@ class PostgresEvents:
 
     @store_method
     async def load_read_mark(self, address_id: int) -> int:
-        """The newest event that somebody saw at this place."""
+        """Return the newest event that was seen at this address."""
         number: int | None = await self._pool.fetchval(
             "SELECT read_seq FROM addresses WHERE id = $1", address_id
         )
@@ -186,7 +186,7 @@ class PostgresEvents:
 
     @store_method
     async def load_running(self, session_id: int) -> Mapping[str, Any]:
-        """What goes on, for a screen that comes now: `run`, `queued`, `compaction`, `handover`."""
+        """Return what is in progress for a new screen: `run`, `queued`, `compaction`, `handover`."""
         row = await self._pool.fetchrow(_RUNNING, session_id)
         if row is None:
             return {"queued": []}

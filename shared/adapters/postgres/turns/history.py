@@ -33,9 +33,7 @@ _STANDS = f"""
  OR v.kind = 'compaction' AND $3::boolean AND v.payload->>'state' = 'done' AND EXISTS (
    SELECT FROM links l WHERE l.session_id = $1 AND l.active AND l.public_id::text = v.payload->>'id'))
 """
-"""What leaves a mark on the screen: also where somebody began anew.
-
-Of summaries those in force, for an undone one has gone from it."""
+"""Events that screens show: messages, separators, and summaries in force."""
 
 _BEFORE = f"""{EVENTS} WHERE v.session_id = $1 AND ($4::bigint IS NULL OR v.event_seq < $4) AND {_STANDS}
                ORDER BY v.event_seq DESC LIMIT $5"""
@@ -126,14 +124,14 @@ class PostgresHistory:
 
     @store_method
     async def load_message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
-        """What was said, whole; None where that is not this session's, or nobody said it."""
+        """Return the full text of a message; None if it is not of this session or has no author."""
         row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
         return None if row is None else build_original(row)
 
     @store_method
     async def list_versions(self, session_id: int, seq: int) -> list[dict[str, Any]] | None:
-        """What a message said before its person edited it, each time with its answers, oldest first; None
-        where it is not this session's.
+        """Return former texts of a message with their answers, oldest first; None if it is not of this
+        session.
         """
         if not await self._pool.fetchval(
             "SELECT true FROM entries WHERE session_id = $1 AND seq = $2 AND author = 'person'",

@@ -51,7 +51,7 @@ WITH {_NAMED}
 SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= $4 * {_PROCESSES} * $5::bigint
   FROM named n LEFT JOIN spend_days d ON d.scope = n.scope AND d.day = n.day
 """
-"""Whether a slice that rests is in nobody's way; a look that writes and locks nothing."""
+"""Whether an idle slice is in no other process' way; reads without writing or locking."""
 
 GROW = """
 WITH s AS MATERIALIZED (
@@ -83,4 +83,4 @@ SPENT_OF_OPEN = """
    JOIN reservations r ON r.slice_id = s.id AND r.id > s.after_reservation
   WHERE s.closed_at IS NULL AND s.day = {day} AND 'total' = ANY (s.scopes))
 """
-"""What is spent already of slices that are still open: the shared row learns of it when they close."""
+"""Spending of open slices, which the shared row receives when they close."""

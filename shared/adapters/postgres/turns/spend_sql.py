@@ -1,4 +1,4 @@
-"""What each conversation spent by purpose and model: added up by the statement that writes the ledger."""
+"""Spending of each conversation by purpose and model, summed by the statement that writes the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUMS = {
     "unknown_cost": "count(*) FILTER (WHERE cost_micro IS NULL)",
     "unknown_tokens": "count(*) FILTER (WHERE NOT known)",
 }
-"""Of rows of the ledger; the columns are called the same, and a cost is null while no call's is known."""
+"""Sums of ledger rows; columns have the same names, and a cost is null while no call's is known."""
 
 _OF_ONE = {
     **{name: name for name in SUMS},
@@ -43,7 +43,7 @@ def _add_up(sums: Mapping[str, str], *, rest: str) -> str:
 
 
 ADD_UP = _add_up(SUMS, rest="GROUP BY session_id, purpose, model")
-"""Of the rows that `u` has written, so that a sum cannot be forgotten or counted twice."""
+"""Sums of the rows that `u` has written, so that none is forgotten or counted twice."""
 
 
 def render_total(sums: str) -> str:
@@ -64,4 +64,4 @@ WRITTEN_ONE = f"""{RETURNING}
    WHERE k.session_id = one.session_id AND k.purpose = one.purpose AND k.model = one.model
   RETURNING true
 ), spent_on AS ({_add_up(_OF_ONE, rest="WHERE NOT EXISTS (SELECT FROM grown)")}"""
-"""As `WRITTEN`, where `u` is one row at most, and its sums are most often there: a conflict would lock them first."""
+"""Form of `WRITTEN` for at most one row, whose sums mostly exist, so that no conflict must lock them."""

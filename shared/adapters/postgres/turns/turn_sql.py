@@ -47,9 +47,9 @@ _MAY_WRITE = """archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_b
 
 
 def _accept(*, before: str = "", only: str = "") -> str:
-    """A turn is answered where it came from: it collects messages of one place only.
+    """Return the statement that accepts a message; a turn collects messages of one address only.
 
-    Who may write here is asked of the session's own row, which is read anew after a wait for its lock.
+    The right to write is checked on the session's row, which is read again after a wait for its lock.
     """
     return f"""
 WITH {before}s AS (
@@ -91,11 +91,10 @@ HANDLED = """
 UPDATE telegram_updates SET handled_at = now()
  WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
 """
-"""The message and the end of its raw updates in one commit: a crash leaves both or neither.
+"""Acceptance of a message and end of its raw updates in one commit: a crash leaves both or neither.
 
-Their rows are locked first, and nothing is stored unless all of them are still to be handled: of two processes
-that gathered the same updates, even in other groups, one stores them. Whoever waited for a lock sees the row as
-it is then.
+Their rows are locked first, and nothing is stored unless all are unhandled: of two processes with the same
+updates one stores them. A waiting process sees the row as it is afterwards.
 """
 _CAN_BE_JOINED = """next_turn = answered_turn + 2 AND EXISTS (
          SELECT FROM turns t WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND NOT t.stop_requested)
@@ -115,7 +114,7 @@ WITH {_MINE}s AS (
                     AND m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = $15)
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
 {_WITH_ITS_UPDATES.lstrip()}"""
-"""The rest of a message whose turn nobody is at: what was begun of an answer to it has been put back."""
+"""Remaining part of a message whose turn is not claimed; the partial answer was discarded."""
 ACCEPT_OF_SAMPLE = f"""{
     _accept(
         before="mine AS (SELECT FROM sample_plays WHERE session_id = $1 AND played = $10 AND played < total FOR UPDATE), ",
@@ -131,7 +130,7 @@ HOLD = """
 UPDATE sessions SET retry_at = greatest(retry_at, now() + make_interval(secs => $3))
  WHERE id = $1 AND answered_turn = $2 - 1 AND next_turn > $2 AND leased_by IS NULL RETURNING id
 """
-"""Of a turn that waits for the rest of its message."""
+"""Postponement of a turn that waits for the remaining parts of its message."""
 STILL_WAITING = """
 SELECT count(*) FROM telegram_updates WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
 """
@@ -150,12 +149,12 @@ SELECT e.seq, t.turn_no, e.at,
 
 
 WARN_PERCENT = 80
-"""Of a cap: from there on somebody is told, once per scope and day."""
+"""Percent of a cap from which a person is warned, once per scope and day."""
 
 
 WHOSE_NETWORK = """CASE WHEN p.anonymous THEN p.network END AS network,
          CASE WHEN p.anonymous THEN to_char(now() AT TIME ZONE {timezone}, 'HH24') END AS hour"""
-"""Of an anonymous party `p`: where they come from, and the hour of the day that their money is counted in."""
+"""Network of an anonymous party `p`, and the hour of the day that its spending counts for."""
 
 
 def _lent(limits: int, loan: int) -> str:
@@ -196,11 +195,11 @@ _HAS_NO_ROOM = "c.micro + coalesce(o.reserved_micro + o.spent_micro, 0) > c.cap"
 
 
 def _hold(limits: int, *, among: str = "true", unless: str = "NULL", loan: int = 0) -> str:
-    """Set `cost.micro` aside in all capped scopes or in none, but for those that a slice stands for.
+    """Return the reservation of `cost.micro` in all capped scopes or in none, except those a slice covers.
 
-    Most often that is one scope, whose row is there: it is changed without the lock of a conflict, which would be
-    a record of the log by itself. Of several, all lock the rows in the same order, and no row is locked when one
-    of them has visibly no room. `is_whole` undoes the statement if a rival took the room meanwhile.
+    Mostly that is one scope with an existing row, which is updated without a conflict lock. Several are
+    locked in the same order, and none if one has visibly no room. `is_whole` undoes the statement if a rival
+    took the room.
     """
     lent = _lent(limits, loan) if loan else ""
     return f"""), {lent}{render_caps(limits, unless=unless, lent=bool(loan))}, capped AS (
@@ -259,7 +258,7 @@ _NOTE = """jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subje
 
 
 def render_core_notes(agent: str) -> str:
-    """Of a session `s` and its agent by name: notes that may stand in the core block, by an index of their own."""
+    """Return the notes for the core block of session `s` and its agent, by a special index."""
     told = "id, kind, text, subject, authority, importance, observed_at, event_date"
     return f"""(SELECT jsonb_agg({_NOTE} ORDER BY n.importance DESC, n.id)
           FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
@@ -272,10 +271,10 @@ def render_core_notes(agent: str) -> str:
 
 
 def render_frozen_prefix(agent: str) -> str:
-    """Of a session `s` and its agent by name: what the last request began with, null where it begins anew.
+    """Return the prefix of the last request of session `s` and its agent; null if it is built again.
 
-    It does so after a compaction and its undo, when the provider's cache has expired, and at once when a note
-    that it showed was forgotten or erased, or is another person's by now.
+    That is after a compaction or its undo, when the provider's cache has expired, and when a note in it was
+    deleted, erased, or belongs to another person.
     """
     return f"""(SELECT jsonb_build_object('block', coalesce(p.body, ''), 'notes', sent.known,
                  'pins', coalesce(sent.plan -> 'pins', '[]'),
@@ -303,8 +302,9 @@ SELECT {render_frozen_prefix("a.name")}
   FROM sessions s JOIN agents a ON a.id = s.agent_id
  WHERE s.id = $1 AND s.base_turn = $2 AND s.head IS NOT DISTINCT FROM $3::bigint
 """
-"""Of a view as it was read before. A statement of its own: it would make each claim slower by a tenth, and
-most conversations have neither notes nor pins."""
+"""Frozen prefix of a view that was read before, in a separate statement: within it a claim would be a tenth
+slower, and most conversations have neither notes nor pins.
+"""
 
 
 RECALLABLE = """(
@@ -333,9 +333,9 @@ _OF_SESSION = ", ".join(
     )
 )  # fmt: skip
 _OF_TURN = "session_id, turn_no, attempt, faults, process_faults, stop_requested, told_waiting, address_id, channel, opened_at, waits_since"
-"""What a claim reads of both: each part of it would prepare every other column, too."""
+"""Columns of a claim that both tables have; others would be prepared in vain."""
 TURN_TIMES = 21
-"""Of the newest turns, so many tell how quickly a person writes."""
+"""Newest turns whose times show how quickly a person writes."""
 _WHEN_TURNS_BEGAN = f"""
        ARRAY(SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
               ORDER BY n.turn_no DESC LIMIT {TURN_TIMES})"""
@@ -350,11 +350,10 @@ BROUGHT = """(p.anonymous AND (
 
 
 def _render_claim(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
-    """What whoever answers must know of `s` and its turn `t`, with the money for it set aside.
+    """Return what the process that answers needs of `s` and its turn `t`, with the cost reserved.
 
-    `after_death` can be true only of a turn that was there before. From the parameter `first` on: micro-dollars
-    per input token, those for the longest output, the time zone, the caps, and what slices of the day's money may
-    give.
+    `after_death` can be true only of an earlier turn. Parameters from `first` on: micro-dollars per input
+    token, those of the longest output, the time zone, the caps, and the room of slices.
     """
     return f"""), cost AS (
   SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
@@ -410,10 +409,11 @@ WITH s AS (
     FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
   RETURNING turns.{_OF_TURN.replace(", ", ", turns.")}
 {_render_claim(first=4, turn_times=_WHEN_TURNS_BEGAN, after_death=_AFTER_DEATH)}"""
-"""Whoever gives a turn back raises the epoch: where nobody has since the last claim, its process died.
+"""Claim of a turn. Releasing one raises the epoch: if it has not risen since the last claim, that process
+died.
 
-Of `turns` a part of this statement sees what was there before it. After a wait for the session's row all but that
-row is as it was before the wait.
+Of `turns` a part of this statement sees the state before it. After a wait for the session's row all other
+rows are as before the wait.
 """
 LINK = "SELECT to_jsonb(l) FROM links l WHERE l.id = $1"
 
@@ -475,12 +475,12 @@ The innermost SELECT is asked once, so that a session without prunes is not sear
 """
 
 VERSION = "pg_current_xact_id()::xid AS version"
-"""Of a session's row that this statement writes."""
+"""Version of the session's row that this statement writes."""
 
 _AND_THE_MESSAGE = ", s.seq, s.event_seq, t.opened_at"
 _AND_THE_VIEW = f"""{_AND_THE_MESSAGE},
        (SELECT array_agg(v) FROM ({_load(base="s.base_turn", through="t.turn_no", json="::text")}) v) AS entries"""
-"""As `LOAD` finds them, but JSON is text: inside of a record the driver does not read it."""
+"""View as `LOAD` finds it, with JSON as text, which the driver reads within a record."""
 
 
 def _accept_and_claim(*, turn_times: str, told: str = "", more: str) -> str:
@@ -518,10 +518,10 @@ ACCEPT_AND_CLAIM_KNOWN = _accept_and_claim(
     turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
     more=f"{_AND_THE_MESSAGE}, s.is_known",
 )
-"""As `ACCEPT_AND_CLAIM` without the entries: a part that is not needed is prepared all the same.
+"""Form of `ACCEPT_AND_CLAIM` without entries, since an unneeded part is prepared anyway.
 
-`$16` and `$17` are the version and the last seq of what is remembered: a standby that was behind gives the
-numbers of lost transactions again.
+`$16` and `$17` are version and last seq of the cached view: a standby that was behind reuses numbers of lost
+transactions.
 """
 
 FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"
@@ -625,7 +625,7 @@ WITH waits AS (
 )
 UPDATE sessions SET retry_at = now() WHERE id IN (SELECT id FROM mine)
 """
-"""Each answer of the provider wakes some, and each of theirs some more: it is not overrun when it comes back."""
+"""Wake of waiting turns: each success wakes a few, so that a recovered provider is not flooded."""
 
 REQUEST_STOP = """
 WITH s AS (
@@ -661,8 +661,8 @@ SELECT s.id, t.stop_requested
   FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
  WHERE t.ended_at IS NULL AND s.leased_by = $1
 """
-"""By the index of turns that have not ended: a lease is held for an unanswered turn only, and one on the lease itself
-would have to be written with each claim and each answer.
+"""Leases that a process holds, by the index of open turns: an index on leases would be written with each
+claim and answer.
 """
 
 RESERVE = f"""
@@ -726,7 +726,7 @@ WITH mine AS (
 UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.less
   FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 """
-"""What a turn that waits for money gives up: it keeps what its calls have cost."""
+"""Release of money by a turn that waits for more; the cost of its calls stays reserved."""
 
 MARK_MAY_BE_SENT = "UPDATE reservations SET may_be_sent = true WHERE id = $1 AND state = 'held'"
 
@@ -750,7 +750,7 @@ WITH cost AS (
 SELECT (SELECT array_agg(scope ORDER BY scope) FROM w) AS scopes, (SELECT event_seq FROM s) AS event_seq,
        now() AS at
 """
-"""Of rivals that see the same scope near its cap, one finds it not warned of yet."""
+"""Warning of a cap; of rivals that see the same scope near it, one finds it not warned of yet."""
 
 COMMITTED_MICRO = """
 CASE WHEN r.turn_no IS NULL THEN 0 ELSE
@@ -759,9 +759,8 @@ CASE WHEN r.turn_no IS NULL THEN 0 ELSE
       AND u.at < coalesce((SELECT min(n.created_at) FROM reservations n WHERE n.id > r.id
                               AND n.session_id = r.session_id AND n.turn_no = r.turn_no), 'infinity')) END
 """
-"""What the ledger has of the turn that a reservation `r` was made for, up to the next attempt's reservation.
-
-Not what a helper used: each of its calls has a reservation of its own.
+"""Cost in the ledger of the turn of reservation `r`, up to the next attempt, without helpers, whose calls
+have separate reservations.
 """
 
 JOB_OWES_MICRO = """
@@ -770,7 +769,9 @@ greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
           - (SELECT coalesce(sum(o.settled_micro), 0) FROM reservations o
               WHERE o.job_id = r.job_id AND o.session_id = r.session_id AND o.id <> r.id))
 """
-"""What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
+"""Cost in the ledger of a job beyond what its other reservations have paid, so that nothing is charged
+twice.
+"""
 
 UNBOUND_SECONDS = 270
 """Half as long again as a picture may be made (`adapters.media.drawing`), for the way to the database."""
@@ -791,12 +792,11 @@ SELECT r.id FROM reservations r
           WHERE s.id = r.session_id AND coalesce(s.leased_at, t.claimed_at) <= r.created_at))
  ORDER BY r.id LIMIT 100
 """
-"""What nobody alive may still settle: its turn has ended, or the attempt at its job has.
+"""Reservations that no living process can settle: their turn, or the attempt at their job, has ended.
 
-A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`); two days
-later no cap asks for it any more. A reservation of no turn and no job is a subagent's, which lives as long as the
-lease of the session under which it was made, or of a picture, a recording or a spoken answer, which takes three
-minutes at most.
+A turn that waits for its next attempt is excluded: that one books the rest (`LOST`); after two days no cap
+counts it. One without turn and job is a subagent's, which lives as long as its session's lease, or of a
+picture, a recording or speech, which takes at most three minutes.
 """
 
 SWEEP_RESERVATION = f"""
@@ -811,8 +811,7 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
   FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
 """
 
-"""A helper's call, a picture, a recording or a spoken answer is of no turn and no job: what it cost nobody knows,
-so all of it."""
+"""Sweep of a reservation; without turn and job its cost is unknown and counts in full."""
 
 RELEASE_RESERVATION = f"""
 WITH done AS (
@@ -856,13 +855,12 @@ WASTE = f"{_SPENT}{_ADDED_UP}"
 DELEGATED = {
     purpose: f"{_SPENT}{_ADDED_UP}".replace("'chat'", f"'{purpose}'") for purpose in ("delegate", "picture")
 }
-"""What a tool of a turn has used, of which each call had its own reservation: the two parameters for one are
-null."""
+"""Usage of a turn's tools, whose calls have separate reservations: those two parameters are null."""
 DESCRIBED = f"""{_SPENT}, seen AS (
   UPDATE attachments SET description = $9 WHERE id = $8 AND description = ''
 )
 {_ADDED_UP}"""
-"""What a picture shows and what it cost to look, in one commit; the first description stays."""
+"""Description and cost of a picture in one commit; the first description stays."""
 HEARD = f"""{_SPENT}, heard AS (
   UPDATE attachments SET words = $3 WHERE id = $2 AND session_id = $1 AND words IS NULL
 )
@@ -870,7 +868,7 @@ HEARD = f"""{_SPENT}, heard AS (
     "SELECT $1, $2, $3, 'chat'",
     "SELECT $1, (SELECT party_id FROM sessions WHERE id = $1), NULL, 'transcribe'",
 )
-"""What was heard in a recording and what it cost, in one commit; it is of no turn yet."""
+"""Transcript and cost of a recording in one commit; it has no turn yet."""
 SPOKEN = f"""{_SPENT}, spoken AS (
   UPDATE spoken_answers SET body = $8
    WHERE session_id = $1 AND turn_no = $3 AND form = $2 AND state = 'due' AND body IS NULL
@@ -912,12 +910,11 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), d
 )
 SELECT (SELECT count(*) FROM calls) AS number FROM s
 """
-"""Settle the reservations of attempts at this turn that died: a call that may have been sent counts whole.
+"""Settlement of reservations whose attempt died: a call that may have been sent counts in full.
 
-The cost of such a call is unknown: the ledger has it at no price, and the caps count all that was set aside for
-it, so that a turn that dies again and again cannot pass one. An attempt that waited for money, or that was not
-the first and had sent nothing, settles for what its rounds have cost. Where no cap makes anybody hold money,
-`$8` reports the last attempt alone.
+Its cost is unknown: the ledger has it without a price, and the caps count the whole reservation, so that
+repeated deaths cannot pass a cap. An attempt that waited for money, or a later one that had sent nothing,
+settles for its rounds. Without caps, `$8` reports the last attempt alone.
 """
 
 UNANSWERED = f"""
@@ -932,4 +929,4 @@ SELECT s.id FROM turns t JOIN sessions s ON s.id = t.session_id AND t.turn_no = 
          SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY ($3)))
  ORDER BY t.session_id LIMIT $2
 """
-"""By the index of turns that have not ended: sessions have none that each turn would have to be told to."""
+"""Sessions with an unanswered turn, by the index of open turns."""

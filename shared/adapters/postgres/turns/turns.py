@@ -68,7 +68,7 @@ from shared.core.values.messages import (
 from shared.core.values.money import Shortage
 
 WOKEN_AT_ONCE = 20
-"""Of the turns that wait for a provider, when it answers again."""
+"""Waiting turns that are woken when a provider answers again."""
 
 
 class PostgresTurns:
@@ -224,9 +224,9 @@ class PostgresTurns:
         return await self._with_frozen(_claim_from(told, worker_id), told)
 
     async def _with_frozen(self, claim: Claim, row: Record | Mapping[str, Any]) -> Claim:
-        """With what its last request began with, if notes or pins may stand there.
+        """Return the claim with its frozen prefix, if it has notes or pins.
 
-        The turn is claimed by now: where this cannot be read, its request begins anew.
+        The turn is claimed already: if the prefix cannot be read, the request is built again.
         """
         if not (claim.view.notes or row["has_pins"]):
             return claim
@@ -276,7 +276,7 @@ class PostgresTurns:
         outcomes: Mapping[str, StepOutcome],
         artifacts: Sequence[Artifact] = (),
     ) -> int:
-        """What the tools said; the whole of what the blocks show in part comes with it or not at all."""
+        """Store the results of tools, and the artifacts that they show in part, in one commit."""
         seq = await self._pool.fetchval(
             turn_sql.TOOL_RESULTS, *_fence(claim), blocks_to_json(blocks), tokens,
             [{"id": id_, "status": status} for id_, status in outcomes.items()],
@@ -342,10 +342,10 @@ class PostgresTurns:
         settled_micro: int = 0,
         waits_for: str | None = None,
     ) -> tuple[int, Mapping[str, Any]] | None:
-        """Put the turn back, due again after `seconds`; a notice tells the person, once per turn.
+        """Postpone a turn by `seconds`; a notice tells the person, once per turn.
 
-        `waits_for` names the provider whose next answer to anybody makes it due earlier, see `wake`.
-        With calls that were broken off it is one transaction: whoever takes the turn finds them paid for.
+        `waits_for` names the provider whose next answer makes it due earlier, see `wake`. Interrupted calls
+        are booked in the same transaction, so that the next claim finds them paid.
         """
         told = None if notice is None else dict(notice)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -372,7 +372,7 @@ class PostgresTurns:
 
     @store_method
     async def hold(self, session_id: int, *, turn: int, seconds: float) -> bool:
-        """The oldest unanswered turn waits for the rest of its message; False when somebody is at it."""
+        """Hold the oldest unanswered turn for the rest of its message; False if it is claimed."""
         return await self._pool.fetchval(turn_sql.HOLD, session_id, turn, seconds) is not None
 
     @store_method
@@ -382,12 +382,12 @@ class PostgresTurns:
 
     @store_method
     async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
-        """Whatever this process may have claimed there without hearing of it is due again."""
+        """Release turns that this process may have claimed without a reply."""
         await self._pool.execute(turn_sql.LET_GO, list(session_ids), worker_id)
 
     @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
-        """Calls that led to nothing and are paid for all the same; the claim's reservation ends with them."""
+        """Book calls without a result; the claim's reservation ends with them."""
         await self._pool.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
         self._allowance.settle(claim.reservation_id, settled_micro)
 
@@ -410,7 +410,7 @@ class PostgresTurns:
         spent: Sequence[Spending],
         purpose: str = "delegate",
     ) -> None:
-        """What a tool of a turn has used; its reservations are the tool's own to settle."""
+        """Book what a tool of a turn has used; the tool settles its reservations."""
         statement = turn_sql.DELEGATED[purpose]
         await self._pool.execute(
             statement, session_id, party_id, turn, build_usage_rows(spent), sum_spending(spent), None, 0
@@ -467,7 +467,7 @@ class PostgresTurns:
         await self._pool.execute(turn_sql.MARK_MAY_BE_SENT, reservation_id)
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
-        """With each beat: what this process may spend by itself; raises StorageUnavailable."""
+        """Renew the process' allowance with each beat. Raises StorageUnavailable."""
         await self._allowance.renew_slices(worker_id=worker_id, caps=caps, call_micro=call_micro)
 
     async def return_allowance(self) -> None:
@@ -507,7 +507,7 @@ class PostgresTurns:
 
     @store_method
     async def request_stop(self, session_id: int) -> bool:
-        """Ask whoever answers the running turn to stop; one that waits is due, to end. False when none is."""
+        """Ask the process that answers to stop; a waiting turn becomes due, to end. False without a turn."""
         return bool(await self._pool.fetchval(turn_sql.REQUEST_STOP, session_id))
 
     @store_method
@@ -522,7 +522,7 @@ class PostgresTurns:
 
 
 def build_entry(row: Record) -> Entry:
-    """Of a row of the log, as it is stored or whole."""
+    """Return an entry from a row of the log, shortened or whole."""
     return _entry(
         row["seq"], row["turn_no"], row["step"], row["role"], row["author"], row["blocks"], row.get("words"),
         row["tokens"], row["at"], row["replaces_seq"], row["pinned"], row["form"], row["shown"],
@@ -545,7 +545,7 @@ _JSON_PLACES = 5, 12
 
 
 def _entry_in_text(values: Sequence[Any]) -> Entry:
-    """As `_entry`, with `blocks` and `shown` as JSON texts."""
+    """Return an entry from values whose `blocks` and `shown` are JSON texts."""
     told = list(values)
     for place in _JSON_PLACES:
         if told[place] is not None:
@@ -566,7 +566,7 @@ def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> tupl
 
 
 def _split_text(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
-    """As a row stores them: what is plain words, and what is not."""
+    """Return blocks as a row stores them: plain text, or JSON."""
     match blocks:
         case [Text(text=text) as said] if said == Text(text=text):
             return text, None

@@ -70,7 +70,7 @@ class PostgresUploads:
         name: str,
         most_per_day: int,
     ) -> Attached:
-        """Raises UploadLimitReached. Of a picture only what was made anew is kept."""
+        """Store a file; of a picture the re-encoded one. Raises UploadLimitReached."""
         read: tuple[int | None, int | None, str | None]
         if isinstance(found, Picture):
             body, mime, read = found.bytes, found.mime, (found.width, found.height, None)
