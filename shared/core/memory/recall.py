@@ -45,7 +45,7 @@ FEW_PASSAGES = 20
 """Least number of passages for which word frequencies are weighed; fewer say nothing yet."""
 TOLD_RARE = 0.65
 """Exponent: of 1,000 passages at most 1,000 to this power have a word that is rare."""
-TOLD_LEAST, TOLD_SURE = 1.5, 2.4
+TOLD_LEAST, TOLD_SURE = 1.5, 14.0
 """Scores of the best passage for a statement, in words as rare as a word can be: below the first nothing is
 recalled, from the second on a statement may fill the room. Rare words of less weight than the first are not
 searched for."""

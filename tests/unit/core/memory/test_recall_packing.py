@@ -145,7 +145,7 @@ def test_statement_gets_more_room_the_more_rare_words_fit() -> None:
         (best,) = rank_passages(search(found(1, hits), with_word=(6, 6, 6, 6, 6)), read_question(told))
         return best.sure
 
-    assert 0 < share(1, 1, 0, 0, 0) < share(1, 1, 1, 1, 1) == 1.0
+    assert 0 < share(1, 1, 0, 0, 0) < share(1, 1, 1, 1, 1) <= 1.0
 
 
 def told_beside(asked: int) -> Search:
