@@ -355,8 +355,10 @@ def test_a_flush_asks_for_everything_that_should_last(long_talk: LongTalk, what:
 
 @seed("000", 49, 186, 312)
 def test_a_flush_saves_with_the_agents_own_save_memory(long_talk: LongTalk) -> None:
-    tools = [tool["name"] for tool in long_talk.of_kind("flush")[0]["body"]["tools"]]
-    assert tools == [tool["name"] for tool in long_talk.of_kind("chat")[-1]["body"]["tools"]]
+    before = long_talk.requests.index(long_talk.of_kind("flush")[0])
+    chats = [record for record in long_talk.requests[:before] if record["kind"] == "chat"]
+    tools = [tool["name"] for tool in long_talk.requests[before]["body"]["tools"]]
+    assert tools == [tool["name"] for tool in chats[-1]["body"]["tools"]]
     called = {b["name"] for r in long_talk.of_kind("flush") for b in r["answer"] if "name" in b}
     assert called == {"save_memory"}
     assert [note for note in long_talk.notes if note["flush_id"] is not None]

@@ -68,6 +68,8 @@ CHARS_PER_TOKEN_MOST = 8
 """Longer words than these say nothing that is worth recalling."""
 NOTE_MARK = "[note] "
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
+BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files[;:])"
+"""Beginning of recalled text, in the present and in former forms; erasures find stored texts by it."""
 """Stands above passages of an agent's own files, where a day stands above what was said."""
 
 

@@ -105,7 +105,9 @@ async def test_each_way_saves_the_note_of_its_turn_once_and_moves_on(
         texts = [text for _, text, _ in await memory.notes()]
         assert (texts.count(FACT), texts.count(LATER)) == (1, 1)
         chats = [one["body"] for one in await server.requests() if one["kind"] == "chat"]
-        assert not any(body.get("tools") for body in chats)
+        tools = [tool for body in chats for tool in body.get("tools") or ()]
+        offered = {(tool.get("function") or tool)["name"] for tool in tools}
+        assert "save_memory" not in offered
         calls = await memory.guest.one("SELECT count(*) FROM usage WHERE purpose = 'flush'")
         assert calls == sum(one["kind"] == "flush" for one in await server.requests())
 

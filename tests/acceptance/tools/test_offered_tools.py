@@ -70,4 +70,4 @@ async def test_the_first_request_of_a_conversation_holds_little_of_ours(
     count = VocabularyCounter().count_tokens
     told = [f"{tool['name']} {tool['description']} {tool['input_schema']}" for tool in body["tools"]]
     ours = sum(map(count, [part["text"] for part in body["system"]] + told))
-    assert ours <= 1_000, "spaces between the parts of a schema count here"
+    assert ours <= 1_040, "spaces between the parts of a schema count here"

@@ -9,6 +9,7 @@ from shared.adapters.postgres.db.pool import Connection
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql
 from shared.adapters.postgres.turns.edits import FENCE_JOBS
+from shared.core.memory import recall
 from shared.core.privacy.erasure import Report, drop_sources, is_about
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
 from shared.core.session.summary import render_summary
@@ -222,14 +223,14 @@ _STATEMENTS = {
                        OR (k.value #>> '{message,chat,id}' = m.chat_id::text
                            AND k.value #>> '{message,message_id}' = m.message_id::text)))
         RETURNING 1) SELECT count(*) FROM u""",
-    "prompt_parts": """
+    "prompt_parts": f"""
       WITH mine AS (
         SELECT DISTINCT h.hash FROM turn_context_audit a
          CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
          WHERE a.session_id = $1 AND $2::bigint[] IS NOT NULL
       ), u AS (
         DELETE FROM prompt_parts p USING mine WHERE p.sha256 = decode(mine.hash, 'hex')
-           AND (p.body ~ '^([0-9]{4}-[0-9]{2}-[0-9]{2}|Files):' OR p.body LIKE '<known_about_this_person>%')
+           AND (p.body ~ '{recall.BEGINS}' OR p.body LIKE '<known_about_this_person>%')
            AND mine.hash NOT IN (
                SELECT h.hash FROM turn_context_audit a
                 CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from shared.core.context.question import read_question
 from shared.core.memory.recall import (
+    BEGINS,
     OF_FILES,
     Found,
     Frequencies,
@@ -294,6 +296,12 @@ def test_passages_stand_under_their_day_with_their_number_and_without_secrets() 
 def test_recalled_day_tells_its_distance(today: date, distance: str) -> None:
     text = render_passages((found(3, (1, 0)),), session_id=1, today=today)
     assert text.splitlines()[0] == f"Sunday, 2026-03-01 ({distance}):"
+    assert re.match(BEGINS, text)
+
+
+@pytest.mark.parametrize("beginning", ["2026-03-01:", "Sunday, 2026-03-01:", f"{OF_FILES}:", "Files:"])
+def test_recalled_text_of_every_form_is_recognised(beginning: str) -> None:
+    assert re.match(BEGINS, f"{beginning}\n#3 person: Hello.")
 
 
 def test_words_that_look_like_a_passage_do_not_begin_one() -> None:
