@@ -95,7 +95,7 @@ async def test_what_is_typed_outlasts_other_pages_and_a_lost_connection(house: H
 
 async def test_what_is_typed_outlasts_a_login_that_ends(house: House) -> None:
     page = await settings_of(house, "anna", "model")
-    await page.get_by_label("Model that answers").fill("my-model")
+    await page.get_by_label("Chat model").fill("my-model")
     await page.get_by_label("Anthropic: key", exact=True).fill("sk-typed-here")
     await house.app.pool.execute("UPDATE operator_sessions SET expires_at = now()")
     await page.get_by_role("button", name="Save").click()
@@ -104,7 +104,7 @@ async def test_what_is_typed_outlasts_a_login_that_ends(house: House) -> None:
     assert ("my-model" in kept, "sk-typed-here" in kept) == (True, False)
     await house.app.pool.execute("UPDATE operator_sessions SET expires_at = now() + interval '1 hour'")
     await page.goto(f"{house.url}/dashboard/settings?section=model")
-    await expect(page.get_by_label("Model that answers")).to_have_value("my-model")
+    await expect(page.get_by_label("Chat model")).to_have_value("my-model")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Saved. A running Evertalk")).to_be_visible()
     assert await stored(house, "EVERTALK_MODEL") == "my-model"
@@ -157,7 +157,7 @@ async def test_the_environment_wins_and_only_admins_change(house: House) -> None
     )
     page = await settings_of(house, "olga", "model", role="operator")
     await expect(page.get_by_text("Only an admin changes them.")).to_be_visible()
-    await expect(page.get_by_label("Model that answers")).to_be_disabled()
+    await expect(page.get_by_label("Chat model")).to_be_disabled()
     await expect(page.get_by_role("button", name="Save")).to_have_count(0)
 
 

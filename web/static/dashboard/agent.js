@@ -199,7 +199,7 @@ function thresholds(budget) {
   const used = Math.round(budget.compact_at * 1.2);
   return [bar(budget.window), used < budget.window * SMALL && bar(used),
     h("dl", { class: "pairs" }, known.map(([key, label, look]) => h("div", null, h("dt", null, h("i", { class: `dot ${look}` }), label), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget[key])))),
-      h("div", null, h("dt", null, t("Longest answer")), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget.out))))];
+      h("div", null, h("dt", null, t("Maximum answer length")), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget.out))))];
 }
 
 /** @param {any} found */

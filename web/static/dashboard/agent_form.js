@@ -1,7 +1,7 @@
 /** An agent as a form: each field is one place of its config, and what no field knows stays as it is. */
 import { h, set, show, t, ts } from "./parts.js";
 
-const NUMBERS = [["context_window", t("Context window")], ["max_output", t("Longest answer")], ["soft_budget", t("Summarised above")], ["reserve", t("Kept free")], ["flush_threshold", t("Memory saved before the limit")],
+const NUMBERS = [["context_window", t("Context window")], ["max_output", t("Maximum answer length")], ["soft_budget", t("Summarised above")], ["reserve", t("Kept free")], ["flush_threshold", t("Memory saved before the limit")],
   ["keep_turns", t("Newest turns kept as they are")], ["max_rounds", t("Newest rounds sent")], ["window_messages", t("Newest messages sent")], ["trim_tokens", t("Old messages left out above")]];
 const MODELS = "known-models";
 /** @param {any} value */
@@ -177,7 +177,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
   const node = h("fieldset", { class: "agent-form", disabled: !may },
     h("datalist", { id: MODELS }, agent.models.map((/** @type {string} */ value) => h("option", { value }))),
     section(t("Who it is"), h("div", { class: "settings-fields" }, line("name", t("Display name"), { maxlength: 80, dir: "auto", placeholder: "Evertalk" }), line("workspace", t("Folder"), { maxlength: 500, dir: "ltr" })), persona.node),
-    section(t("Model"), h("div", { class: "settings-fields" }, model("model", t("Model that answers")), model("summary_model", t("Model that writes summaries")), model("helper_model", t("Model of helpers")),
+    section(t("Model"), h("div", { class: "settings-fields" }, model("model", t("Chat model")), model("summary_model", t("Summary model")), model("helper_model", t("Model of helpers")),
       rows("models", t("Models that people may choose"), (listOf(draft.models) ?? []).map((one) => [one]), [["input", t("Model"), { list: MODELS, dir: "ltr", maxlength: 200 }]], (found) => found.map(([one]) => one)))),
     section(t("Context"), h("div", { class: "settings-fields" }, choice("preset", t("Preset"), [["", t("the deployment’s")], ...agent.presets.map((/** @type {string} */ one) => [one, one])]), NUMBERS.map(([name, label]) => figure(`context.${name}`, label, usual[name]))),
       others.length > 0 && h("details", null, h("summary", null, t("All numbers")), h("div", { class: "settings-fields" }, others.map((name) => figure(`context.${name}`, h("code", null, name), usual[name]))))),

@@ -103,7 +103,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
       asks(t("Dollars per million tokens in"), entry.prices?.input, (text) => price("input", text), { inputmode: "decimal" }),
       asks(t("Dollars per million tokens out"), entry.prices?.output, (text) => price("output", text), { inputmode: "decimal" }),
       asks(t("Dollars per million tokens from the cache"), entry.prices?.cache_read, (text) => price("cache_read", text), { inputmode: "decimal" }),
-      asks(t("Models that answer instead while it cannot"), [entry.fallback ?? []].flat().join(", "), (text) => write(entry, "fallback", several(text))),
+      asks(t("Fallback models"), [entry.fallback ?? []].flat().join(", "), (text) => write(entry, "fallback", several(text))),
       h("label", { class: "tick" }, h("input", { type: "checkbox", checked: Boolean(entry.capabilities?.includes("images")), onchange: (/** @type {any} */ event) => write(entry, "capabilities", event.target.checked ? ["tools", ...(entry.wire && entry.wire !== "messages" ? ["json"] : []), "images"] : "") }), h("span", null, t("It sees pictures"))),
     ];
   }
