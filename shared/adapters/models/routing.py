@@ -106,7 +106,7 @@ class Models:
         self._tracer = tracer
 
     def cap_tokens(self, cap: TokenCap) -> None:
-        """Count the tokens of models without a price against a cap of their own."""
+        """Count the tokens of models without a price against `cap`."""
         self._token_cap = cap
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:

@@ -235,7 +235,7 @@ def _worth(item: Ranked) -> tuple[float, datetime]:
 
 
 def _select_named(search: Search, found: Sequence[Found], question: str) -> dict[int, Author]:
-    """By the place of a word among the question's: the one whose name it is. It tells who, not what."""
+    """Return the author named by each word of the question, by its place; a name says who, not what."""
     written = {word.casefold(): word for word in _WORD.findall(question) if not word[0].islower()}
     known = [(author, set(words_of(search.names.get(author, "")))) for author in _SIDES]
     named: dict[int, Author] = {}

@@ -1,4 +1,4 @@
-"""Carries an edit of a message over to notes that were taken from its former wording."""
+"""Rewording of notes that were taken from the former wording of an edited message."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _TOKEN = re.compile(r"\w+")
 
 
 class ChangedSpan(NamedTuple):
-    """Words that an edit took away, and what stands in their place."""
+    """Words that an edit removed, and their replacement."""
 
     before: str
     after: str
 
 
 def find_changed_spans(before: str, after: str) -> tuple[ChangedSpan, ...]:
-    """The spans of words that differ between two wordings, in order; additions are left out."""
+    """Return the spans of words that differ between two wordings, in order, without additions."""
     old, new = (list(_WORD.finditer(text))[:MAX_WORDS] for text in (before, after))
     matcher = SequenceMatcher(None, [one[0] for one in old], [one[0] for one in new])
     return tuple(
@@ -34,16 +34,16 @@ def find_changed_spans(before: str, after: str) -> tuple[ChangedSpan, ...]:
 
 
 def reword(text: str, spans: tuple[ChangedSpan, ...]) -> str:
-    """The text with each span that it holds word for word in its new wording."""
+    """Replace each span that the text holds word for word, and close the gap of a deleted one."""
     for span in spans:
         if not _TOKEN.search(span.before):
             continue
         pattern = rf"(?<!\w){re.escape(span.before)}(?!\w)"
-        text = re.sub(pattern, lambda _, to=span.after: to, text, flags=re.IGNORECASE)  # type: ignore[misc]
-    return " ".join(text.split(" "))
+        text = re.sub(pattern, span.after.replace("\\", r"\\"), text, flags=re.IGNORECASE)
+    return " ".join(filter(None, text.split(" ")))
 
 
 def holds_former_words(text: str, before: str, after: str) -> bool:
-    """Whether a text has a word that only the former wording has."""
+    """Return whether a text has a word that only the former wording has."""
     gone = set(_TOKEN.findall(before.casefold())) - set(_TOKEN.findall(after.casefold()))
     return bool(gone & set(_TOKEN.findall(text.casefold())))

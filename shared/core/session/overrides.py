@@ -21,7 +21,7 @@ from shared.core.values.errors import EvertalkError
 
 
 class BadContextConfig(EvertalkError):
-    """What an agent's row says of its context cannot be used; every problem is named at once."""
+    """The context settings of an agent's row are invalid; every problem is named at once."""
 
     code = "bad_context_config"
 

@@ -152,7 +152,7 @@ class UnknownSession(BadInput):
 
 
 class SessionMoved(EvertalkError):
-    """This conversation goes on in another session of the same person."""
+    """The conversation continues in another session of the same person."""
 
     code = "session_moved"
     advice = "This conversation goes on elsewhere. Reload the page to see it."

@@ -14,14 +14,14 @@ PACKAGES = ("bot", "shared", "web", "worker")
 FIRST_WORD = re.compile(
     r"^(of|what|who|whom|whose|whoever|whatever|whichever|which|so|those|as|for (?:who|what|whom|whoever)"
     r"|behind|beside|and|else|late|since when|however|here|there|nobody|somebody|anybody|nothing|it|they|this"
-    r"|these|his|their)\b",
+    r"|these|his|their|by the)\b",
     re.IGNORECASE,
 )
 """First words that are neither a verb nor a noun: the reader has to guess the subject."""
 RIDDLES = re.compile(
     r"(?<!`)\b(nobody|somebody|whoever|anybody|anew|once more|all the same|by itself|by themselves"
     r"|puts? away|lets? go|let (?:in|out)|go(?:es)? on|brings? back|brought back"
-    r"|of (?:theirs|ours|its own|one's own)"
+    r"|of (?:theirs|ours|its own|one's own|their own)"
     r"|so (?:many|much|long|late|often|few)|(?:is|are|was|were|be|been) (?:told|well))\b(?!`)",
     re.IGNORECASE,
 )
