@@ -195,7 +195,8 @@ async def test_processes_start_when_the_standby_of_their_address_is_promoted(
         assert await _readyz(case.port) == (503, {"status": "not ready", "database": "read-only"})
         status, text, retry = await _refusal(case.port)
         assert (status, retry) == (503, "5")
-        assert text == "Ich kann gerade nicht antworten. Bitte versuch es in ein paar Minuten noch einmal."
+        notice = "Ich kann gerade nicht antworten. Bitte versuchen Sie es in ein paar Minuten noch einmal."
+        assert text == notice
         code, said = await _doctor(case)
         assert code == 1
         assert "leads to a standby" in said

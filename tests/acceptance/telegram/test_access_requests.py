@@ -60,7 +60,7 @@ async def test_an_owner_lets_a_guest_in_with_one_press(house: TelegramHouse) -> 
     await ada.tap("Allow")
     (decided,) = [line for line in (await ada.sees("Eve can talk")).answers if "Eve" in line.text]
     assert (decided.message_id, decided.buttons) == (question.message_id, [])
-    await eve.sees("Du kannst jetzt mit mir reden")
+    await eve.sees("Sie können jetzt mit mir reden")
     await eve.say("Good day to you.")
     await eve.sees("Good day to you")
     about = f"telegram:{BOT_ID}:{eve.id}"

@@ -173,7 +173,7 @@ async def test_the_list_shows_what_waits_and_one_of_it_can_be_cancelled(
     await guest.app.pool.execute("UPDATE reminders SET repeat = '', paused_at = NULL")
     assert "1. 2" in await said()
     assert "“call Anna about the boat”" in await said()
-    assert "Ich erinnere dich" in await said(language="de")
+    assert "Ich erinnere Sie" in await said(language="de")
     assert "no such reminder" in await said("cancel 2")
     assert "/reminders cancel 2" in await said("please")
     nothing = "No reminders wait. Ask me in your own words to remind you of something."

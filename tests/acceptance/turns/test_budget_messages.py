@@ -57,7 +57,7 @@ async def test_budget_command_shows_rest_and_reset_time(guest: Visit) -> None:
     assert f"Resets at 00:00 ({MIDDAY})" in told
     assert "This conversation today: < $0.01" in told
     assert "unknown" not in told
-    assert "Du: 1,70 $ von 2,00 $ (85 %)" in await budget(guest, language="de")
+    assert "Sie: 1,70 $ von 2,00 $ (85 %)" in await budget(guest, language="de")
 
 
 async def test_calls_of_unknown_price_are_shown_as_such(guest: Visit) -> None:
