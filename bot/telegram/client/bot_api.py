@@ -90,21 +90,24 @@ class InvalidBotToken(EvertalkError):
 
 
 class CallRefused(EvertalkError):
-    """Telegram answered, and the answer is no. `retry_after_seconds` comes with 429."""
+    """Telegram answered, and the answer is no. A rate limit is none: see TelegramUnavailable."""
 
     code = "telegram_refused"
 
-    def __init__(self, method: str, status: int, description: str, *, retry_after_seconds: float = 0) -> None:
+    def __init__(self, method: str, status: int, description: str) -> None:
         super().__init__(f"{method}: {status} {description}")
         self.status = status
         self.description = description
-        self.retry_after_seconds = retry_after_seconds
 
 
 class TelegramUnavailable(EvertalkError):
-    """No usable answer: no connection, a broken one, a proxy's page, 5xx."""
+    """No usable answer: no connection, a broken one, a proxy's page, 5xx, or 429 with the seconds to wait."""
 
     code = "telegram_unavailable"
+
+    def __init__(self, reason: str, *, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class FileTooLarge(EvertalkError):
@@ -205,9 +208,10 @@ def _parse_result(method: str, status: int, body: bytes) -> Any:
     description = str(answer.get("description", ""))[:300]
     if status == 401 or (status == 404 and method == "getMe"):
         raise InvalidBotToken(f"{method}: {status} {description}")
-    if status >= 500:
-        raise TelegramUnavailable(f"{method}: {status} {description}")
-    raise CallRefused(method, status, description, retry_after_seconds=_parse_retry_after(answer))
+    if status >= 500 or status == 429:
+        wait = _parse_retry_after(answer)
+        raise TelegramUnavailable(f"{method}: {status} {description}", retry_after_seconds=wait)
+    raise CallRefused(method, status, description)
 
 
 def _parse_retry_after(answer: Mapping[str, Any]) -> float:

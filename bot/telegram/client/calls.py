@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shared.adapters.certificates import describe_failure
 
@@ -27,6 +27,9 @@ class MessageSent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDone:
     """Processed, or already as it was wanted."""
+
+    result: Any = None
+    """Telegram's answer to a call that asks for something; None for other calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,16 @@ _NO_MESSAGE = re.compile(
 )
 _TOO_MANY = re.compile(r"too many requests(?:: retry after (\d+))?", re.IGNORECASE)
 _USUAL_WAIT_SECONDS = 5.0
+
+
+def is_refused(outcome: CallOutcome) -> bool:
+    """Return whether Telegram said no; False if it did the call, put it off or did not answer."""
+    return isinstance(outcome, CallRejected | ChatUnreachable | ChatMoved)
+
+
+def is_undecided(outcome: CallOutcome) -> bool:
+    """Return whether Telegram put the call off or did not answer: neither done nor refused."""
+    return isinstance(outcome, CallNotSent | CallUnknown)
 
 
 def is_entity_error(outcome: CallOutcome) -> bool:

@@ -1,12 +1,14 @@
-"""Administrators of groups by Telegram, asked at most once a minute."""
+"""Roles of people in groups by Telegram, asked at most once a minute."""
 
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 import structlog
 
-from bot.telegram.client.bot_api import BotApi, CallRefused, TelegramUnavailable
+from bot.telegram.client.calls import CallDone
+from bot.telegram.client.sender import Sender
 
 log = structlog.get_logger(__name__)
 
@@ -14,27 +16,30 @@ CACHE_SECONDS = 60.0
 MAX_CACHED = 5_000
 _ADMINS = frozenset({"administrator", "creator"})
 
+GroupRole = Literal["admin", "member", "unknown"]
+"""Role of a person in a group; `unknown` while Telegram does not answer or puts the question off."""
+
 
 class GroupAdmins:
-    """Administrators of groups for one bot; without an answer of Telegram a member counts as none."""
+    """Administrators of groups for one bot."""
 
-    def __init__(self, api: BotApi) -> None:
-        self._api = api
-        self._cache: dict[tuple[int, int], tuple[float, bool]] = {}
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+        self._cache: dict[tuple[int, int], tuple[float, GroupRole]] = {}
 
-    async def is_admin(self, chat_id: int, user_id: int) -> bool:
+    async def find_role(self, chat_id: int, user_id: int, *, patience: float) -> GroupRole:
+        """Return the person's role, waiting at most `patience` seconds through a rate limit."""
         if user_id == chat_id:
-            return True  # an anonymous administrator speaks as the group itself
+            return "admin"  # an anonymous administrator speaks as the group itself
         cached = self._cache.get((chat_id, user_id))
         if cached is not None and time.monotonic() - cached[0] < CACHE_SECONDS:
             return cached[1]
-        try:
-            member = await self._api.call("getChatMember", {"chat_id": chat_id, "user_id": user_id})
-        except (CallRefused, TelegramUnavailable) as error:
-            log.warning("group_admin_lookup_failed", chat_id=chat_id, reason=str(error))
-            return False
-        found = isinstance(member, dict) and member.get("status") in _ADMINS
+        outcome = await self._sender.get_member(chat_id, user_id, patience=patience)
+        if not isinstance(outcome, CallDone):
+            log.warning("group_admin_lookup_failed", chat_id=chat_id, outcome=str(outcome))
+            return "unknown"
+        role: GroupRole = "admin" if getattr(outcome.result, "status", "") in _ADMINS else "member"
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
-        self._cache[chat_id, user_id] = time.monotonic(), found
-        return found
+        self._cache[chat_id, user_id] = time.monotonic(), role
+        return role

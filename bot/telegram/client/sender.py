@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -295,14 +295,21 @@ class Sender:
             outcome = await self._call(build_method(0), options)
         return outcome
 
-    async def react(self, chat_id: int, message_id: int, emoji: str | None) -> CallOutcome:
+    async def react(
+        self,
+        chat_id: int,
+        message_id: int,
+        emoji: str | None,
+        *,
+        patience: float = EDIT_PATIENCE_SECONDS,
+    ) -> CallOutcome:
         from aiogram.methods import SetMessageReaction
         from aiogram.types import ReactionTypeEmoji
 
         wanted: list[Any] = [] if emoji is None else [ReactionTypeEmoji(emoji=emoji)]
         method = SetMessageReaction(chat_id=chat_id, message_id=message_id, reaction=wanted)
         return await self.call(
-            method, chat_id=chat_id, priority=Priority.NOTICE, patience=EDIT_PATIENCE_SECONDS,
+            method, chat_id=chat_id, priority=Priority.NOTICE, patience=patience,
             repeatable=True, counts=False, message=(chat_id, message_id),
         )  # fmt: skip
 
@@ -316,6 +323,47 @@ class Sender:
         return await self.call(
             method, chat_id=None, priority=Priority.CALLBACK,
             patience=CALLBACK_PATIENCE_SECONDS, repeatable=True,
+        )  # fmt: skip
+
+    async def answer_inline(
+        self, query_id: str, results: Sequence[Mapping[str, Any]], *, button: str = ""
+    ) -> CallOutcome:
+        """Offer the results of an inline query; `button` leads to the private chat."""
+        from aiogram.methods import AnswerInlineQuery
+        from aiogram.types import InlineQueryResultsButton
+
+        method = AnswerInlineQuery.model_validate({
+            "inline_query_id": query_id, "results": list(results), "cache_time": 0, "is_personal": True,
+            "button": InlineQueryResultsButton(text=button, start_parameter="inline") if button else None,
+        })  # fmt: skip
+        return await self.call(
+            method, chat_id=None, priority=Priority.CALLBACK,
+            patience=CALLBACK_PATIENCE_SECONDS, repeatable=True,
+        )  # fmt: skip
+
+    # -- chats and their members ------------------------------------------------------------------------
+
+    async def get_member(self, chat_id: int, user_id: int, *, patience: float) -> CallOutcome:
+        """CallDone has the member as aiogram's type."""
+        from aiogram.methods import GetChatMember
+
+        return await self._ask(GetChatMember(chat_id=chat_id, user_id=user_id), chat_id, patience)
+
+    async def get_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
+        """CallDone has the chat as aiogram's type."""
+        from aiogram.methods import GetChat
+
+        return await self._ask(GetChat(chat_id=chat_id), chat_id, patience)
+
+    async def leave_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
+        from aiogram.methods import LeaveChat
+
+        return await self._ask(LeaveChat(chat_id=chat_id), chat_id, patience)
+
+    async def _ask(self, method: TelegramMethod[Any], chat_id: int, patience: float) -> CallOutcome:
+        return await self.call(
+            method, chat_id=chat_id, priority=Priority.NOTICE, patience=patience, repeatable=True,
+            counts=False,
         )  # fmt: skip
 
     async def call(
@@ -392,7 +440,9 @@ class Sender:
                     outcome=type(outcome).__name__, reason=getattr(outcome, "reason", ""),
                 )  # fmt: skip
             return outcome
-        return MessageSent(message_id=value.message_id) if isinstance(value, Message) else CallDone()
+        if isinstance(value, Message):
+            return MessageSent(message_id=value.message_id)
+        return CallDone(result=value)
 
 
 _MAX_TRIES = 10

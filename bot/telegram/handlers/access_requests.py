@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import TypeVar
 
 import structlog
 
-from bot.telegram.client.bot_api import CallRefused, InvalidBotToken, TelegramUnavailable
+from bot.telegram.client.calls import CallDone, CallNotSent, is_undecided
 from bot.telegram.client.sender import ChatTarget
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import StrangerReply
@@ -20,6 +21,9 @@ from shared.core.values.errors import StorageUnavailable
 from shared.locales import Catalogue
 
 log = structlog.get_logger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 MAX_PENDING_NOTICES = 10
 """Requests of an hour that are shown, so that strangers cannot fill an owner's chat; `pairing list` has the
@@ -39,6 +43,8 @@ class AccessRequests:
         self._alert_chats = tuple(chat for chat in alert_chats if chat > 0)
         self._languages: OrderedDict[int, str] = OrderedDict()
         """Languages of chats with a request, the only data stored of them."""
+        self._decisions_sent: OrderedDict[tuple[int, str], None] = OrderedDict()
+        """Decisions that their chat has read while the bot has yet to leave it."""
 
     async def ask_owners(self, decision: StrangerReply, chat_ref: ChatRef, sender: MessageAuthor) -> None:
         """Send each owner one notice per request; the request stays in the list if the notice fails."""
@@ -85,39 +91,46 @@ class AccessRequests:
 
     async def send_decision(self, row: AccessRow) -> None:
         """Send a decision, made here, on the dashboard or in a shell. After a crash it may be sent twice."""
-        texts, target = await self._load_texts(row.chat_id), ChatTarget(chat_id=row.chat_id)
-        if await self._is_channel(row.chat_id):  # its readers did not ask
-            if row.state != "allowed":
-                await self._leave(row.chat_id)
-        elif row.chat_id > 0:
-            await self._notifier.send(target, texts.say("allowed" if row.state == "allowed" else "refused"))
-        elif row.state == "allowed":
-            identity = self._context.identity
-            await self._notifier.send(
-                target,
-                say_hello_to_group(
-                    texts, username=identity.username, reads_all_messages=identity.reads_all_messages
-                ),
+        is_channel = await self._is_channel(row.chat_id)
+        if is_channel is None:
+            return  # Telegram did not say: the next round asks again
+        if not is_channel and (row.chat_id, row.state) not in self._decisions_sent:  # its readers did not ask
+            outcome = await self._notifier.attempt(
+                ChatTarget(chat_id=row.chat_id),
+                self._format_decision(row, await self._load_texts(row.chat_id)),
             )
-        else:
-            await self._notifier.send(target, texts.say("left_group"))
-            await self._leave(row.chat_id)
-        await self._access.mark_decision_sent(row.bot_id, row.chat_id)
+            if isinstance(outcome, CallNotSent):
+                return
+            _remember(self._decisions_sent, (row.chat_id, row.state), None)
+        if row.chat_id > 0 or row.state == "allowed" or await self._leave(row.chat_id):
+            await self._access.mark_decision_sent(row.bot_id, row.chat_id)
+            self._decisions_sent.pop((row.chat_id, row.state), None)
 
-    async def _is_channel(self, chat_id: int) -> bool:
+    def _format_decision(self, row: AccessRow, texts: Catalogue) -> str:
+        if row.chat_id > 0:
+            return texts.say("allowed" if row.state == "allowed" else "refused")
+        if row.state != "allowed":
+            return texts.say("left_group")
+        identity = self._context.identity
+        return say_hello_to_group(
+            texts, username=identity.username, reads_all_messages=identity.reads_all_messages
+        )
+
+    async def _is_channel(self, chat_id: int) -> bool | None:
+        """None while Telegram does not say."""
         if chat_id > 0 or not self._context.identity.reads_channels:
             return False
-        try:
-            chat = await self._context.api.call("getChat", {"chat_id": chat_id})
-        except (CallRefused, TelegramUnavailable, InvalidBotToken):
-            return False
-        return isinstance(chat, dict) and chat.get("type") == "channel"
+        outcome = await self._context.sender.get_chat(chat_id, patience=0.0)
+        if is_undecided(outcome):
+            return None
+        return isinstance(outcome, CallDone) and getattr(outcome.result, "type", "") == "channel"
 
-    async def _leave(self, chat_id: int) -> None:
-        try:
-            await self._context.api.call("leaveChat", {"chat_id": chat_id})
-        except (CallRefused, TelegramUnavailable, InvalidBotToken) as error:
-            log.warning("group_not_left", bot=self._bot_id, reason=str(error))
+    async def _leave(self, chat_id: int) -> bool:
+        """Return whether nothing is left to do: the group is left, or the bot is not in it any more."""
+        outcome = await self._context.sender.leave_chat(chat_id, patience=0.0)
+        if not isinstance(outcome, CallDone):
+            log.warning("group_not_left", bot=self._bot_id, outcome=str(outcome))
+        return not is_undecided(outcome)
 
     async def _list_owners(self) -> list[int]:
         owners = [chat for chat in await self._access.list_owners(self._bot_id) if chat > 0]
@@ -129,7 +142,12 @@ class AccessRequests:
         return get_texts(self._languages.get(chat_id, "en"))
 
     def _remember_language(self, chat_id: int, language: str) -> None:
-        self._languages[chat_id] = language
-        self._languages.move_to_end(chat_id)
-        while len(self._languages) > _MAX_REMEMBERED:
-            self._languages.popitem(last=False)
+        _remember(self._languages, chat_id, language)
+
+
+def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
+    """Keep the newest `_MAX_REMEMBERED` entries."""
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > _MAX_REMEMBERED:
+        known.popitem(last=False)

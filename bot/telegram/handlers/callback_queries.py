@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import structlog
 
-from bot.telegram.client.group_admins import GroupAdmins
+from bot.telegram.client.group_admins import GroupAdmins, GroupRole
+from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.command_handler import list_reminders
 from bot.telegram.handlers.memory_list import MemoryList
@@ -100,19 +101,22 @@ class CallbackQueryHandler:
         ):
             await self._notifier.answer_callback(query.callback_id, texts.say("others_button"))
             return
-        if not await self._is_permitted(chat, press, query):
-            await self._notifier.answer_callback(query.callback_id, texts.say("others_button"))
+        role = await self._find_role(chat, press, query)
+        if role != "admin":
+            key = "others_button" if role == "member" else "not_now"
+            await self._notifier.answer_callback(query.callback_id, texts.say(key))
             return
         if press.action in _ANSWER_ACTIONS and query.message_id is not None:
             await self._delivery.uncertain.handle_answer_press(chat, press.subject, query.message_id)
         await self._dispatch(chat, press, query)
 
-    async def _is_permitted(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> bool:
+    async def _find_role(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> GroupRole:
         if self._context.public and press.action in _MEMORY_ACTIONS:
-            return False
+            return "member"
         if chat.chat_id > 0 or press.action not in _ADMINS_ONLY:
-            return True
-        return await self._admins.is_admin(chat.chat_id, query.sender.user_id)
+            return "admin"
+        user_id = query.sender.user_id
+        return await self._admins.find_role(chat.chat_id, user_id, patience=EDIT_PATIENCE_SECONDS)
 
     def _is_from_chat(self, chat: ChatRow, query: CallbackQuery) -> bool:
         """Callback data can be forged: the press must come from the chat that the button was made for."""

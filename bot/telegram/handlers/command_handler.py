@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from bot.telegram.client.group_admins import GroupAdmins
+from bot.telegram.client.group_admins import GroupAdmins, GroupRole
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
@@ -37,6 +37,9 @@ from shared.services.commands.command_service import CommandService
 from shared.services.privacy.export import DataExporter
 
 log = structlog.get_logger(__name__)
+
+ROLE_PATIENCE_SECONDS = 30.0
+"""Seconds that a command waits for Telegram to say who its sender is, through a rate limit as well."""
 
 
 class TelegramCommandHandler:
@@ -88,10 +91,10 @@ class TelegramCommandHandler:
         if not self.is_known(name):
             await self._answer_unknown(chat, message, name)
             return
-        if not message.chat.is_private and not await self._is_permitted(chat, message, name):
-            await self._notifier.send(
-                get_chat_target(chat), get_chat_texts(chat).say("admins_only"), reply_to=message.message_id
-            )
+        role: GroupRole = "admin" if message.chat.is_private else await self._find_role(chat, message, name)
+        if role != "admin":
+            text = get_chat_texts(chat).say("admins_only" if role == "member" else "not_now")
+            await self._notifier.send(get_chat_target(chat), text, reply_to=message.message_id)
             return
         handler = self._telegram_commands.get(name)
         if handler is not None:
@@ -112,10 +115,11 @@ class TelegramCommandHandler:
             channel="telegram", audience=self._context.config.audience, speaks=self._context.can_speak
         )
 
-    async def _is_permitted(self, chat: ChatRow, message: IncomingMessage, name: str) -> bool:
+    async def _find_role(self, chat: ChatRow, message: IncomingMessage, name: str) -> GroupRole:
         if may_in_group(name, admin=False) or message.chat.kind == "channel":  # only administrators post
-            return True
-        return await self._admins.is_admin(chat.chat_id, message.sender.user_id)
+            return "admin"
+        user_id = message.sender.user_id
+        return await self._admins.find_role(chat.chat_id, user_id, patience=ROLE_PATIENCE_SECONDS)
 
     async def _run_shared(self, chat: ChatRow, name: str, args: str) -> None:
         texts = get_chat_texts(chat)

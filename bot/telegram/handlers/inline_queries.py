@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from bot.telegram.client.bot_api import CallRefused, InvalidBotToken, TelegramUnavailable
+from bot.telegram.client.calls import CallDone
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import Allowed, ChatAccessPolicy
 from bot.telegram.inbound.updates import ChatRef, InlineQuery
@@ -62,8 +62,6 @@ class InlineQueryHandler:
             await asyncio.sleep(PAUSE_SECONDS)
             if self._newest.get(person) == query.query_id:
                 await self._handle(query)
-        except InvalidBotToken:
-            log.warning("inline_query_failed", reason="token")
         except (EvertalkError, TimeoutError) as error:
             log.warning("inline_query_failed", reason=str(error) or type(error).__name__)
         finally:
@@ -124,15 +122,9 @@ class InlineQueryHandler:
     async def _send_results(
         self, query: InlineQuery, results: list[dict[str, Any]], *, button: str = ""
     ) -> None:
-        params: dict[str, Any] = {
-            "inline_query_id": query.query_id, "results": results, "cache_time": 0, "is_personal": True,
-        }  # fmt: skip
-        if button:
-            params["button"] = {"text": button, "start_parameter": "inline"}
-        try:
-            await self._context.api.call("answerInlineQuery", params)
-        except (CallRefused, TelegramUnavailable) as error:
-            log.info("inline_answer_refused", reason=str(error))
+        outcome = await self._context.sender.answer_inline(query.query_id, results, button=button)
+        if not isinstance(outcome, CallDone):
+            log.info("inline_answer_failed", outcome=str(outcome))
 
 
 def _build_article(ended: EndedTurn, query_id: str) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import structlog
 
-from bot.telegram.client.bot_api import CallRefused, TelegramUnavailable
-from bot.telegram.client.calls import ScaledClock
-from bot.telegram.client.sender import ChatTarget
+from bot.telegram.client.calls import CallDone, CallRejected, ScaledClock
+from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS, ChatTarget
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
@@ -67,7 +68,14 @@ from shared.core.context.untrusted_text import (
     unread_file_text,
 )
 from shared.core.session.turns import EditedPart, Inbound, InboxReceipt
-from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
+from shared.core.values.errors import (
+    BadInput,
+    CapHeld,
+    CapReached,
+    EvertalkError,
+    SessionMoved,
+    StorageUnavailable,
+)
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
 from shared.core.values.messages import Block, Image, Text, own_text_of, with_own_text
 from shared.core.values.recordings import (
@@ -267,19 +275,26 @@ class UpdateHandler:
         last = batch.messages[-1]
         emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
         mark = emoji if emoji in POSITIVE_REACTIONS else STICKER_REACTION
-        params = {
-            "chat_id": chat.chat_id,
-            "message_id": last.message_id,
-            "reaction": [{"type": "emoji", "emoji": mark}],
-        }
-        try:
-            await self._context.api.call("setMessageReaction", params)
-        except (CallRefused, TelegramUnavailable) as error:
-            log.info("sticker_reaction_failed", reason=str(error))
-            await self._notifier.send(
-                get_chat_target(chat), explain_unreadable(get_chat_texts(chat), "sticker")
-            )
+        text = explain_unreadable(get_chat_texts(chat), "sticker")
+        self._start(self._react(chat, last.message_id, mark, instead=partial(self._send, chat, text)))
         await self._mark_handled(*batch.update_ids)
+
+    async def _react(
+        self, chat: ChatRow, message_id: int, emoji: str, *, instead: Callable[[], Awaitable[None]]
+    ) -> None:
+        """React as soon as Telegram allows; send a text `instead` only where it refuses the reaction."""
+        outcome = await self._context.sender.react(
+            chat.chat_id, message_id, emoji, patience=FINAL_PATIENCE_SECONDS
+        )
+        if isinstance(outcome, CallDone):
+            return
+        log.info("reaction_failed", chat_id=chat.chat_id, outcome=str(outcome))
+        if isinstance(outcome, CallRejected):
+            with suppress(StorageUnavailable):
+                await instead()
+
+    async def _send(self, chat: ChatRow, text: str, **options: Any) -> None:
+        await self._notifier.send(get_chat_target(chat), text, **options)
 
     async def _find_beginning(self, batch: MessageBatch) -> MessageRow | None:
         """The stored first part of a message whose rest came late."""
@@ -598,21 +613,9 @@ class UpdateHandler:
 
     async def _confirm_edit(self, chat: ChatRow, message: IncomingMessage) -> None:
         """React to an edited message, so that its person knows that the new wording is read."""
-        params = {
-            "chat_id": chat.chat_id,
-            "message_id": message.message_id,
-            "reaction": [{"type": "emoji", "emoji": EDIT_REACTION}],
-        }
-        try:
-            await self._context.api.call("setMessageReaction", params)
-        except (CallRefused, TelegramUnavailable) as error:
-            log.info("edit_reaction_failed", reason=str(error))
-            await self._notifier.send(
-                get_chat_target(chat),
-                get_chat_texts(chat).say("edited_older"),
-                silent=True,
-                reply_to=message.message_id,
-            )
+        message_id, text = message.message_id, get_chat_texts(chat).say("edited_older")
+        instead = partial(self._send, chat, text, silent=True, reply_to=message_id)
+        self._start(self._react(chat, message_id, EDIT_REACTION, instead=instead))
 
     def _is_too_old(self, message: IncomingMessage) -> bool:
         return self._now() - message.sent_at > timedelta(minutes=EDIT_MINUTES)

@@ -90,11 +90,11 @@ async def fetch_bot_identity(api: BotApi, *, backoff: Backoff | None = None) -> 
                 username=str(me.get("username", "")),
                 reads_all_messages=bool(me.get("can_read_all_group_messages")),
             )
-        except CallRefused as refused:
-            await asyncio.sleep(max(refused.retry_after_seconds, backoff.next()))
+        except CallRefused:
+            await asyncio.sleep(backoff.next())
         except (TelegramUnavailable, LookupError, TypeError, ValueError, AttributeError) as error:
             log.warning("telegram_unreachable", bot=api.bot_id, reason=_describe_error(error))
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(max(getattr(error, "retry_after_seconds", 0.0), backoff.next()))
 
 
 class Poller:
@@ -139,7 +139,7 @@ class Poller:
                 await self._handle_refusal(refused)
             except TelegramUnavailable as error:
                 log.warning("telegram_unreachable", bot=self._api.bot_id, reason=str(error))
-                await asyncio.sleep(self._backoff.next())
+                await self._wait(error.retry_after_seconds)
             else:
                 self.completed_at = connected_at = clock.time()
                 await self._record_success()
@@ -187,7 +187,10 @@ class Poller:
         if refused.status == 409:
             await self._handle_conflict("webhook" in refused.description.lower())
             return
-        wait = max(refused.retry_after_seconds, self._backoff.next())
+        await self._wait(0.0)
+
+    async def _wait(self, least: float) -> None:
+        wait = max(least, self._backoff.next())
         if wait > self._times.report_after:
             await self._report_problem(RATE_LIMITED)
         await asyncio.sleep(wait)

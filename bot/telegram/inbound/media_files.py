@@ -185,13 +185,11 @@ class FileReader:
                 raise
             except CallRefused as refused:
                 large = "too big" in refused.description
-                if large or not refused.retry_after_seconds or attempt == TRIES:
-                    log.warning("file_download_rejected", reason=str(refused))
-                    return CannotRead(reason="file_too_large" if large else "file_unavailable", name=name)
-                await asyncio.sleep(min(refused.retry_after_seconds, 30.0))
+                log.warning("file_download_rejected", reason=str(refused))
+                return CannotRead(reason="file_too_large" if large else "file_unavailable", name=name)
             except TelegramUnavailable as error:
                 log.warning("file_download_failed", reason=str(error))
-                await asyncio.sleep(self._pause_seconds * attempt)
+                await asyncio.sleep(min(max(self._pause_seconds * attempt, error.retry_after_seconds), 30.0))
         return CannotRead(reason="file_unavailable", name=name)
 
     async def _download(self, media: Media) -> bytes:

@@ -16,7 +16,6 @@ from aiohttp import ClientPayloadError, web
 
 from bot.telegram.client.bot_api import (
     BotApi,
-    CallRefused,
     InvalidJson,
     TelegramUnavailable,
     is_update,
@@ -120,13 +119,9 @@ async def register_webhook(api: BotApi, mode: WebhookConfig) -> bool:
     while True:
         try:
             return await _register(api, mode)
-        except CallRefused as refused:
-            if refused.status != 429:
-                raise
-            await asyncio.sleep(max(refused.retry_after_seconds, backoff.next()))
         except TelegramUnavailable as error:
             log.warning("telegram_unreachable", bot=api.bot_id, reason=str(error))
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(max(error.retry_after_seconds, backoff.next()))
 
 
 async def _register(api: BotApi, mode: WebhookConfig) -> bool:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.telegram.client.calls import CallOutcome, ChatMoved, ChatUnreachable, MessageSent, Priority
+from bot.telegram.client.calls import (
+    CallDone,
+    CallOutcome,
+    ChatMoved,
+    ChatUnreachable,
+    MessageSent,
+    Priority,
+)
 from bot.telegram.client.sender import ChatTarget, Sender
 from bot.telegram.inbound.updates import CallbackQuery
 from bot.telegram.markup.entity_text import render, split
@@ -38,8 +45,21 @@ class Notifier:
         reply_to: int | None = None,
     ) -> int | None:
         """The id of the last message; None when it did not get there."""
+        outcome = await self.attempt(target, text, keyboard=keyboard, silent=silent, reply_to=reply_to)
+        return outcome.message_id if isinstance(outcome, MessageSent) else None
+
+    async def attempt(
+        self,
+        target: ChatTarget,
+        text: Markdown,
+        *,
+        keyboard: InlineKeyboardMarkup | None = None,
+        silent: bool = False,
+        reply_to: int | None = None,
+    ) -> CallOutcome:
+        """Send the text, and return the outcome of its last part that was sent."""
         parts = split(render(text))
-        message_id = None
+        outcome: CallOutcome = CallDone()
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             outcome = await self._sender.send_text(
@@ -51,10 +71,10 @@ class Notifier:
                 priority=Priority.NOTICE,
                 patience=PATIENCE_SECONDS,
             )
-            message_id = await self._handle_outcome(target, outcome)
-            if message_id is None:
-                return None
-        return message_id
+            await self._handle_outcome(target, outcome)
+            if not isinstance(outcome, MessageSent):
+                break
+        return outcome
 
     async def send_file(self, target: ChatTarget, *, name: str, content: bytes, caption: str) -> None:
         """Send a file."""
@@ -98,10 +118,10 @@ class Notifier:
         """End the waiting of a pressed button; one that is too old needs no answer."""
         await self._sender.answer_callback(callback_id, text=text, alert=alert)
 
-    async def _handle_outcome(self, target: ChatTarget, outcome: CallOutcome) -> int | None:
+    async def _handle_outcome(self, target: ChatTarget, outcome: CallOutcome) -> None:
         match outcome:
-            case MessageSent(message_id=message_id):
-                return message_id
+            case MessageSent():
+                pass
             case ChatUnreachable(reason=reason):
                 log.info("chat_gone", chat_id=target.chat_id, reason=reason)
                 await self._chats.set_reachable(self._sender.bot_id, target.chat_id, reachable=False)
@@ -109,7 +129,6 @@ class Notifier:
                 await self._chats.migrate(self._sender.bot_id, old_chat=target.chat_id, new_chat=new_chat)
             case _:
                 log.warning("notice_send_failed", chat_id=target.chat_id, outcome=str(outcome))
-        return None
 
 
 def get_chat_target(chat: ChatRow) -> ChatTarget:

@@ -260,10 +260,10 @@ class BotRunner:
             try:
                 await self._context.api.call(method, {**params, "language_code": language})
                 return
-            except CallRefused as refused:
-                if not refused.retry_after_seconds:
+            except TelegramUnavailable as error:
+                if not error.retry_after_seconds:
                     raise
-                await asyncio.sleep(refused.retry_after_seconds)
+                await asyncio.sleep(error.retry_after_seconds)
 
 
 def make_steady_clock() -> Callable[[], datetime]:

@@ -262,7 +262,7 @@ class TelegramService:
         notifier = Notifier(context.sender, self._stores.telegram_chats)
         rules = AccessRules(mode=context.config.access, listed=context.config.allowed)
         access_policy = ChatAccessPolicy(self._stores.telegram_access, bot_id=bot_id, rules=rules, now=now)
-        admins = GroupAdmins(context.api)
+        admins = GroupAdmins(context.sender)
         quick_actions = QuickActions(app.sessions, self._stores.edits, self._dispatcher.dispatch)
         memory_list = MemoryList(context, notifier=notifier, announcer=app.announcer)
         search_results = SearchResults(context, notifier=notifier, timezone=self._settings.timezone)

@@ -123,6 +123,14 @@ class TelegramHouse:
         finally:
             await pool.close()
 
+    async def refuse(self, chat_id: int) -> None:
+        """An operator denies access."""
+        pool = await asyncpg.create_pool(self.database_url, min_size=1, max_size=1)
+        try:
+            await PostgresTelegramAccess(pool).decide(BOT_ID, chat_id, allowed=False, by="test")
+        finally:
+            await pool.close()
+
     async def one(self, sql: str, *arguments: Any) -> Any:
         connection = await asyncpg.connect(self.database_url)
         try:

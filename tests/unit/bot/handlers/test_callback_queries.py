@@ -26,10 +26,10 @@ ADMINS_ONLY = (
 class Everything:
     """Stands for all that a press can reach, and writes down what was done."""
 
-    def __init__(self, *, admin: bool = False) -> None:
+    def __init__(self, *, admin: bool = False, role: str = "") -> None:
         self.done: list[str] = []
         self.nods: list[str] = []
-        self.admin = admin
+        self.role = role or ("admin" if admin else "member")
 
     async def answer_callback(self, _callback_id: str, words: str = "") -> None:
         self.nods.append(words)
@@ -37,8 +37,8 @@ class Everything:
     async def can_press(self, _pressed: CallbackQuery) -> bool:
         return True
 
-    async def is_admin(self, _chat_id: int, _user_id: int) -> bool:
-        return self.admin
+    async def find_role(self, _chat_id: int, _user_id: int, *, patience: float) -> str:
+        return self.role
 
     async def run(self, **call: Any) -> Any:
         self.done.append(f"{call['name']} {call['args']}")
@@ -114,6 +114,13 @@ async def test_in_a_group_only_administrators_forget(action: ButtonAction) -> No
     assert member.done == []
     await press(action, admin, chat_id=-42)
     assert len(admin.done) == 1
+
+
+@pytest.mark.parametrize("action", ADMINS_ONLY)
+async def test_press_asks_to_try_again_while_the_role_is_unknown(action: ButtonAction) -> None:
+    everything = Everything(role="unknown")
+    await press(action, everything, chat_id=-42)
+    assert (everything.done, everything.nods) == ([], [get_texts("en").say("not_now")])
 
 
 @pytest.mark.control("S47")
