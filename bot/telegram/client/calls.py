@@ -55,6 +55,13 @@ class ChatUnreachable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChatClosed:
+    """The chat takes no messages at the moment: a closed topic, missing rights, a restriction."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMoved:
     """The group is a supergroup now, with this id; nothing was processed."""
 
@@ -70,14 +77,33 @@ class CallRejected:
 
 
 CallOutcome: TypeAlias = (
-    MessageSent | CallDone | CallNotSent | CallUnknown | ChatUnreachable | ChatMoved | CallRejected
+    MessageSent
+    | CallDone
+    | CallNotSent
+    | CallUnknown
+    | ChatUnreachable
+    | ChatClosed
+    | ChatMoved
+    | CallRejected
 )
 
 _UNREACHABLE = re.compile(
     r"chat not found|user is deactivated|group chat was deactivated|PEER_ID_INVALID|USER_IS_BLOCKED"
-    r"|INPUT_USER_DEACTIVATED|CHAT_WRITE_FORBIDDEN|not enough rights to send|have no rights to send",
+    r"|INPUT_USER_DEACTIVATED|CHANNEL_PRIVATE",
     re.IGNORECASE,
 )
+_FILES_FORBIDDEN = re.compile(
+    r"rights to send (?:documents|photos|voice|audios|videos|media)"
+    r"|CHAT_SEND_(?:DOCS|PHOTOS|VOICES|AUDIOS|VIDEOS|MEDIA)_FORBIDDEN|VOICE_MESSAGES_FORBIDDEN",
+    re.IGNORECASE,
+)
+_CLOSED = re.compile(
+    r"not enough rights to send|have no rights to send|need administrator rights in the channel"
+    r"|TOPIC_CLOSED|CHAT_WRITE_FORBIDDEN|CHAT_RESTRICTED|CHAT_ADMIN_REQUIRED|CHAT_SEND_PLAIN_FORBIDDEN"
+    r"|CHAT_GUEST_SEND_FORBIDDEN|USER_RESTRICTED|USER_BANNED_IN_CHANNEL|PAYMENT_REQUIRED",
+    re.IGNORECASE,
+)
+_NOT_THE_AUTHOR = "MESSAGE_AUTHOR_REQUIRED"
 _UNMODIFIED = "message is not modified"
 _ALREADY_DELETED = "message to delete not found"
 _ENTITIES = re.compile(r"can't parse (?:message )?entit|ENTIT(?:Y|IES)_|unsupported entity", re.IGNORECASE)
@@ -92,7 +118,7 @@ _USUAL_WAIT_SECONDS = 5.0
 
 def is_refused(outcome: CallOutcome) -> bool:
     """Return whether Telegram said no; False if it did the call, put it off or did not answer."""
-    return isinstance(outcome, CallRejected | ChatUnreachable | ChatMoved)
+    return isinstance(outcome, CallRejected | ChatUnreachable | ChatClosed | ChatMoved)
 
 
 def is_undecided(outcome: CallOutcome) -> bool:
@@ -128,7 +154,8 @@ def classify_error(error: Exception) -> CallOutcome:
     if isinstance(error, exceptions.TelegramNetworkError):
         return _classify_connection_error(error.__cause__)
     if isinstance(error, exceptions.TelegramForbiddenError):
-        return ChatUnreachable(reason=error.message)
+        outcome = _classify_bad_request(error.message)
+        return ChatUnreachable(reason=error.message) if _is_of_the_chat(outcome) else outcome
     if isinstance(error, exceptions.TelegramBadRequest):
         return _classify_bad_request(error.message)
     if isinstance(error, exceptions.TelegramNotFound):
@@ -145,9 +172,20 @@ def classify_error(error: Exception) -> CallOutcome:
 def _classify_bad_request(message: str) -> CallOutcome:
     if _UNMODIFIED in message or _ALREADY_DELETED in message:
         return CallDone()
+    if _FILES_FORBIDDEN.search(message):
+        return CallRejected(reason=message)
+    if _CLOSED.search(message):
+        return ChatClosed(reason=message)
     if _UNREACHABLE.search(message):
         return ChatUnreachable(reason=message)
     return CallRejected(reason=message)
+
+
+def _is_of_the_chat(outcome: CallOutcome) -> bool:
+    """Return whether a 403 that is understood no further means that the chat is gone."""
+    if not isinstance(outcome, CallRejected):
+        return isinstance(outcome, ChatUnreachable)
+    return _FILES_FORBIDDEN.search(outcome.reason) is None and _NOT_THE_AUTHOR not in outcome.reason
 
 
 def _classify_connection_error(cause: BaseException | None) -> CallOutcome:

@@ -15,7 +15,6 @@ from bot.telegram.client.calls import (
     CallOutcome,
     CallRejected,
     CallUnknown,
-    ChatMoved,
     ChatUnreachable,
     MessageSent,
     Priority,
@@ -26,6 +25,7 @@ from bot.telegram.client.calls import (
     classify_error,
     is_entity_error,
     is_missing_thread,
+    is_refused,
 )
 from bot.telegram.markup.entity_text import MESSAGE_UNITS, MessagePart
 from shared.core.session.turns import utf16_units
@@ -101,6 +101,8 @@ class Sender:
         self._rate_limiter = RateLimiter(self._clock, limits or RateLimits())
         self._timeout = timeout
         self._backoff = backoff
+        self._unreachable: dict[int, tuple[float, ChatUnreachable]] = {}
+        """Chats that refused the bot, with the time of that: further calls would be refused, too."""
 
     def get_hold_seconds(self, chat_id: int) -> float:
         """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
@@ -154,11 +156,12 @@ class Sender:
         outcome = await self._call(build_method(part, target.thread_id), options)
         thread_id = target.thread_id
         for _ in range(2):
-            if is_entity_error(outcome) and part.entities:
-                log.warning("entities_rejected", bot_id=self.bot_id, chat_id=target.chat_id)
-                part = strip_entities(part)
-            elif is_missing_thread(outcome) and thread_id:
+            if is_missing_thread(outcome) and thread_id:
                 thread_id = 0
+            elif isinstance(outcome, CallRejected) and outcome.status == 400 and (part.entities or keyboard):
+                log.warning("formatting_rejected", bot_id=self.bot_id, chat_id=target.chat_id)
+                keyboard = keyboard if is_entity_error(outcome) else None
+                part = strip_entities(part)
             else:
                 break
             outcome = await self._call(build_method(part, thread_id), options)
@@ -393,6 +396,8 @@ class Sender:
     async def _call(self, method: TelegramMethod[Any], options: _CallOptions) -> CallOutcome:
         deadline = self._clock.now() + options.patience
         tried = 0
+        if (gone := self._find_unreachable(options.chat_id)) is not None:
+            return gone
         while True:
             queued = options.build_queued_call(deadline)
             refusal = await self._rate_limiter.acquire(queued, replaceable=options.replaceable)
@@ -404,8 +409,12 @@ class Sender:
                 outcome = await self._attempt(method, options)
             finally:
                 self._rate_limiter.release(queued)
-            refused = isinstance(outcome, CallNotSent | CallRejected | ChatUnreachable | ChatMoved)
-            if refused and options.observer is not None and options.observer.on_refused is not None:
+            self._note_reachability(options.chat_id, outcome)
+            if (
+                (is_refused(outcome) or isinstance(outcome, CallNotSent))
+                and options.observer is not None
+                and options.observer.on_refused is not None
+            ):
                 await options.observer.on_refused(getattr(outcome, "reason", "the group has moved"))
             tried += 1
             if isinstance(outcome, CallNotSent) and outcome.retry_after is not None:
@@ -421,6 +430,27 @@ class Sender:
             if not should_retry or tried >= options.tries:
                 return outcome
             await self._clock.sleep(self._backoff * 2 ** (tried - 1))
+
+    def mark_reachable(self, chat_id: int) -> None:
+        """A person wrote in the chat, or unblocked the bot: call it again."""
+        self._unreachable.pop(chat_id, None)
+
+    def _find_unreachable(self, chat_id: int | None) -> ChatUnreachable | None:
+        """Return the refusal of a chat that is not called for now."""
+        known = self._unreachable.get(chat_id) if chat_id is not None else None
+        if known is None or self._clock.now() - known[0] > UNREACHABLE_SECONDS:
+            return None
+        return known[1]
+
+    def _note_reachability(self, chat_id: int | None, outcome: CallOutcome) -> None:
+        if chat_id is None:
+            return
+        if isinstance(outcome, ChatUnreachable):
+            while len(self._unreachable) >= _MAX_UNREACHABLE:
+                del self._unreachable[next(iter(self._unreachable))]
+            self._unreachable[chat_id] = self._clock.now(), outcome
+        elif isinstance(outcome, MessageSent):
+            self._unreachable.pop(chat_id, None)
 
     async def _attempt(self, method: TelegramMethod[Any], options: _CallOptions) -> CallOutcome:
         from aiogram.exceptions import AiogramError
@@ -445,6 +475,9 @@ class Sender:
         return CallDone(result=value)
 
 
+UNREACHABLE_SECONDS = 60.0
+"""Seconds without calls to a chat that blocked or removed the bot, unless it is heard of before."""
+_MAX_UNREACHABLE = 1_000
 _MAX_TRIES = 10
 """Tries of one call; a chat that keeps answering 429 is left to the next look."""
 

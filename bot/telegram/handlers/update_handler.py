@@ -641,6 +641,8 @@ class UpdateHandler:
         chat_id = membership.chat.chat_id
         reachable = membership.change not in ("blocked", "removed")
         await self._stores.telegram_chats.set_reachable(self._bot_id, chat_id, reachable=reachable)
+        if reachable:
+            self._context.sender.mark_reachable(chat_id)
         if membership.change == "added":
             await self._reply_to_stranger(
                 await self._access_policy.handle_added(membership), membership.chat, membership.by
@@ -702,6 +704,7 @@ class UpdateHandler:
             kind="person" if chat_ref.is_private else "group",
             title=chat_ref.title[:128],
         )
+        self._context.sender.mark_reachable(chat_ref.chat_id)
         if chat.unreachable:
             await self._stores.telegram_chats.set_reachable(self._bot_id, chat_ref.chat_id, reachable=True)
         language = sender.language_code[:10]

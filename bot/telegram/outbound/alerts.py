@@ -10,6 +10,7 @@ from bot.telegram.client.calls import (
     CallNotSent,
     CallRejected,
     CallUnknown,
+    ChatClosed,
     ChatMoved,
     ChatUnreachable,
     Priority,
@@ -46,7 +47,7 @@ class TelegramAlertChannel:
                 return alerts.NotSent(code="no_connection", retry_after=seconds)
             case CallUnknown():
                 return alerts.AlertOutcomeUnknown(code="lost_connection")
-            case ChatUnreachable():
+            case ChatUnreachable() | ChatClosed():
                 return alerts.AlertRefused(code="chat_gone")
             case CallRejected() | ChatMoved():
                 return alerts.AlertRefused(code="telegram_refused")

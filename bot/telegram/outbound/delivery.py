@@ -193,7 +193,7 @@ class AnswerDelivery:
         if ended is None:
             return False
         chat = await self._context.chats.find_chat(ended.address_id)
-        if chat is None or chat.unreachable:
+        if chat is None or (chat.unreachable and not chat.is_due):
             return False
         await self._final_delivery.announce_uncertain(session_id, up_to=turn)
         return await self._final_delivery.deliver(chat, ended, patience=0.0, tries=1)

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.telegram.client.calls import CallNotSent, CallUnknown, MessageSent, ScaledClock
+import structlog
+
+from bot.telegram.client.calls import (
+    CallNotSent,
+    CallUnknown,
+    ChatClosed,
+    ChatUnreachable,
+    MessageSent,
+    ScaledClock,
+)
 from bot.telegram.client.sender import Sender, SendObserver
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS, MessagePart, RenderedText, render, split
@@ -26,6 +35,7 @@ from shared.runtime import NULL_TRACER, BackgroundTasks, CrashPoint, Tracer, ign
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
 
+log = structlog.get_logger(__name__)
 
 _HIDDEN_TOOLS = frozenset({"save_memory", "update_memory", "forget_memory"})
 
@@ -71,6 +81,11 @@ class DeliveryTexts:
     def format_arrived(self, chat: ChatRow) -> str:
         """Replaces that notice when the answer has arrived and Telegram no longer deletes the notice."""
         return get_chat_texts(chat).say("arrived")
+
+    def format_refused(self, chat: ChatRow, file: str = "") -> str:
+        """Return the line in the place of an answer, or of a named file, that Telegram refuses."""
+        texts = get_chat_texts(chat)
+        return texts.say("file_refused", name=file) if file else texts.say("answer_refused")
 
     def format_document_caption(self, chat: ChatRow, stop: str = "") -> str:
         """Return the caption of an answer that comes as a file."""
@@ -146,6 +161,14 @@ class DeliveryContext:
             return
         if sender is not None and question is not None:
             await sender.react(chat.chat_id, question, emoji)
+
+    async def wait_for_chat(self, chat: ChatRow, refusal: ChatUnreachable | ChatClosed) -> None:
+        """What is to be sent waits until a person writes, or until the chat takes messages again."""
+        log.warning("chat_takes_no_messages", chat_id=chat.chat_id, reason=refusal.reason)
+        if isinstance(refusal, ChatClosed):
+            await self.chats.record_refusal(chat.address_id, refusal.reason)
+        else:
+            await self.chats.set_reachable(chat.bot_id, chat.chat_id, reachable=False)
 
     async def follow_migration(self, chat: ChatRow, new_chat_id: int) -> ChatRow:
         """The same chat in the supergroup that its group has become."""

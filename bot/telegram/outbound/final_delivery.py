@@ -15,6 +15,7 @@ from bot.telegram.client.calls import (
     CallOutcome,
     CallRejected,
     CallUnknown,
+    ChatClosed,
     ChatMoved,
     ChatUnreachable,
     MessageSent,
@@ -22,7 +23,7 @@ from bot.telegram.client.calls import (
     is_missing_message,
 )
 from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS, TRIES, ChatTarget, Sender
-from bot.telegram.markup.entity_text import DOCUMENT_NAME
+from bot.telegram.markup.entity_text import DOCUMENT_NAME, MessagePart
 from bot.telegram.markup.rich_blocks import RichBlock
 from bot.telegram.outbound.delivery_context import (
     DeliveryAttempts,
@@ -70,8 +71,12 @@ class _ChatHasMoved(Exception):
         self.new_chat_id = new_chat_id
 
 
-class _ChatIsUnreachable(Exception):
-    """The chat cannot be reached any more."""
+class _ChatTakesNothing(Exception):
+    """The chat refuses every message, so the answer waits for it."""
+
+    def __init__(self, outcome: ChatUnreachable | ChatClosed) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +141,8 @@ class FinalDelivery:
             span.set_attributes(brought=delivered)
         if delivered:
             self._record_delivered(ended)
+            if chat.unreachable:
+                await self._context.chats.set_reachable(chat.bot_id, chat.chat_id, reachable=True)
         return delivered
 
     def is_in_order(self, session_id: int, *, turn: int, address_id: int) -> bool:
@@ -162,9 +169,9 @@ class FinalDelivery:
                 await self._deliver_once(chat, ended, patience=patience, tries=tries, maybe_shown=maybe_shown)
             except (_DeliverLater, SendClaimedElsewhere):
                 return False
-            except _ChatIsUnreachable as gone:
-                await self._give_up(chat, ended, str(gone))
-                return True
+            except _ChatTakesNothing as refusal:
+                await self._context.wait_for_chat(chat, refusal.outcome)
+                return False
             except _ChatHasMoved as moved:
                 chat = await self._context.follow_migration(chat, moved.new_chat_id)
                 again = await self._store.load_ended_turn(ended.session_id, ended.turn)
@@ -327,7 +334,47 @@ class FinalDelivery:
         self._context.crash_point("telegram_after_send")
         if isinstance(outcome, CallRejected) and outcome.status == 404:
             outcome = CallNotSent(reason=outcome.reason)
-        await self._record_outcome(answer, number, outcome, edited=False)
+        if isinstance(outcome, CallRejected):
+            await self._send_otherwise(answer, number, outcome)
+        else:
+            await self._record_outcome(answer, number, outcome, edited=False)
+
+    async def _send_otherwise(self, answer: _FinalAnswer, number: int, refusal: CallRejected) -> None:
+        """Send a refused part as a file, and if Telegram refuses that, too, one line that says so."""
+        log.error("message_rejected", session_id=answer.key[0], turn=answer.key[1], part=number,
+                  reason=refusal.reason)  # fmt: skip
+        attempt = self._attempts.observe((*answer.key, number))
+        if (file := await self._load_other_form(answer, number)) is not None:
+            outcome = await answer.sender.send_document(
+                answer.target, name=file[0], content=file[1], silent=number > 0,
+                patience=answer.patience, tries=answer.tries, observer=attempt,
+            )  # fmt: skip
+            if not isinstance(outcome, CallRejected):
+                await self._record_outcome(answer, number, outcome, edited=False)
+                return
+        attached = answer.message.file_at(number)
+        line = self._context.texts.format_refused(answer.chat, attached.name if attached else "")
+        outcome = await answer.sender.send_text(
+            answer.target, MessagePart(text=line), silent=number > 0, priority=Priority.FINAL,
+            patience=answer.patience, tries=answer.tries, observer=attempt,
+        )  # fmt: skip
+        if isinstance(outcome, MessageSent | CallRejected):
+            await self._store.give_up(
+                *answer.key, number, state="dead", error=refusal.reason,
+                remote_id=outcome.message_id if isinstance(outcome, MessageSent) else None,
+            )  # fmt: skip
+        else:
+            await self._record_outcome(answer, number, outcome, edited=False)
+
+    async def _load_other_form(self, answer: _FinalAnswer, number: int) -> tuple[str, bytes] | None:
+        """Return name and content of a part as a file; None if it was one already."""
+        if not answer.is_file(number):
+            return DOCUMENT_NAME, answer.message.parts[number].text.encode()
+        attached = answer.message.file_at(number)
+        if attached is None or attached.mime not in PICTURE_MIMES:
+            return None
+        body = await self._context.files(answer.ended.session_id, attached.id)
+        return None if body is None else (attached.name, body)
 
     async def _send_request(self, answer: _FinalAnswer, number: int) -> CallOutcome:
         reply_to = answer.reply_to if number == 0 else None
@@ -370,16 +417,9 @@ class FinalDelivery:
                 await self._attempts.record_outcome((*answer.key, number), outcome)
                 await self._notices.send_now(answer.key[0], up_to=answer.key[1])
             case CallRejected(reason=reason):
-                log.error(
-                    "message_rejected",
-                    session_id=answer.key[0],
-                    turn=answer.key[1],
-                    part=number,
-                    reason=reason,
-                )
                 await self._store.give_up(*answer.key, number, state="dead", error=reason)
-            case ChatUnreachable(reason=reason):
-                raise _ChatIsUnreachable(reason)
+            case ChatUnreachable() | ChatClosed():
+                raise _ChatTakesNothing(outcome)
             case ChatMoved(new_chat_id=new_chat_id):
                 raise _ChatHasMoved(new_chat_id)
             case CallNotSent() | CallUnknown():
@@ -444,11 +484,6 @@ class FinalDelivery:
             await answer.sender.edit_keyboard(
                 chat_id, known, None, priority=Priority.NOTICE, patience=FINAL_PATIENCE_SECONDS
             )
-
-    async def _give_up(self, chat: ChatRow, ended: EndedTurn, reason: str) -> None:
-        for row in await self._store.list_parts(ended.session_id, ended.turn):
-            await self._store.give_up(ended.session_id, ended.turn, row.part, state="dead", error=reason)
-        await self._context.chats.set_reachable(chat.bot_id, chat.chat_id, reachable=False)
 
     # -- notices --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from bot.telegram.client.calls import (
     CallOutcome,
     CallRejected,
     CallUnknown,
+    ChatClosed,
     ChatMoved,
     ChatUnreachable,
     MessageSent,
@@ -60,6 +61,8 @@ class HandoverNotices:
             await self._record_outcome(handover_id, outcome)
         for one in await self._handovers.list_unnotified(accounts):
             chat = await self._chats.find_chat(one.address_id)
+            if chat is not None and chat.will_be_tried:
+                continue
             if chat is None or chat.unreachable:
                 await self._handovers.record_notified(one.handover_id, "dead")
             elif (sender := self._senders.get(chat.bot_id)) is not None:
@@ -111,6 +114,9 @@ class HandoverNotices:
                 await self._chats.set_reachable(chat.bot_id, chat.chat_id, reachable=False)
             case ChatMoved(new_chat_id=new_chat):
                 await self._chats.migrate(chat.bot_id, old_chat=chat.chat_id, new_chat=new_chat)
+            case ChatClosed(reason=reason):
+                await self._record_outcome(handover_id, "queued")
+                await self._chats.record_refusal(chat.address_id, reason)
             case CallNotSent():
                 pass  # its row is as before: the next round sends it
 

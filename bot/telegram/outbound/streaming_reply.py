@@ -13,6 +13,7 @@ from bot.telegram.client.calls import (
     CallDone,
     CallNotSent,
     CallUnknown,
+    ChatClosed,
     ChatMoved,
     ChatUnreachable,
     MessageSent,
@@ -304,8 +305,8 @@ class StreamingReply:
                 self._chat = await self._context.follow_migration(self._chat, new_chat_id)
             case _:
                 self._draft.end()
-        if isinstance(outcome, ChatUnreachable):
-            await self._context.chats.set_reachable(self._chat.bot_id, self._chat.chat_id, reachable=False)
+        if isinstance(outcome, ChatUnreachable | ChatClosed):
+            await self._context.wait_for_chat(self._chat, outcome)
 
     async def _record_opened(
         self, sender: Sender, message_id: int, part: MessagePart, seen: DraftProgress
@@ -451,7 +452,7 @@ class TypingIndicator:
         await self._pause(self._after)
         while not self._stopped.is_set():
             outcome = await self._sender.send_typing(self._target)
-            if isinstance(outcome, ChatUnreachable):
+            if isinstance(outcome, ChatUnreachable | ChatClosed):
                 return
             wanted = outcome.retry_after if isinstance(outcome, CallNotSent) else None
             await self._pause(max(self._every, wanted or 0.0))

@@ -12,6 +12,7 @@ from bot.telegram.client.calls import (
     CallOutcome,
     CallRejected,
     CallUnknown,
+    ChatClosed,
     ChatMoved,
     ChatUnreachable,
     MessageSent,
@@ -170,8 +171,8 @@ class UncertainNotices:
             case _:
                 await self._store.mark_not_shown(notice, surely=True)
         match outcome:
-            case ChatUnreachable():
-                await self._context.chats.set_reachable(chat.bot_id, chat.chat_id, reachable=False)
+            case ChatUnreachable() | ChatClosed():
+                await self._context.wait_for_chat(chat, outcome)
             case ChatMoved(new_chat_id=new_chat):
                 await self._context.follow_migration(chat, new_chat)
             case _:

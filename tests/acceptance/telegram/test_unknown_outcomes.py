@@ -99,3 +99,25 @@ async def test_refused_group_is_left_after_a_rate_limit(here: Deployment) -> Non
             await asyncio.sleep(0.1)
     sent = [one["params"]["text"] for one in await here.api.calls("sendMessage", chat=group.id)]
     assert len([text for text in sent if "leave" in text]) <= 1, "the group reads its farewell once"
+
+
+async def test_question_of_a_blocked_chat_is_answered_after_unblocking(here: Deployment) -> None:
+    ada = await here.person()
+    await here.provider.script(
+        [
+            {
+                "match": {"kind": "chat", "contains": "slow boat"},
+                "action": {"latency": 3.0, "text": "It floats."},
+            }
+        ]
+    )
+    await ada.say("Tell me of the slow boat.")
+    await here.house.until(f"SELECT count(*) = 1 FROM turns t {MINE} AND t.state = 'claimed'", str(ada.id))
+    await ada.block()
+    await here.answered(ada.id, 1)
+    await asyncio.sleep(2)
+    assert not [line for line in (await ada.screen()).answers if "floats" in line.text]
+    await ada.unblock()
+    await ada.sees("It floats.")
+    refused = [one for one in await here.api.calls(chat=ada.id) if one["status"] == 403]
+    assert len(refused) <= 2, "the call under way and one more"

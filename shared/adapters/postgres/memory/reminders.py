@@ -196,11 +196,13 @@ SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone, r.repeat, r.paused
 _DUE = """
 WITH over AS (
   SELECT r.id, EXISTS (SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
-                          AND d.state = 'dead') AS is_dead
+                          AND d.state IN ('queued', 'sending', 'sent', 'dead')) AS is_dead
     FROM reminders r JOIN turns t ON t.session_id = r.session_id AND t.turn_no = r.turn_no
    WHERE r.state = 'claimed' AND t.ended_at IS NOT NULL AND NOT EXISTS (
          SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
-            AND d.channel <> 'web' AND d.state IN ('queued', 'sending', 'sent'))
+            AND d.channel <> 'web' AND d.state IN ('queued', 'sending', 'sent')
+            AND NOT EXISTS (SELECT FROM addresses a WHERE a.id = d.address_id
+                               AND a.unreachable_since IS NOT NULL AND a.next_try_at IS NULL))
 ), ended AS (
   UPDATE reminders r
      SET state = CASE WHEN over.is_dead THEN 'failed' ELSE 'done' END,
@@ -208,7 +210,7 @@ WITH over AS (
     FROM over WHERE r.id = over.id AND r.state = 'claimed'
 )
 SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezone,
-       a.unreachable_since IS NULL AS reachable, r.repeat
+       a.unreachable_since IS NULL OR a.next_try_at IS NOT NULL AS reachable, r.repeat
   FROM reminders r JOIN addresses a ON a.id = r.address_id
   JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = s.party_id
  WHERE r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now() AND a.channel = $1

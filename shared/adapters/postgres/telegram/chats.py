@@ -44,6 +44,11 @@ class ChatRow:
     title: str
     settings: Mapping[str, Any]
     unreachable: bool
+    """The chat took no messages when it was last written to."""
+    will_be_tried: bool = False
+    """The chat is unreachable for now, and is tried again by itself."""
+    is_due: bool = False
+    """An unreachable chat is to be tried again now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +203,22 @@ class PostgresTelegramChats(PoolStore):
         person writes.
         """
         await self._pool.execute(
-            """UPDATE addresses SET unreachable_since = CASE WHEN NOT $3 THEN now() END
+            """UPDATE addresses
+                  SET unreachable_since = CASE WHEN NOT $3 THEN coalesce(unreachable_since, now()) END,
+                      next_try_at = NULL, refusal = ''
                 WHERE channel = 'telegram' AND account = $1 AND chat = $2
-                  AND (unreachable_since IS NULL) <> $3""",
+                  AND ((unreachable_since IS NULL) <> $3 OR next_try_at IS NOT NULL)""",
             str(bot_id), str(chat_id), reachable,
         )  # fmt: skip
+
+    @store_method
+    async def record_refusal(self, address_id: int, reason: str) -> None:
+        """Record that a chat or topic takes no messages now: closed, restricted, or without rights.
+
+        It is tried again after a minute, then after ever longer pauses of at most an hour, for a week. A
+        message of a person makes it reachable at once.
+        """
+        await self._pool.execute(_REFUSED, address_id, reason[:300])
 
     @store_method
     async def change_settings(self, address_id: int, changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -261,7 +277,8 @@ SELECT b.*, a.name AS agent FROM b, a
 """
 _PLACES = """
 SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
-       a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable
+       a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable,
+       a.next_try_at IS NOT NULL AS will_be_tried, coalesce(a.next_try_at <= now(), false) AS is_due
   FROM addresses a JOIN sessions s ON s.id = a.session_id
 """
 _PLACE = f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2 AND a.thread = $3"
@@ -290,8 +307,16 @@ WITH b AS (
   RETURNING id, account, chat, thread, party_id, session_id, title, settings
 )
 SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
-       a.title, a.settings, false AS unreachable
+       a.title, a.settings, false AS unreachable, false AS will_be_tried, false AS is_due
   FROM a, s
+"""
+_REFUSED = """
+UPDATE addresses
+   SET unreachable_since = coalesce(unreachable_since, now()), refusal = $2,
+       next_try_at = CASE WHEN unreachable_since < now() - interval '7 days' THEN NULL
+         ELSE now() + greatest(interval '1 minute',
+                               least(interval '1 hour', (now() - coalesce(unreachable_since, now())) / 2)) END
+ WHERE id = $1
 """
 
 

@@ -110,13 +110,21 @@ class PostgresDeliveries:
 
     @store_method
     async def give_up(
-        self, session_id: int, turn: int, part: int, *, state: Literal["uncertain", "dead"], error: str
+        self,
+        session_id: int,
+        turn: int,
+        part: int,
+        *,
+        state: Literal["uncertain", "dead"],
+        error: str,
+        remote_id: int | None = None,
     ) -> None:
+        """Record a part that is uncertain or never can be sent; `remote_id` is the message in its place."""
         await self._pool.execute(
-            """UPDATE deliveries SET state = $4, error = $5
+            """UPDATE deliveries SET state = $4, error = $5, remote_id = coalesce($6, remote_id)
                 WHERE session_id = $1 AND turn_no = $2 AND part = $3
                   AND state IN ('queued', 'sending', 'sent')""",
-            session_id, turn, part, state, error,
+            session_id, turn, part, state, error, None if remote_id is None else str(remote_id),
         )  # fmt: skip
 
     @store_method
@@ -161,7 +169,8 @@ class PostgresDeliveries:
             """SELECT d.session_id, d.turn_no FROM deliveries d
                  JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
                 WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
-                  AND t.ended_at IS NOT NULL AND a.account = ANY ($1::text[]) AND a.unreachable_since IS NULL
+                  AND t.ended_at IS NOT NULL AND a.account = ANY ($1::text[])
+                  AND (a.unreachable_since IS NULL OR a.next_try_at <= now())
                 GROUP BY 1, 2 ORDER BY min(d.created_at) LIMIT $2""",
             [str(account) for account in accounts],
             limit,

@@ -50,6 +50,7 @@ FREE = RateLimits(
     group=(Rate(limit=1_000, seconds=0.1),),
 )
 UNCERTAIN = "It may be missing."
+REFUSED = "It was refused."
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 State = Literal["answered", "stopped", "refused", "failed"]
 _updates = count(1)
@@ -93,6 +94,9 @@ class Words(DeliveryTexts):
 
     def format_arrived(self, place: ChatRow) -> str:
         return "It has arrived."
+
+    def format_refused(self, place: ChatRow, file: str = "") -> str:
+        return f"{file} was refused." if file else REFUSED
 
     def format_document_caption(self, place: ChatRow, stop: str = "") -> str:
         return "The whole answer"
@@ -235,6 +239,11 @@ class Desk:
         await self.close()
         if self._worker_id is not None:
             await self.workers.stop(self._worker_id)
+
+    async def hear_of(self, chat: int) -> None:
+        """A person writes in a chat that was lost, or unblocks the bot."""
+        await self.places.set_reachable(BOT_ID, chat, reachable=True)
+        self.sender.mark_reachable(chat)
 
     async def close(self) -> None:
         await self.tasks.close()

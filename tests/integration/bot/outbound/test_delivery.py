@@ -451,7 +451,7 @@ async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, desk: Desk, ann
     await answer.stream(ANSWER[:200])
     await ann.block()
     await answer.end(ANSWER)
-    assert await desk.states(answer) == ["dead"]
+    assert await desk.states(answer) == ["sent"], "it waits for the chat"
     stored = await desk.places.find_chat(place.address_id)
     assert stored is not None
     assert stored.unreachable
@@ -485,19 +485,6 @@ async def test_refused_formatting_arrives_as_plain_text(fake: RunningBotApi, des
     (line,) = (await ann.screen()).answers
     assert (line.text, line.entities) == ("A bold word.", [])
     assert await desk.states(answer) == ["delivered"]
-
-
-async def test_what_telegram_will_never_take_is_dead_and_the_next_answer_comes(
-    fake: RunningBotApi, desk: Desk, ann: Person
-) -> None:
-    place = await desk.place()
-    answer = await desk.begin(place)
-    await fake.fail("sendMessage", status=400, description="Bad Request: nonsense")
-    await answer.end("Never.")
-    assert await desk.states(answer) == ["dead"]
-    second = await desk.begin(place)
-    await second.end("Next.")
-    assert await shown(ann) == ["Next."]
 
 
 async def test_a_stopped_answer_keeps_its_text_and_says_so(

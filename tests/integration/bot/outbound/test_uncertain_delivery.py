@@ -432,7 +432,7 @@ async def test_person_who_blocked_the_bot_is_notified_after_return(
     await desk.pool.execute(HURRY)
     await desk.tell()
     assert await notices(ann) == []
-    await desk.places.set_reachable(BOT_ID, 42, reachable=True)
+    await desk.hear_of(42)
     await desk.tell()
     assert len(await notices(ann)) == 1
 
