@@ -300,8 +300,9 @@ _CHANNELS = (
     _row(
         50, "Telegram refuses, limits or does not respond",
         "429, 403, 400, a call cut off before or after it was accepted, a deleted message",
-        "exactly one final answer, after a press of the button if the call was cut off; or the chat is"
-        " marked as closed",
+        "exactly one final answer, after a press of the button if the call was cut off; a refused answer"
+        " comes as plain text, as a file or as one line that says so; the answer to a chat that takes no"
+        " messages waits for it",
     ),
     _row(
         51, "a widget reconnects, reads slowly, has a second tab",

@@ -163,7 +163,7 @@ class DeliveryContext:
             await sender.react(chat.chat_id, question, emoji)
 
     async def wait_for_chat(self, chat: ChatRow, refusal: ChatUnreachable | ChatClosed) -> None:
-        """What is to be sent waits until a person writes, or until the chat takes messages again."""
+        """Mark the chat as unreachable; its answers wait until a person writes or a later try succeeds."""
         log.warning("chat_takes_no_messages", chat_id=chat.chat_id, reason=refusal.reason)
         if isinstance(refusal, ChatClosed):
             await self.chats.record_refusal(chat.address_id, refusal.reason)

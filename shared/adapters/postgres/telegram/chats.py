@@ -46,7 +46,7 @@ class ChatRow:
     unreachable: bool
     """The chat took no messages when it was last written to."""
     will_be_tried: bool = False
-    """The chat is unreachable for now, and is tried again by itself."""
+    """The chat is unreachable for now, and the bot tries it again."""
     is_due: bool = False
     """An unreachable chat is to be tried again now."""
 
