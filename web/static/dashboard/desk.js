@@ -263,7 +263,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   async function untilStored(signal) {
     for (;;) {
       try {
-        return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim(), ...(draft.files.length && { files: draft.files.map((one) => one.id) }) }, signal });
+        return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim(), ...(draft.files.length > 0 && { files: draft.files.map((one) => one.id) }) }, signal });
       } catch (error) {
         const failure = /** @type {any} */ (error);
         const waits = failure.code === "answer_runs";

@@ -76,7 +76,7 @@ export function table({ caption, columns, rows, className = "" }) {
 
 /** @param {any[]} columns @param {any[]} cells */
 export const row = (columns, cells) => h("tr", null, cells.map((cell, index) =>
-  h("td", { class: columns[index].num ? "num" : null, data: { label: columns[index].text ?? columns[index].label } }, cell)));
+  h("td", { class: columns[index].num ? "num" : null, data: { label: columns[index].text ?? columns[index].label } }, typeof cell === "number" ? String(cell) : cell)));
 
 /** @param {any} error @param {() => void} [again] */
 export function problem(error, again) {

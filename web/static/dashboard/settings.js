@@ -75,5 +75,5 @@ function everySetting(all, params, go) {
 }
 
 /** @param {any} one */
-const cells = (one) => [h("code", { class: "setting-name" }, one.name), one.value === null ? DASH : one.secret ? h("span", { class: `state ${one.value === "set" ? "answering" : ""}` }, ts(one.value)) : h("code", null, one.value),
+const cells = (one) => [h("code", { class: "setting-name" }, one.name), one.value === null ? DASH : one.secret ? h("span", { class: `state ${one.value === "set" ? "answering" : ""}` }, ts(one.value)) : h("code", null, String(one.value)),
   h("span", { class: one.from === "default" ? "muted" : "strong" }, FROM[/** @type {keyof typeof FROM} */ (one.from)] ?? one.from), one.default || DASH, h("span", { class: "meaning" }, one.meaning || DASH)];

@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * @typedef {Node | string | number | false | null | undefined} Child
+ * @typedef {Node | string | number | false | null | undefined} Child what is falsy is not drawn
  * @typedef {Record<string, any>} Props
  */
 
@@ -30,12 +30,13 @@ function fill(node, props, children) {
 }
 
 /**
- * Appends children; arrays are flattened, empty values skipped, everything else becomes text.
+ * Appends children; arrays are flattened, everything else becomes text. What a condition leaves is
+ * skipped, also the 0 of an empty list's length: a number that people shall read is given as text.
  * @param {ParentNode} node @param {any} children
  */
 export function add(node, ...children) {
   for (const child of children.flat(Infinity)) {
-    if (child !== false && child !== null && child !== undefined) node.append(child instanceof Node ? child : String(child));
+    if (child) node.append(child instanceof Node ? child : String(child));
   }
 }
 

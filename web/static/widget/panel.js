@@ -39,7 +39,8 @@ h1, h2, h3, h4, h5, h6, p, ul, ol, dl, dd, pre, blockquote { margin: 0; padding:
 .log { flex: 1; min-width: 0; overflow: hidden auto; overscroll-behavior: contain; padding: 16px 14px; }
 .log:focus-visible { outline-offset: -3px; }
 .items { display: flex; flex-direction: column; gap: 14px; }
-.empty { height: 100%; display: grid; place-content: center; text-align: center; gap: 6px; }
+.empty { min-height: 100%; display: grid; place-content: safe center; text-align: center; gap: 6px; }
+.empty, .bars { overflow-wrap: anywhere; }
 .hello { font-size: 20px; font-weight: 620; letter-spacing: -.01em; }
 .jump {
   position: absolute; bottom: 10px; inset-inline-start: calc(50% - 18px); width: 36px; height: 36px; border-radius: 50%; display: grid; place-items: center;

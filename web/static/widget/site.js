@@ -40,7 +40,7 @@ function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privac
   const starter = (/** @type {string} */ text) => h("button", { class: "action line", type: "button", dir: "auto", onclick: () => chat.send(text) }, text);
   const link = /^https:/.test(privacy ?? "") && [" ", h("a", { href: privacy, target: "_blank", rel: "noopener noreferrer" }, t("privacy"))];
   show(/** @type {HTMLElement} */ (chat.log.node.querySelector(".empty")), h("h3", { class: "hello", dir: "auto" }, welcome || t("welcome")),
-    starters?.length && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
+    starters?.[0] && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
 }
 
 /** Removes dialogs and live texts of the former visitor. @param {import("./chat.js").Chat} chat */

@@ -1,0 +1,1 @@
+"""Tests of the widget's scripts in Node, without a page."""
