@@ -27,9 +27,7 @@ LOOKED_AT = 24
 SHOWN = "all => all.map((one) => one.dataset.mid)"
 STATES = "all => all.slice(-8).map((one) => [one.dataset.mid, one.dataset.status, one.innerText])"
 STORED = """
-SELECT coalesce(array_agg('m' || seq ORDER BY turn_no, step), '{}') FROM (
-  SELECT e.seq, te.turn_no, te.step FROM events v JOIN entries e USING (session_id, seq)
-    JOIN turn_entries te USING (session_id, seq) WHERE v.kind = 'msg') m
+SELECT coalesce(array_agg('m' || seq ORDER BY event_seq), '{}') FROM events WHERE kind = 'msg'
 """
 WAITING = """
 SELECT count(*) FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no > s.answered_turn

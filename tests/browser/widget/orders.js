@@ -53,8 +53,7 @@ async (total) => {
         if (count(near, "person") >= turn) drafted(turn).forEach(take);
       } else take(events[at++]);
     }
-    const rank = (one) => one.turn * 2 + (one.role === "assistant" ? 1 : 0);
-    const stored = events.filter((one) => one.t === "msg").sort((a, b) => rank(a) - rank(b)).map((one) => one.mid);
+    const stored = events.filter((one) => one.t === "msg").map((one) => one.mid);
     const shown = chat.items.filter((one) => one.kind === "msg").map((one) => one.mid);
     return upside === 0 && shown.join() === stored.join();
   }

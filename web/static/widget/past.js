@@ -51,8 +51,8 @@ function read(chat, events) {
   const told = new Conversation({ changed() {}, said() {}, gap() {} });
   told.settings = chat.settings;
   for (const event of events) told.durable(chat.forgotten.has(event.mid) ? { ...event, text: "[erased]", attachments: undefined } : event, false, true);
-  // Of what waits here for its number, and of summaries, the page may tell once more.
-  const waiting = chat.items.filter((item) => item.kind === "card" || (item.cid && !item.seq));
+  // Of what was sent here, and of summaries, the page may tell once more.
+  const waiting = chat.items.filter((item) => item.kind === "card" || item.cid);
   for (const item of waiting) {
     const twin = told.items.find((one) => one.key === item.key || (one.cid && one.cid === item.cid));
     if (!twin) continue;
@@ -85,22 +85,14 @@ function fill(chat, gap, page, up) {
   const { after = 0, until = Infinity } = gap;
   const fresh = page.events.filter((event) => event.event_seq > after && event.event_seq < until);
   const met = fresh.length < page.events.length;
-  const told = read(chat, fresh);
-  const at = chat.items.indexOf(gap);
+  chat.items.push(...read(chat, fresh).items);
   const end = up ? page.before : page.after;
   const closed = met || end === null || (up ? end <= after + 1 : end >= until - 1);
-  if (up) {
-    // A summary stood on top as long as nothing that it covers was there.
-    let next = at + 1;
-    while (chat.items[next]?.kind === "card") next++;
-    for (const card of chat.items.splice(at + 1, next - at - 1)) told.items.splice(told.boundary(card.card), 0, card);
-    chat.items.splice(at + 1, 0, ...told.items);
-    if (end !== null) gap.until = end;
-  } else {
-    chat.items.splice(at, 0, ...told.items);
-    if (end !== null) gap.after = end;
-  }
+  if (end !== null) gap[up ? "until" : "after"] = end;
   if (closed) chat.items.splice(chat.items.indexOf(gap), 1, ...(up && !after ? [startMark()] : []));
+  // A summary stands on top as long as nothing that it covers is there.
+  for (const item of chat.items) if (item.card) item.place = chat.boundary(item.card);
+  chat.moved();
   gap.rev++;
 }
 

@@ -9,7 +9,7 @@
  * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {string} [stop] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
- * @property {number} [seq] @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited]
+ * @property {number} [seq] its number in the log @property {number} [place] among the numbers, of what has none @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited]
  * @property {number} [chars] of a text of which only the beginning is here @property {boolean} [open] whether a long one is unfolded
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
@@ -21,6 +21,8 @@
 const RUNNING = new Set(["started", "tool"]);
 /** Milliseconds for which a confirmed message is sent again under its id, if the server has lost it. */
 const AGAIN_MS = 600_000;
+/** Rank of a message that has no number yet: below all that have one, above drafts. */
+const UNSENT = Number.MAX_SAFE_INTEGER;
 
 export class Conversation {
   /** @param {{changed: () => void, said: (item: Item) => void, gap: (turn?: number) => void}} hooks */
@@ -71,7 +73,7 @@ export class Conversation {
     if (frame.t === "welcome") this.welcome(frame);
     else if (typeof frame.event_seq === "number" && frame.t !== "ack") this.durable(frame, true);
     else this.ephemeral(frame);
-    this.hooks.changed();
+    this.moved();
   }
 
   /* ---- snapshots ---- */
@@ -89,7 +91,7 @@ export class Conversation {
     this.ctx = frame.ctx ?? null;
     this.read = Number(frame.read) || 0;
     for (const item of again) this.change(item, { status: "sending", mid: undefined, turn: null, seq: undefined, queued: false });
-    if (fresh) for (const item of [...again, ...unsent, ...commands]) this.items.push(item);
+    if (fresh) for (const item of [...again, ...unsent, ...commands]) this.items.push(Object.assign(item, { place: undefined }));
     for (const event of frame.events ?? []) this.durable(event, !fresh, true);
     const first = frame.events?.[0]?.event_seq ?? (Number(frame.head) || 0) + 1;
     if (fresh && first > 1) this.items.unshift({ key: "gap", kind: "gap", rev: 1, after: 0, until: first });
@@ -181,8 +183,7 @@ export class Conversation {
     if (event.role === "person" && live) values.queued = this.busyWithout(event.turn);
     this.change(item, values);
     if (answer && event.replaces && !former) this.wanted.set(event.replaces, item);
-    if (!known) this.place(item);
-    else if (event.role === "person") this.ahead(item);
+    if (!known) this.items.push(item);
     if (live && event.role !== "person") this.hooks.said(item);
   }
 
@@ -198,7 +199,7 @@ export class Conversation {
     if (event.state !== "done") {
       if (at >= 0) this.items.splice(at, 1);
     } else if (at >= 0) this.change(this.items[at], { card: event });
-    else this.items.splice(this.boundary(event), 0, { key, kind: "card", rev: 1, card: event });
+    else this.items.push({ key, kind: "card", rev: 1, card: event, place: this.boundary(event) });
     for (const item of this.items) if (item.kind === "card") item.rev++;
   }
 
@@ -209,29 +210,19 @@ export class Conversation {
     if (known) return this.change(known, { cut: event.state });
     /** @type {Item} */
     const line = { key: event.id ? key : `n${event.event_seq}`, kind: "mark", rev: 1, cut: event.state };
-    if (event.id) this.items.splice(this.boundary(event), 0, line);
-    else this.place(line);
+    this.items.push(Object.assign(line, event.id ? { card: event, place: this.boundary(event) } : { seq: event.event_seq }));
   }
 
   /** From the assistant to a person and back. @param {any} event */
   hand(event) {
     this.handover = event.state === "bot" ? null : event;
-    if (event.state === "human") this.place({ key: `h${event.event_seq}`, kind: "mark", rev: 1, name: event.name, picture: event.picture, at: event.at });
+    if (event.state === "human") this.items.push({ key: `h${event.event_seq}`, seq: event.event_seq, kind: "mark", rev: 1, name: event.name, picture: event.picture, at: event.at });
   }
 
   /** The place after the last message that a summary covers; the top of what is here when all of them are older. @param {any} event */
-  boundary(event) {
-    for (let at = this.items.length; at > 0; at--) {
-      const item = this.items[at - 1];
-      if (item.kind === "gap") return at;
-      const covered = item.mid === event.to_mid ||
-        (typeof item.turn === "number" && typeof event.through_turn === "number" && item.turn <= event.through_turn);
-      if (covered && item.kind === "msg") {
-        while (this.items[at]?.kind === "card" || this.items[at]?.cut) at++;
-        return at;
-      }
-    }
-    return 0;
+  boundary({ to_mid: mid, through_turn: turn = -1 }) {
+    return 0.2 + Math.max(0, ...this.items.map((/** @type {any} */ item) =>
+      item.kind === "gap" ? item.after + 0.1 : item.kind === "msg" && (item.mid === mid || (item.turn ?? Infinity) <= turn) ? item.seq ?? 0 : 0));
   }
 
   /** The answer that may be given again. */
@@ -261,13 +252,13 @@ export class Conversation {
     const known = this.items.find((item) => item.kind === "result" && item.cid === event.cid);
     const text = event.success === false ? event.error ?? event.result : event.result;
     /** @type {Item} */
-    const item = known ?? { key: event.cid ?? `r${event.event_seq}`, kind: "result", rev: 0, cid: event.cid };
+    const item = known ?? { key: event.cid ?? `r${event.event_seq}`, kind: "result", rev: 0, cid: event.cid, place: this.last + 0.5 };
     this.ended(item, {
       command: event.command, success: event.success !== false, broken: false, at: event.at,
-      text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "", choices: event.choices,
+      text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "", choices: event.choices, seq: event.event_seq,
     });
     // A button tells as much as its words, unless somebody typed them here.
-    if (!known && !(item.success && /^(un)?pin$/.test(event.command))) this.place(item);
+    if (!known && !(item.success && /^(un)?pin$/.test(event.command))) this.items.push(item);
   }
 
   /** Ends a command with its answer or without one, and reports that once to the tab that sent it. @param {Item} item @param {Partial<Item>} values */
@@ -325,7 +316,7 @@ export class Conversation {
     const item = this.byCid(frame.cid);
     if ((frame.mid && this.heard(frame)) || !item || item.kind !== "msg") return;
     const first = item.status !== "sent";
-    this.change(item, { status: "sent", mid: frame.mid ?? item.mid, error: null, refused: false });
+    this.change(item, { status: "sent", mid: frame.mid ?? item.mid, seq: frame.event_seq ?? item.seq, error: null, refused: false });
     if (first) this.change(item, { queued: this.busyWithout(null) });
   }
 
@@ -336,7 +327,7 @@ export class Conversation {
     if (item?.kind === "result") {
       this.ended(item, { success: false, broken: frame.code !== "unknown_command", text: frame.message ?? "", advice: frame.advice ?? "" });
     } else if (item && item.status !== "sent") {
-      this.change(item, { status: "failed", refused: true, error: frame.message ?? "", advice: frame.advice ?? "", retryAfter: frame.retry_after });
+      this.fail(item, { refused: true, error: frame.message ?? "", advice: frame.advice ?? "", retryAfter: frame.retry_after });
     }
   }
 
@@ -410,13 +401,13 @@ export class Conversation {
       key: entry.cid, kind: "msg", rev: 1, role: "person", turn: null, ...entry,
       status: entry.error ? "failed" : "sending", refused: Boolean(entry.error),
     });
-    this.hooks.changed();
+    this.moved();
   }
 
   /** @param {string} cid @param {string} command @param {string} args */
   command(cid, command, args) {
-    this.place({ key: cid, kind: "result", rev: 1, cid, command, text: args, pending: true, at: new Date().toISOString() });
-    this.hooks.changed();
+    this.items.push({ key: cid, kind: "result", rev: 1, cid, command, text: args, pending: true, at: new Date().toISOString(), place: this.last + 0.5 });
+    this.moved();
   }
 
   /** @param {string} cid */
@@ -436,11 +427,11 @@ export class Conversation {
     if (this.run && now - this.run.since > 180_000) this.ran({ turn: this.run.turn, state: "aborted" });
     for (const item of this.items) {
       const waited = now - (item.sentAt ?? now);
-      if (item.status === "sending" && online && waited > 15_000) this.change(item, { status: "failed", error: "", sentAt: 0 });
+      if (item.status === "sending" && online && waited > 15_000) this.fail(item, { error: "", sentAt: 0 });
       if (item.pending && waited > 120_000) this.ended(item, { success: false, text: "" });
     }
     const after = this.items.reduce((sum, item) => sum + item.rev, this.items.length);
-    if (before !== after || shown[0] !== this.run || shown[1] !== this.organizing) this.hooks.changed();
+    if (before !== after || shown[0] !== this.run || shown[1] !== this.organizing) this.moved();
   }
 
   /* ---- order ---- */
@@ -462,46 +453,21 @@ export class Conversation {
     if (known) return known;
     /** @type {Item} */
     const item = { key: `t${turn}`, kind: "msg", rev: 1, role: "assistant", status: "draft", turn, text: "", attempt: 0 };
-    this.place(item);
+    this.items.push(item);
     return item;
   }
 
-  /**
-   * Appends, but before what belongs to later turns, a question also before the draft that came ahead of it; unsent
-   * messages stay last. Lines without a turn, such as those of commands, are looked past.
-   * @param {Item} item
-   */
-  place(item) {
-    const { role, turn } = item;
-    const counted = typeof turn === "number";
-    let place = this.items.length;
-    for (let at = place; at > 0; at--) {
-      const before = this.items[at - 1];
-      // Also one that is acknowledged while events before its own are still to come.
-      const unsent = before.role === "person" && !before.seq;
-      const later = typeof before.turn === "number" ? counted && (before.turn > turn || (before.turn === turn && role === "person" && before.role === "assistant"))
-        : role === "assistant" && before.queued;
-      if (unsent || later) place = at - 1;
-      else if (before.kind === "gap" || before.kind === "msg" || !counted) break;
-    }
-    this.items.splice(place, 0, item);
+  /** Puts everything in the order of the log; what is unsent comes after it, and drafts last. */
+  moved() {
+    /** @param {any} item */
+    const rank = ({ kind, status, after, seq, place = UNSENT }) => (status === "draft" ? Infinity : kind === "gap" ? after + 0.1 : kind === "start" ? -1 : seq ?? place);
+    this.items.sort((one, other) => { const [a, b] = [rank(one), rank(other)]; return a < b ? -1 : Number(a > b); });
+    this.hooks.changed();
   }
 
-  /**
-   * Moves a question of this person to its place once that is known: above its answer if that began before, above
-   * what is stored later, and below what is stored before. One may be lost while the next gets through.
-   * @param {Item} item
-   */
-  ahead(item) {
-    const mine = this.items.indexOf(item);
-    const { turn } = item;
-    if (!turn) return;
-    const first = this.items.findIndex((/** @type {any} */ one) => one.role === "assistant" ? one.turn >= turn
-      : one.role === "person" && one !== item && (one.seq ? one.turn > turn : one.status !== "failed"));
-    const last = this.items.map((one) => one.turn && one.turn < turn).lastIndexOf(true);
-    const place = first >= 0 && first < mine ? first : Math.max(last, mine);
-    this.items.splice(mine, 1);
-    this.items.splice(place, 0, item);
+  /** Keeps a message that did not arrive where it was written. @param {Item} item @param {Partial<Item>} values */
+  fail(item, values) {
+    this.change(item, { ...values, status: "failed", place: this.last + 0.5 });
   }
 
   /** @param {Item} item @param {Partial<Item>} values */
