@@ -88,6 +88,9 @@ async def test_turn_that_stops_its_process_is_given_up(
         assert "/retry" in ended["text"]
         assert process.exits == [-signal.SIGKILL] * 2
         await person.ask("Never mind. And now?")
+        sent = json.dumps((await fake.requests())[-1]["body"])
+        assert "not answered: it stopped the program" in sent
+        assert word not in sent
         await other.ask("And here?")
         assert len(process.exits) == 2
         [turn] = await case.rows(

@@ -45,6 +45,8 @@ class Entry:
     """Where a tool's own rule decided: the text of each result by its call, None for one that stays whole."""
     pruned_now: bool = False
     """Whether the newest batch of the open turn decided so: the provider still has what stands before it."""
+    failed: str | None = None
+    """Error code of the turn, where the blocks are what requests show of its person's message."""
 
     @property
     def message(self) -> Message:

@@ -553,8 +553,7 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
         recipe["zone"] = prepared.zone
     if sent.pins:
         recipe |= _recipe_of_pins(sent)
-    if any(map(_PINNED, sent.entries)):
-        recipe["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
+    recipe |= _recipe_of_marks(sent)
     if pruned := [entry for entry in sent.entries if entry.pruned]:
         recipe["forms"] = {str(entry.seq): entry.pruned for entry in pruned}
         if shown := {str(entry.seq): dict(entry.pruned_as) for entry in pruned if entry.pruned_as}:
@@ -577,6 +576,16 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
             "step": prepared.hidden_at_once,
         }
     return recipe
+
+
+def _recipe_of_marks(sent: View) -> dict[str, Any]:
+    """Return which live entries are pinned, and the error codes of those that failed."""
+    marks: dict[str, Any] = {}
+    if any(map(_PINNED, sent.entries)):
+        marks["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
+    if failed := {str(entry.seq): entry.failed for entry in (*sent.entries, *sent.pins) if entry.failed}:
+        marks["failed"] = failed
+    return marks
 
 
 def _recipe_of_pins(sent: View) -> dict[str, Any]:

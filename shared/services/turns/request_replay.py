@@ -13,6 +13,7 @@ from shared.core.context.memory import KnownNotes
 from shared.core.context.prompts import SystemLayers
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.artifacts import can_open
+from shared.core.session.failed_messages import show_failed
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Entry, FrozenPrefix, View
 from shared.core.session.turns import StoredTurn
@@ -135,7 +136,9 @@ def _restore_entry(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
     pinned = kept and entry.seq not in recipe.get("corrected", ())
     shown = recipe.get("shown", {}).get(str(entry.seq))
     newly = entry.seq == recipe.get("batch")
-    return replace(entry, pruned=form, pruned_as=shown, pruned_now=newly, pinned=pinned)
+    restored = replace(entry, pruned=form, pruned_as=shown, pruned_now=newly, pinned=pinned)
+    code = recipe.get("failed", {}).get(str(entry.seq))
+    return restored if code is None else show_failed(restored, code)
 
 
 def _texts(stored: StoredTurn) -> list[str]:

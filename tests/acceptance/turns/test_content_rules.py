@@ -50,7 +50,9 @@ async def test_forbidden_message_is_reported_and_never_sent_again(
     assert len(await provider.requests()) == 2
     await guest.ask("Then tell me about the sea.")
     assert await guest.one("SELECT state FROM turns WHERE turn_no = 2") == "answered"
-    assert "Zitronengift" not in json.dumps((await provider.requests())[-1]["body"])
+    sent = json.dumps((await provider.requests())[-1]["body"])
+    assert "Zitronengift" not in sent
+    assert "not answered: the provider's rules on content forbade it" in sent
 
 
 async def test_forbidden_answer_is_retried_on_the_next_turn(guest: Visit, provider: RunningFake) -> None:

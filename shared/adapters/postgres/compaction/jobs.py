@@ -466,7 +466,11 @@ async def _view_after(
         view_epoch=session["view_epoch"],
         cycle=session["cycle"],
         head=Compaction(id=0, kind="digest", from_turn=1, through_turn=base, tokens=summary_tokens),
-        entries=tuple(replace(entry, tokens=shown[entry.seq]) for entry in entries if entry.turn > base),
+        entries=tuple(
+            entry if entry.failed else replace(entry, tokens=shown[entry.seq])
+            for entry in entries
+            if entry.turn > base
+        ),
         pins=tuple(entry for entry in entries if entry.turn <= base),
     )
 

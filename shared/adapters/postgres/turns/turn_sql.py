@@ -6,6 +6,7 @@ from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
 from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
+from shared.core.session.failed_messages import FAILED_FORMS
 from shared.core.values.money import LONG_LIFE, SHORT_LIFE
 
 WOKEN_ATTEMPTS = 20
@@ -418,12 +419,24 @@ rows are as before the wait.
 LINK = "SELECT to_jsonb(l) FROM links l WHERE l.id = $1"
 
 
+_FAILED = f"""x.state IN ('failed', 'refused')
+   AND x.error_code IN ({", ".join(f"'{code}'" for code in FAILED_FORMS)})"""
+"""Ended turns whose messages requests never have whole again."""
+
+
 def _load(*, base: str, through: str, json: str = "") -> str:
     """`json` casts what is JSON."""
     short = f"""e.seq, te.turn_no, te.step,
        coalesce(e.role, CASE e.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, e.author,
        e.blocks{json}, e.words, e.tokens, e.at, e.replaces_seq"""
+    failed = f"""CASE WHEN e.author = 'person' THEN (
+         SELECT x.error_code FROM turns x
+          WHERE x.session_id = $1 AND x.turn_no = te.turn_no AND {_FAILED}) END"""
     return f"""
+WITH failed AS MATERIALIZED (
+  SELECT x.turn_no, x.error_code FROM turns x
+   WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through} AND {_FAILED}
+)
 SELECT {short},
        te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown{json}
   FROM turn_entries te
@@ -434,18 +447,23 @@ SELECT {short},
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
  WHERE te.session_id = $1 AND te.turn_no > {base} AND te.turn_no <= {through}
    AND (te.replaced_by IS NULL OR te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1))
-   AND te.turn_no <> ALL (SELECT x.turn_no FROM turns x
-                           WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through}
-                             AND x.state = 'failed'
-                             AND x.error_code IN ('model_rejected_request', 'content_refused', 'process_stopped'))
+   AND te.turn_no <> ALL (SELECT f.turn_no FROM failed f)
 UNION ALL
-SELECT {short}, true, NULL, NULL
+SELECT {short},
+       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1), f.error_code, NULL
+  FROM failed f
+ CROSS JOIN LATERAL (SELECT * FROM turn_entries x
+                      WHERE x.session_id = $1 AND x.turn_no = f.turn_no AND x.replaced_by IS NULL OFFSET 0) te
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+ WHERE e.author = 'person'
+UNION ALL
+SELECT {short}, true, {failed}, NULL
   FROM pins p
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
  CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
  WHERE p.session_id = $1 AND te.turn_no <= {base}
 UNION ALL
-SELECT {short}, false, NULL, NULL
+SELECT {short}, false, {failed}, NULL
   FROM turn_entries o
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x
                       WHERE x.session_id = $1 AND x.seq = o.replaced_by AND x.turn_no = o.turn_no
@@ -468,8 +486,8 @@ LOAD = _load(base="$2", through="$3")
 What its person replaced by an edit is not sent, unless it is pinned. The last part finds hidden messages that were
 edited after the newest summary: they are sent until the next summary knows them.
 
-A turn that was given up because the provider refused it, or because it stopped processes, is never sent again:
-every later one would end like it.
+Of a turn that failed by its own content, such as a request that the provider rejected, only the person's message is
+sent, as `show_failed` shows it: every later request with the whole turn would end like it.
 
 The innermost SELECT is asked once, so that a session without prunes is not searched for one per entry.
 """

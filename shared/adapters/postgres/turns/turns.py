@@ -28,6 +28,7 @@ from shared.adapters.postgres.turns.answer_sql import (
 from shared.adapters.postgres.turns.view_cache import CachedView, ViewCache
 from shared.core.context.agents import LOOK_AT_PICTURE, with_chosen_model, without_tool
 from shared.core.session.artifacts import Artifact, digest_prefix
+from shared.core.session.failed_messages import FAILED_FORMS, show_failed
 from shared.core.session.session import Entry, FrozenPrefix, View, backoff_from_json
 from shared.core.session.turns import (
     Accepted,
@@ -533,12 +534,15 @@ def _entry(
     seq: int, turn: int, step: int, role: Any, author: Any, blocks: Any, words: str | None, tokens: int,
     at: datetime, replaces: int | None, pinned: bool, form: Any, shown: Any,
 ) -> Entry:  # fmt: skip
-    """In the order of `turn_sql.LOAD`."""
-    return Entry(
+    """In the order of `turn_sql.LOAD`, whose `form` is the error code where a person's message failed."""
+    is_failed = form in FAILED_FORMS
+    entry = Entry(
         seq=seq, turn=turn, step=step, role=role, author=author,
         blocks=blocks_from_json(blocks) if words is None else (Text(text=words),),
-        tokens=tokens, at=at, replaces=replaces, pinned=pinned, pruned=form, pruned_as=shown,
+        tokens=tokens, at=at, replaces=replaces, pinned=pinned, pruned=None if is_failed else form,
+        pruned_as=shown,
     )  # fmt: skip
+    return show_failed(entry, form) if is_failed else entry
 
 
 _JSON_PLACES = 5, 12
