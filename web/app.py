@@ -19,6 +19,7 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.admin.push_sender import Present, PushSender
+from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from shared.services.voice.hearing import HearingService
@@ -108,6 +109,9 @@ def make_parts(
         commands=services.commands,
         model=model,
         exporting=DataExporter(store=stores.export, clock=SystemClock()),
+        erasing=ErasureService(
+            store=stores.erasure, announcer=services.announcer, crash_point=services.crash_point
+        ),
         stores=stores,
         visitors=Visitors(stores.visitors, identities=stores.identities, settings=settings, proxies=proxies),
         proxies=proxies,

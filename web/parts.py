@@ -12,7 +12,8 @@ from shared.adapters.postgres.db.write_probe import WriteState
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.core.commands.commands import Audience, Command, commands_for
-from shared.core.session.turns import Accepted, ContextMeasured, Inbound
+from shared.core.privacy.erasure import Report
+from shared.core.session.turns import Accepted, ContextMeasured, Inbound, Stored
 from shared.locales import catalogue
 from shared.ports import StorageLimiter
 from shared.runtime import BackgroundTasks, CrashPoint
@@ -38,10 +39,17 @@ class TurnService(SessionAnswerer, Protocol):
     """The one way in, as this channel uses it."""
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted: ...
-    async def edit(self, inbound: Inbound, *, seq: int) -> tuple[Accepted, Mapping[str, Any]]: ...
+    async def edit(
+        self, inbound: Inbound, *, seq: int, is_shown: bool = False
+    ) -> tuple[Accepted, Stored | None]: ...
+    async def break_off(self, session_id: int, *, turn: int) -> None: ...
     async def release_unanswered(self) -> None: ...
     async def stop(self, session_id: int) -> bool: ...
     async def measure_context(self, session_id: int) -> ContextMeasured | None: ...
+
+
+class WebEraser(Protocol):
+    async def erase_messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report: ...
 
 
 class CommandOutcome(Protocol):
@@ -114,6 +122,7 @@ class Parts:
     commands: CommandRunner
     model: ModelInfo
     exporting: DataExporter
+    erasing: WebEraser
     stores: Stores
     visitors: Visitors
     proxies: Proxies

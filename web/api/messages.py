@@ -23,7 +23,14 @@ from shared.locales import catalogue
 from web.api.event_wait import EventSubscription, EventWaiter
 from web.auth.api_key_auth import API, KEY, NOWHERE, record
 from web.auth.visitors import Known
-from web.chat.message_intake import accept_message, announce_edit, build_inbound, check_messages, store_edit
+from web.chat.message_intake import (
+    accept_message,
+    announce_edit,
+    build_inbound,
+    check_messages,
+    delete_message,
+    store_edit,
+)
 from web.parts import PARTS
 from web.protocol import wire
 from web.rest.arguments import BadField, In
@@ -87,6 +94,7 @@ class Version(SaidBefore):
     answers: list[SaidBefore]
 
 
+Deleted = TypedDict("Deleted", {"mid": str, "event_seq": int})
 Former = TypedDict("Former", {"versions": list[Version]})
 Found = TypedDict("Found", {"hits": list[FoundMessage], "next": str | None})
 
@@ -210,8 +218,8 @@ async def edit_message(
 ) -> Reply:
     """Edit a message, and answer the last again.
 
-    The former text stays in the log, see `former`. From then on the assistant reads the new text. The last
-    message cannot be edited while its answer is being written.
+    The former text stays in the log, see `former`. From then on the assistant reads the new text. An answer
+    that is being written restarts if nothing of it was shown.
     """
     request, parts, known = call.request, call.parts, call.person
     call.check_draining()
@@ -225,6 +233,25 @@ async def edit_message(
     accepted, shown = await store_edit(parts, known, seq=mid, text=text, cid=cid)
     announce_edit(parts, accepted, shown)
     return _accepted(accepted)
+
+
+@router.on(
+    "DELETE /sessions/{id}/messages/{mid}", Deleted, rate="", scope="messages:write",
+    refusals=(404, 409, 503), missing="There is no such message in this conversation.",
+)  # fmt: skip
+async def erase_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
+    """Delete a message of the person.
+
+    Erases its text, files and former texts, and notes and passages that were taken from it. Answers stay.
+    Deleting it again has no effect.
+    """
+    request, parts, known = call.request, call.parts, call.person
+    call.check_draining()
+    address = None if KEY in request else parts.proxies.client_key(request)
+    limits = parts.limits_for(request)
+    await check_messages(parts, limits, known, cid=secrets.token_hex(16), address=address, chars=0)
+    await record(request, "messages.delete", about=f"session:{known.row.session_public_id}")
+    return {"mid": f"m{mid}", "event_seq": await delete_message(parts, known, seq=mid)}
 
 
 @router.on(

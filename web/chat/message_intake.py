@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.session.turns import Accepted, Inbound, iso
-from shared.core.values.errors import BadInput, StorageUnavailable
+from shared.core.session.turns import Accepted, Inbound, Stored, iso
+from shared.core.values.errors import BadInput, StorageUnavailable, UnknownMessage
 from web.auth.visitors import Known
 from web.parts import Parts
 from web.protocol import wire
@@ -102,8 +102,8 @@ async def accept_message(parts: Parts, inbound: Inbound) -> Accepted:
 
 async def store_edit(
     parts: Parts, known: Known, *, seq: int, text: str, cid: str
-) -> tuple[Accepted, Mapping[str, Any]]:
-    """Other words for the last question; `announce_edit` comes next.
+) -> tuple[Accepted, Stored | None]:
+    """Store another text for a message of a person; call `announce_edit` next.
 
     Raises CannotEdit, CidUsed, UnknownMessage.
     """
@@ -113,7 +113,9 @@ async def store_edit(
     )  # fmt: skip
     try:
         async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
-            accepted, shown = await parts.sessions.edit(inbound, seq=seq)
+            draft = parts.hub.draft(inbound.session_id)
+            is_shown = draft is not None and draft.units > 0
+            accepted, shown = await parts.sessions.edit(inbound, seq=seq, is_shown=is_shown)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
                 raise CidUsed(cid)
     except TimeoutError:
@@ -121,11 +123,38 @@ async def store_edit(
     return accepted, shown
 
 
-def announce_edit(parts: Parts, accepted: Accepted, shown: Mapping[str, Any]) -> None:
+def announce_edit(parts: Parts, accepted: Accepted, shown: Stored | None) -> None:
     """Announce an edited message to screens and start its answer."""
-    if shown and not accepted.repeated:
-        parts.hub.publish(accepted.session_id, accepted.event_seq, "msg", shown)
+    if shown is not None:
+        parts.hub.publish(accepted.session_id, shown.event_seq, shown.kind, shown.payload)
     parts.replies.answer(accepted.session_id)
+
+
+async def delete_message(parts: Parts, known: Known, *, seq: int) -> int:
+    """Erase a message of the person with everything made of it; return the event that tells screens, or 0.
+
+    An answer that is being written to it restarts, or ends where nothing is left to answer. An erased
+    message stays erased. Raises OnHold, UnknownMessage and StorageUnavailable.
+    """
+    session_id = known.row.session_id
+    try:
+        async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
+            turn = await parts.stores.edits.find_turn(session_id, seq)
+            if turn is None:
+                raise UnknownMessage(f"m{seq}")
+            if turn == 0:
+                return 0
+            await parts.sessions.break_off(session_id, turn=turn)
+            try:
+                report = await parts.erasing.erase_messages(session_id, [seq], "person")
+            finally:
+                await parts.stores.edits.wake(session_id)
+    except TimeoutError:
+        raise StorageUnavailable("deleting took too long") from None
+    event_seq = (report.marks or {}).get(session_id, 0)
+    parts.hub.advance_to(session_id, event_seq)
+    parts.replies.answer(session_id)
+    return event_seq
 
 
 async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:

@@ -29,6 +29,7 @@ from web.chat.message_intake import (
     announce_message,
     build_inbound,
     check_messages,
+    delete_message,
     store_edit,
     store_message,
 )
@@ -180,7 +181,7 @@ class SocketSession:
 
     async def _handle(self, frame: wire.ClientFrame) -> None:
         match frame:
-            case wire.Msg() | wire.Edit():
+            case wire.Msg() | wire.Edit() | wire.DeleteAsked():
                 await self._message(frame)
             case wire.CommandAsked():
                 self._command(frame.cid, frame.command, frame.args)
@@ -212,8 +213,11 @@ class SocketSession:
         self.signed_out = identity is None and self._known.row.identified
         raise IdentityChanged(await admit(self._parts, anew))
 
-    async def _message(self, frame: wire.Msg | wire.Edit) -> None:
+    async def _message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
         """Its writer learns the number of it before all screens are shown it."""
+        if isinstance(frame, wire.DeleteAsked):
+            await self._delete(frame)
+            return
         parts, known = self._parts, self._known
         wire.clean(frame.text)
         await check_messages(
@@ -228,6 +232,13 @@ class SocketSession:
         accepted = await store_message(parts, inbound)
         self._send(wire.ack(frame.cid, accepted))
         announce_message(parts, inbound, accepted)
+
+    async def _delete(self, frame: wire.DeleteAsked) -> None:
+        await check_messages(
+            self._parts, self._limits, self._known, cid=frame.cid, address=self._address, chars=0
+        )
+        await delete_message(self._parts, self._known, seq=frame.seq)
+        self._send(wire.delete_ack(frame.cid, frame.seq))
 
     async def _stop(self, frame: wire.Stop) -> None:
         session_id = self._known.row.session_id

@@ -103,11 +103,19 @@ class Msg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Other words for the last question, `m` and `seq` in the id of its message."""
+    """Another text for a message of the person; `m` and `seq` make the id of that message."""
 
     cid: str
     seq: int
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAsked:
+    """Deletion of a message of the person."""
+
+    cid: str
+    seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +183,7 @@ ClientFrame = (
     Hello
     | Msg
     | Edit
+    | DeleteAsked
     | CommandAsked
     | Stop
     | PinAsked
@@ -203,6 +212,9 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
         case "edit":
             cid, mid = _pattern(frame, "cid", _CID), _pattern(frame, "mid", _MESSAGE)
             return Edit(cid=cid, seq=int(mid[1:]), text=_clean_text(frame, cid))
+        case "delete":
+            cid, mid = _pattern(frame, "cid", _CID), _pattern(frame, "mid", _MESSAGE)
+            return DeleteAsked(cid=cid, seq=int(mid[1:]))
         case "stop":
             return Stop(mid=_pattern(frame, "mid", _MID) if frame.get("mid") else None)
         case "read":
@@ -363,7 +375,11 @@ def encode(frame: Mapping[str, Any]) -> str:
 
 
 def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
-    return {"t": kind, "event_seq": event_seq, **(shorten_message(payload) if kind == "msg" else payload)}
+    return {
+        "t": kind,
+        "event_seq": event_seq,
+        **(shorten_message(payload) if kind in ("msg", "edited") else payload),
+    }
 
 
 def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -386,6 +402,10 @@ def hidden(event_seq: int) -> Frame:
 def ack(cid: str, accepted: Accepted) -> Frame:
     frame: Frame = {"t": "ack", "cid": cid, "mid": accepted.mid, "event_seq": accepted.event_seq}
     return {**frame, "dup": True} if accepted.repeated else frame
+
+
+def delete_ack(cid: str, seq: int) -> Frame:
+    return {"t": "ack", "cid": cid, "mid": f"m{seq}"}
 
 
 def feedback_ack(cid: str, mid: str, *, repeated: bool) -> Frame:

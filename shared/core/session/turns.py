@@ -42,7 +42,11 @@ class Edited:
     seq: int = 0
     """The entry that has the newest wording."""
     event_seq: int = 0
-    """The newest event of the session."""
+    """The event that tells screens of the edit; the newest of the session if nothing changed."""
+    is_repeated: bool = False
+    """Whether this edit was stored before."""
+    shown: Stored | None = None
+    """The event for screens; None if nothing changed."""
     at_ms: int = 0
     """When it was stored, milliseconds since the epoch by Postgres' clock."""
 

@@ -122,9 +122,11 @@ class UnknownMessage(BadInput):
 class CannotEdit(BadInput):
     """The message cannot be edited."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, *, turn: int = 0) -> None:
+        """`turn` is the newest that asks the message."""
         super().__init__(code)
         self.code = code
+        self.turn = turn
         self.advice = _NO_EDIT[code]
 
 

@@ -133,6 +133,15 @@ def text_without_files(blocks: Iterable[Block]) -> str:
     )
 
 
+ERASED = "[erased]"
+"""Text in the place of what was erased, see the function `erased_blocks` of the database."""
+
+
+def is_erased(blocks: Sequence[Block]) -> bool:
+    """Return whether nothing of a message is left."""
+    return bool(blocks) and all(isinstance(one, Text) and one.text == ERASED for one in blocks)
+
+
 FILE_OPENED = "[File "
 """How the text of a file begins; what people type is changed where it begins so."""
 

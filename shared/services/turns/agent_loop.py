@@ -80,6 +80,7 @@ from shared.services.turns.turn_attempt import (
     build_entry,
     build_refusal,
     has_requested_summary,
+    is_emptied,
     learn_token_ratio,
     read_answer_end,
     select_open_turn_entries,
@@ -219,6 +220,8 @@ class AgentLoop:
         card = state.given.card
         await self._tool_rounds.finish_interrupted(state)
         try:
+            if is_emptied(select_open_turn_entries(state.view)):
+                raise TurnStopped("")
             self._prune(state)
             if claim.attempt > 1:
                 tokens = self._model_caller.prepare(state).estimate

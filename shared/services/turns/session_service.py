@@ -95,7 +95,7 @@ Reword = Callable[[tuple[Block, ...]], tuple[Block, ...]]
 """Makes the blocks of a message after an edit of its present ones."""
 
 
-REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view"})
+REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view", "edit_busy", "edit_with_human"})
 """Reason why a question cannot be asked again with another text; its wording is replaced nevertheless."""
 
 
@@ -161,10 +161,12 @@ class EditStore(Protocol):
         count: Callable[[tuple[Block, ...]], int],
         dedupe_key: str,
         part: EditedPart | None = None,
+        is_shown: bool = False,
     ) -> Edited: ...
     async def edit_question(
         self, inbound: Inbound, *, seq: int, channel: str, count: Callable[[tuple[Block, ...]], int]
-    ) -> tuple[Accepted, Mapping[str, Any]]: ...
+    ) -> tuple[Accepted, Stored | None]: ...
+    async def wake(self, session_id: int) -> bool: ...
 
 
 class HeartbeatStatus(Protocol):
@@ -290,22 +292,35 @@ class SessionService:
         return accepted
 
     async def reword(
-        self, session_id: int, seq: int, *, reword: Reword, dedupe_key: str, part: EditedPart | None = None
+        self,
+        session_id: int,
+        seq: int,
+        *,
+        reword: Reword,
+        dedupe_key: str,
+        part: EditedPart | None = None,
+        is_shown: bool = False,
     ) -> Edited:
-        """Put a new wording in the place of any message, without a new answer.
+        """Replace the wording of any message and announce it, without a new answer.
 
-        A turn that is being answered elsewhere and was not shown begins again. Raises StorageUnavailable.
+        A running answer that was not shown restarts. Raises StorageUnavailable.
         """
         edited = await self._edits.edit(
-            session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, part=part
-        )
+            session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, part=part,
+            is_shown=is_shown,
+        )  # fmt: skip
         self._crash_point("after_reword")
+        if self._announcer is not None and edited.shown is not None:
+            await self._announcer.announce(session_id, {"event_seq": edited.event_seq})
         return edited
 
-    async def edit(self, inbound: Inbound, *, seq: int) -> tuple[Accepted, Mapping[str, Any]]:
-        """Edit the last question and answer it again; returns what screens show of it.
+    async def edit(
+        self, inbound: Inbound, *, seq: int, is_shown: bool = False
+    ) -> tuple[Accepted, Stored | None]:
+        """Edit a question: the last is answered again, another is read as edited from then on.
 
-        Raises BadInput and StorageUnavailable.
+        Returns also the event for screens, None if nothing changed. A running answer restarts unless it
+        `is_shown`. Raises BadInput and StorageUnavailable.
         """
         with self._mark_message(inbound):
             validate_text(inbound.text, most=self._message_chars)
@@ -319,28 +334,36 @@ class SessionService:
             except CannotEdit as refusal:
                 if refusal.code not in REWORDED_IN_PLACE:
                     raise
-                return await self._reword_older(inbound, seq), {}
+                if not is_shown:
+                    await self.break_off(inbound.session_id, turn=refusal.turn)
+                return await self._reword_in_place(inbound, seq, is_shown=is_shown)
         self._crash_point("after_edit")
         return edited
 
-    async def _reword_older(self, inbound: Inbound, seq: int) -> Accepted:
-        """Put the new text in the place of a message that is not the last; it is read, but not answered."""
+    async def _reword_in_place(
+        self, inbound: Inbound, seq: int, *, is_shown: bool
+    ) -> tuple[Accepted, Stored | None]:
+        """Put the new text in the place of a message that is not answered again because of it."""
         edited = await self.reword(
             inbound.session_id,
             seq,
             reword=lambda blocks: with_own_text(blocks, inbound.text),
             dedupe_key=inbound.dedupe_key,
+            is_shown=is_shown,
         )
         if edited.result == "unknown":
             raise UnknownMessage(f"m{seq}")
-        return Accepted(
+        if edited.result in ("replaced", "restarted"):
+            await self._edits.wake(inbound.session_id)
+        accepted = Accepted(
             session_id=inbound.session_id,
             seq=edited.seq,
             turn=edited.turn,
             event_seq=edited.event_seq,
-            repeated=False,
+            repeated=edited.is_repeated,
             at_ms=edited.at_ms,
         )
+        return accepted, edited.shown
 
     def _mark_message(self, inbound: Inbound) -> AbstractContextManager[None]:
         """Name the message to the watch-dog; raises UnreadableMessage if it has stopped processes before."""

@@ -23,7 +23,7 @@ from shared.core.session.turns import (
     utf16_units,
 )
 from shared.core.values.errors import CapReached, EvertalkError, ModelError, PromptTooLong
-from shared.core.values.messages import Block, Text, ToolUse
+from shared.core.values.messages import Block, Text, ToolUse, is_erased
 from shared.core.values.tokens import compute_ratio, measure, update_ratio
 from shared.ports import ModelCard, ModelReply, PictureContent, StopReason
 from shared.services.turns.pictures import UndescribedPictures
@@ -381,6 +381,12 @@ def lower_ceiling(maximum: int | None, ceiling: int | None, tried: int) -> int:
     """How large the next try may be: clearly below what the provider takes, and below the last try's aim."""
     known = maximum or tried
     return round(OVERFLOW_TARGET_SHARE * min(known, ceiling or known))
+
+
+def is_emptied(entries: Sequence[Entry]) -> bool:
+    """Return whether a turn's person has deleted everything that they said in it."""
+    asked = [entry for entry in entries if entry.author == "person"]
+    return bool(asked) and all(is_erased(entry.blocks) for entry in asked)
 
 
 def select_open_turn_entries(view: View) -> tuple[Entry, ...]:

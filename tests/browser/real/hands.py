@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 
 async def edit(page: Page, text: str) -> None:
-    await page.get_by_role("button", name="Edit", exact=True).click()
-    box = page.get_by_role("textbox", name="Edit message")
+    """Edit the last message."""
+    await open_edit(page.locator("article.person").last, text)
+    await page.get_by_role("button", name="Save and answer again").click()
+
+
+async def open_edit(message: Locator, text: str) -> None:
+    """Type another text for a message, without saving it."""
+    await message.hover()
+    await message.get_by_role("button", name="Edit", exact=True).click()
+    box = message.get_by_role("textbox", name="Edit message")
     await expect(box).to_be_focused()
     await box.fill(text)
-    await page.get_by_role("button", name="Save and answer again").click()
+
+
+async def edit_older(message: Locator, text: str) -> None:
+    """Edit a message that is not answered again."""
+    await open_edit(message, text)
+    await message.get_by_role("button", name="Save", exact=True).click()
+
+
+async def delete(message: Locator) -> None:
+    """Delete a message, and confirm it."""
+    await message.hover()
+    await message.get_by_role("button", name="Edit", exact=True).click()
+    for _ in range(2):
+        await message.get_by_role("button", name="Delete", exact=True).click()
 
 
 async def ask(page: Page, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
-from tests.browser.real.hands import ask, choose, edit
+from tests.browser.real.hands import ask, choose, delete, edit, edit_older
 
 pytestmark = pytest.mark.browser
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(page: Page) -> None:
     await ask(page, "My cat is called Miso.")
     await ask(page, "What is my dog called?")
-    await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(1)
+    await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(2)
     former = await page.locator("article.assistant").last.locator(".body").inner_text()
     await edit(page, "What is my cat called?")
     await expect(page.locator("article.assistant").last).to_contain_text("Miso")
@@ -34,7 +34,10 @@ async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(pag
     await expect(page.locator(".version")).to_have_count(2)
     await choose(page, "New conversation")
     await page.get_by_role("button", name="Start a new conversation").click()
-    await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(0)
+    message = page.locator("article.person").last
+    await edit_older(message, "And who was Miso?")
+    await expect(message.locator(".body")).to_have_text("And who was Miso?")
+    await expect(page.locator("article.assistant")).to_have_count(2)
 
 
 async def test_cancelled_edit_changes_nothing_and_saved_edit_reaches_both_tabs(
@@ -59,3 +62,32 @@ async def test_cancelled_edit_changes_nothing_and_saved_edit_reaches_both_tabs(
     for one in (page, tab):
         await expect(one.locator("article.person .body")).to_have_text("Three things.")
         await expect(one.locator("article.assistant[data-status=sent]")).to_have_count(1)
+
+
+async def test_older_message_is_edited_and_deleted_in_each_open_tab(
+    context: BrowserContext, url: str
+) -> None:
+    page = await context.new_page()
+    await page.goto(f"{url}/chat")
+    await ask(page, "My cat is called Miso.")
+    await ask(page, "Good morning.")
+    tab = await context.new_page()
+    await tab.goto(f"{url}/chat")
+    await expect(tab.locator("article.assistant")).to_have_count(2)
+    for text in ("My cat is called Mimi.", "My cat is called Momo."):
+        await edit_older(page.locator("article.person").first, text)
+        for one in (page, tab):
+            await expect(one.locator("article.person .body").first).to_have_text(text)
+    await expect(page.locator("article.person .editing")).to_have_count(0)
+    for _ in range(2):
+        await tab.locator("article.person").first.get_by_role("button", name="Edited").click()
+        await expect(tab.locator(".version")).to_have_count(2)
+        await expect(tab.locator(".version").first).to_contain_text("Miso")
+        await tab.reload()
+    await delete(tab.locator("article.person").first)
+    for one in (page, tab):
+        await expect(one.locator("article.person .body").first).not_to_contain_text("Momo")
+        await expect(one.locator("article.person").first.get_by_role("button")).to_have_count(0)
+    await ask(page, "What is my cat called?")
+    await expect(page.locator("article.assistant").last).not_to_contain_text("Momo")
+    await expect(page.locator("article.assistant").last).not_to_contain_text("Miso")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,9 +81,14 @@ class ScriptedConversation:
             raise self.failure
         return await self.turns.accept(inbound, channel="web", tokens=1)
 
-    async def edit(self, inbound: Inbound, *, seq: int) -> tuple[Accepted, Mapping[str, Any]]:
+    async def edit(
+        self, inbound: Inbound, *, seq: int, is_shown: bool = False
+    ) -> tuple[Accepted, Stored | None]:
         validate_text(inbound.text)
         return await self.edits.edit_question(inbound, seq=seq, channel="web", count=lambda _: 1)
+
+    async def break_off(self, session_id: int, *, turn: int) -> None:
+        """No model is asked."""
 
     async def release_unanswered(self) -> None:
         """Nothing was taken with its message."""

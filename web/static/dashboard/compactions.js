@@ -61,7 +61,7 @@ function inside(fold, tools) {
 /** @param {any} fold @param {any} tools */
 function item(fold, tools) {
   const body = h("div", { class: "fold-body" });
-  const state = fold.undone_at ? h("span", { class: "badge" }, t("undone")) : !fold.active ? h("span", { class: "badge" }, t("replaced")) : null;
+  const state = fold.undone_at ? h("span", { class: "badge" }, t("undone")) : !fold.active ? h("span", { class: "badge" }, t("replaced")) : fold.stale ? h("span", { class: "badge", title: t("A message in it was edited later; the next summary will know.") }, t("stale")) : null;
   return h("details", { class: "fold-item", id: `c-${fold.id}`, open: tools.open.has(fold.id), ontoggle: (/** @type {any} */ event) => {
     tools.open[event.target.open ? "add" : "delete"](fold.id);
     if (event.target.open && !body.firstChild) show(body, inside(fold, tools));

@@ -69,7 +69,7 @@ export function messageNode(message) {
       h("span", { class: "muted" }, joinWithDots([h("a", { href: `#turn-${message.turn}` }, t("turn {turn}", { turn: message.turn })), h("time", { datetime: message.at, title: stamp(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
       message.pinned && h("span", { class: "badge" }, t("pinned")), message.pruned && h("span", { class: "badge" }, t("shortened")),
       ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)] && h("span", { class: "badge" }, ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)]),
-      message.replaced && h("span", { class: "badge" }, t("replaced by an edit")), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
+      message.replaced ? h("span", { class: "badge" }, t("replaced by an edit")) : message.edited && h("span", { class: "badge" }, t("edited")), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
     message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
 }
 

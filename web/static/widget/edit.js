@@ -1,4 +1,4 @@
-/** The last question: other words for it, and what it said before. */
+/** Other words for a message, its deletion, and what it said before. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
 import { ensure } from "./acts.js";
@@ -38,7 +38,8 @@ export async function edit(chat, item, article) {
   const words = h("textarea", { dir: "auto", "aria-label": t("edit_message"), oninput: grow });
   words.value = item.text ?? "";
   const why = h("p", { class: "bad", role: "alert" });
-  const save = h("button", { class: "action solid", type: "submit" }, t("save"));
+  const save = h("button", { class: "action solid", type: "submit" }, t(item === chat.chat.question() ? "save" : "save_only"));
+  const drop = h("button", { class: "action line", type: "button", onclick: erase }, t("delete"));
   function grow() {
     words.style.setProperty("height", "auto");
     words.style.setProperty("height", `${words.scrollHeight + 2}px`);
@@ -52,22 +53,31 @@ export async function edit(chat, item, article) {
     const text = words.value.trim(), most = Number(chat.chat.settings.limits?.max_chars) || Infinity;
     if (!text || text === item.text) return leave();
     if (text.length > most) return show(why, t("too_long", { count: text.length, limit: most }));
+    ask({ t: "edit", text });
+  }
+  /** @param {{t: string, text?: string}} frame */
+  function ask(frame) {
     const cid = newId();
-    if (!ensure(chat, { t: "edit", cid, mid: item.mid, text })) return show(why, t("command_offline"));
-    save.disabled = true;
+    if (!ensure(chat, { ...frame, cid, mid: item.mid })) return show(why, t("command_offline"));
+    save.disabled = drop.disabled = true;
     show(why);
     chat.chat.silent.set(cid, ({ code, message, advice }) => {
       // Later: an error that nobody waits for is shown beside the conversation.
       setTimeout(() => chat.asked.delete(cid));
-      save.disabled = false;
+      save.disabled = drop.disabled = false;
       if (!code) return leave();
       show(why, t(code) === code ? advice || message : t(code));
     });
   }
+  function erase() {
+    if (drop.dataset.sure) return ask({ t: "delete" });
+    drop.dataset.sure = "true";
+    show(why, t("delete_sure"));
+  }
   const form = h("form", { class: "editing", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); send(); }, onkeydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") { event.stopPropagation(); leave(); }
     else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target === words) { event.preventDefault(); form.requestSubmit(); }
-  } }, words, why, h("div", { class: "row" }, h("button", { class: "action line", type: "button", onclick: leave }, t("cancel")), save));
+  } }, words, why, h("div", { class: "row" }, drop, h("span", { class: "grow" }), h("button", { class: "action line", type: "button", onclick: leave }, t("cancel")), save));
   article.dataset.editing = "true";
   article.append(form);
   grow();

@@ -9,7 +9,7 @@
  * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {string} [stop] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
- * @property {number} [seq] its number in the log @property {number} [place] among the numbers, of what has none @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited]
+ * @property {number} [seq] its number in the log @property {number} [place] among the numbers, of what has none @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited] @property {number} [outdated] the turn whose answer was shown before an edit
  * @property {number} [chars] of a text of which only the beginning is here @property {boolean} [open] whether a long one is unfolded
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
@@ -135,7 +135,15 @@ export class Conversation {
     else if (event.t === "pin") this.pin(event);
     else if (event.t === "feedback") this.judged(event);
     else if (event.t === "handover") this.hand(event);
+    else if (event.t === "edited") this.reworded(event);
     else if (event.t === "erased") this.erased(event);
+  }
+
+  /** Shows the new text of a message in its place. @param {any} event */
+  reworded({ mid, replaces, text, chars, outdated }) {
+    const item = this.items.find((one) => one.mid === replaces);
+    if (item) this.change(item, { mid, text, chars, outdated, edited: true, open: false });
+    if (this.pinned.delete(replaces)) this.pinned.add(mid);
   }
 
   /** Removes erased messages; unsent ones and pending commands stay. @param {any} event */
@@ -164,12 +172,13 @@ export class Conversation {
       mid: event.mid, role: event.role, text: event.text ?? "", at: event.at, turn: event.turn ?? null,
       partial: event.partial, stop: event.stop, error: event.error, status: "sent", refused: false, attachments: event.attachments,
       waiting: event.waiting, seq: event.event_seq, name: event.name, picture: event.picture, feedback: event.feedback ?? 0,
-      edited: event.role === "person" && Boolean(event.replaces),
+      outdated: event.outdated,
+      edited: event.role === "person" && Boolean(event.replaces || event.edited),
     };
     // Its writer has it whole already; of others' long messages comes the beginning.
     if (event.chars && known?.text?.[4000]) values.text = known.text;
     else values.chars = event.chars;
-    if (values.edited) {
+    if (values.edited && event.replaces) {
       this.items = this.items.filter((/** @type {any} */ item) => item.mid !== event.replaces && !(item.role !== "person" && item.turn >= event.from_turn && item.turn < event.turn));
     }
     const former = answer && event.replaces && this.items.find((item) => item.mid === event.replaces);
@@ -233,11 +242,17 @@ export class Conversation {
     return !this.run && last && last.status === "sent" && (last.turn ?? Infinity) > this.begun && (last.role === "assistant" || (last.error && !last.waiting)) ? last : undefined;
   }
 
-  /** Returns the question that may be edited: the last one, once answered, if its full text is known. */
+  /** Returns the question that is answered again when it is edited: the last one, once answered. */
   question() {
     /** @type {any} */
     const last = this.items.filter((item) => item.role === "person").pop();
     return !this.run && !this.handover && last?.status === "sent" && last.turn > Math.max(this.begun, this.newestCard()?.through_turn ?? 0) ? last : undefined;
+  }
+
+  /** Whether the newest answer was shown before its question was edited. @param {Item} item */
+  outdated(item) {
+    const answer = item.outdated && item === this.question() && this.newest();
+    return answer && answer.turn === item.outdated;
   }
 
   /** Only the newest summary can be undone. */

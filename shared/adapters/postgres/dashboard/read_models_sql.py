@@ -211,6 +211,8 @@ _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step,
   'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
               ORDER BY d.turn_no DESC LIMIT 1),
   'hidden', e.turn_no <= e.base_turn, 'replaced', e.replaced_by IS NOT NULL,
+  'edited', e.author = 'person' AND EXISTS (
+      SELECT FROM turn_entries f WHERE f.session_id = e.session_id AND f.replaced_by = e.seq),
   'name', CASE WHEN e.author = 'operator' THEN (
       SELECT nullif(h.operator_name, '') FROM handovers h WHERE h.session_id = e.session_id AND h.taken_at <= e.at
        ORDER BY h.taken_at DESC LIMIT 1) END,
@@ -321,7 +323,11 @@ SELECT json_build_object(
                    THEN ((l.tokens_before - l.tokens_after) * 100.0 / l.tokens_before)::float8 END,
       'model', nullif(l.model, ''), 'duration_ms', nullif(l.duration_ms, 0), 'cost_micro', l.cost_micro,
       'audit', l.audit, 'contract', l.contract, 'focus', nullif(l.focus, ''),
-      'at', l.created_at, 'undone_at', l.undone_at) ORDER BY l.id DESC)
+      'at', l.created_at, 'undone_at', l.undone_at, 'stale', l.active AND EXISTS (
+          SELECT FROM turn_entries o JOIN turn_entries n ON n.session_id = o.session_id AND n.seq = o.replaced_by
+             AND n.turn_no = o.turn_no
+           WHERE o.session_id = l.session_id AND o.turn_no BETWEEN l.from_turn AND l.through_turn
+             AND o.replaced_by > l.through_seq)) ORDER BY l.id DESC)
     FROM shown l), '[]'::json),
   'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > {limit} THEN (SELECT min(id)::text FROM shown) END),
   'failed', coalesce((SELECT json_agg(json_build_object('id', j.id, 'trigger', j.trigger, 'attempt', j.attempt,

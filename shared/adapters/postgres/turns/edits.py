@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC
-from typing import Any, Literal
+from typing import Literal
 
 import asyncpg
 
@@ -21,6 +22,7 @@ from shared.core.session.turns import (
     EditedPart,
     EditResult,
     Inbound,
+    Stored,
     message_payload,
 )
 from shared.core.values.errors import CannotEdit, SessionMoved, UnknownMessage, UnknownSession
@@ -54,11 +56,13 @@ class PostgresEdits:
         count: Callable[[tuple[Block, ...]], int],
         dedupe_key: str,
         part: EditedPart | None = None,
+        is_shown: bool = False,
     ) -> Edited:
         """Replace the wording of a message, wherever it is; the former one stays readable.
 
         `reword` makes the new blocks from the present ones. Pins, search, notes and repeated questions
-        follow, and running summaries start again. Repeating the call has no effect.
+        follow, running summaries start again, and an event tells screens. A running answer restarts
+        unless it `is_shown` or a part of it was delivered. Repeating the call has no effect.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_LOCK_PARTY, session_id)
@@ -68,10 +72,10 @@ class PostgresEdits:
                 return Edited(result="unknown")
             copies = await connection.fetch(_COPIES, session_id, current["turn_no"])
             newest = max(row["turn_no"] for row in (current, *copies))
-            is_shown = await connection.fetchval(_IS_SHOWN, session_id, newest)
-            result = _classify_edit(session, newest, is_shown=is_shown)
+            is_delivered = await connection.fetchval(_IS_SHOWN, session_id, newest)
+            result = _classify_edit(session, newest, is_shown=is_shown or is_delivered)
             if session["known"]:
-                return _build_edited(session, result, newest, current["seq"])
+                return replace(_build_edited(session, result, newest, current["seq"]), is_repeated=True)
             before = blocks_from_json(current["blocks"])
             after = reword(before)
             if part is not None:
@@ -90,7 +94,16 @@ class PostgresEdits:
             await connection.execute(FENCE_JOBS, session_id)
             if result == "restarted":
                 await connection.execute(_FENCE_TURN, session_id)
-        return _build_edited(session, result, newest, seq)
+            extra: dict[str, object] = {"replaces": f"m{current['seq']}"}
+            if result == "last":
+                extra["outdated"] = newest
+                await connection.execute(_MARK_OUTDATED, session_id, seq, newest)
+            event_seq = await connection.fetchval(_TELL_EDIT, session_id, seq, current["turn_no"], extra)
+        payload = message_payload(
+            seq=seq, turn=current["turn_no"], author="person", blocks=after, at=session["at"], extra=extra
+        )
+        shown = Stored(event_seq=event_seq, kind="edited", payload=payload)
+        return replace(_build_edited(session, result, newest, seq), event_seq=event_seq, shown=shown)
 
     async def _replace_wording(
         self, connection: Connection, session_id: int, row: asyncpg.Record, blocks: tuple[Block, ...],
@@ -113,8 +126,8 @@ class PostgresEdits:
     @store_method
     async def edit_question(
         self, inbound: Inbound, *, seq: int, channel: str, count: Callable[[tuple[Block, ...]], int]
-    ) -> tuple[Accepted, Mapping[str, Any]]:
-        """Replace the last question in a new turn; its files stay. Returns what screens show, nothing for a
+    ) -> tuple[Accepted, Stored | None]:
+        """Replace the last question in a new turn; its files stay. Returns the event for screens, None for a
         known key.
 
         Former question and answer stay in the log, marked: only the log, an export and `former` show them.
@@ -129,18 +142,18 @@ class PostgresEdits:
                 raise (SessionMoved if moved else UnknownSession)(f"session {of}")
             if session["known"]:
                 [before] = await connection.fetch(ACCEPTED_BEFORE, of, key)
-                return _build_accepted(of, before, repeated=True), {}
+                return _build_accepted(of, before, repeated=True), None
             asked = await connection.fetchrow(_QUESTION, of, seq)
             if asked is None:
                 raise UnknownMessage(f"m{seq}")
             if code := _find_obstacle(session, asked):
-                raise CannotEdit(code)
+                raise CannotEdit(code, turn=asked["last"] or 0)
             blocks = (Text(text=inbound.text), *filter(_is_file, blocks_from_json(asked["blocks"])))
-            shown = {"cid": inbound.cid, "replaces": f"m{asked['root']}", "from_turn": asked["first"]}
+            extra = {"cid": inbound.cid, "replaces": f"m{asked['root']}", "from_turn": asked["first"]}
             if asked["attachments"]:
-                shown["attachments"] = asked["attachments"]
+                extra["attachments"] = asked["attachments"]
             [row] = await connection.fetch(
-                _ASK_ANEW, of, channel, inbound.address_id, blocks_to_json(blocks), count(blocks), key, shown
+                _ASK_ANEW, of, channel, inbound.address_id, blocks_to_json(blocks), count(blocks), key, extra
             )
             gone = await connection.fetch(
                 _REPLACE, of, asked["first"], session["answered_turn"], asked["root"], row["seq"]
@@ -148,9 +161,16 @@ class PostgresEdits:
             await connection.execute(_FORGET_PASSAGES, of, [one["seq"] for one in gone])
             await connection.execute(FENCE_JOBS, of)
         said = message_payload(
-            seq=row["seq"], turn=row["turn_no"], author="person", blocks=blocks, at=row["at"], extra=shown
+            seq=row["seq"], turn=row["turn_no"], author="person", blocks=blocks, at=row["at"], extra=extra
         )
-        return _build_accepted(of, row, repeated=False), said
+        shown = Stored(event_seq=row["event_seq"], kind="msg", payload=said)
+        return _build_accepted(of, row, repeated=False), shown
+
+    @store_method
+    async def find_turn(self, session_id: int, seq: int) -> int | None:
+        """Return the newest turn that asks a person's message, 0 if it was erased; None if it is none."""
+        turn: int | None = await self._pool.fetchval(_TURN_OF_MESSAGE, session_id, seq)
+        return turn
 
     @store_method
     async def load_newest_text(self, session_id: int, *, turn: int | None = None) -> tuple[int, str] | None:
@@ -346,6 +366,12 @@ SELECT te.seq, te.turn_no, te.step, e.blocks, e.replaces_seq AS root
         WHERE q.session_id = $1 AND q.turn_no = $2 AND o.author = 'person')
 """
 """Turns that ask the messages of turn `$2` again, of the last thousand."""
+_TURN_OF_MESSAGE = """
+SELECT CASE WHEN e.blocks = erased_blocks(e.blocks) THEN 0 ELSE (
+         SELECT max(te.turn_no) FROM entries c JOIN turn_entries te USING (session_id, seq)
+          WHERE c.session_id = $1 AND coalesce(e.replaces_seq, e.seq) IN (c.seq, c.replaces_seq)) END
+  FROM entries e WHERE e.session_id = $1 AND e.seq = $2 AND e.author = 'person'
+"""
 _NEXT_SEQ = """
 UPDATE sessions SET next_seq = next_seq + 1, view_epoch = view_epoch + 1 WHERE id = $1
 RETURNING next_seq - 1
@@ -369,6 +395,21 @@ _KEEP_PART = """
 UPDATE telegram_messages SET own_text = $4
  WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3 AND own_text IS NOT NULL
 """
+_MARK_OUTDATED = """
+UPDATE events SET payload = payload || jsonb_build_object('outdated', $3::bigint)
+ WHERE session_id = $1 AND seq = $2 AND kind = 'msg' AND event_seq > (
+         SELECT next_event_seq - 5000 FROM sessions WHERE id = $1)
+"""
+"""Mark of a message whose answer in turn `$3` was shown before the edit; screens offer a new answer."""
+_TELL_EDIT = """
+WITH s AS (
+  UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
+  RETURNING next_event_seq - 1 AS event_seq
+)
+INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+SELECT $1, event_seq, 'edited', $2, $3, $4 FROM s RETURNING event_seq
+"""
+"""Event of a new wording; its text is that of its entry, so that an erasure reaches it."""
 _READ_AGAIN = """
 UPDATE sessions SET flushed_turn = least(flushed_turn, $2 - 1) WHERE id = $1 AND base_turn < $2
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from shared.adapters.postgres.db.pool import Record, store_method
 from shared.adapters.postgres.turns.feedback import VALUES
 from shared.core.identity.handover import event_payload
 from shared.core.session.turns import Stored, iso, message_payload, notice_payload, shorten_message
-from shared.core.values.messages import blocks_from_json, text_without_files
+from shared.core.values.messages import Block, blocks_from_json, text_without_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,8 @@ class LogHead:
 
 
 EVENTS = """
-SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at, f.opinion
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at,
+       f.opinion, e.author = 'person' AND e.replaces_seq IS NOT NULL AS reworded
   FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
   LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
 """
@@ -123,7 +125,7 @@ class PostgresEvents:
                          SELECT min(event_seq) FROM (
                            SELECT event_seq FROM events WHERE session_id = $1 AND kind = 'msg'
                             ORDER BY event_seq DESC LIMIT $2) m), 0)
-                   AND v.kind <> 'erased' AND {NOT_REPLACED}
+                   AND v.kind NOT IN ('edited', 'erased') AND {NOT_REPLACED}
                  ORDER BY v.event_seq DESC LIMIT $3""",
             session_id,
             messages,
@@ -254,6 +256,8 @@ def build_event(row: Record) -> Stored:
 
 def _payload(row: Record) -> Mapping[str, Any]:
     stored: Mapping[str, Any] = row["payload"]
+    if row["kind"] == "edited" and row["blocks"] is not None:
+        return build_edited(row["seq"], row["turn_no"], blocks_from_json(row["blocks"]), row["at"], stored)
     if row["kind"] != "msg":
         return {**stored, "at": stored.get("at", iso(row["at"]))}
     if row["blocks"] is None:
@@ -261,6 +265,8 @@ def _payload(row: Record) -> Mapping[str, Any]:
             event_seq=row["event_seq"], at=row["at"], extra={"turn": row["turn_no"], **stored}
         )
     stored = {**stored, "feedback": VALUES[row["opinion"]]} if row["opinion"] else stored
+    if row["reworded"]:
+        stored = {**stored, "edited": True, "at": iso(row["at"])}
     return message_payload(
         seq=row["seq"],
         turn=row["turn_no"],
@@ -269,6 +275,13 @@ def _payload(row: Record) -> Mapping[str, Any]:
         at=row["entry_at"],
         extra=stored,
     )
+
+
+def build_edited(
+    seq: int, turn: int, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Build an `edited` event: the new wording of the message that `extra` names as `replaces`."""
+    return message_payload(seq=seq, turn=turn, author="person", blocks=blocks, at=at, extra=extra)
 
 
 def build_original(row: Record) -> Mapping[str, Any]:

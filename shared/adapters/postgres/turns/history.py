@@ -61,6 +61,13 @@ SELECT e.seq, e.author, e.blocks, e.at,
   FROM entries e WHERE e.session_id = $1 AND e.seq = $2 AND e.author IN ('person', 'assistant', 'operator')
 """
 
+_SAID_AT = """
+SELECT coalesce(o.at, e.at) FROM entries e
+  LEFT JOIN entries o ON o.session_id = e.session_id AND o.seq = e.replaces_seq AND e.author = 'person'
+ WHERE e.session_id = $1 AND e.seq = $2
+"""
+"""The time of a message; an edited one stands where it was first said."""
+
 _FORMER = """
 WITH RECURSIVE former(seq, turn_no, step) AS (
   SELECT seq, turn_no, step FROM turn_entries WHERE session_id = $1 AND replaced_by = $2
@@ -153,9 +160,7 @@ class PostgresHistory:
         self, session_id: int, seq: int, *, limit: int, summaries: bool
     ) -> HistoryPage | None:
         """The events from one message on; None when it is not this session's."""
-        moment = await self._pool.fetchval(
-            "SELECT at FROM entries WHERE session_id = $1 AND seq = $2", session_id, seq
-        )
+        moment = await self._pool.fetchval(_SAID_AT, session_id, seq)
         if moment is None:
             return None
         return await self.list_since(session_id, moment - _ITS_MOMENT, limit=limit, summaries=summaries)

@@ -142,11 +142,12 @@ SELECT archived_at IS NOT NULL OR $2 = ANY (coalesce(left_by, '{}')) FROM sessio
 
 ACCEPTED_BEFORE = """
 SELECT e.seq, t.turn_no, e.at,
-       (SELECT event_seq FROM events v WHERE v.session_id = $1 AND v.seq = e.seq AND v.kind = 'msg' LIMIT 1)
-         AS event_seq
+       coalesce((SELECT max(event_seq) FROM events v
+                  WHERE v.session_id = $1 AND v.seq = e.seq AND v.kind IN ('msg', 'edited')), 0) AS event_seq
   FROM entries e JOIN turn_entries t USING (session_id, seq)
  WHERE e.session_id = $1 AND e.dedupe_key = $2
 """
+"""The message with a known key; event 0 if it was edited since, for its event belongs to the newest wording."""
 
 
 WARN_PERCENT = 80

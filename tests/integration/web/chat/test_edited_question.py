@@ -85,19 +85,6 @@ async def test_question_of_another_person_cannot_be_edited(server: Server) -> No
     assert await server.services.pool.fetchval("SELECT count(*) FROM entries") == 2
 
 
-async def test_while_an_answer_is_written_nothing_is_edited(server: Server) -> None:
-    screen, _ = await server.greet()
-    server.services.sessions.hold.clear()
-    await screen.say("Good morning")
-    await screen.until("delta")
-    await screen.send(_edit())
-    assert (await screen.until("error", cid="e1"))["code"] == "edit_busy"
-    server.services.sessions.hold.set()
-    await screen.until("ctx")
-    await screen.send(_edit("e2"))
-    await screen.until("msg", role="assistant", turn=2)
-
-
 async def test_second_of_two_simultaneous_edits_is_refused(server: Server) -> None:
     screen, welcome = await _answered(server)
     tab, _ = await server.greet(token=welcome["token"])
