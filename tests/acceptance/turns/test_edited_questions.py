@@ -187,17 +187,18 @@ async def test_edit_of_hidden_message_begins_no_turn(guest: Visit, provider: Run
     assert [one["text"] for one in former] == [f"What is {OLD}?"]
 
 
-async def test_only_the_newest_words_of_the_last_question_can_be_edited(
+async def test_question_is_edited_while_it_waits_and_by_its_newest_id_afterwards(
     guest: Visit, provider: RunningFake
 ) -> None:
     first = await asked(guest, provider, "One?", "Yes.")
     second = await guest.say("Two?")
-    with pytest.raises(CannotEdit, match="busy"):
-        await edit(guest, second.seq, "Three?")
+    waiting = await edit(guest, second.seq, "Two or three?")
+    assert waiting.turn == second.turn
     await guest.answered()
+    assert "Two or three?" in await sent(provider)
     assert (await edit(guest, first.seq, "Zero?")).turn == 1
     with pytest.raises(UnknownMessage):
-        await edit(guest, second.seq + 1, "An answer is no question of mine.")
+        await edit(guest, waiting.seq + 1, "An answer is no question of mine.")
     with pytest.raises(UnknownMessage):
         await edit(guest, 99, "What was never said.")
     await edit(guest, second.seq, "Three?")
@@ -250,7 +251,8 @@ async def test_files_stay_with_the_edited_question(guest: Visit, provider: Runni
     )
     await guest.answered()
     _, shown = await guest.app.sessions.edit(guest.inbound("And what is that?"), seq=said.seq)
-    assert shown["text"] == "And what is that?"
+    assert shown is not None
+    assert shown.payload["text"] == "And what is that?"
     await guest.answered()
     body = await sent(provider)
     assert "Birnbaum-12" in body

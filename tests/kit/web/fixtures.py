@@ -36,13 +36,15 @@ from shared.core.session.turns import (
     Stored,
     utf16_units,
 )
+from shared.core.values.errors import CannotEdit
+from shared.core.values.messages import with_own_text
 from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.admin.push_sender import PushSender
 from shared.services.tools.handover import HandoverService
-from shared.services.turns.session_service import validate_text
+from shared.services.turns.session_service import REWORDED_IN_PLACE, validate_text
 from shared.services.voice.hearing import HearingService
 from shared.services.voice.speaking import SpeakingService
 from tests.kit.web.http_client import kept_in
@@ -85,7 +87,20 @@ class ScriptedConversation:
         self, inbound: Inbound, *, seq: int, is_shown: bool = False
     ) -> tuple[Accepted, Stored | None]:
         validate_text(inbound.text)
-        return await self.edits.edit_question(inbound, seq=seq, channel="web", count=lambda _: 1)
+        try:
+            return await self.edits.edit_question(inbound, seq=seq, channel="web", count=lambda _: 1)
+        except CannotEdit as refusal:
+            if refusal.code not in REWORDED_IN_PLACE:
+                raise
+        edited = await self.edits.edit(
+            inbound.session_id, seq, reword=lambda blocks: with_own_text(blocks, inbound.text),
+            count=lambda _: 1, dedupe_key=inbound.dedupe_key, is_shown=is_shown,
+        )  # fmt: skip
+        accepted = Accepted(
+            session_id=inbound.session_id, seq=edited.seq, turn=edited.turn, event_seq=edited.event_seq,
+            repeated=edited.is_repeated, at_ms=edited.at_ms,
+        )  # fmt: skip
+        return accepted, edited.shown
 
     async def break_off(self, session_id: int, *, turn: int) -> None:
         """No model is asked."""

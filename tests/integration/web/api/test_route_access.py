@@ -21,7 +21,7 @@ KINDS = (
 )  # fmt: skip
 ABOUT_ONE_SESSION = {
     "writeMessage", "listMessages", "listEvents", "searchMessages", "showHistory", "listOriginals",
-    "runCommand", "download", "editMessage", "listFormer", "showMessage", "speakMessage",
+    "runCommand", "download", "editMessage", "eraseMessage", "listFormer", "showMessage", "speakMessage",
     "nameConversation",
 }  # fmt: skip
 
