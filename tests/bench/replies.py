@@ -177,11 +177,15 @@ def _told(rounds: dict[str, list[Block]], several: int) -> dict[str, Any]:
     for name, blocks in rounds.items():
         mine = [wait for block in blocks for wait in block.ours]
         beside_storing = [p50(one.ours) / p50(one.storing) for one in blocks]
+        stored = [wait for block in blocks for wait in block.storing]
         found |= {
             f"reply_ratio_{name}": round(p50(p50(one.ours) / p50(one.bare) for one in blocks), 2),
             f"reply_ratio_{name}_to_storing": round(p50(beside_storing), 2),
             f"reply_p50_ms_{name}": round(p50(mine), 1),
             f"reply_p95_ms_{name}": round(share(mine, 0.95), 1),
+            f"reply_p99_ms_{name}": round(share(mine, 0.99), 1),
+            f"storing_p99_ms_{name}": round(share(stored, 0.99), 1),
+            f"reply_p99_ratio_{name}_to_storing": round(share(mine, 0.99) / share(stored, 0.99), 2),
             f"sdk_p50_ms_{name}": round(p50(wait for block in blocks for wait in block.bare), 1),
             f"storing_p50_ms_{name}": round(p50(wait for block in blocks for wait in block.storing), 1),
             f"replies_{name}": len(mine),

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import aiohttp
 from pydantic_core import to_json
 
-from shared.adapters.bounded_bodies import bound_responses, read_body
+from shared.adapters.bounded_bodies import PIECE_BYTES, bound_responses, call_at_end, read_body
 from shared.adapters.certificates import find_certificate_fault
 from shared.adapters.models.catalog import KEY_PLACE
 from shared.adapters.models.chat_completions import ChunkTranslator
@@ -51,9 +51,7 @@ API_VERSION = "2026-10-21"
 WINDOW_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 LOOK_SECONDS = 0.1
-"""How often a stream is looked at while it runs: ten pieces a second look like writing."""
-MUCH_BYTES = 8_192
-"""Bytes at once from which a stream is read without a pause, since more follows."""
+"""Seconds between two pieces of a running answer: ten pieces a second look like writing."""
 _LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 _FIELDS = (b"data", b"event", b"id", b"retry", b"error:", b":")
 """First characters of a stream of events; any other body is JSON, a page or a text."""
@@ -123,6 +121,7 @@ class Provider:
         """Since it was asked last: a process that has just begun knows of no trouble."""
         self._windows: dict[str, tuple[float, ModelWindows]] = {}
         self._verdicts: dict[str, ModelVerdicts] = {}
+        self._endings: set[asyncio.Task[None]] = set()
 
     @property
     def host(self) -> str:
@@ -204,7 +203,22 @@ class Provider:
         if not self._missing_key:
             await self._connect()
 
+    async def finish(self, line: StreamReader) -> None:
+        """Close a stream whose answer is whole; what its server still sends after it delays no person."""
+        if line.has_arrived:
+            await line.finish()
+            return
+        ending = asyncio.create_task(line.finish())
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+    async def wait_for_endings(self) -> None:
+        """Wait until every stream whose answer is whole was read to its end or closed."""
+        if self._endings:
+            await asyncio.wait(self._endings)
+
     async def close(self) -> None:
+        await self.wait_for_endings()
         client, self._client = self._client, None
         if client is not None:
             with suppress(TimeoutError, OSError, aiohttp.ClientError):
@@ -289,8 +303,16 @@ class StreamReader:
         """Bytes so far of a body that is no stream of events."""
         self._is_stream = False
         self._broken: ModelError | None = None
-        self._loop = asyncio.get_running_loop()
-        self._look_at = 0.0
+        self._has_more = False
+        """Whether the newest piece was as long as a piece can be, so that more is there already."""
+        self._arrived = asyncio.Event()
+        """Set once the last byte of the body is here, read or not."""
+        call_at_end(stream.response, self._arrived.set)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the last byte of the body is here, so that reading to its end waits for nothing."""
+        return self._arrived.is_set()
 
     @property
     def request_id(self) -> str:
@@ -307,16 +329,18 @@ class StreamReader:
         while True:
             with translate_errors():
                 chunk = await anext(self._chunks, None)
-            if chunk is None or len(chunk) < MUCH_BYTES:
-                self._look_at = self._loop.time() + LOOK_SECONDS
+            self._has_more = chunk is not None and len(chunk) >= PIECE_BYTES
             events = self._read(chunk)
             if events or chunk is None:
                 return events or self._end()
 
     async def rest(self) -> None:
-        """Until it is time to look again."""
-        if (seconds := self._look_at - self._loop.time()) > 0:
-            await asyncio.sleep(seconds)
+        """Wait until the next piece is due; the end of the body, or much that has come, ends the wait."""
+        if self._has_more or self.has_arrived:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._arrived.wait()
 
     def _translate(self, event: Event) -> Iterable[Event]:
         """Return what one of the server's events is in the words of the Messages API; raise ModelErrors."""
@@ -353,7 +377,7 @@ class StreamReader:
 
     def _read(self, chunk: bytes | None) -> list[Event]:
         if self._whole is None and not self._is_stream and chunk:
-            self._look_at_beginning(chunk)
+            self._detect_form(chunk)
             chunk = chunk.removeprefix(BOM_UTF8)
         if self._whole is not None:
             return self._read_whole(chunk)
@@ -375,7 +399,7 @@ class StreamReader:
                 raise self._broken
         return events or ([{"type": "ping"}] if self._lines.has_comment else [])
 
-    def _look_at_beginning(self, chunk: bytes | None) -> None:
+    def _detect_form(self, chunk: bytes | None) -> None:
         """Tell a stream of events from JSON, a page or a text by the first characters."""
         begun = (chunk or b"").lstrip(_BLANKS)
         if not begun:
@@ -397,11 +421,16 @@ class StreamReader:
         return list(self._translate_whole(parse_body(body)))
 
     async def drain(self) -> None:
-        """Reads what follows the last event, so that the connection can serve the next call."""
+        """Read what follows the last event, so that the connection can serve the next call."""
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while await self.read_next():
                     pass
+
+    async def finish(self) -> None:
+        """Read what follows the last event, then close; bounded by twice `CLOSE_SECONDS`."""
+        await self.drain()
+        await self.close()
 
     async def close(self) -> None:
         """Hangs up; bounded, since it also runs while a turn is being stopped."""

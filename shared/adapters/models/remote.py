@@ -326,7 +326,7 @@ class RemoteModel:
         loop = asyncio.get_running_loop()
         first_by = min(call.until, loop.time() + self._patience.first_byte_seconds)
         line = await _wait_until(first_by, "no answer", self._provider.open_stream(self._body(call)))
-        watch, told = Watch(), False
+        watch, told, is_whole = Watch(), False, False
         try:
             events = await watch.wait(first_by, "no first event", line.read_next())
             if events and call.on_first_chunk is not None:
@@ -336,7 +336,7 @@ class RemoteModel:
                 if parser.ended:
                     if parser.is_empty:
                         raise ModelAnswerUnusable("the server ended the answer before it began")
-                    await line.drain()
+                    is_whole = True
                     return self._reply(call, parser, line)
                 if told := told or bool(piece):
                     await line.rest()
@@ -348,7 +348,7 @@ class RemoteModel:
             raise ModelUnavailable("the stream ended before its end was announced")
         finally:
             watch.close()
-            await line.close()
+            await (self._provider.finish(line) if is_whole else line.close())
 
     def _ends_quietly(self, call: _Call, parser: AnswerParser) -> bool:
         """Return whether an answer whose stream closed without an end is taken, as its server ends all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from types import SimpleNamespace
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from shared.adapters.bounded_bodies import PIECE_BYTES
 from shared.adapters.models import provider
-from shared.adapters.models.provider import LOOK_SECONDS, MUCH_BYTES, StreamReader
+from shared.adapters.models.provider import StreamReader
 from shared.core.values.errors import ModelAnswerUnusable, ModelUnavailable
 
 ALIVE = {"type": "ping"}
@@ -96,22 +98,21 @@ async def test_an_event_that_never_ends_is_none() -> None:
     assert await all_of(line_of(b"data: ", *([b"x" * 16_384] * 200))) == []
 
 
-@pytest.mark.parametrize(("size", "naps"), [(10, 1), (MUCH_BYTES - 1, 1), (MUCH_BYTES, 0), (100_000, 0)])
-async def test_who_reads_rests_unless_very_much_came_at_once(
-    monkeypatch: pytest.MonkeyPatch, size: int, naps: int
+@pytest.mark.parametrize(
+    ("size", "waits"), [(10, True), (PIECE_BYTES - 1, True), (PIECE_BYTES, False), (100_000, False)]
+)
+async def test_reader_pauses_unless_more_is_there_already(
+    monkeypatch: pytest.MonkeyPatch, size: int, waits: bool
 ) -> None:
-    napped: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        napped.append(seconds)
-
-    monkeypatch.setattr("shared.adapters.models.provider.asyncio.sleep", sleep)
+    monkeypatch.setattr(provider, "LOOK_SECONDS", 3_600.0)
     head = written(EVENTS[:1])
     line = line_of(head + b":" * (size - len(head)) if size > len(head) else head)
     assert await line.read_next() == EVENTS[:1]
-    await line.rest()
-    assert len(napped) == naps
-    assert all(0 < seconds <= LOOK_SECONDS for seconds in napped)
+    pause = asyncio.create_task(line.rest())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert pause.done() is not waits
+    pause.cancel()
 
 
 async def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
