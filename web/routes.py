@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from aiohttp import web
 
@@ -14,6 +14,7 @@ from web.api import commands, conversations, desk, export, memory, messages, pus
 from web.chat import event_stream_chat
 from web.parts import PARTS
 from web.protocol import wire
+from web.rest import kinds
 from web.rest.calls import Call
 from web.rest.kinds import to_json
 from web.rest.operation import Operation, OperationRouter, Reply
@@ -25,7 +26,9 @@ DESCRIPTION: web.AppKey[list[str]] = web.AppKey("description", list)
 """Once it was asked for."""
 
 
-@description.on("GET /openapi.json", anyone=True)
+@description.on(
+    "GET /openapi.json", Annotated[dict[str, Any], kinds.describe("OpenAPI 3.1 document")], anyone=True
+)
 async def describe(call: Call) -> Reply:
     """The OpenAPI description of this interface."""
     kept = call.request.app[DESCRIPTION]

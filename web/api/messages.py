@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
 from aiohttp import web
-from pydantic import Field
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from shared.adapters.postgres.turns.history import HistoryPage
@@ -62,11 +62,18 @@ ShortText = Annotated[str | None, Field(max_length=64)]
 OpenedSession = TypedDict("OpenedSession", {"session_id": UUID, "site": str, "created": bool})
 
 
+@with_config(ConfigDict(extra="allow"))
 class Event(TypedDict):
-    """A stored event, in the same form as on the WebSocket."""
+    """A stored event, in the same form as on the WebSocket; other fields depend on its kind."""
 
-    t: str
+    t: Annotated[str, describe("kind of the event, such as `msg` or `compaction`")]
     event_seq: int
+    at: NotRequired[datetime]
+    turn: NotRequired[int]
+    mid: NotRequired[Annotated[str, describe("id of the message")]]
+    role: NotRequired[str]
+    text: NotRequired[str]
+    cid: NotRequired[Annotated[str, describe("the client's own id of the message")]]
     stop: NotRequired[
         Annotated[
             AnswerEnd,
@@ -87,7 +94,7 @@ Done = TypedDict("Done", {"turn": int, "state": Literal["done", "waiting"]})
 Messages = TypedDict("Messages", {"messages": list[Event], "before": int | None})
 Events = TypedDict("Events", {"events": list[Event], "next": int, "head": int, "log_epoch": int})
 History = TypedDict("History", {"events": list[Event], "before": int | None, "after": int | None})
-SaidBefore = TypedDict("SaidBefore", {"mid": str, "role": str, "text": str, "at": datetime})
+SaidBefore = TypedDict("SaidBefore", {"mid": str, "role": str, "text": str, "at": datetime, "turn": int})
 
 
 class Version(SaidBefore):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, NotRequired
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from typing_extensions import TypedDict
@@ -15,12 +15,13 @@ from web.auth.visitors import Site
 from web.parts import Parts, build_command_entry
 from web.rest.arguments import BadField
 from web.rest.calls import Call
-from web.rest.kinds import Limit, Thing, describe, read_mid
+from web.rest.kinds import Limit, describe, read_mid
 from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter("conversations")
+Arguments = Annotated[dict[str, Any], describe("JSON schemas of the arguments, by name")]
 Command = TypedDict("Command", {
-    "name": str, "description": str, "arguments": Thing, "required": list[str],
+    "name": str, "description": str, "arguments": Arguments, "required": list[str],
     "args": NotRequired[Annotated[str, describe("arguments as typed after the command")]],
 })  # fmt: skip
 Commands = TypedDict("Commands", {"commands": list[Command]})
@@ -29,7 +30,7 @@ Earlier = TypedDict("Earlier", {
     "session_id": str, "channel": str, "archived_at": datetime, "messages": list[Said],
 })  # fmt: skip
 Archived = TypedDict("Archived", {"sessions": list[Earlier]})
-Original = TypedDict("Original", {"mid": str, "role": str, "text": str, "at": datetime})
+Original = TypedDict("Original", {"mid": str, "role": str, "text": str, "at": datetime, "turn": int})
 Originals = TypedDict("Originals", {"messages": list[Original], "before": NotRequired[str | None]})
 
 

@@ -58,7 +58,8 @@ Frames = TypedDict("Frames", {
     "session": NotRequired[Annotated[str, describe("id of the conversation, if the visitor has several")]],
 })  # fmt: skip
 Close = TypedDict("Close", {"code": int, "reason": str})
-FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Thing], "close": NotRequired[Close]})
+Frame = Annotated[dict[str, Any], describe("frame as on the WebSocket; `t` is its kind")]
+FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Frame], "close": NotRequired[Close]})
 _NAME = re.compile(r"[a-z0-9]{16,64}")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 

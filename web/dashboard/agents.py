@@ -21,13 +21,14 @@ from shared.config.agents import (
     resolve_effective_config,
 )
 from shared.core.compaction.summary_diff import compare_lines
+from shared.core.session.budget import ContextBudget
 from shared.core.session.presets import PRESETS
 from shared.core.session.turns import iso
 from shared.core.values.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError
 from shared.services.admin.playground import Said
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
-from web.rest.kinds import Thing, describe
+from web.rest.kinds import describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -40,14 +41,21 @@ _HIDDEN = frozenset({"name", "prune_rules"})
 Name = Annotated[str, describe("name of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
 Version = Annotated[int, Field(ge=1, lt=2**63, description="version of the config")]
 
-Agents = TypedDict("Agents", {"agents": list[Thing]})
+ListedAgent = TypedDict("ListedAgent", {
+    "name": str, "version": int, "sessions": int, "sites": list[str], "bots": list[str],
+    "called": str | None, "persona": bool, "model": str | None, "preset": str, "overrides": int,
+    "audience": str | None,
+})  # fmt: skip
+Agents = TypedDict("Agents", {"agents": list[ListedAgent]})
 Made = TypedDict("Made", {"name": str})
 
+Config = Annotated[dict[str, Any], describe("config of an agent; docs/agents.md describes its fields")]
+Value = Annotated[Any, describe("value of a setting: text, number, true or false, list, or null")]
 AgentVersionMade = TypedDict("AgentVersionMade", {"version": int, "by": str | None, "at": str})
 AgentVersions = TypedDict("AgentVersions", {"versions": list[AgentVersionMade]})
 ConfigLine = TypedDict("ConfigLine", {"change": Literal["same", "added", "removed"], "text": str})
 AgentVersion = TypedDict("AgentVersion", {
-    "version": int, "config": Thing,
+    "version": int, "config": Config,
     "lines": Annotated[list[ConfigLine], describe("difference to the current config, line by line")],
 })  # fmt: skip
 SiteName = Annotated[str, Field(min_length=1, max_length=40)]
@@ -59,17 +67,43 @@ Utterance = TypedDict("Utterance", {
     "text": Annotated[str, Field(min_length=1, max_length=100_000)],
 })  # fmt: skip
 Talk = Annotated[list[Utterance], Field(min_length=1, max_length=200)]
+ToolCall = TypedDict("ToolCall", {"name": str, "arguments": Config})
 PlaygroundReply = TypedDict("PlaygroundReply", {
-    "text": str, "model": str, "tools": list[Thing], "context_tokens": int,
+    "text": str, "model": str, "tools": list[ToolCall], "context_tokens": int,
     "cost_micro": Annotated[int | None, describe("cost in micro-dollars; null if the price is unknown")],
 })  # fmt: skip
-Agent = TypedDict("Agent", {
-    "name": str, "config": Thing, "version": int, "sessions": int, "problems": list[str],
-    "remarks": list[str],
+EffectiveSetting = TypedDict("EffectiveSetting", {
+    "name": str, "value": Value, "inherited": Value, "deployment": Value,
+    "from": Literal["agent", "preset", "deployment"],
+})  # fmt: skip
+EffectiveAgent = TypedDict("EffectiveAgent", {
+    "preset": str, "settings": list[EffectiveSetting], "budget": ContextBudget, "tools": list[str],
+    "prompt": str, "prompt_tokens": int,
 })  # fmt: skip
 AgentJudged = TypedDict("AgentJudged", {
-    "problems": list[str], "remarks": list[str], "effective": Thing | None,
+    "problems": list[str], "remarks": list[str], "effective": EffectiveAgent | None,
 })  # fmt: skip
+AgentTool = TypedDict("AgentTool", {
+    "name": str, "description": str,
+    "server": Annotated[str, describe("name of the MCP server; empty for a built-in tool")],
+})  # fmt: skip
+
+
+class ChangedAgent(AgentJudged):
+    name: str
+    config: Config
+    version: int
+    sessions: int
+    sites: list[str]
+    bots: list[str]
+    presets: list[str]
+
+
+class Agent(ChangedAgent):
+    models: list[str]
+    tools: list[AgentTool]
+    servers: list[str]
+    other_sites: list[str]
 
 
 @router.on("GET /agents", Agents, role="viewer")
@@ -115,7 +149,7 @@ async def agent(authed: AuthedRequest, name: Name) -> Reply:
     "POST /agents/{name}/check", AgentJudged, role="admin", body="AgentSettings", strict=True,
     refusals=(404, 413, 503),
 )  # fmt: skip
-async def check_agent(authed: AuthedRequest, name: Name, *, config: Thing) -> Reply:
+async def check_agent(authed: AuthedRequest, name: Name, *, config: Config) -> Reply:
     """Validate a config and calculate its limits."""
     row = await find_agent(authed, name)
     _check_size(config)
@@ -123,10 +157,10 @@ async def check_agent(authed: AuthedRequest, name: Name, *, config: Thing) -> Re
 
 
 @router.on(
-    "PUT /agents/{name}", Agent, role="admin", body="AgentSettings", strict=True,
+    "PUT /agents/{name}", ChangedAgent, role="admin", body="AgentSettings", strict=True,
     refusals=(404, 409, 413, 422, 428, 503),
 )  # fmt: skip
-async def change_agent(authed: AuthedRequest, name: Name, *, config: Thing, if_match: Seen = "") -> Reply:
+async def change_agent(authed: AuthedRequest, name: Name, *, config: Config, if_match: Seen = "") -> Reply:
     """Change an agent.
 
     The change takes effect with the next message.
@@ -165,7 +199,7 @@ async def give_site(authed: AuthedRequest, name: Name, *, site: SiteName, existi
     "POST /agents/{name}/try", PlaygroundReply, role="admin", body="PlaygroundTalk", strict=True,
     refusals=(404, 409, 413, 422, 503),
 )  # fmt: skip
-async def try_agent(authed: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
+async def try_agent(authed: AuthedRequest, name: Name, *, config: Config, messages: Talk) -> Reply:
     """Try a draft config in a test conversation.
 
     Only the cost is stored. Tools that change anything are not run.

@@ -14,7 +14,7 @@ from shared.core.ops.alerts import KINDS, advice_of, facts
 from shared.core.ops.alerts import Alert as StoredAlert
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import add_total
-from web.rest.kinds import DONE, Counted, Cursor, Limit, Success, Thing, Total, describe
+from web.rest.kinds import DONE, Counted, Cursor, Limit, Success, Total, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -23,18 +23,21 @@ router = OperationRouter()
 Send = TypedDict("Send", {
     "target": str, "phase": Literal["opened", "ended"],
     "state": Literal["due", "sending", "sent", "failed", "uncertain"], "error": str, "advice": str,
-    "attempt": int, "at": str,
+    "attempt": int, "at": datetime,
 })  # fmt: skip
+AlertDetail = Annotated[dict[str, Any], describe("values of the alert, by name")]
 Alert = TypedDict("Alert", {
-    "id": UUID, "kind": str, "key": str, "title": str, "facts": str, "advice": str, "detail": Thing,
-    "opened_at": str, "ended_at": str | None, "seen_at": str | None, "seen_by": str, "sends": list[Send],
+    "id": UUID, "kind": str, "key": str, "title": str, "facts": str, "advice": str, "detail": AlertDetail,
+    "opened_at": datetime, "ended_at": datetime | None, "seen_at": datetime | None, "seen_by": str,
+    "sends": list[Send],
 })  # fmt: skip
 Target = TypedDict("Target", {
-    "target": str, "name": str, "state": str | None, "error": str | None, "advice": str, "at": str | None,
-    "sent_at": str | None,
+    "target": str, "name": str, "state": str | None, "error": str | None, "advice": str,
+    "attempt": int | None, "at": datetime | None, "sent_at": datetime | None,
 })  # fmt: skip
 Alerts = TypedDict("Alerts", {
     "open": list[Alert], "past": list[Alert], "next": str | None, "unseen": int, "targets": list[Target],
+    "can_test": bool, "can_see": bool,
     "total": NotRequired[Annotated[Total | None, describe("number of past alerts")]],
 })  # fmt: skip
 AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})

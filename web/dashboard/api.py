@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, NotRequired, Unpack
+from typing import Annotated, Any, Literal, NotRequired, Unpack
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -30,7 +30,6 @@ from web.rest.kinds import (
     Search,
     Since,
     Success,
-    Thing,
     Total,
     choice,
     describe,
@@ -61,35 +60,149 @@ SummaryId = Annotated[UUID, describe("public id of a summary")]
 
 Me = TypedDict("Me", {
     "name": str, "display_name": str, "picture": str, "role": str, "has_password": bool, "by_provider": bool,
-    "can_run_commands": bool,
+    "can_run_commands": bool, "can_take": bool, "has_handovers": bool, "can_inspect": bool,
+})  # fmt: skip
+ProviderReason = TypedDict("ProviderReason", {"role": str, "reason": str})
+ProviderState = TypedDict("ProviderState", {
+    "host": str, "state": Literal["open", "refused", "closed"], "calls": int, "failures": int,
+    "open_seconds": int, "processes": int, "out_of": int, "out_in": list[str],
+    "reasons": list[ProviderReason],
+})  # fmt: skip
+LearnedModel = TypedDict("LearnedModel", {"host": str, "model": str, "refused": list[str]})
+Ratings = TypedDict("Ratings", {"average": float | None, "count": int})
+NewAlert = TypedDict("NewAlert", {
+    "text": str, "facts": str, "at": datetime, "kind": str,
+    "detail": Annotated[dict[str, Any], describe("values of the alert, by name")],
 })  # fmt: skip
 Overview = TypedDict("Overview", {
-    "calls": int, "active": int, "waiting": int, "workers": int, "demo": bool, "at": datetime,
+    "providers": list[ProviderState], "learned": list[LearnedModel], "active": int, "near_limit": int,
+    "waiting": int, "jobs_dead": int, "jobs_retrying": int, "jobs_due": int, "workers": int,
+    "charged_micro": int, "near_caps": int, "summaries_resting": int, "handovers_waiting": int,
+    "rating": Ratings, "oldest_waiting": datetime | None, "at": datetime, "turns_day": int,
+    "first_token_p95_ms": float | None, "overhead_turns": int, "overhead_p95_ms": float | None,
+    "spend_micro": int | None, "spend_unknown_calls": int, "calls": int, "cap_micro": int,
+    "alerts": list[NewAlert], "demo": bool,
 })  # fmt: skip
 Session = TypedDict("Session", {
     "id": UUID, "title": str | None, "person": str | None, "person_id": UUID, "kind": str,
-    "agent": str, "turns": int,
+    "anonymous": bool, "agent": str, "channel": str | None, "turns": int,
     "context_tokens": int | None, "context_limit": int | None, "context_pct": float | None,
-    "cost_micro": int | None, "compactions": int, "state": str, "created_at": datetime,
-    "last_active_at": datetime,
+    "input_tokens": int | None, "output_tokens": int | None, "cache_read_tokens": int | None,
+    "cache_write_tokens": int | None, "cache_hit_pct": float | None,
+    "cost_micro": int | None, "cost_unknown_calls": int | None, "compactions": int | None, "state": str,
+    "created_at": datetime, "last_active_at": datetime,
 })  # fmt: skip
+ContextParts = Annotated[
+    dict[str, int], describe("tokens by source: system, memory, summary, history, tools")
+]
+SessionHandover = TypedDict("SessionHandover", {
+    "state": str, "asked_by": str, "reason": str, "operator": str, "asked_at": datetime,
+    "taken_at": datetime | None, "version": int, "labels": list[str], "snoozed_until": datetime | None,
+    "waits_since": datetime | None, "mine": bool,
+})  # fmt: skip
+NewestCall = TypedDict("NewestCall", {
+    "turn": int, "parts": ContextParts | None, "model": str | None, "window": int, "hard": int,
+    "budget": int, "at": datetime,
+})  # fmt: skip
+RunningJob = TypedDict("RunningJob", {"kind": str, "since": datetime | None})
+NoteCount = TypedDict("NoteCount", {"kept": int, "newest": str | None})
+FlushedNote = TypedDict("FlushedNote", {
+    "id": UUID, "kind": str, "text": str, "importance": int, "authority": str, "superseded": bool,
+    "forgotten": bool,
+})  # fmt: skip
+SessionFlush = TypedDict("SessionFlush", {
+    "id": UUID, "threshold": str, "from_turn": int, "through_turn": int, "outcome": str, "note_count": int,
+    "stray_text": str | None, "error": str | None, "model": str | None, "tokens": int | None,
+    "cost_micro": int | None, "at": datetime, "ended_at": datetime | None, "notes": list[FlushedNote],
+})  # fmt: skip
+PurposeSpend = TypedDict("PurposeSpend", {
+    "purpose": str, "model": str, "calls": int, "aborted": int, "input_tokens": int, "output_tokens": int,
+    "cache_read_tokens": int, "cache_write_tokens": int, "cost_micro": int | None, "unknown_cost": int,
+    "unknown_tokens": int,
+})  # fmt: skip
+
+
+class SessionWhole(Session):
+    party: UUID
+    timezone: str | None
+    goal: str | None
+    mode: str | None
+    base_turn: int
+    flushed_turn: int
+    held: bool
+    answered_turn: int
+    view_epoch: int
+    newest_seq: int
+    handover: SessionHandover | None
+    private_notes: Annotated[tuple[int, datetime | None], describe("number of notes, and the newest")]
+    site: str | None
+    first_channel: list[str] | None
+    undone: int
+    now: Annotated[NewestCall | None, describe("the newest model call; null before the first")]
+    running: RunningJob | None
+    notes: NoteCount
+    flushes: list[SessionFlush]
+    spend: list[PurposeSpend]
+
+
 Sessions = TypedDict("Sessions", {
     "sessions": list[Session], "next": str | None, "total": NotRequired[Total | None],
 })  # fmt: skip
 
+StoredBlock = Annotated[dict[str, Any], describe("text, image, tool call or tool result; `type` says which")]
+LineFile = TypedDict("LineFile", {
+    "number": int, "id": str, "name": str, "mime": str, "size": int, "kept": bool,
+})  # fmt: skip
+LineFeedback = TypedDict("LineFeedback", {"opinion": str, "words": str | None})
 Line = TypedDict("Line", {
-    "seq": int, "turn": int, "step": int, "author": str, "blocks": list[Thing], "at": datetime,
+    "seq": int, "turn": int, "step": int, "author": str, "blocks": list[StoredBlock], "tokens": int | None,
+    "at": datetime, "pinned": bool, "pruned": str | None, "hidden": bool, "replaced": bool, "edited": bool,
+    "name": str | None, "files": list[LineFile] | None, "feedback": LineFeedback | None,
+    "turn_state": str, "error_code": str | None, "stop": str | None,
+})  # fmt: skip
+Divider = TypedDict("Divider", {
+    "id": UUID, "kind": str, "from_turn": int, "through_turn": int, "trigger": str,
+    "tokens_before": int | None, "tokens_after": int | None, "at": datetime,
+})  # fmt: skip
+LineHandover = TypedDict("LineHandover", {
+    "id": int, "asked_by": str, "reason": str, "operator": str, "asked_at": datetime,
+    "taken_at": datetime | None, "ended_at": datetime | None, "ended_by": str | None, "rating": int | None,
+})  # fmt: skip
+LineNote = TypedDict("LineNote", {
+    "id": UUID, "operator": str, "body": str, "at": datetime, "can_remove": bool,
 })  # fmt: skip
 Lines = TypedDict("Lines", {
-    "messages": list[Line], "before": str | None, "dividers": NotRequired[list[Thing]],
+    "messages": list[Line], "before": str | None, "dividers": list[Divider],
+    "handovers": list[LineHandover], "private_notes": list[LineNote],
+})  # fmt: skip
+OriginalLines = TypedDict("OriginalLines", {
+    "messages": list[Line], "before": str | None, "session": UUID,
 })  # fmt: skip
 Compaction = TypedDict("Compaction", {
-    "id": UUID, "kind": str, "active": bool, "can_undo": bool, "undo_reason": str | None, "can_restore": bool,
+    "id": UUID, "kind": str, "active": bool, "trigger": str, "from_turn": int, "through_turn": int,
+    "summary": str | None, "tokens": int | None, "tokens_before": int | None, "tokens_after": int | None,
+    "saved_pct": float | None, "model": str | None, "duration_ms": int | None, "cost_micro": int | None,
+    "audit": Annotated[dict[str, Any] | None, describe("scores of the summary, by name")],
+    "contract": Annotated[dict[str, Any] | None, describe("limits that the summary was made for, by name")],
+    "focus": str | None, "at": datetime, "undone_at": datetime | None,
+    "stale": Annotated[bool, describe("true if a message that it covers was edited since")], "can_undo": bool,
+    "undo_reason": str | None, "can_restore": bool, "restore_reason": str | None,
+})  # fmt: skip
+JobFailure = Annotated[dict[str, Any], describe("failed attempt: number, model, step, error code and scores")]
+FailedCompaction = TypedDict("FailedCompaction", {
+    "id": int, "trigger": str, "attempt": int, "error": str | None, "failures": list[JobFailure],
+    "state": str, "at": datetime,
 })  # fmt: skip
 Compactions = TypedDict("Compactions", {
-    "compactions": list[Compaction], "before": str | None, "failed": list[Thing], "total": int,
+    "compactions": list[Compaction], "before": str | None, "failed": list[FailedCompaction],
+    "total": int | None,
 })  # fmt: skip
-ContextAudit = TypedDict("ContextAudit", {"calls": list[Thing], "before": str | None})
+AuditedCall = TypedDict("AuditedCall", {
+    "turn": int, "at": datetime, "model": str | None, "window": int, "budget": int, "hard": int,
+    "before": int | None, "after_summary": int | None, "after_prune": int | None, "reported": int | None,
+    "context": int | None, "summary": bool, "prune": bool, "overflow": bool,
+})  # fmt: skip
+ContextAudit = TypedDict("ContextAudit", {"calls": list[AuditedCall], "before": str | None})
 
 
 @router.on("GET /me", Me, role="viewer")
@@ -181,7 +294,7 @@ async def list_sessions(
     return await add_total(read.load_sessions(query), total and read.count_sessions(query))
 
 
-@router.on("GET /sessions/{id}", Session, role="viewer")
+@router.on("GET /sessions/{id}", SessionWhole, role="viewer")
 async def session(authed: AuthedRequest, session: SessionId) -> Reply:
     """Get a conversation with its context and costs."""
     found = await authed.context.admin.overview.load_session(session)
@@ -225,7 +338,7 @@ async def list_lines(
     return await _read(authed, "messages", found)
 
 
-@router.on("GET /compactions/{id}/messages", Lines, role="viewer")
+@router.on("GET /compactions/{id}/messages", OriginalLines, role="viewer")
 async def list_original_lines(
     authed: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
 ) -> Reply:
@@ -244,7 +357,7 @@ async def attachment(authed: AuthedRequest, file: FileId) -> Reply:
     return web.Response(body=found.body, headers=found.headers())
 
 
-async def _read(authed: AuthedRequest, what: str, found: Thing | None) -> Reply:
+async def _read(authed: AuthedRequest, what: str, found: dict[str, Any] | None) -> Reply:
     if found is not None:
         await authed.record_reading(what, authed.request.match_info["id"])
     return found

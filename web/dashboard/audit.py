@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Annotated, Literal, NotRequired, Unpack
+from typing import Annotated, Any, Literal, NotRequired, Unpack
+from uuid import UUID
 
 from typing_extensions import TypedDict
 
@@ -13,7 +14,7 @@ from shared.adapters.postgres.dashboard.audit_queries import AuditInsights, Audi
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.requests import add_total
 from web.rest.files import send_csv
-from web.rest.kinds import Counted, Cut, Digits, Limit, Since, Thing, Total, describe
+from web.rest.kinds import Counted, Cut, Digits, Limit, Since, Total, describe
 from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
@@ -26,17 +27,22 @@ Asked = TypedDict("Asked", {
     "to": Annotated[Since, describe("latest time, exclusive")],
     "before": Annotated[int, Digits(1, 2**62), describe("`before` of the preceding page")], "limit": Limit,
 }, total=False)  # fmt: skip
+EntryPerson = TypedDict("EntryPerson", {
+    "id": UUID, "name": str | None, "kind": str, "anonymous": bool,
+})  # fmt: skip
 Entry = TypedDict("Entry", {
-    "id": int, "at": datetime, "actor": str, "action": str, "about": str, "detail": Thing,
-    "person": Annotated[Thing | None, describe("current name of the entry's subject")],
+    "id": int, "at": datetime, "actor": str, "action": str, "about": str,
+    "detail": Annotated[dict[str, Any], describe("values of the action, by name")],
+    "person": Annotated[EntryPerson | None, describe("current name of the entry's subject")],
 })  # fmt: skip
 AuditEntries = TypedDict("AuditEntries", {
     "entries": list[Entry], "before": int | None, "actors": list[str], "actions": list[str],
     "total": NotRequired[Total | None],
 })  # fmt: skip
+EntryPlace = TypedDict("EntryPlace", {"id": int, "at": datetime})
 AuditChain = TypedDict("AuditChain", {
-    "state": Literal["empty", "intact", "broken"], "entries": int, "through": Thing | None,
-    "broken_at": Thing | None,
+    "state": Literal["empty", "intact", "broken"], "entries": int, "through": EntryPlace | None,
+    "broken_at": EntryPlace | None,
 })  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from shared.core.context.memory import NOTE_KINDS, BadNote, note_from, to_new_no
 from shared.core.context.notes import NoteResult, NoteSource
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import Seen, add_total, build_stale_refusal, parse_etag
-from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, describe
+from web.rest.kinds import Counted, Cursor, Cut, Limit, Total, choice, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -25,14 +25,22 @@ _OWN_IMPORTANCE = 8
 NoteId = Annotated[UUID, describe("id of a note")]
 Words = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 600})]
 
+NoteFlush = TypedDict("NoteFlush", {
+    "id": int, "from_turn": int, "through_turn": int, "threshold": str,
+})  # fmt: skip
+NotesPerson = TypedDict("NotesPerson", {
+    "id": UUID, "name": str | None, "kind": str, "anonymous": bool,
+})  # fmt: skip
 FoundNoteShown = TypedDict("FoundNoteShown", {
     "id": UUID, "short_id": str, "etag": str, "text": str, "kind": str, "subject": str, "importance": int,
-    "authority": str, "state": str, "agent": str, "observed_at": datetime, "event_date": str | None,
-    "from_turn": int | None, "session": str | None, "superseded_by": str | None, "undo_until": str | None,
-    "person": Thing,
+    "authority": str, "durability": str, "state": str, "agent": str | None, "observed_at": datetime,
+    "event_date": date | None, "from_turn": int | None, "through_turn": int | None,
+    "session": UUID | None, "flush": NoteFlush | None, "superseded_by": UUID | None,
+    "superseded_reason": str | None, "undo_until": datetime | None, "expired_at": datetime | None,
+    "person": NotesPerson,
 })  # fmt: skip
 FoundNotes = TypedDict("FoundNotes", {
-    "notes": list[FoundNoteShown], "person": Thing | None, "next": str | None,
+    "notes": list[FoundNoteShown], "person": NotesPerson | None, "next": str | None,
     "total": NotRequired[Total | None],
 })  # fmt: skip
 CorrectedNote = TypedDict("CorrectedNote", {"note": FoundNoteShown | None, "changed": bool})

@@ -17,7 +17,7 @@ from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.api import Filters, session_query
 from web.dashboard.series import Ranged, period_of, today_of
 from web.rest.files import send_csv
-from web.rest.kinds import Thing, choice
+from web.rest.kinds import choice, describe
 from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
@@ -41,18 +41,27 @@ class Spent(Ranged, total=False):
 Sums = TypedDict("Sums", {
     "calls": int, "input_tokens": int | None, "output_tokens": int | None, "cache_read_tokens": int | None,
     "cache_write_tokens": int | None, "cost_micro": int | None, "unknown_calls": int,
-    "cache_hit_pct": float | None,
+    "uncounted_calls": int, "cache_hit_pct": float | None,
 })  # fmt: skip
 
 
 class SumsOfOne(Sums):
     key: str | None
     label: str | None
+    kind: NotRequired[Annotated[str, describe("kind of the person; only if grouped by person")]]
+    anonymous: NotRequired[bool]
+
+
+ModelPrice = TypedDict("ModelPrice", {
+    "model": str, "source": str | None, "current": bool, "old": bool, "input": float | None,
+    "output": float | None, "cache_read": float | None, "cache_write": float | None, "dated": str | None,
+    "starts": str | None, "above": int | None, "above_factor": NotRequired[float],
+})  # fmt: skip
 
 
 Costs = TypedDict("Costs", {
     "group": str, "from": date, "to": date, "timezone": str, "total": Sums, "groups": int,
-    "rows": list[SumsOfOne], "prices": list[Thing],
+    "rows": list[SumsOfOne], "prices": list[ModelPrice],
 })  # fmt: skip
 Savings = TypedDict("Savings", {
     "from": date, "to": date, "caching": Saving, "summaries": Saving, "summarised_turns": int,

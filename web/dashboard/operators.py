@@ -36,9 +36,10 @@ Login = TypedDict("Login", {
 Logins = TypedDict("Logins", {"logins": list[Login]})
 
 Operator = TypedDict("Operator", {
-    "id": UUID, "name": str, "role": Role, "version": int, "locked": bool, "has_password": bool,
-    "has_second_factor": bool, "by_provider": bool, "created_at": datetime, "last_login_at": datetime | None,
-    "link_until": datetime | None, "refused_until": datetime | None, "logins": list[Login],
+    "id": UUID, "name": str, "role": Role, "version": int, "locked": bool, "locked_at": datetime | None,
+    "has_password": bool, "has_second_factor": bool, "by_provider": bool, "created_at": datetime,
+    "last_login_at": datetime | None, "link_until": datetime | None, "refused_until": datetime | None,
+    "logins": list[Login],
 })  # fmt: skip
 Operators = TypedDict("Operators", {"operators": list[Operator], "provider": str | None})
 

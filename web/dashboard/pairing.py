@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
 from web.dashboard.access import AuthedRequest
-from web.rest.kinds import Thing
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -19,8 +18,13 @@ router = OperationRouter()
 _MOST = 2**53
 TelegramId = Annotated[int | None, Field(ge=-_MOST, le=_MOST)]
 
-Pairing = TypedDict("Pairing", {"requests": list[Thing], "bots": list[str], "code_hours": int})
-Paired = TypedDict("Paired", {"request": Thing})
+AccessRequest = TypedDict("AccessRequest", {
+    "bot": int, "username": str | None, "chat": int, "group": bool, "state": str, "owner": bool,
+    "name": str | None, "handle": str | None, "code": str | None, "asked_at": datetime,
+    "decided_by": str | None,
+})  # fmt: skip
+Pairing = TypedDict("Pairing", {"requests": list[AccessRequest], "bots": list[str], "code_hours": int})
+Paired = TypedDict("Paired", {"request": AccessRequest})
 
 
 @router.on("GET /pairing", Pairing, role="viewer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, NotRequired
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.requests import add_total
 from web.rest.files import Format, send_file
-from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, describe
+from web.rest.kinds import Counted, Cursor, Cut, Limit, Total, choice, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -31,27 +32,42 @@ PersonId = Annotated[UUID, describe("public id of a person")]
 
 FoundPerson = TypedDict("FoundPerson", {
     "id": UUID, "name": str | None, "kind": str, "anonymous": bool, "sessions": int, "turns": int,
-    "notes": int, "channels": list[str], "cost_micro": int | None, "last_active_at": str | None,
+    "notes": int, "channels": list[str], "cost_micro": int | None, "cost_unknown_calls": int,
+    "tokens": int | None, "output_tokens": int, "cache_read_tokens": int, "since": datetime,
+    "last_active_at": datetime | None,
 })  # fmt: skip
+PersonPlace = TypedDict("PersonPlace", {
+    "channel": str, "account": str, "chat": str | None, "title": str | None, "since": datetime,
+    "unreachable_since": datetime | None, "session": UUID | None, "browsers": int, "signed_in": bool,
+})  # fmt: skip
+PersonConversation = TypedDict("PersonConversation", {
+    "id": UUID, "agent": str, "title": str | None, "turns": int, "context_tokens": int | None,
+    "context_limit": int | None, "cost_micro": int | None, "cost_unknown_calls": int,
+    "created_at": datetime, "last_active_at": datetime | None,
+})  # fmt: skip
+Hold = TypedDict("Hold", {"since": datetime, "by": str})
 
 
 class Person(FoundPerson):
-    places: NotRequired[list[Thing]]
-    conversations: NotRequired[list[Thing]]
-    hold: NotRequired[
-        Annotated[
-            Thing | None,
-            Field(description="start of the legal hold and the operator who placed it; null without a hold"),
-        ]
-    ]
+    timezone: str | None
+    joined: Annotated[int, describe("number of people who were joined to this one")]
+    put_away: Annotated[int, describe("number of deleted notes")]
+    places: list[PersonPlace]
+    conversations: list[PersonConversation]
+    hold: Annotated[Hold | None, describe("legal hold; null without one")]
 
 
 People = TypedDict("People", {
     "people": list[FoundPerson], "next": str | None, "total": NotRequired[Total | None],
 })  # fmt: skip
-Erasure = TypedDict("Erasure", {"counts": Thing, "erasure": Thing | None})
+RowCounts = Annotated[dict[str, int], describe("number of rows by kind of data")]
+ErasureProgress = TypedDict("ErasureProgress", {
+    "id": int, "state": str, "step": int, "steps": int, "counts": RowCounts, "at": datetime,
+    "finished_at": datetime | None,
+})  # fmt: skip
+Erasure = TypedDict("Erasure", {"counts": RowCounts, "erasure": ErasureProgress | None})
 
-ErasureBegun = TypedDict("ErasureBegun", {"erasure": int, "finished": bool, "counts": Thing})
+ErasureBegun = TypedDict("ErasureBegun", {"erasure": int, "finished": bool, "counts": RowCounts})
 Held = TypedDict("Held", {"changed": bool})
 
 

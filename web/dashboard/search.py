@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 from uuid import UUID
 
 from typing_extensions import TypedDict
@@ -16,8 +16,8 @@ from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
 FoundSession = TypedDict("FoundSession", {
-    "id": UUID, "hits": list[FoundMessage], "person": NotRequired[str | None], "kind": NotRequired[str],
-    "anonymous": NotRequired[bool],
+    "id": UUID, "hits": list[FoundMessage], "person_id": UUID, "person": str | None, "kind": str,
+    "anonymous": bool,
 })  # fmt: skip
 FoundConversations = TypedDict("FoundConversations", {"sessions": list[FoundSession], "next": str | None})
 
@@ -45,10 +45,11 @@ async def search_conversations(
         raise BadField("`cursor` is the `next` of the page before.", place="query")
     search = authed.context.stores.message_search
     if session:
-        if (session_id := await _session_id(authed, session)) is None:
+        if (known := await _find_session(authed, session)) is None:
             return None
+        session_id, person = known
         page = await search.search(session_id, q, linked=False, before=key)
-        found, key = [_found(session, page.hits)], page.next
+        found, key = [_found(session, page.hits, **person)], page.next
     else:
         everywhere, key = await search.search_all(q, before=key)
         found = [_found(one.session, one.hits, **one.person) for one in everywhere]
@@ -57,9 +58,9 @@ async def search_conversations(
     return {"sessions": found, "next": key and str(key)}
 
 
-async def _session_id(authed: AuthedRequest, session: str) -> int | None:
+async def _find_session(authed: AuthedRequest, session: str) -> tuple[int, dict[str, Any]] | None:
     try:
-        return await authed.context.admin.sessions.find_session_id(UUID(session))
+        return await authed.context.admin.sessions.find_person(UUID(session))
     except ValueError:
         return None
 

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from shared.adapters.postgres.dashboard.hourly_stats import STEPS, Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from web.dashboard.access import AuthedRequest
-from web.rest.kinds import Thing, choice, describe
+from web.rest.kinds import choice, describe
 from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
@@ -44,9 +44,23 @@ class Stepped(Ranged, total=False):
     step: Annotated[str, choice("length of a step; chosen by the range by default", *STEPS)]
 
 
+SeriesTotal = TypedDict("SeriesTotal", {
+    "messages": int, "answers": int, "errors": int, "calls": int, "unknown_calls": int, "cost_micro": int,
+    "input_tokens": int, "cache_read_tokens": int, "cache_write_tokens": int, "output_tokens": int,
+    "summaries": int, "handovers": int,
+    "people": Annotated[float, describe("people who wrote; of several days the average of a day")],
+    "jobs": Annotated[dict[str, tuple[int, int]], describe("by kind: done and failed jobs")],
+    "first_token_p50_ms": float | None, "first_token_p95_ms": float | None,
+})  # fmt: skip
+
+
+class SeriesStep(SeriesTotal):
+    at: datetime
+
+
 Series = TypedDict("Series", {
-    "from": date, "to": date, "timezone": str, "step": str, "steps": list[Thing], "total": Thing,
-    "before": Annotated[Thing | None, describe("totals of the preceding period of equal length")],
+    "from": date, "to": date, "timezone": str, "step": str, "steps": list[SeriesStep], "total": SeriesTotal,
+    "before": Annotated[SeriesTotal | None, describe("totals of the preceding period of equal length")],
     "counted_at": datetime | None,
     "since": Annotated[datetime | None, describe("start of counting; older data are not included")],
 })  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
@@ -11,7 +12,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.bootstrap.foundation import SystemClock
-from shared.core.compaction.summary_diff import compare, says
+from shared.core.compaction.summary_diff import DiffLine, ItemChange, compare, says
+from shared.core.overflow.request_trace import Piece
 from shared.core.privacy.export import MIME
 from shared.core.session.ledger import ledger_from_json
 from shared.core.values.messages import block_from_json, text_of
@@ -23,10 +25,10 @@ from shared.services.admin.context_inspector import (
 )
 from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest, raise_conflicts
-from web.dashboard.api import SessionId, SummaryId, run_command
+from web.dashboard.api import ContextParts, SessionId, SummaryId, run_command
 from web.rest.arguments import Json, Shape
 from web.rest.files import Format, send_file
-from web.rest.kinds import Digits, Success, Thing, choice, describe
+from web.rest.kinds import Digits, Success, choice, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -49,23 +51,51 @@ class FlushNow(TypedDict):
     pass
 
 
+TimelinePoint = TypedDict("TimelinePoint", {
+    "turn": int, "at": datetime, "context": int | None, "reported": int | None, "budget": int, "hard": int,
+    "parts": ContextParts | None, "calls": int, "summary": bool, "prune": bool, "overflow": bool,
+})  # fmt: skip
+TimelineSummary = TypedDict("TimelineSummary", {
+    "id": UUID, "kind": str, "at": datetime, "before": int | None, "after": int | None, "undone": bool,
+    "through_turn": int, "turn": int,
+})  # fmt: skip
+TimelineFlush = TypedDict("TimelineFlush", {
+    "id": UUID, "at": datetime, "outcome": str, "notes": int, "turn": int,
+})  # fmt: skip
 Timeline = TypedDict("Timeline", {
-    "turns": int, "limit": int | None, "points": list[Thing], "compactions": list[Thing],
-    "flushes": list[Thing],
+    "turns": int, "sampled": bool, "limit": int | None, "summaries": int, "points": list[TimelinePoint],
+    "compactions": list[TimelineSummary], "flushes": list[TimelineFlush],
+})  # fmt: skip
+PolicyNumbers = Annotated[
+    dict[str, Any], describe("values of the context policy, by name; docs/context.md describes them")
+]
+PolicyOverride = TypedDict("PolicyOverride", {
+    "name": str,
+    "preset": Annotated[Any, describe("value of the preset")],
+    "effective": Annotated[Any, describe("value in force")], "by": str,
 })  # fmt: skip
 WindowNow = TypedDict("WindowNow", {
-    "used": int | None, "limit": int, "free": int | None, "window": int, "hard": int, "reserve": int,
-    "preset": str, "numbers": Thing, "overrides": list[Thing],
+    "used": int | None, "limit": int, "pct": float | None, "status": str | None,
+    "parts": ContextParts | None, "free": int | None, "beyond": int, "answer": int, "reserve": int,
+    "window": int, "hard": int, "flush_at": int, "compact_at": int | None, "fixed": int, "unsent": int,
+    "memory": str, "model": str, "model_window": int | None, "preset": str, "numbers": PolicyNumbers,
+    "overrides": list[PolicyOverride],
 })  # fmt: skip
 Replay = TypedDict("Replay", {
     "turn": int, "call": int, "calls": int, "newest": int | None,
     "gone": Annotated[str | None, Field(description="reason why the request is not available")],
-    "pieces": list[Thing],
-    "body": NotRequired[Annotated[Thing, Field(description="request body that the provider received")]],
+    "same": bool, "differs": Annotated[str | None, describe("difference from what was sent")],
+    "model": str | None, "pieces": list[Piece],
+    "body": NotRequired[
+        Annotated[dict[str, Any], Field(description="request body that the provider received")]
+    ],
 })  # fmt: skip
+UnsaidItem = TypedDict("UnsaidItem", {"id": str, "kind": str, "text": str})
+SummaryPin = TypedDict("SummaryPin", {"seq": int, "turn": int, "text": str, "said": bool})
+SummaryNote = TypedDict("SummaryNote", {"text": str, "said": bool})
 SummaryDiff = TypedDict("SummaryDiff", {
-    "lines": list[Thing], "items": list[Thing], "kept": int, "unsaid": list[Thing], "pins": list[Thing],
-    "notes": list[Thing],
+    "id": UUID, "former": UUID | None, "lines": list[DiffLine], "items": list[ItemChange], "kept": int,
+    "unsaid": list[UnsaidItem], "pins": list[SummaryPin], "notes": list[SummaryNote],
 })  # fmt: skip
 
 
@@ -254,7 +284,10 @@ def _now(found: ContextSnapshot) -> dict[str, Any]:
 
 def _replay(found: ReplayedCall | None, turn: int) -> dict[str, Any]:
     if found is None:
-        return {"turn": turn, "call": 0, "calls": 0, "gone": GONE["none"], "pieces": []}
+        return {
+            "turn": turn, "call": 0, "calls": 0, "gone": GONE["none"], "same": False, "differs": None,
+            "model": None, "pieces": [],
+        }  # fmt: skip
     return {
         "turn": found.turn,
         "call": found.call,

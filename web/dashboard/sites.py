@@ -6,6 +6,7 @@ import asyncio
 import html
 import secrets
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -32,7 +33,7 @@ from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.agents import Made
 from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
 from web.dashboard.sign_in.login import PAGES
-from web.rest.kinds import DONE, Success, Thing, describe
+from web.rest.kinds import DONE, Success, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 from web.server.words import language_of, translate_page
@@ -47,12 +48,22 @@ _PREVIEW_POLICY = (
 Language = Annotated[Any, Field(json_schema_extra={"type": "string", "maxLength": 40})]
 Name = Annotated[str, describe("name of a site", json_schema_extra={"minLength": 1, "maxLength": 64})]
 
-Sites = TypedDict("Sites", {"sites": list[Thing]})
-SiteWhole = TypedDict("SiteWhole", {
-    "name": str, "settings": Thing, "version": int, "secrets": list[Thing], "refused": list[Thing],
-    "snippet": str,
+ListedSite = TypedDict("ListedSite", {
+    "name": str, "agent": str, "audience": str, "origins": list[str], "verified": str, "title": str | None,
+    "visitors": int, "version": int,
 })  # fmt: skip
-SiteJudged = TypedDict("SiteJudged", {"problems": list[str], "look": Thing | None})
+Sites = TypedDict("Sites", {"sites": list[ListedSite]})
+SiteSettings = Annotated[
+    dict[str, Any], describe("agent, audience, origins and texts of the site; docs/sites.md lists them")
+]
+SiteSecretId = TypedDict("SiteSecretId", {"id": str, "created_at": datetime})
+RefusedOrigin = TypedDict("RefusedOrigin", {"origin": str, "count": int, "last_at": datetime})
+SiteWhole = TypedDict("SiteWhole", {
+    "name": str, "settings": SiteSettings, "version": int, "visitors": int, "secrets": list[SiteSecretId],
+    "refused": list[RefusedOrigin], "snippet": str, "agents": list[str],
+})  # fmt: skip
+SiteLook = Annotated[dict[str, Any], describe("public settings of the widget, as a page receives them")]
+SiteJudged = TypedDict("SiteJudged", {"problems": list[str], "look": SiteLook | None})
 
 SiteSecret = TypedDict("SiteSecret", {"id": str, "secret": str})
 
@@ -99,7 +110,7 @@ async def site(authed: AuthedRequest, name: Name) -> Reply:
     refusals=(404, 413),
 )  # fmt: skip
 async def check_site(
-    authed: AuthedRequest, name: Name, *, settings: Thing, language: Language = "en"
+    authed: AuthedRequest, name: Name, *, settings: SiteSettings, language: Language = "en"
 ) -> Reply:
     """Validate site settings and preview them."""
     await _row(authed, name)
@@ -116,7 +127,12 @@ async def check_site(
     refusals=(404, 409, 413, 422, 428),
 )  # fmt: skip
 async def change_site(
-    authed: AuthedRequest, name: Name, *, settings: Thing, language: Language = "en", if_match: Seen = ""
+    authed: AuthedRequest,
+    name: Name,
+    *,
+    settings: SiteSettings,
+    language: Language = "en",
+    if_match: Seen = "",
 ) -> Reply:
     """Change a site.
 

@@ -23,8 +23,9 @@ from shared.core.ops.job_views import (
 from shared.core.ops.job_views import WorkChanged as Done
 from shared.services.admin.job_admin import JobAdmin
 from web.dashboard.access import AuthedRequest
+from web.dashboard.api import JobFailure
 from web.dashboard.requests import Seen, add_total, build_stale_refusal, parse_version
-from web.rest.kinds import Before, Counted, Cursor, Id, Limit, Thing, Total, choice, describe
+from web.rest.kinds import Before, Counted, Cursor, Id, Limit, Total, choice, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -80,16 +81,45 @@ Duty = TypedDict("Duty", {
     "succeeded_at": datetime | None, "due_at": datetime, "duration_ms": int | None, "runs": int,
     "failed_runs": int, "failures": int, "error": str | None,
 })  # fmt: skip
+Changeable = TypedDict("Changeable", {
+    "jobs": int, "more": Annotated[bool, describe("true if there are more than were looked at")],
+})  # fmt: skip
+JobStates = TypedDict("JobStates", {"due": int, "running": int, "done": int, "dead": int})
+Job = TypedDict("Job", {
+    "id": int, "kind": str, "state": str, "session": UUID, "session_kind": str, "anonymous": bool,
+    "person_id": UUID, "person": str | None, "trigger": str, "attempt": int, "faults": int,
+    "error": str | None, "cancelled": bool, "failures": list[JobFailure], "due_at": datetime,
+    "created_at": datetime, "started_at": datetime | None, "ended_at": datetime | None,
+    "duration_ms": float | None, "can_retry": bool, "can_cancel": bool,
+})  # fmt: skip
+Process = TypedDict("Process", {
+    "id": int, "role": str, "pid": int, "beat": datetime, "started_at": datetime,
+    "stopped_at": datetime | None, "alive": bool, "job": int | None,
+})  # fmt: skip
+ConnectedBot = TypedDict("ConnectedBot", {
+    "id": int, "username": str, "mode": str, "access": str, "problem": str | None,
+    "heard_at": datetime | None, "served_by": int | None, "waiting": int,
+})  # fmt: skip
 Jobs = TypedDict("Jobs", {
-    "states": Thing, "counted_to": int, "failing": int, "newest": str, "retry_all": Thing,
-    "cancel_all": Thing, "kinds": list[JobKind], "jobs": list[Thing], "before": str | None,
-    "workers": list[Thing], "duties": list[Duty], "bots": list[Thing], "total": NotRequired[Total | None],
+    "states": JobStates, "counted_to": int, "failing": int, "dead_lately": int,
+    "oldest_due": datetime | None, "newest": str, "retry_all": Changeable, "cancel_all": Changeable,
+    "kinds": list[JobKind], "jobs": list[Job], "before": str | None, "workers": list[Process],
+    "duties": list[Duty], "bots": list[ConnectedBot], "total": NotRequired[Total | None],
+})  # fmt: skip
+DeliveryStates = TypedDict("DeliveryStates", {"uncertain": int, "dead": int})
+DoubtedPart = TypedDict("DoubtedPart", {
+    "session": UUID, "session_kind": str, "anonymous": bool, "person_id": UUID, "person": str | None,
+    "turn": int, "part": int, "parts": int, "state": str, "error": str | None, "attempt": int,
+    "bot": str | None, "at": datetime, "unreachable_since": datetime | None, "can_send": bool, "told": bool,
 })  # fmt: skip
 Deliveries = TypedDict("Deliveries", {
-    "states": Thing, "on_their_way": int, "deliveries": list[Thing], "next": str | None,
-    "total": NotRequired[Total | None],
+    "states": DeliveryStates, "on_their_way": int, "oldest": datetime | None,
+    "deliveries": list[DoubtedPart], "next": str | None, "total": NotRequired[Total | None],
 })  # fmt: skip
-WorkChanged = TypedDict("WorkChanged", {"changed": int, "skipped": int, "left": int, "why": list[Thing]})
+NotChanged = TypedDict("NotChanged", {"what": str, "why": str})
+WorkChanged = TypedDict("WorkChanged", {
+    "changed": int, "skipped": int, "left": int, "why": list[NotChanged],
+})  # fmt: skip
 
 
 @router.on("GET /jobs", Jobs, role="viewer", refusals=())

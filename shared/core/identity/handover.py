@@ -263,7 +263,7 @@ class Listed:
 
     session: str
     """Public id."""
-    state: State
+    state: State | Literal["ended"]
     asked_by: Asker
     reason: str
     operator: str

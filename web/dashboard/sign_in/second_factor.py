@@ -18,7 +18,7 @@ from shared.config.settings import BadSettings
 from web.dashboard.access import AuthedRequest, can_keep_login
 from web.dashboard.requests import read_form
 from web.dashboard.sign_in.login import login_form, set_login_cookie, wait_longer
-from web.rest.kinds import DONE, Cut, Success, Thing, describe
+from web.rest.kinds import DONE, Cut, Success, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -74,7 +74,9 @@ SecondFactor = TypedDict("SecondFactor", {"on": bool, "since": datetime | None, 
 SecondFactorKey = TypedDict("SecondFactorKey", {
     "key": Annotated[str, Field(description="secret key to type into the authenticator app")],
     "address": Annotated[str, Field(description="`otpauth:` link for an app on this device")],
-    "picture": Annotated[Thing | None, describe("QR code of the key: `size` in modules, `path` of an SVG")],
+    "picture": Annotated[
+        QrPicture | None, describe("QR code of the key: `size` in modules, `path` of an SVG")
+    ],
 })  # fmt: skip
 RecoveryCodes = TypedDict("RecoveryCodes", {
     "codes": list[Annotated[str, Field(description="single-use recovery code; returned only once")]],

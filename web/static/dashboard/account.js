@@ -9,7 +9,7 @@ import { pictureForm } from "./picture.js";
 
 const MAY = { viewer: t("reads everything, changes nothing"), operator: t("reads, answers people and runs commands"), admin: t("Full access") };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function accountPage({ root, me, say, entitle, signal }) {
   entitle(t("Account"));
   const logins = h("div", null, skeleton(2));
@@ -22,7 +22,7 @@ export function accountPage({ root, me, say, entitle, signal }) {
     const next = JSON.stringify(page);
     if (next === shown) return repaintTimes(logins);
     shown = next;
-    const others = page.logins.filter((/** @type {any} */ one) => !one.this).length;
+    const others = page.logins.filter((one) => !one.this).length;
     show(logins, loginList(page.logins, me.name, end), others > 0 && h("p", null, h("button", { type: "button", class: "line", onclick: (/** @type {any} */ event) => endAll(event.currentTarget) }, t("Log out everywhere else"))));
   }
 
@@ -36,11 +36,11 @@ export function accountPage({ root, me, say, entitle, signal }) {
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
     await load(true).catch(failed);
   }
-  /** @param {any} login @param {HTMLButtonElement} button */
+  /** @param {Api["Login"]} login @param {HTMLButtonElement} button */
   const end = (login, button) => remove(`/me/logins/${login.id}`, button, t("That login has ended."));
   /** @param {HTMLButtonElement} button */
   const endAll = (button) => remove("/me/logins", button, t("Your other logins have ended."));
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(logins, problem(error, () => load().catch(failed))); } };
 
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Account")), h("p", { class: "facts" }, h("span", null, `${me.name} · ${ts(me.role)}`), h("span", null, MAY[/** @type {keyof typeof MAY} */ (me.role)] ?? "")))),
@@ -67,7 +67,7 @@ function languageChoice() {
   return h("div", { class: "narrow" }, h("label", null, t("Language of the dashboard"), select), h("p", { class: "muted small" }, t("It is kept in this browser, also for the page that logs you in.")), machine);
 }
 
-/** @param {any} me @param {(words: string) => void} say @param {AbortSignal} signal */
+/** @param {Api["Me"]} me @param {(words: string) => void} say @param {AbortSignal} signal */
 function nameForm(me, say, signal) {
   const note = h("div");
   const field = h("input", { type: "text", name: "display_name", autocomplete: "nickname", maxlength: 60, dir: "auto", value: me.display_name });
@@ -84,7 +84,7 @@ function nameForm(me, say, signal) {
   h("button", { type: "submit", class: "solid" }, t("Set the name")), note);
 }
 
-/** @param {any} me @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed */
+/** @param {Api["Me"]} me @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed */
 function passwordForm(me, say, signal, changed) {
   const note = h("div");
   const field = h("input", { type: "password", name: "password", autocomplete: "new-password", minlength: 12, maxlength: 1000, required: true });

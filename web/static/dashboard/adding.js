@@ -34,7 +34,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
   let typing = 0;
   let fixed = "";
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) show(trouble, problem(error)); };
   const chosen = () => fixed || who.value;
 
@@ -49,7 +49,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     const { people } = await ask(`/people?limit=20&q=${encodeURIComponent(asked)}`, { signal });
     if (asked !== search.value.trim()) return;
     const before = who.value;
-    show(who, people.length ? people.map((/** @type {any} */ one) => h("option", { value: one.id, selected: one.id === before }, nameOf(one))) : h("option", { value: "" }, t("Nobody is found")));
+    show(who, people.length ? people.map((one) => h("option", { value: one.id, selected: one.id === before }, nameOf(one))) : h("option", { value: "" }, t("Nobody is found")));
     await agentsOf(who.value);
   }
 
@@ -58,7 +58,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     if (heir) return;
     const talks = id ? (await ask(`/people/${id}`, { signal })).conversations : [];
     if (id !== chosen()) return;
-    const names = [...new Set(talks.map((/** @type {any} */ one) => one.agent))];
+    const names = [...new Set(talks.map((one) => one.agent))];
     show(agent, names.map((name) => h("option", { value: name }, name)));
     agentLine.hidden = names.length < 2;
   }
@@ -78,7 +78,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     button.disabled = false;
   }
 
-  return { node, /** @param {any} person whose notes are shown; null: everybody's */ about(person) {
+  return { node, about(/** @type {Api["NotesPerson"] | null} whose notes are shown; null: everybody's */ person) {
     const now = person?.id ?? "";
     if (whose.childNodes.length && now === fixed) return;
     fixed = now;

@@ -15,10 +15,10 @@ const SOURCES = { agent: t("this agent"), preset: t("its preset"), deployment: t
 /** A part of the window is drawn larger, too, where the thresholds lie in so small a share of it. */
 const SMALL = 0.5;
 
-/** @param {any} page */
+/** @param {Page} page */
 export function agentPage({ root, id: name, me, say, entitle, signal }) {
   entitle(name);
-  const path = `/agents/${encodeURIComponent(name)}`;
+  const path = /** @type {const} */ (`/agents/${encodeURIComponent(name)}`);
   const head = h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/agents" }, t("Agents"))), h("h1", null, name));
   const body = h("div", { class: "list" }, skeleton(8));
   show(root, h("div", { class: "page-head" }, head), body);
@@ -46,7 +46,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     }
   }
 
-  /** @param {any} agent @param {string} [typed] JSON, or what is to become it @param {any} [note] @param {number} [first] the tab */
+  /** @param {Api["Agent"]} agent @param {string} [typed] JSON, or what is to become it @param {any} [note] @param {number} [first] the tab */
   function draw(agent, typed = asJson(agent.config), note = null, first = 0) {
     const may = me.role === "admin";
     beside ??= [knowledgeCard({ path, may, say, signal }), mcpCard({ may, say, signal, changed: (names) => servers(names) })];
@@ -145,7 +145,7 @@ function recall(place) {
 /** @param {string} words */
 const doneLine = (words) => h("p", { class: "done" }, words);
 
-/** Two views of one draft: what one of them was given, the other shows when it is opened. @param {any} agent @param {string} typed @param {boolean} may @param {number} first */
+/** Two views of one draft: what one of them was given, the other shows when it is opened. @param {Api["Agent"]} agent @param {string} typed @param {boolean} may @param {number} first */
 function draftViews(agent, typed, may, first) {
   let draft = /** @type {any} */ (null);
   let tab = first;
@@ -171,7 +171,7 @@ function draftViews(agent, typed, may, first) {
   };
 }
 
-/** Where it answers. @param {any} agent */
+/** Where it answers. @param {Api["Agent"]} agent */
 function places(agent) {
   const line = (/** @type {string} */ label, /** @type {any} */ value) => h("div", null, h("dt", null, label), h("dd", { dir: "auto" }, value));
   return card(t("Where it answers"), [h("dl", { class: "pairs" },
@@ -182,29 +182,30 @@ function places(agent) {
 /** @param {any} value */
 const plain = (value) => value === null || value === undefined ? t("none") : typeof value === "number" ? number(value) : Array.isArray(value) ? value.map((one) => Array.isArray(one) ? one.join("=") : String(one)).join(", ") || t("none") : String(value);
 
-/** Where the thresholds lie, on the whole window and, if that is much larger, on the part that is used. @param {any} budget */
+/** Where the thresholds lie, on the whole window and, if that is much larger, on the part that is used. @param {Api["ContextBudget"]} budget */
 function thresholds(budget) {
-  const known = BUDGET.filter(([key]) => typeof budget[key] === "number");
-  const words = known.map(([key, label]) => `${label}: ${number(budget[key])}`).join("; ");
+  const sizes = /** @type {Record<string, number>} */ (budget);
+  const known = BUDGET.filter(([key]) => typeof sizes[key] === "number");
+  const words = known.map(([key, label]) => `${label}: ${number(sizes[key])}`).join("; ");
   /** @param {number} most */
   function bar(most) {
     let before = 0;
     const parts = known.map(([key, label, look]) => {
-      const [from, to] = [before, Math.min(most, Math.max(before, budget[key]))];
+      const [from, to] = [before, Math.min(most, Math.max(before, sizes[key]))];
       before = to;
-      return svg("rect", { class: `area ${look}`, x: from / most * 1000, y: 0, width: (to - from) / most * 1000, height: 24 }, svg("title", null, `${label}: ${number(budget[key])}`));
+      return svg("rect", { class: `area ${look}`, x: from / most * 1000, y: 0, width: (to - from) / most * 1000, height: 24 }, svg("title", null, `${label}: ${number(sizes[key])}`));
     });
     return [svg("svg", { class: "thresholds", viewBox: "0 0 1000 24", preserveAspectRatio: "none", role: "img", "aria-label": words }, parts), h("p", { class: "muted small ends" }, h("span", null, "0"), h("span", null, tn("{count} token", "{count} tokens", most)))];
   }
   const used = Math.round(budget.compact_at * 1.2);
   return [bar(budget.window), used < budget.window * SMALL && bar(used),
-    h("dl", { class: "pairs" }, known.map(([key, label, look]) => h("div", null, h("dt", null, h("i", { class: `dot ${look}` }), label), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget[key])))),
+    h("dl", { class: "pairs" }, known.map(([key, label, look]) => h("div", null, h("dt", null, h("i", { class: `dot ${look}` }), label), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", sizes[key])))),
       h("div", null, h("dt", null, t("Maximum answer length")), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget.out))))];
 }
 
-/** @param {any} found */
+/** @param {Api["EffectiveAgent"]} found */
 function figures(found) {
-  const rows = found.settings.map((/** @type {any} */ one) => [h("code", null, one.name), plain(one.value), one.from === "deployment" ? h("span", { class: "muted" }, SOURCES.deployment) : h("span", { class: "strong" }, SOURCES[/** @type {keyof typeof SOURCES} */ (one.from)]), one.from === "deployment" ? DASH : plain(one.deployment)]);
+  const rows = found.settings.map((one) => [h("code", null, one.name), plain(one.value), one.from === "deployment" ? h("span", { class: "muted" }, SOURCES.deployment) : h("span", { class: "strong" }, SOURCES[/** @type {keyof typeof SOURCES} */ (one.from)]), one.from === "deployment" ? DASH : plain(one.deployment)]);
   return [
     card(t("Effective limits"), [h("p", { class: "muted small" }, t("Preset {preset}; on a model with a smaller window there is less.", { preset: found.preset })), thresholds(found.budget),
       h("details", null, h("summary", null, tn("{count} tool", "{count} tools", found.tools.length)), h("p", { class: "words" }, found.tools.join(", ") || t("none")))]),

@@ -88,7 +88,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
   /** Rows that can be added and taken away. @param {string} path @param {string} label @param {any[][]} now @param {[string, string, any][]} columns @param {(rows: string[][]) => any} write */
   function rows(path, label, now, columns, write) {
     const list = h("div", { class: "agent-rows" });
-    const all = () => [...list.children].map((row) => [...row.querySelectorAll("input, textarea")].map((/** @type {any} */ one) => one.value.trim())).filter((row) => row.some(Boolean));
+    const all = () => [...list.children].map((row) => [...row.querySelectorAll("input, textarea")].map((one) => one.value.trim())).filter((row) => row.some(Boolean));
     const told = () => { const found = all(); put(path, found.length ? write(found) : undefined); };
     const add = (/** @type {string[]} */ values) => {
       const row = h("div", { class: "agent-row" }, columns.map(([tag, words, how], at) => {
@@ -130,7 +130,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
   function tools() {
     const lists = { allow: () => listOf(get("tools.allow")) ?? ["*"], deny: () => listOf(get("tools.deny")) ?? [] };
     const lines = (/** @type {string} */ text) => { const found = text.split("\n").map((one) => one.trim()).filter(Boolean); return found.length ? found : undefined; };
-    const switches = agent.tools.map((/** @type {any} */ tool) => {
+    const switches = agent.tools.map((/** @type {Api["AgentTool"]} */ tool) => {
       const control = h("input", { type: "checkbox", name: tool.name, onchange: () => flip(tool.name, control.checked) });
       const why = h("span", { class: "muted" });
       return { name: tool.name, server: tool.server, control, why, node: h("li", null, h("label", { class: "tick" }, control, h("span", null, h("code", null, tool.name), why)), h("p", { class: "small muted words" }, tool.description)) };
@@ -167,7 +167,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
     return [servers(paint), h("ul", { class: "tool-switches" }, switches.map((/** @type {any} */ one) => one.node)), h("details", null, h("summary", null, t("Rules by name")), h("div", { class: "settings-fields" }, rules.map((one) => one.node), figure("tools.search_above", t("Of more tools of servers than this, only the names are sent"), 20)))];
   }
 
-  const usual = Object.fromEntries((effective?.settings ?? []).map((/** @type {any} */ one) => [one.name, one.inherited]));
+  const usual = Object.fromEntries((effective?.settings ?? []).map((/** @type {Api["EffectiveSetting"]} */ one) => [one.name, one.inherited]));
   const main = new Set(NUMBERS.map(([name]) => name));
   const others = Object.keys(usual).filter((name) => !main.has(name) && (usual[name] === null || typeof usual[name] === "number"));
   const persona = area("persona", t("Persona"), { rows: 8, maxlength: 50_000, placeholder: t("The usual one: no persona is written.") }, (text) => text.trim() ? text : undefined);

@@ -4,7 +4,7 @@ import { DASH, card, h, number, problem, show, t, time } from "./parts.js";
 import { linesOf } from "./diff.js";
 
 /**
- * @param {{agent: any, path: string, may: boolean, signal: AbortSignal, back: (saved: any, former: number) => void, stale: (error: any, config: any) => void}} of `back` hears of a version that is in force again, `stale` of somebody who was faster
+ * @param {{agent: Api["Agent"], path: `/agents/${string}`, may: boolean, signal: AbortSignal, back: (saved: any, former: number) => void, stale: (error: any, config: any) => void}} of `back` hears of a version that is in force again, `stale` of somebody who was faster
  */
 export function versionsCard({ agent, path, may, signal, back, stale }) {
   const list = h("div");
@@ -15,7 +15,7 @@ export function versionsCard({ agent, path, may, signal, back, stale }) {
     } catch (error) { if (!signal.aborted) show(list, problem(error, load)); }
   };
 
-  /** @param {any} one */
+  /** @param {Api["AgentVersionMade"]} one */
   function row(one) {
     const diff = h("div", { class: "diff", role: "status" });
     const now = one.version === agent.version;
@@ -26,7 +26,7 @@ export function versionsCard({ agent, path, may, signal, back, stale }) {
       if (open) return show(diff);
       try {
         const found = await ask(`${path}/versions/${one.version}`, { signal });
-        const same = found.lines.every((/** @type {any} */ line) => line.change === "same");
+        const same = found.lines.every((line) => line.change === "same");
         show(diff, same ? h("p", { class: "muted" }, t("Both versions say the same.")) : linesOf(found.lines, (count) => t("Unchanged: {number}", { number: number(count) })),
           may && !same && h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: () => roll(found.config) }, t("Roll back to version {number}", { number: one.version }))));
       } catch (error) { if (!signal.aborted) show(diff, problem(error)); }

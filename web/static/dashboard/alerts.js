@@ -11,7 +11,7 @@ const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Where one looks further, by kind. */
 const PLACES = { dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")], duty_late: ["/dashboard/jobs", t("Jobs")] };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
   entitle(t("Alerts"));
   const params = new URLSearchParams(location.search);
@@ -19,7 +19,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
   const body = h("div", { class: "stack" }, skeleton(6));
   const mark = liveMark();
   const test = h("button", { type: "button", class: "line send-test", hidden: true, onclick: sendTest }, t("Send a test"));
-  const pages = pagesOf(signal);
+  const pages = pagesOf("/alerts", signal);
   let shown = "";
 
   /** @param {Record<string, string>} changes */
@@ -32,7 +32,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const page = await pages("/alerts", params, refresh);
+    const page = await pages(params, refresh);
     toldAlerts?.(page.unseen);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
@@ -53,7 +53,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
     test.disabled = false;
   }
 
-  /** @param {any} alert @param {HTMLButtonElement} button */
+  /** @param {Api["Alert"]} alert @param {HTMLButtonElement} button */
   async function see(alert, button) {
     button.disabled = true;
     show(note);
@@ -69,20 +69,20 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
     }
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", { tabindex: -1 }, t("Alerts")), h("p", { class: "facts" }, t("You are notified when a problem starts and when it ends."), mark.node)), test), note, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, ["alerts"]);
 }
 
-/** @param {any} page @param {(alert: any, button: any) => void} see */
+/** @param {Api["Alerts"]} page @param {(alert: any, button: any) => void} see */
 function openCard(page, see) {
   if (!page.open.length) return card(t("Open"), [empty(t("All clear."), h("p", { class: "muted" }, t("Open alerts appear here, and all recipients below are notified.")))]);
-  return card(t("Open"), [h("ul", { class: "plain-list alert-list" }, page.open.map((/** @type {any} */ one) => openItem(one, page, see)))]);
+  return card(t("Open"), [h("ul", { class: "plain-list alert-list" }, page.open.map((one) => openItem(one, page, see)))]);
 }
 
-/** @param {any} one @param {any} page @param {(alert: any, button: any) => void} see */
+/** @param {Api["Alert"]} one @param {Api["Alerts"]} page @param {(alert: any, button: any) => void} see */
 function openItem(one, page, see) {
   const session = one.detail.session;
   const [href, name] = session ? [`/dashboard/sessions/${session}`, t("Open the conversation")] : PLACES[/** @type {keyof typeof PLACES} */ (one.kind)] ?? [];
@@ -119,37 +119,37 @@ const FACTS = {
   process_stopped: ({ process, cause, turn, work, count }) => `${process}: ${cause.replaceAll("_", " ")}, ${turn ? t("turn {turn}", { turn }) : work}, ${count} ×`,
   stuck_turn: ({ count }) => t("{number} in all", { number: count }),
 };
-/** @param {any} alert */
+/** @param {{kind: string, facts: string, detail: any}} alert */
 export const alertFacts = ({ kind, detail, facts }) => FACTS[kind]?.(detail) ?? facts;
 
 /** @param {string} way @param {string} state @param {boolean} ended */
 const sentBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way, state }) : t("{way}: {state}", { way, state });
 
-/** Returns the recipients of an alert in a few words; failed sends are named. @param {any[]} sends */
+/** Returns the recipients of an alert in a few words; failed sends are named. @param {Api["Send"][]} sends */
 function sendsOf(sends) {
   if (!sends.length) return h("span", null, t("nobody notified"));
   return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: ts(send.advice) || null },
     sentBy(WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])], WORDS[/** @type {keyof typeof WORDS} */ (send.state)], send.phase === "ended"))));
 }
 
-/** @param {any} target */
+/** @param {Api["Target"]} target */
 const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {host}", { host: name.replace("Webhook at ", "") }) : target === "email" ? t("Mail to {people}", { people: name.replace("Mail to ", "") }) : t("Telegram chat {id}", { id: target.split(":")[1] });
 
-/** @param {any} page */
+/** @param {Api["Alerts"]} page */
 export function targetsCard(page) {
   if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", { class: "muted" }, t("{settings} set the recipients; this page shows alerts without them, too.", { settings: listItems(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
-  const rows = page.targets.map((/** @type {any} */ one) => [h("b", { class: "target-name" }, targetName(one)),
+  const rows = page.targets.map((one) => [h("b", { class: "target-name" }, targetName(one)),
     one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, t("nothing yet")),
     time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, ts(one.advice) || one.error) : DASH]);
   return card(t("Recipients"), [table({ caption: t("Targets"), className: "wide-grid target-grid", columns: TARGETS, rows })]);
 }
 
-/** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
+/** @param {Api["Alerts"]} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function pastCard(page, params, change) {
-  const rows = page.past.map((/** @type {any} */ one) => [
+  const rows = page.past.map((one) => [
     h("span", { class: "past-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "muted" }, alertFacts(one))),
     time(one.opened_at), one.kind === "test" ? DASH : time(one.ended_at), sendsOf(one.sends)]);
   const content = rows.length ? table({ caption: t("Past alerts"), className: "wide-grid past-grid", columns: PAST, rows }) : empty(t("No resolved alerts."));
-  return card(t("Resolved"), [content, h("div", { class: "pager" }, placeOf(params, page.past.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
-    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next, at: beyond(params, page.past.length) }) }, t("Older")))]);
+  return card(t("Resolved"), [content, h("div", { class: "pager" }, placeOf(params, page.past.length, page.total ?? null), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
+    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next ?? "", at: beyond(params, page.past.length) }) }, t("Older")))]);
 }

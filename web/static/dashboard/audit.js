@@ -6,14 +6,14 @@ import { DASH, empty, h, nameOf, number, problem, show, skeleton, t, table, time
 const COLUMNS = [{ label: t("When") }, { label: t("Operator") }, { label: t("Action") }, { label: t("About") }, { label: t("Detail") }];
 const FILTERS = ["operator", "action", "about", "from", "to"];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function auditPage({ root, go, say, entitle, signal }) {
   entitle(t("Audit"));
   const params = new URLSearchParams(location.search);
   const body = h("div", { class: "list" }, skeleton(10));
   const chain = h("div", { class: "chain", role: "status" }, t("Checking the chain…"));
   const bar = h("div");
-  const pages = pagesOf(signal);
+  const pages = pagesOf("/audit", signal);
   let known = "";
 
   /** @param {Record<string, string>} changes */
@@ -26,7 +26,7 @@ export function auditPage({ root, go, say, entitle, signal }) {
 
   async function load() {
     body.setAttribute("aria-busy", "true");
-    const page = await pages("/audit", params);
+    const page = await pages(params);
     body.setAttribute("aria-busy", "false");
     const lists = JSON.stringify([page.actors, page.actions]);
     if (lists !== known) { known = lists; show(bar, filters(params, page, change)); }
@@ -42,16 +42,16 @@ export function auditPage({ root, go, say, entitle, signal }) {
   }
   const again = () => h("button", { type: "button", class: "line", onclick: check }, t("Check again"));
 
-  /** @param {any} found */
+  /** @param {Api["AuditChain"]} found */
   function draw(found) {
     chain.className = `chain ${found.state}`;
-    const words = found.state === "empty" ? t("Nothing is in the log yet.")
-      : found.state === "intact" ? tn("Verified: {count} entry, no gaps, up to number {id} of {time}.", "Verified: {count} entries, no gaps, up to number {id} of {time}.", found.entries, { id: String(found.through.id), time: formatWhen(found.through.at) })
-      : t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at.id), time: formatWhen(found.broken_at.at) });
+    const words = found.state === "empty" || !(found.through ?? found.broken_at) ? t("Nothing is in the log yet.")
+      : found.through ? tn("Verified: {count} entry, no gaps, up to number {id} of {time}.", "Verified: {count} entries, no gaps, up to number {id} of {time}.", found.entries, { id: String(found.through.id), time: formatWhen(found.through.at) })
+      : t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at?.id), time: formatWhen(found.broken_at?.at ?? "") });
     show(chain, h("span", { class: found.state }, words), again());
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) show(body, problem(error, () => load().catch(failed))); };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Audit")), h("p", { class: "facts" }, t("Every reading of a conversation and every change, in a tamper-evident log")))), chain, bar, body);
   load().catch(failed);
@@ -64,7 +64,7 @@ function csvAddress(params) {
   return `/api/v1/audit/csv?${kept}`;
 }
 
-/** @param {URLSearchParams} params @param {any} page @param {(changes: Record<string, string>) => void} change */
+/** @param {URLSearchParams} params @param {Api["AuditEntries"]} page @param {(changes: Record<string, string>) => void} change */
 function filters(params, page, change) {
   /** @param {string} name @param {string} label @param {string[]} values */
   const choice = (name, label, values) => h("label", null, label, h("select", { name, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) },
@@ -78,12 +78,12 @@ function filters(params, page, change) {
     day("from", t("From")), day("to", t("Before")), h("a", { class: "line csv", href: csvAddress(params), download: true }, "CSV"));
 }
 
-/** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
+/** @param {Api["AuditEntries"]} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function entries(page, params, change) {
   const filtered = FILTERS.some((name) => params.has(name));
   if (!page.entries.length) return empty(filtered ? t("No entry matches.") : t("Nothing was read or changed yet."), filtered && h("button", { type: "button", class: "line", onclick: () => { for (const name of FILTERS) params.delete(name); change({}); } }, t("Show all")));
   return h("div", null, h("div", { class: "card flush-card" }, table({ caption: t("Audit log"), className: "wide-grid audit-grid", columns: COLUMNS, rows: page.entries.map(cells) })),
-    h("div", { class: "pager" }, placeOf(params, page.entries.length, page.total), params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+    h("div", { class: "pager" }, placeOf(params, page.entries.length, page.total ?? null), params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
       page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: String(page.before), at: beyond(params, page.entries.length) }) }, t("Older"))));
 }
 
@@ -95,7 +95,7 @@ const WAYS = [
   [/./, new RegExp(`^note:(${ID})$`), "/dashboard/memory?q="],
 ];
 
-/** @param {any} entry */
+/** @param {Api["Entry"]} entry */
 function about(entry) {
   for (const [action, id, page] of WAYS) {
     const found = action.test(entry.action) && id.exec(entry.about);
@@ -104,7 +104,7 @@ function about(entry) {
   return h("span", { class: "about", title: entry.about }, entry.about);
 }
 
-/** @param {any} entry */
+/** @param {Api["Entry"]} entry */
 function cells(entry) {
   const detail = Object.entries(entry.detail).map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return [time(entry.at), h("span", { dir: "auto" }, entry.actor), entry.action,

@@ -27,7 +27,7 @@ export function cannedReplies({ me, signal, say }) {
     set(input, { "aria-autocomplete": "list", "aria-controls": "canned-choices" });
     const button = h("button", { type: "button", class: "line", onclick: () => manage(load, { me, signal, say }) }, t("Canned replies"));
 
-    /** @param {any[]} next */
+    /** @param {Api["CannedReply"][]} next */
     function draw(next) {
       places = next;
       at = Math.min(at, Math.max(0, places.length - 1));
@@ -45,7 +45,7 @@ export function cannedReplies({ me, signal, say }) {
       } catch { /* the words are sent as they are typed */ }
     }
 
-    /** @param {any} one */
+    /** @param {Api["CannedReply"]} one */
     function take(one) {
       input.value = filled(one.body);
       draw([]);
@@ -68,7 +68,7 @@ export function cannedReplies({ me, signal, say }) {
 
   return {
     choices,
-    /** @param {any} session */
+    /** @param {Api["SessionWhole"]} session */
     about(session) { values = { name: session.person ?? "", operator: me.display_name || "Support", site: session.site ?? "" }; },
   };
 }
@@ -85,7 +85,7 @@ async function manage(load, { signal, say }) {
       h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("button", { type: "button", class: "line", onclick: () => dialog.close() }, t("Close")))));
   let version = 0;
 
-  /** @param {any} one */
+  /** @param {Api["CannedReply"]} one */
   const edit = (one) => { [name.value, body.value, version] = [one.name, one.body, one.version]; show(note); body.focus(); };
 
   async function draw() {
@@ -106,7 +106,7 @@ async function manage(load, { signal, say }) {
     if (await change(() => ask(`/canned-replies/${name.value}`, { method: "PUT", body: { body: body.value, version }, signal }), t("Saved."))) { name.value = body.value = ""; version = 0; name.focus(); }
   }
 
-  /** @param {any} one */
+  /** @param {Api["CannedReply"]} one */
   const remove = (one) => change(() => ask(`/canned-replies/${one.name}`, { method: "DELETE", signal }), t("Saved."));
 
   name.addEventListener("input", () => { version = 0; });

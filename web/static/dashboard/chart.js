@@ -16,15 +16,16 @@ export function stepFor(most) {
   return [1, 2, 2.5, 5, 10].map((factor) => factor * size).find((step) => step >= rough) ?? rough;
 }
 
-/** Points as they are drawn: what the parts of each turn add up to is its context. @param {any[]} points */
+/** Points as they are drawn: what the parts of each turn add up to is its context. @param {Api["TimelinePoint"][]} points */
 function rowsOf(points) {
   return points.map((point) => {
-    const parts = splitTokens(point.parts, point.context);
-    return { ...point, known: parts !== null, split: parts ?? { system: 0, memory: 0, summary: 0, history: point.context, tools: 0 } };
+    const context = point.context ?? 0;
+    const parts = splitTokens(point.parts, context);
+    return { ...point, context, known: parts !== null, split: /** @type {Record<string, number>} */ (parts ?? { system: 0, memory: 0, summary: 0, history: context, tools: 0 }) };
   });
 }
 
-/** @param {any} timeline what `/sessions/{id}/timeline` answers @param {(turn: number) => void} choose shows what the model saw then */
+/** @param {Api["Timeline"]} timeline what `/sessions/{id}/timeline` answers @param {(turn: number) => void} choose shows what the model saw then */
 export function contextChart(timeline, choose) {
   const rows = rowsOf(timeline.points);
   if (!rows.length) return h("p", { class: "empty" }, t("No model call yet: the first answer draws the first point."));
@@ -141,18 +142,18 @@ function lines(limit, scale, width) {
   });
 }
 
-/** @param {any} timeline @param {any} scale @param {number} width */
+/** @param {Api["Timeline"]} timeline @param {any} scale @param {number} width */
 function marks(timeline, scale, width) {
   let free = -Infinity;
-  const folds = timeline.compactions.map((/** @type {any} */ fold) => {
+  const folds = timeline.compactions.map((fold) => {
     const x = Math.max(LEFT, Math.min(width - RIGHT, scale.x(Math.min(fold.turn + 0.5, scale.last))));
-    const words = fold.undone ? t("undone") : `⤓ ${tokens(fold.before - fold.after)}`;
+    const words = fold.undone ? t("undone") : `⤓ ${tokens((fold.before ?? 0) - (fold.after ?? 0))}`;
     const room = x - free > 62 && x > LEFT + 60 && x < width - RIGHT - 60;
     if (room) free = x;
     return svg("g", { class: `fold${fold.undone ? " undone" : ""}`, data: { fold: fold.id } },
       svg("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM }), room && svg("text", { class: "tick", x, y: HEIGHT - 6, "text-anchor": "middle" }, words));
   });
-  const saves = timeline.flushes.filter((/** @type {any} */ flush) => flush.turn >= scale.first && flush.turn <= scale.last).map((/** @type {any} */ flush) => {
+  const saves = timeline.flushes.filter((flush) => flush.turn >= scale.first && flush.turn <= scale.last).map((flush) => {
     const x = scale.x(flush.turn);
     const y = HEIGHT - BOTTOM + 8;
     return svg("path", { class: `flush ${flush.outcome}`, d: `M${x} ${y - 5}L${x + 4} ${y}L${x} ${y + 5}L${x - 4} ${y}Z` });
@@ -171,14 +172,14 @@ function sentence(row, limit) {
   return listItems([t("Turn {turn}", { turn: row.turn }), t("context {tokens}", { tokens: tokens(row.context) }), ...(limit ? [t("{percent} of the limit", { percent: percent(row.context * 100 / limit) })] : []), ...parts]);
 }
 
-/** @param {any[]} rows @param {any} timeline @param {number | null} limit */
+/** @param {any[]} rows @param {Api["Timeline"]} timeline @param {number | null} limit */
 function overall(rows, timeline, limit) {
   const peak = rows.reduce((best, row) => row.context > best.context ? row : best, rows[0]);
   const values = { tokens: tokens(peak.context), limit: tokens(limit), turn: peak.turn };
   return [limit ? t("Highest {tokens} of {limit} at turn {turn}.", values) : t("Highest {tokens} at turn {turn}.", values), tn("Summarised once.", "Summarised {count} times.", timeline.summaries), t("Shares are estimates, scaled to what the provider counted.")].join(" ");
 }
 
-/** The same numbers as a table, made when it is opened. @param {any[]} rows @param {any} timeline @param {number | null} limit */
+/** The same numbers as a table, made when it is opened. @param {any[]} rows @param {Api["Timeline"]} timeline @param {number | null} limit */
 function chartAsTable(rows, timeline, limit) {
   const columns = [t("Turn"), ...SOURCES.map((name) => NAMES[/** @type {keyof typeof NAMES} */ (name)]), t("Context"), t("Of the limit")].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll", role: "region", "aria-label": t("Context per turn as a table"), tabindex: 0 });
@@ -190,12 +191,12 @@ function chartAsTable(rows, timeline, limit) {
   } }, h("summary", null, t("Show as table")), place);
 }
 
-/** @param {any} row @param {any} next @param {any} timeline */
+/** @param {any} row @param {any} next @param {Api["Timeline"]} timeline */
 function describeEvents(row, next, timeline) {
   const until = next ? next.turn : Infinity;
   const words = [
-    ...timeline.compactions.filter((/** @type {any} */ fold) => fold.turn >= row.turn && fold.turn < until).map((/** @type {any} */ fold) => fold.undone ? t("summarised, undone") : t("summarised {before} → {after}", { before: tokens(fold.before), after: tokens(fold.after) })),
-    ...timeline.flushes.filter((/** @type {any} */ flush) => flush.turn >= row.turn && flush.turn < until).map((/** @type {any} */ flush) => t("memory: {outcome}", { outcome: ts(flush.outcome) })),
+    ...timeline.compactions.filter((fold) => fold.turn >= row.turn && fold.turn < until).map((fold) => fold.undone ? t("summarised, undone") : t("summarised {before} → {after}", { before: tokens(fold.before), after: tokens(fold.after) })),
+    ...timeline.flushes.filter((flush) => flush.turn >= row.turn && flush.turn < until).map((flush) => t("memory: {outcome}", { outcome: ts(flush.outcome) })),
     row.prune && t("old tool results shortened"), row.overflow && t("refused: too large"),
   ];
   return words.filter(Boolean).join(" · ");

@@ -12,10 +12,10 @@ const STEPS = {
 };
 const STATES = { done: [t("done"), "answering"], todo: [t("to do"), "idle"], broken: [t("needs attention"), "problem"] };
 
-/** @param {any} list @param {() => void} hide */
+/** @param {Api["Checklist"]} list @param {() => void} hide */
 export function checklistCard({ steps }, hide) {
-  const done = steps.filter((/** @type {any} */ one) => one.state === "done").length;
-  const broken = steps.some((/** @type {any} */ one) => one.state === "broken");
+  const done = steps.filter((one) => one.state === "done").length;
+  const broken = steps.some((one) => one.state === "broken");
   return card(t("Set up Evertalk"), [h("ol", { class: "checklist" }, steps.map(step))], [h("span", { class: "muted small" }, t("{done} of {all} done", { done, all: steps.length })),
     !broken && h("button", { type: "button", class: "line", onclick: hide }, t("Hide"))]);
 }

@@ -7,9 +7,11 @@ import { transcript } from "./transcript.js";
 
 const TRIGGERS = { auto: t("automatic"), limit: t("automatic"), turns: t("after so many turns"), manual: t("by hand"), overflow: t("overflow"), idle: t("while idle"), upgrade: t("better words later") };
 
-/** @param {any} fold */
+/** @typedef {{path: `/sessions/${string}`, me: Api["Me"], signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} Tools */
+
+/** @param {Api["Compaction"]} fold */
 function bars(fold) {
-  const share = fold.tokens_before ? fold.tokens_after / fold.tokens_before : 0;
+  const share = fold.tokens_before ? (fold.tokens_after ?? 0) / fold.tokens_before : 0;
   return h("span", { class: "before-after" }, h("span", { class: "bars", "aria-hidden": "true" }, h("i"), h("i", { vars: { "--share": Math.min(share, 1) } })),
     h("span", { dir: "ltr" }, `${tokens(fold.tokens_before)} → ${tokens(fold.tokens_after)}`));
 }
@@ -23,14 +25,14 @@ function plain(value) {
   return typeof value === "number" ? number(Math.round(value * 1000) / 1000) : String(value);
 }
 
-/** @param {any} fold */
+/** @param {Api["Compaction"]} fold */
 function audit(fold) {
   const entries = Object.entries(fold.audit ?? {});
   if (!entries.length) return null;
   return h("details", null, h("summary", null, t("Audit")), h("dl", { class: "pairs", translate: "no" }, entries.map(([name, value]) => h("div", null, h("dt", null, name.replaceAll("_", " ")), h("dd", { dir: "auto" }, plain(value))))));
 }
 
-/** @param {any} fold @param {any} tools */
+/** @param {Api["Compaction"]} fold @param {Tools} tools */
 function actions(fold, tools) {
   if (!tools.me.can_run_commands) return null;
   const [verb, path, possible, reason] = fold.active ? [t("Undo"), "undo", fold.can_undo, fold.undo_reason] : [t("Restore"), "restore", fold.can_restore, fold.restore_reason];
@@ -46,7 +48,7 @@ function actions(fold, tools) {
   return h("p", { class: "actions" }, button, note);
 }
 
-/** @param {any} fold @param {any} tools */
+/** @param {Api["Compaction"]} fold @param {Tools} tools */
 function inside(fold, tools) {
   return [tabs(t("Summary, original or diff"), [
     { name: t("Summary"), make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, fold.summary) : empty(t("The summary is empty.")) },
@@ -58,7 +60,7 @@ function inside(fold, tools) {
     { name: t("Diff"), make: () => diffView(fold.id, tools.signal) }]), audit(fold), fold.focus && h("p", { class: "small" }, t("Focus: {focus}", { focus: fold.focus })), actions(fold, tools)];
 }
 
-/** @param {any} fold @param {any} tools */
+/** @param {Api["Compaction"]} fold @param {Tools} tools */
 function item(fold, tools) {
   const body = h("div", { class: "fold-body" });
   const state = fold.undone_at ? h("span", { class: "badge" }, t("undone")) : !fold.active ? h("span", { class: "badge" }, t("replaced")) : fold.stale ? h("span", { class: "badge", title: t("A message in it was edited later; the next summary will know.") }, t("stale")) : null;
@@ -71,13 +73,13 @@ function item(fold, tools) {
     h("span", { class: "muted fold-facts" }, `${fold.kind === "digest" ? t("without a model") : fold.model ?? t("model unknown")} · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (fold.trigger)] ?? fold.trigger} · ${duration(fold.duration_ms)} · ${money(fold.cost_micro)} · `, time(fold.at))), body);
 }
 
-/** @param {any} failed */
+/** @param {Api["FailedCompaction"]} failed */
 function failedItem(failed) {
   return h("li", { class: "failed" }, h("b", { class: "crit-text" }, failed.state === "dead" ? t("Failed") : t("Retrying")),
     h("span", { class: "muted" }, " · ", t("job #{id}", { id: String(failed.id) }), ` · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (failed.trigger)] ?? failed.trigger} · `, t("attempt {number}", { number: failed.attempt }), " · ", time(failed.at)), failed.error && h("p", { class: "error-text" }, failed.error));
 }
 
-/** Returns the button that loads older summaries. @param {string} before @param {any} tools */
+/** Returns the button that loads older summaries. @param {string} before @param {Tools} tools */
 function olderButton(before, tools) {
   const note = h("span", { class: "small" });
   const button = h("button", { type: "button", class: "line", onclick: async () => {
@@ -93,14 +95,14 @@ function olderButton(before, tools) {
   return place;
 }
 
-/** @param {any} page @param {any} tools @returns {HTMLElement[]} */
+/** @param {Api["Compactions"]} page @param {Tools} tools @returns {HTMLElement[]} */
 function pageOf(page, tools) {
-  const items = page.compactions.map((/** @type {any} */ fold) => item(fold, tools));
+  const items = page.compactions.map((fold) => item(fold, tools));
   return page.before ? [...items, olderButton(page.before, tools)] : items;
 }
 
-/** @param {any} answer @param {{path: string, me: any, signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} tools */
+/** @param {Api["Compactions"]} answer @param {Tools} tools */
 export function compactionList(answer, tools) {
   if (!answer.compactions.length && !answer.failed.length) return empty(t("Nothing was summarised yet. It happens by itself when the context is nearly full."));
-  return [answer.total > 0 && h("p", { class: "muted small" }, t("{number} in all", { number: number(answer.total) })), pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
+  return [(answer.total ?? 0) > 0 && h("p", { class: "muted small" }, t("{number} in all", { number: number(answer.total) })), pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
 }

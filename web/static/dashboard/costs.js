@@ -8,7 +8,7 @@ const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Su
 const TITLES = { model: t("By model"), day: t("By day"), agent: t("By agent"), person: t("By person"), purpose: t("By purpose") };
 const EVERY_MS = 30_000;
 
-/** @param {any} page */
+/** @param {Page} page */
 export function costsPage({ root, go, entitle, signal, say }) {
   entitle(t("Costs"));
   const params = new URLSearchParams(location.search);
@@ -41,7 +41,7 @@ export function costsPage({ root, go, entitle, signal, say }) {
     if (!refresh) say(tn("{count} row", "{count} rows", page.rows.length));
   }
 
-  /** @param {any} page @param {string} query */
+  /** @param {Api["Costs"]} page @param {string} query */
   function drawGroups(page, query) {
     const focused = /** @type {any} */ (document.activeElement)?.dataset?.keep;
     show(grouped, h("div", { class: "segments", role: "group", "aria-label": t("Sum up by") }, Object.entries(GROUPS).map(([group, words]) =>
@@ -50,16 +50,16 @@ export function costsPage({ root, go, entitle, signal, say }) {
     if (focused) /** @type {HTMLElement | null} */ (grouped.querySelector(`[data-keep="${focused}"]`))?.focus();
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Costs")), h("p", { class: "facts" }, mark.node))), numbers.bar, strip, numbers.body, grouped, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, () => EVERY_MS);
 }
 
-/** @param {any} total */
+/** @param {Api["Sums"]} total */
 function totals(total) {
-  const into = total.calls ? total.input_tokens + total.cache_read_tokens + total.cache_write_tokens : 0;
+  const into = (total.input_tokens ?? 0) + (total.cache_read_tokens ?? 0) + (total.cache_write_tokens ?? 0);
   return [
     kpi(t("Spent"), money(total.cost_micro, total.unknown_calls), total.unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", total.unknown_calls) : tn("{count} call", "{count} calls", total.calls ?? 0)),
     kpi(t("Tokens in"), tokens(into), t("{fresh} new · {written} written to the cache", { fresh: tokens(total.input_tokens ?? 0), written: tokens(total.cache_write_tokens ?? 0) })),
@@ -68,23 +68,23 @@ function totals(total) {
   ];
 }
 
-/** @param {any} page */
+/** @param {Api["Costs"]} page */
 function rowsCard(page) {
   const title = TITLES[/** @type {keyof typeof TITLES} */ (page.group)];
   const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("Uncached input"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
-  const rows = page.rows.map((/** @type {any} */ row) => [nameOfRow(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
+  const rows = page.rows.map((row) => [nameOfRow(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
   const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, t("The {shown} most expensive of {all}; the CSV has them all.", { shown: page.rows.length, all: page.groups })) : null;
   return card(title, [rows.length ? table({ caption: title, className: "wide-grid", columns, rows }) : empty(t("No model was called in this period.")), more]);
 }
 
-/** @param {string} group @param {any} row */
+/** @param {string} group @param {Api["SumsOfOne"]} row */
 function nameOfRow(group, row) {
   if (group === "purpose") return PURPOSES[/** @type {keyof typeof PURPOSES} */ (row.key)] ?? row.key;
   if (group === "person" && row.key) return h("span", { class: "name", dir: "auto" }, nameOf({ ...row, id: row.key, name: row.label }));
   return row.label ?? row.key ?? DASH;
 }
 
-/** @param {any[]} prices */
+/** @param {Api["ModelPrice"][]} prices */
 function pricesCard(prices) {
   const dollars = (/** @type {number | null} */ value) => value === null ? DASH : usd(value);
   const columns = [{ label: t("Model") }, { label: t("Input"), num: true }, { label: t("Output"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache write"), num: true }, { label: t("Valid from") }, { label: t("Checked") }, { label: t("Source") }];

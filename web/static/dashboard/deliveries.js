@@ -7,7 +7,7 @@ import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaint
 const WORDS = { uncertain: t("Uncertain"), dead: t("Never arrived") };
 const HINTS = { uncertain: t("may be in the chat, or not"), dead: t("refused, and not tried again") };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function deliveriesPage({ root, go, entitle, signal, say, me }) {
   entitle(t("Delivery problems"));
   const params = new URLSearchParams(location.search);
@@ -16,7 +16,7 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
   const told = h("div", { class: "told", role: "status", hidden: true });
   const body = h("div", { class: "stack" }, skeleton(6));
   const mark = liveMark();
-  const pages = pagesOf(signal);
+  const pages = pagesOf("/deliveries", signal);
   let shown = "";
 
   /** @param {Record<string, string>} changes */
@@ -27,7 +27,7 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
     load().catch(failed);
   }
 
-  /** @param {"arrived" | "send-again"} verb @param {any} part */
+  /** @param {"arrived" | "send-again"} verb @param {Api["DoubtedPart"]} part */
   async function act(verb, part) {
     const which = { turn: part.turn, part: part.part + 1 };
     const question = verb === "arrived"
@@ -48,24 +48,24 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const page = await pages("/deliveries", params, refresh);
+    const page = await pages(params, refresh);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
     shown = next;
-    show(strip, Object.entries(WORDS).map(([state, words]) => kpi(words, h("span", { class: page.states[state] ? "crit-text" : null }, number(page.states[state])), HINTS[/** @type {keyof typeof HINTS} */ (state)])),
+    show(strip, Object.entries(WORDS).map(([state, words]) => kpi(words, h("span", { class: page.states[/** @type {keyof Api["DeliveryStates"]} */ (state)] ? "crit-text" : null }, number(page.states[/** @type {keyof Api["DeliveryStates"]} */ (state)])), HINTS[/** @type {keyof typeof HINTS} */ (state)])),
       kpi(t("On their way"), number(page.on_their_way), page.oldest ? h("span", null, t("oldest {time}", { time: time(page.oldest) })) : t("nothing waits")));
     show(body, partsCard(page, params, change, acts ? act : null));
     if (!refresh) say(tn("{count} delivery", "{count} deliveries", page.deliveries.length));
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Delivery problems")), h("p", { class: "facts" }, mark.node, h("span", null, t("Answers on their way to Telegram. On the web nothing can be lost: screens read what is stored."))))), strip, h("div", { class: "stack" }, told, body));
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, ["deliveries"]);
 }
 
-/** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {((verb: "arrived" | "send-again", part: any) => void) | null} act */
+/** @param {Api["Deliveries"]} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {((verb: "arrived" | "send-again", part: any) => void) | null} act */
 function partsCard(page, params, change, act) {
   const chosen = params.get("state") ?? "";
   const session = params.get("session");
@@ -73,13 +73,13 @@ function partsCard(page, params, change, act) {
   const filter = h("div", { class: "work-filters" }, h("div", { class: "segments", role: "group", "aria-label": t("State") }, [["", t("All")], ...Object.entries(WORDS)].map(([state, words]) =>
     h("button", { type: "button", "aria-pressed": String(chosen === state), onclick: () => change({ state }) }, words))),
     session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
-  const content = page.deliveries.length ? table({ caption: t("Delivery problems"), className: "wide-grid work-grid", columns, rows: page.deliveries.map((/** @type {any} */ part) => cells(part, act)) })
+  const content = page.deliveries.length ? table({ caption: t("Delivery problems"), className: "wide-grid work-grid", columns, rows: page.deliveries.map((part) => cells(part, act)) })
     : empty(chosen || session ? t("No delivery fits these filters.") : t("Everything arrived."));
-  return card(t("In doubt"), [filter, content, h("div", { class: "pager" }, placeOf(params, page.deliveries.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
-    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next, at: beyond(params, page.deliveries.length) }) }, t("Older")))]);
+  return card(t("In doubt"), [filter, content, h("div", { class: "pager" }, placeOf(params, page.deliveries.length, page.total ?? null), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next ?? "", at: beyond(params, page.deliveries.length) }) }, t("Older")))]);
 }
 
-/** @param {any} part @param {((verb: "arrived" | "send-again", part: any) => void) | null} act */
+/** @param {Api["DoubtedPart"]} part @param {((verb: "arrived" | "send-again", part: any) => void) | null} act */
 function cells(part, act) {
   const name = t("turn {turn}, part {part}", { turn: part.turn, part: part.part + 1 });
   const doing = act && h("span", { class: "act" },

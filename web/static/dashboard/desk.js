@@ -97,7 +97,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
       notes && button(t("Private note"), "note"), returns && button(t("Give back to the assistant"), "return"));
   }
 
-  /** @param {any} session */
+  /** @param {Api["SessionWhole"]} session */
   function update(session) {
     held = session.handover;
     canned?.about(session);
@@ -188,7 +188,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
       show(note, t("{name} is being sent…", { name: h("bdi", null, file.name) }));
       try {
         const kept = await ask(`/sessions/${id}/uploads`, { method: "POST", body: file, signal, seconds: 120 });
-        draft.files = [...draft.files.filter((one) => one.id !== kept.id), { id: kept.id, name: kept.name }];
+        draft.files = [...draft.files.filter((/** @type {{id: string, name: string}} */ one) => one.id !== kept.id), { id: kept.id, name: kept.name }];
         changedFiles();
       } catch (error) { if (!signal.aborted) show(note, problem(error)); return; }
     }
@@ -202,7 +202,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   }
 
   function drawFiles() {
-    show(chips, draft.files.map((one) => h("span", { class: "badge file" }, h("bdi", null, one.name), " ", h("button", { type: "button", class: "link", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => { draft.files = draft.files.filter((other) => other !== one); changedFiles(); } }, "×"))));
+    show(chips, draft.files.map((/** @type {{id: string, name: string}} */ one) => h("span", { class: "badge file" }, h("bdi", null, one.name), " ", h("button", { type: "button", class: "link", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => { draft.files = draft.files.filter((/** @type {{id: string, name: string}} */ other) => other !== one); changedFiles(); } }, "×"))));
   }
 
   function tellTyping() {
@@ -263,7 +263,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   async function untilStored(signal) {
     for (;;) {
       try {
-        return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim(), ...(draft.files.length > 0 && { files: draft.files.map((one) => one.id) }) }, signal });
+        return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim(), ...(draft.files.length > 0 && { files: draft.files.map((/** @type {{id: string, name: string}} */ one) => one.id) }) }, signal });
       } catch (error) {
         const failure = /** @type {any} */ (error);
         const waits = failure.code === "answer_runs";

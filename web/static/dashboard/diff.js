@@ -7,7 +7,7 @@ const CHANGES = { added: t("new"), changed: t("changed"), closed: t("closed"), l
 const SAME_SHOWN = 2;
 const NEW_SHOWN = 8;
 
-/** Stretches that did not change are folded. @param {any[]} lines @param {(count: number) => string} [folded] */
+/** Stretches that did not change are folded. @param {Api["DiffLine"][]} lines @param {(count: number) => string} [folded] */
 export function linesOf(lines, folded = (count) => tn("{count} sentence as before", "{count} sentences as before", count)) {
   const nodes = [];
   for (let at = 0; at < lines.length;) {
@@ -26,14 +26,14 @@ export function linesOf(lines, folded = (count) => tn("{count} sentence as befor
   return h("ol", { class: "diff-lines" }, nodes);
 }
 
-/** @param {any} item */
+/** @param {Api["ItemChange"]} item */
 const itemNode = (item) => h("li", { class: item.change }, h("span", { class: "badge" }, CHANGES[/** @type {keyof typeof CHANGES} */ (item.change)]), h("span", { class: "badge" }, ts(item.kind)),
   item.former && [h("del", { dir: "auto" }, item.former), " "], h(item.change === "closed" || item.change === "lost" ? "del" : "span", { dir: "auto" }, item.text), item.reason && h("span", { class: "muted" }, ` · ${item.reason}`));
 
-/** Shows changed and lost items; a long list of new ones is folded. @param {any} diff */
+/** Shows changed and lost items; a long list of new ones is folded. @param {Api["SummaryDiff"]} diff */
 function itemsOf({ items }) {
-  const fresh = items.filter((/** @type {any} */ item) => item.change === "added");
-  const other = items.filter((/** @type {any} */ item) => item.change !== "added");
+  const fresh = items.filter((item) => item.change === "added");
+  const other = items.filter((item) => item.change !== "added");
   const list = (/** @type {any[]} */ some) => some.length > 0 && h("ul", { class: "notes" }, some.map(itemNode));
   return [list(other), fresh.length > NEW_SHOWN ? h("details", null, h("summary", null, tn("{count} item is new", "{count} items are new", fresh.length)), list(fresh)) : list(fresh)];
 }
@@ -43,9 +43,9 @@ function listMissing(label, facts) {
   return facts.map((fact) => h("li", { class: "missing" }, h("span", { class: "badge" }, label), h("mark", { dir: "auto" }, fact.text), fact.turn && h("span", { class: "muted" }, " ", t("turn {turn}", { turn: fact.turn }))));
 }
 
-/** @param {any} diff */
+/** @param {Api["SummaryDiff"]} diff */
 function renderDiff(diff) {
-  const lost = [...listMissing(t("pinned"), diff.pins.filter((/** @type {any} */ pin) => !pin.said)), ...listMissing(t("note"), diff.notes.filter((/** @type {any} */ note) => !note.said)), ...listMissing(t("ledger"), diff.unsaid)];
+  const lost = [...listMissing(t("pinned"), diff.pins.filter((pin) => !pin.said)), ...listMissing(t("note"), diff.notes.filter((note) => !note.said)), ...listMissing(t("ledger"), diff.unsaid)];
   const facts = diff.pins.length + diff.notes.length + diff.unsaid.length;
   return [
     h("h3", null, t("Facts that the summary does not say")),

@@ -7,7 +7,7 @@ import { h, problem, show, skeleton, t, time, tn } from "./parts.js";
 export function secondFactor(say, signal, changed) {
   const place = h("div", null, skeleton(1));
   const note = h("div");
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) show(note, problem(error)); };
   /** @param {string} path @param {any} body @param {(answer: any) => void} then */
   const send = (path, body, then) => async (/** @type {any} */ event) => {
@@ -27,7 +27,7 @@ export function secondFactor(say, signal, changed) {
       h("button", { type: "button", class: "line", onclick: send("/me/second-factor", null, (begun) => show(place, ...begins(begun))) }, t("Set up a second factor"))];
   }
 
-  /** @param {any} begun */
+  /** @param {Api["SecondFactorKey"]} begun */
   function begins(begun) {
     const code = codeField(t("Code that the app shows"));
     return [h("div", { class: "once" }, h("p", null, begun.picture ? t("Let your authenticator app look at this, or type the key into it:") : t("Add an account in your authenticator app, by this key:")),
@@ -47,7 +47,7 @@ export function secondFactor(say, signal, changed) {
       h("button", { type: "button", class: "line", onclick: again }, t("I have them"))];
   }
 
-  /** @param {any} found */
+  /** @param {Api["SecondFactor"]} found */
   function on(found) {
     const code = codeField(t("Code of the app, or a recovery code"));
     return [h("p", null, tn("On since {time}, with {count} recovery code left.", "On since {time}, with {count} recovery codes left.", found.codes_left, { time: time(found.since) })),

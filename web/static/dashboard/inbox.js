@@ -16,10 +16,10 @@ const VIEWS = {
   snoozed: [t("Snoozed"), (one) => Boolean(one.snoozed_until)],
   resolved: [t("Resolved"), () => true],
 };
-/** The kinds of a conversation in one line. @param {any} one */
+/** The kinds of a conversation in one line. @param {Api["Listed"]} one */
 const kindOf = (one) => personOf({ ...one, person: one.who });
 
-/** @param {any} page */
+/** @param {Page} page */
 export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   entitle(t("Inbox"));
   const params = new URLSearchParams(location.search);
@@ -51,7 +51,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   /** Returns rows by view, label and search text; those that need this operator come first. */
   function rows() {
     const [view, label, words] = [viewOf(), params.get("label"), (params.get("q") ?? "").toLowerCase()];
-    const rank = (/** @type {any} */ one) => needsAttention(one, me) ? 0 : 1;
+    const rank = (/** @type {Api["Listed"]} */ one) => needsAttention(one, me) ? 0 : 1;
     const found = (view === "resolved" ? all.resolved ?? [] : all.open).filter((one) => VIEWS[view][1](one, me) && (!label || one.labels.includes(label))
       && (!words || [kindOf(one), one.reason, one.excerpt, one.operator, ...one.labels].some((text) => text.toLowerCase().includes(words))));
     return view === "resolved" ? found : found.sort((one, other) => rank(one) - rank(other));
@@ -76,7 +76,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     return viewOf() === "all" ? empty(t("Nobody is waiting for a human."), h("p", { class: "muted" }, t("Whoever asks for one, by {command} or through the assistant, appears here at once.", { command: "/human" }))) : empty(t("Nothing matches."));
   }
 
-  /** @param {any} one */
+  /** @param {Api["Listed"]} one */
   function row(one) {
     const eye = needsAttention(one, me);
     const who = one.state === "waiting" ? t("is waiting for a human") : one.ended_at ? t("with {operator}", { operator: one.operator || t("an operator") }) : one.operator === me.name ? t("with you") : t("with {operator}", { operator: one.operator || t("an operator") });
@@ -144,7 +144,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
       if (version !== messages) await talk.load(refresh);
       messages = version;
     }
-    /** @param {any} error */
+    /** @param {unknown} error */
     const failed = (error) => { if (!signal.aborted) show(head, problem(error, () => fill(false).catch(failed))); };
     show(pane, h("div", { class: "inbox-talk" }, head, desk.bar, card(t("Transcript"), [talk.node, desk.types, desk.notes?.node, desk.composer.node])), contact.node);
     fill(false).catch(failed);
@@ -157,19 +157,19 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     told(page.handovers);
     [all.open, all.resolved, all.enabled] = [page.handovers, resolved ? resolved.handovers : all.resolved, page.enabled];
     draw();
-    if (!refresh) say(tn("{count} waiting", "{count} waiting", page.handovers.filter((/** @type {any} */ one) => one.state === "waiting").length));
+    if (!refresh) say(tn("{count} waiting", "{count} waiting", page.handovers.filter((one) => one.state === "waiting").length));
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(list, problem(error, () => load().catch(failed))); } };
-  list.addEventListener("click", (event) => {
+  list.addEventListener("click", (/** @type {any} */ event) => {
     const link = /** @type {any} */ (event.target).closest?.("a.row-link");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     open(link.dataset.session);
   });
   // On a wide screen the keys that lead through the list show what they come to.
-  list.addEventListener("focusin", (event) => {
+  list.addEventListener("focusin", (/** @type {any} */ event) => {
     const { session } = /** @type {any} */ (event.target).dataset;
     clearTimeout(opening);
     if (session && session !== at && !narrow()) opening = setTimeout(() => open(session), OPEN_AFTER_MS);

@@ -13,7 +13,7 @@ const LOOKS = { due: "waiting", running: "answering", done: "idle", dead: "probl
 const ASKED = ["state", "kind", "session", "before"];
 const TOPICS = ["jobs", "deliveries"];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   entitle(t("Jobs"));
   const params = new URLSearchParams(location.search);
@@ -23,7 +23,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   const body = h("div", { class: "stack" }, skeleton(8));
   const mark = liveMark();
   const kinds = h("div");
-  const pages = pagesOf(signal);
+  const pages = pagesOf("/jobs", signal);
   const numbers = seriesPart({ panels: JOBS, params, change, usual: "7d", signal });
   let shown = "";
   /** @type {any[]} */
@@ -52,7 +52,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     } catch (error) { if (!signal.aborted) { show(told, problem(error)); told.hidden = false; } }
   }
 
-  /** @param {any} one @param {{paused: boolean, concurrency: number | null}} wish */
+  /** @param {Api["JobKind"]} one @param {{paused: boolean, concurrency: number | null}} wish */
   async function setKind(one, wish) {
     if (wish.paused && !one.paused && !await confirm(pausing(one))) return;
     try {
@@ -69,7 +69,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     told.hidden = false;
   }
 
-  /** @param {any[]} found @param {Record<string, number | null>} [typed] */
+  /** @param {Api["JobKind"][]} found @param {Record<string, number | null>} [typed] */
   function drawKinds(found, typed = {}) {
     known = found;
     show(kinds, kindsCard(found, acts ? setKind : null, typed));
@@ -79,30 +79,30 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   async function load(refresh = false) {
     numbers.load(refresh).catch(() => mark.tell("stale"));
     const query = new URLSearchParams([...params].filter(([name]) => ASKED.includes(name)));
-    const page = await pages("/jobs", query, refresh);
+    const page = await pages(query, refresh);
     troubles(page.dead_lately);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
     shown = next;
-    show(strip, COUNTED.map((state) => kpi(STATES[/** @type {keyof typeof STATES} */ (state)], h("span", { class: state === "dead" && page.states[state] ? "crit-text" : null }, upTo(page.states[state], page.counted_to)),
+    show(strip, COUNTED.map((state) => kpi(STATES[/** @type {keyof typeof STATES} */ (state)], h("span", { class: state === "dead" && page.states[/** @type {keyof Api["JobStates"]} */ (state)] ? "crit-text" : null }, upTo(page.states[/** @type {keyof Api["JobStates"]} */ (state)], page.counted_to)),
       state === "due" && page.oldest_due ? h("span", null, t("oldest {time}", { time: time(page.oldest_due) })) : HINTS[/** @type {keyof typeof HINTS} */ (state)])));
     if (!kinds.contains(document.activeElement)) drawKinds(page.kinds);
     show(body, jobsCard(page, params, change, acts ? act : null), dutiesCard(page.duties), workersCard(page.workers), page.bots.length > 0 && botsCard(page.bots));
     if (!refresh) say(tn("{count} job", "{count} jobs", page.jobs.length));
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Jobs")), h("p", { class: "facts" }, mark.node))), strip, h("div", { class: "stack" }, told, kinds, body, h("section", { "aria-label": t("Numbers over time") }, numbers.bar, numbers.body)));
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, TOPICS);
 }
 
-/** Returns the dialog for pausing a kind of job, with its effects. @param {any} one */
+/** Returns the dialog for pausing a kind of job, with its effects. @param {Api["JobKind"]} one */
 const pausing = (one) => ({ title: t("Pause {kind}?", { kind: KINDS[/** @type {keyof typeof KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("Running jobs finish. Due jobs wait until you resume. This applies to all workers at once."),
   one.kind === "compact" && t("Meanwhile a conversation near its hard limit is treated as if no worker were running: old tool results are shortened, and in the end an excerpt takes the place of a summary."), one.kind === "flush" && t("Meanwhile nothing is saved to memory. Turns that are summarised unread are read later.")].filter(Boolean) });
 
-/** @param {any[]} kinds @param {((one: any, wish: {paused: boolean, concurrency: number | null}) => void) | null} set @param {Record<string, number | null>} typed what is not stored */
+/** @param {Api["JobKind"][]} kinds @param {((one: any, wish: {paused: boolean, concurrency: number | null}) => void) | null} set @param {Record<string, number | null>} typed what is not stored */
 function kindsCard(kinds, set, typed) {
   const columns = [{ label: t("Kind") }, { label: t("State") }, { label: t("Running"), num: true }, { label: t("Waiting"), num: true }, { label: t("At once") }, ...(set ? [{ label: t("Actions"), num: true }] : [])];
   const rows = kinds.map((one) => {
@@ -127,16 +127,16 @@ const ALL = {
 
 /** @typedef {(verb: "retry" | "cancel", wish: any, question: {title: string, words: string[], yes: string}) => void} Act */
 
-/** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
+/** @param {Api["Jobs"]} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
 function jobsCard(page, params, change, act) {
   const filtered = params.get("state") || params.get("kind") || params.get("session");
   const columns = [{ label: t("Job") }, { label: t("State") }, { label: t("Session") }, { label: t("Trigger") }, { label: t("Attempt"), num: true }, { label: t("Took"), num: true }, { label: t("When") }, { label: t("Error") }, ...(act ? [{ label: t("Actions"), num: true }] : [])];
-  const content = page.jobs.length ? table({ caption: t("Jobs"), className: "wide-grid work-grid", columns, rows: page.jobs.map((/** @type {any} */ job) => cells(job, change, act)) })
+  const content = page.jobs.length ? table({ caption: t("Jobs"), className: "wide-grid work-grid", columns, rows: page.jobs.map((job) => cells(job, change, act)) })
     : filtered ? empty(t("No job fits these filters."), h("button", { type: "button", class: "line", onclick: () => change({ state: "", kind: "", session: "" }) }, t("Clear the filters")))
       : empty(t("No job yet: they come with the first long conversation."));
   return card(t("Queue"), [filters(params, change), act && forAll(page, params, act), content,
-    h("div", { class: "pager" }, placeOf(params, page.jobs.length, page.total), params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
-      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: page.before, at: beyond(params, page.jobs.length) }) }, t("Older")))]);
+    h("div", { class: "pager" }, placeOf(params, page.jobs.length, page.total ?? null), params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: page.before ?? "", at: beyond(params, page.jobs.length) }) }, t("Older")))]);
 }
 
 /** @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
@@ -149,7 +149,7 @@ function filters(params, change) {
     session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
 }
 
-/** Returns the actions on all jobs of the filters. @param {any} page @param {URLSearchParams} params @param {Act} act */
+/** Returns the actions on all jobs of the filters. @param {Api["Jobs"]} page @param {URLSearchParams} params @param {Act} act */
 function forAll(page, params, act) {
   const match = Object.fromEntries(["state", "kind", "session"].map((name) => [name, params.get(name) ?? ""]));
   const wish = { match, through: page.newest };
@@ -164,7 +164,7 @@ function forAll(page, params, act) {
   return both.some(Boolean) && h("div", { class: "work-all" }, both);
 }
 
-/** @param {any} job @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
+/** @param {Api["Job"]} job @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
 function cells(job, change, act) {
   const name = `${KINDS[/** @type {keyof typeof KINDS} */ (job.kind)] ?? job.kind} #${job.id}`;
   const doing = act && h("span", { class: "act" },
@@ -180,7 +180,7 @@ function cells(job, change, act) {
   ];
 }
 
-/** @param {any[]} bots */
+/** @param {Api["ConnectedBot"][]} bots */
 function botsCard(bots) {
   const columns = [{ label: t("Bot") }, { label: t("State") }, { label: t("Updates by") }, { label: t("Who may write") }, { label: t("Waiting"), num: true }, { label: t("Last heard") }];
   const rows = bots.map((bot) => [bot.username ? `@${bot.username}` : String(bot.id),
@@ -197,7 +197,7 @@ const DUTIES = () => ({
   partitions: t("Prepare tables of the next months"), retention: t("Delete expired data"),
 });
 
-/** @param {any[]} duties */
+/** @param {Api["Duty"][]} duties */
 function dutiesCard(duties) {
   const states = { late: t("Late"), running: t("running"), failing: t("Retrying"), waiting: t("On schedule") };
   const looks = { late: "problem", running: "answering", failing: "waiting", waiting: "answering" };
@@ -209,7 +209,7 @@ function dutiesCard(duties) {
   return card(t("Duties"), [rows.length ? table({ caption: t("Duties of the workers"), className: "wide-grid", columns, rows }) : empty(t("No worker has run yet: its first one shows its duties here."))]);
 }
 
-/** @param {any[]} workers */
+/** @param {Api["Process"][]} workers */
 function workersCard(workers) {
   const columns = [{ label: t("Process") }, { label: t("State") }, { label: t("Last heartbeat") }, { label: t("Started") }, { label: t("Current job") }];
   const rows = workers.map((worker) => [h("span", { translate: "no" }, `${worker.role} · ${worker.pid}`),

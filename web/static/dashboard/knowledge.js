@@ -4,7 +4,7 @@ import { card, joinWithDots, empty, h, problem, show, t, time, tn } from "./part
 
 const MOST_SECONDS = 150;
 
-/** @param {{path: string, may: boolean, say: (words: string) => void, signal: AbortSignal}} of */
+/** @param {{path: `/agents/${string}`, may: boolean, say: (words: string) => void, signal: AbortSignal}} of */
 export function knowledgeCard({ path, may, say, signal }) {
   const list = h("div");
   const reply = h("div", { role: "status" });
@@ -22,7 +22,7 @@ export function knowledgeCard({ path, may, say, signal }) {
     } catch (error) { if (!signal.aborted) show(list, problem(error, load)); }
   };
 
-  /** @param {any} one */
+  /** @param {Api["KnowledgeFile"]} one */
   const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { dir: "auto", class: "words" }, one.path), " ", h("span", { class: "muted small" }, joinWithDots([tn("{count} passage", "{count} passages", one.passages), one.uploaded_by === null ? t("from the folder") : h("bdi", null, one.uploaded_by), time(one.at)]))),
     may && one.uploaded_by !== null && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: one.path }), onclick: async () => {
       try {
@@ -53,8 +53,8 @@ export function knowledgeCard({ path, may, say, signal }) {
   async function search(event) {
     event.preventDefault();
     try {
-      const { passages } = await ask(`${path}/knowledge?q=${encodeURIComponent(words.value)}`, { signal });
-      show(found, passages.length ? h("ul", { class: "plain-list" }, passages.map((/** @type {any} */ one) => h("li", null, h("p", { class: "small muted", dir: "auto" }, joinWithDots([one.path, one.heading])), h("p", { class: "words clamp", dir: "auto" }, one.text)))) : empty(t("Nothing was found.")));
+      const { passages = [] } = await ask(`${path}/knowledge?q=${encodeURIComponent(words.value)}`, { signal });
+      show(found, passages.length ? h("ul", { class: "plain-list" }, passages.map((one) => h("li", null, h("p", { class: "small muted", dir: "auto" }, joinWithDots([one.path, one.heading])), h("p", { class: "words clamp", dir: "auto" }, one.text)))) : empty(t("Nothing was found.")));
     } catch (error) { if (!signal.aborted) show(found, problem(error)); }
   }
   load();

@@ -2,16 +2,19 @@
 import { ask, keepFresh } from "./net.js";
 import { empty, h, keepFocus, liveMark, number, problem, repaintTimes, show, skeleton, t } from "./parts.js";
 
+/** @template {string} P @typedef {import("../../types/answers").Answer<P, "GET"> & {total?: Api["Total"] | null, next?: string | null}} Listed */
+
 /**
  * Loads pages of a list. The total is requested when the page is turned, not with each refresh.
- * @param {AbortSignal} signal @returns {(path: string, query: URLSearchParams, refresh?: boolean) => Promise<any>}
+ * @template {string} P @param {P} path @param {AbortSignal} signal
+ * @returns {(query: URLSearchParams, refresh?: boolean) => Promise<Listed<P>>}
  */
-export function pagesOf(signal) {
-  /** @type {any} */
+export function pagesOf(path, signal) {
+  /** @type {Api["Total"] | null} */
   let total = null;
-  return async (path, query, refresh = false) => {
+  return async (query, refresh = false) => {
     const asked = new URLSearchParams([...query, ...refresh ? [] : [["total", "true"]]]);
-    const page = await ask(`${path}?${asked}`, { refresh, signal });
+    const page = /** @type {Listed<P>} */ (await ask(`${path}?${asked}`, { refresh, signal }));
     total = page.total === undefined ? total : page.total;
     return { ...page, total };
   };
@@ -31,7 +34,7 @@ export const beyond = (params, rows) => String((Number(params.get("at")) || 0) +
 
 /**
  * Returns the form by which admins create an object by name and open its page.
- * @param {any} page @param {string[]} words for what is new, and for making it @param {string} api @param {string} path where its page is
+ * @param {Page} page @param {string[]} words for what is new, and for making it @param {"/agents" | "/sites"} api @param {string} path where its page is
  */
 export function maker({ me, go, signal }, [fresh, make], api, path) {
   if (me.role !== "admin") return null;
@@ -53,15 +56,15 @@ export function maker({ me, go, signal }, [fresh, make], api, path) {
 }
 
 /**
- * @param {any} page
- * @param {{title: string, path: string, api: string, search?: string, names: string[], filters: [string, string, any[]][], above?: any, aside?: any,
- *   draw: (answer: any, params: URLSearchParams, change: (changes: Record<string, string>) => void) => any, count: (answer: any) => number, told: (count: number) => string, nothing: () => any}} how
+ * @template {string} P @param {Page} page
+ * @param {{title: string, path: string, api: P, search?: string, names: string[], filters: [string, string, any[]][], above?: any, aside?: any,
+ *   draw: (answer: Listed<P>, params: URLSearchParams, change: (changes: Record<string, string>) => void) => any, count: (answer: Listed<P>) => number, told: (count: number) => string, nothing: () => any}} how
  */
 export function listPage({ root, say, go, signal }, how) {
   const params = new URLSearchParams(location.search);
   const body = h("div", { class: "list" }, skeleton(6));
   const mark = liveMark();
-  const pages = pagesOf(signal);
+  const pages = pagesOf(how.api, signal);
   let shown = "";
   let typing = 0;
   let held = false;
@@ -81,7 +84,7 @@ export function listPage({ root, say, go, signal }, how) {
     held = false;
     const asked = params.toString();
     const query = new URLSearchParams([...params].filter(([name]) => how.names.includes(name)));
-    const answer = await pages(how.api, query, refresh);
+    const answer = await pages(query, refresh);
     if (asked !== params.toString() || (refresh && held)) return;
     body.removeAttribute("aria-busy");
     const next = JSON.stringify([answer, asked]);
@@ -97,12 +100,12 @@ export function listPage({ root, say, go, signal }, how) {
     return filtered() ? empty(t("Nothing matches."), h("button", { type: "button", class: "line", onclick: () => { for (const name of how.names) params.delete(name); for (const field of bar.elements) /** @type {any} */ (field).value = ""; change({}); } }, t("Clear the filters"))) : how.nothing();
   }
 
-  /** @param {any} answer */
-  const pager = (answer) => (params.get("cursor") || answer.next || answer.total) && how.count(answer) > 0 && h("div", { class: "pager" }, placeOf(params, how.count(answer), answer.total),
+  /** @param {Listed<P>} answer */
+  const pager = (answer) => (params.get("cursor") || answer.next || answer.total) && how.count(answer) > 0 && h("div", { class: "pager" }, placeOf(params, how.count(answer), answer.total ?? null),
     params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("First page")),
-    answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next, at: beyond(params, how.count(answer)) }); scrollTo(0, 0); } }, t("Next page")));
+    answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next ?? "", at: beyond(params, how.count(answer)) }); scrollTo(0, 0); } }, t("Next page")));
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   function failed(error) {
     if (!signal.aborted) { body.removeAttribute("aria-busy"); shown = ""; show(body, problem(error, () => load().catch(failed))); }
   }

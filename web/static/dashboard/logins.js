@@ -4,7 +4,7 @@ import { DASH, h, t, time } from "./parts.js";
 const HOW = { password: t("by password"), link: t("by a link"), provider: t("by the identity provider") };
 
 /**
- * @param {any[]} logins @param {string} whose for the buttons' names @param {(login: any, button: HTMLButtonElement) => void} end
+ * @param {Api["Login"][]} logins @param {string} whose for the buttons' names @param {(login: any, button: HTMLButtonElement) => void} end
  */
 export function loginList(logins, whose, end) {
   return h("ul", { class: "plain-list logins" }, logins.map((login) => h("li", null,

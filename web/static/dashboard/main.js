@@ -1,7 +1,7 @@
 /** Starts the dashboard: the frame, which page an address means, and the keys that work everywhere. */
 import { h, set, show } from "../shared/h.js";
 import { t, tn, ts } from "./i18n.js";
-import { ask } from "./net.js";
+import { Failure, ask } from "./net.js";
 import { notify, renewPush } from "./notify.js";
 import { palette } from "./palette.js";
 import { problem } from "./parts.js";
@@ -47,8 +47,8 @@ const KEYS = [[t("Ctrl K"), t("Go to a page, a person or a session")], ["/", t("
 
 /** @type {AbortController | null} */
 let current = null;
-/** @type {any} */
-let me = null;
+/** @type {Api["Me"]} */
+let me;
 let drawn = "";
 let title = "Evertalk";
 const badge = h("span", { class: "count", hidden: true });
@@ -84,8 +84,9 @@ async function draw() {
   // The page that is left can no longer ask the server: nobody shall press its buttons in vain until the next page is there.
   for (const part of main.children) set(part, { inert: true });
   let page;
-  try { page = await load(); } catch { return show(main, problem(new Error(t("This page cannot be loaded just now.")), draw)); }
-  if (!signal.aborted) page({ root: main, id, me, say, go, entitle, signal, troubles, told: (/** @type {any[]} */ handovers) => watch?.told(handovers), look: () => watch?.look(), toldAlerts: (/** @type {number} */ count) => alertWatch?.told(count) });
+  try { page = await load(); } catch { return show(main, problem(new Failure(t("This page cannot be loaded just now."), 0), draw)); }
+  const failed = (/** @type {unknown} */ error) => { if (!signal.aborted) show(main, problem(error, draw)); };
+  try { if (!signal.aborted) page({ root: main, id, me, say, go, entitle, signal, troubles, told: (/** @type {any[]} */ handovers) => watch?.told(handovers), look: () => watch?.look(), toldAlerts: (/** @type {number} */ count) => alertWatch?.told(count) }); } catch (error) { failed(error); }
 }
 
 const RANKS = ["viewer", "operator", "admin"];

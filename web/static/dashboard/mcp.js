@@ -36,14 +36,14 @@ export function mcpCard({ may, say, signal, changed }) {
       error.details?.agents && h("p", { class: "facts" }, error.details.agents.map((/** @type {string} */ one) => h("a", { href: `/dashboard/agents/${one}`, translate: "no" }, one))));
   }
 
-  /** @param {any} answer */
+  /** @param {Api["McpServers"]} answer */
   function draw(answer) {
     now = answer;
     show(list, answer.servers.length ? h("ul", { class: "plain-list" }, answer.servers.map(row)) : h("p", { class: "muted" }, t("No server yet.")),
       answer.problems.length > 0 && h("ul", { class: "findings warn-text" }, answer.problems.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))));
   }
 
-  /** @param {any} one */
+  /** @param {Api["McpServerShown"]} one */
   const row = (one) => h("li", null, h("div", { class: "split" }, h("span", null, h("b", { translate: "no" }, one.name), " ", h("code", { class: "small" }, one.where), " ", h("span", { class: "muted small" }, joinWithDots([one.from === "file" && t("from a file"), one.headers.length > 0 && h("code", null, one.headers.join(", ")), !one.running && t("waits for a restart")]))),
     may && one.from === "stored" && h("span", { class: "actions tight" }, h("button", { type: "button", class: "line", "aria-label": t("Edit: {note}", { note: one.name }), onclick: () => { name.value = one.name; url.value = one.where; headers.value = ""; adding.open = true; url.focus(); } }, t("Edit")),
       h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => keep("DELETE", one.name) }, t("Remove")))),
@@ -51,7 +51,7 @@ export function mcpCard({ may, say, signal, changed }) {
       may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", "aria-label": `${t("Approve changed tools")}: ${one.name}`, onclick: () => approve(one) }, t("Approve changed tools"))))
       : one.changed_at && h("p", { class: "muted small" }, t("Tools changed:"), " ", h("code", { class: "words" }, one.changed.join(", ")), " · ", time(one.changed_at)));
 
-  /** @param {any} one */
+  /** @param {Api["McpServerShown"]} one */
   async function approve(one) {
     try {
       draw(await ask(`/mcp-servers/${encodeURIComponent(one.name)}/approval`, { method: "POST", body: { mark: one.mark }, signal }));
@@ -59,13 +59,13 @@ export function mcpCard({ may, say, signal, changed }) {
     } catch (error) { failed(error); if (!signal.aborted) load(); }
   }
 
-  /** @param {string} method @param {string} server @param {any} [body] */
+  /** @param {"PUT" | "DELETE"} method @param {string} server @param {any} [body] */
   async function keep(method, server, body) {
     try {
       draw(await ask(`/mcp-servers/${encodeURIComponent(server)}`, { method, body, match: `"${now.version}"`, signal }));
       show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
       say(t("Saved."));
-      changed([...new Set(now.servers.map((/** @type {any} */ one) => one.name))]);
+      changed([...new Set(now.servers.map((/** @type {Api["McpServerShown"]} */ one) => one.name))]);
       return true;
     } catch (error) { failed(error); }
     return false;

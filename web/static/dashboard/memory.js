@@ -6,7 +6,7 @@ import { listPage } from "./lists.js";
 
 const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("archived") };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function memoryPage(page) {
   const { me, say, signal } = page;
   page.entitle(t("Memory"));
@@ -25,7 +25,7 @@ export function memoryPage(page) {
       adder?.about(params.get("person") ? answer.person : null),
       params.get("person") && h("p", { class: "chip-line" }, answer.person ? t("Notes of {person}", { person: h("a", { href: `/dashboard/people/${answer.person.id}`, dir: "auto" }, nameOf(answer.person)) }) : t("Notes of somebody who is not there"),
         h("button", { type: "button", class: "line", onclick: () => change({ person: "" }) }, t("Show everybody’s"))),
-      answer.notes.length ? h("ul", { class: "notes-list", "aria-label": t("Notes") }, answer.notes.map((/** @type {any} */ one) => item(one))) : null,
+      answer.notes.length ? h("ul", { class: "notes-list", "aria-label": t("Notes") }, answer.notes.map((one) => item(one))) : null,
     ],
     count: (answer) => answer.notes.length, told: (count) => tn("{count} note", "{count} notes", count),
     nothing: () => empty(t("Nothing is remembered yet."), h("p", { class: "muted" }, t("Notes come when somebody says what is worth keeping, and before a conversation is summarised."))),
@@ -39,10 +39,10 @@ export function memoryPage(page) {
     show(note, h("p", { class: "done actions" }, words, changed && undo(one), !changed && h("a", { href: `/dashboard/memory?q=${one.id}` }, t("Show it"))));
   }
 
-  /** @param {any} one */
+  /** @param {Api["FoundNoteShown"]} one */
   const undo = (one) => h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is archived."), one) }, t("Undo"));
 
-  /** @param {any} one */
+  /** @param {Api["FoundNoteShown"]} one */
   function item(one) {
     const node = h("li", { class: `card note ${one.state}` });
     const draw = () => show(node, facts(one), h("p", { class: "note-text", dir: "auto" }, one.text), origin(one), may && actions(one, node, draw));
@@ -50,7 +50,7 @@ export function memoryPage(page) {
     return node;
   }
 
-  /** @param {any} one @param {HTMLElement} node @param {() => void} draw */
+  /** @param {Api["FoundNoteShown"]} one @param {HTMLElement} node @param {() => void} draw */
   function actions(one, node, draw) {
     if (one.state === "kept") {
       return h("p", { class: "actions" },
@@ -61,7 +61,7 @@ export function memoryPage(page) {
       h("button", { type: "button", class: "line", "aria-label": t("Restore: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is restored."), one) }, t("Restore")));
   }
 
-  /** @param {string} path @param {any} how @param {string} words @param {any} one */
+  /** @param {string} path @param {any} how @param {string} words @param {Api["FoundNoteShown"]} one */
   async function act(path, how, words, one) {
     show(note);
     try {
@@ -73,7 +73,7 @@ export function memoryPage(page) {
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
   }
 
-  /** @param {any} one @param {HTMLElement} node @param {() => void} draw @param {string} [typed] */
+  /** @param {Api["FoundNoteShown"]} one @param {HTMLElement} node @param {() => void} draw @param {string} [typed] */
   function edit(one, node, draw, typed = one.text) {
     const field = h("textarea", { name: "text", maxlength: 600, rows: 3, dir: "auto", "aria-label": t("The note’s words") });
     field.value = typed;
@@ -100,14 +100,14 @@ export function memoryPage(page) {
   }
 }
 
-/** @param {any} one */
+/** @param {Api["FoundNoteShown"]} one */
 function facts(one) {
   return h("p", { class: "note-facts" }, h("a", { href: `/dashboard/people/${one.person.id}`, dir: "auto" }, nameOf(one.person)),
     h("span", { class: "badge" }, ts(one.kind)), h("span", { class: `state ${{ kept: "answering", put_away: "waiting" }[/** @type {string} */ (one.state)] ?? ""}` }, STATES[/** @type {keyof typeof STATES} */ (one.state)] ?? one.state),
     h("span", { class: one.authority === "tool" ? "warn-text" : "muted" }, VOUCHES[/** @type {keyof typeof VOUCHES} */ (one.authority)] ?? one.authority), time(one.observed_at));
 }
 
-/** Where it came from, and what became of it. @param {any} one */
+/** Where it came from, and what became of it. @param {Api["FoundNoteShown"]} one */
 function origin(one) {
   const turns = one.from_turn === null ? "" : one.through_turn && one.through_turn !== one.from_turn ? t("turns {first} – {last}", { first: one.from_turn, last: one.through_turn }) : t("turn {turn}", { turn: one.from_turn });
   const place = one.session ? h("a", { href: `/dashboard/sessions/${one.session}` }, turns || t("the conversation")) : turns || DASH;

@@ -30,10 +30,12 @@ addEventListener("pointerdown", () => {
 });
 
 /**
- * @param {string} path below /api/v1 @param {{refresh?: boolean, method?: string, body?: any, match?: string, signal?: AbortSignal, seconds?: number}} [options]
- * @returns {Promise<any>}
+ * Returns the answer at an address below /api/v1, with the fields that the description of the interface declares.
+ * @template {string} P @template {"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} [M="GET"]
+ * @param {P} path @param {{refresh?: boolean, method?: M, body?: any, match?: string, signal?: AbortSignal, seconds?: number}} [options]
+ * @returns {Promise<import("../../types/answers").Answer<P, M>>}
  */
-export async function ask(path, { refresh = false, method = "GET", body, match, signal, seconds = 20 } = {}) {
+export async function ask(path, { refresh = false, method = /** @type {M} */ ("GET"), body, match, signal, seconds = 20 } = {}) {
   const headers = /** @type {Record<string, string>} */ ({ Accept: "application/json", "X-Evertalk-Desk": "1" });
   if (refresh) headers["X-Evertalk-Refresh"] = "1";
   if (match) headers["If-Match"] = match;

@@ -55,13 +55,13 @@ const loadPushChoice = () => { try { return localStorage.getItem(PUSH_KEY) ?? ""
 /** @param {string} name */
 const remember = (name) => { try { localStorage.setItem(PUSH_KEY, name); } catch { /* it then ends with this login */ } };
 
-/** A new login takes up what the one before had asked for. @param {any} me */
+/** A new login takes up what the one before had asked for. @param {Api["Me"]} me */
 export async function renewPush(me) {
   const subscription = loadPushChoice() === me.name ? await find(SCOPE) : null;
   if (subscription) await ask("/me/push", { method: "PUT", body: pack(subscription), refresh: true });
 }
 
-/** The other switch: by the browser's push service, also while no page is open. @param {any} me @param {AbortSignal} signal */
+/** The other switch: by the browser's push service, also while no page is open. @param {Api["Me"]} me @param {AbortSignal} signal */
 export function pushForm(me, signal) {
   const note = h("p", { class: "small", role: "status" });
   /** @param {string} words @param {string} [look] */

@@ -6,7 +6,7 @@ import { loginList } from "./logins.js";
 const ROLES = ["viewer", "operator", "admin"];
 const COLUMNS = [{ label: t("Name") }, { label: t("Role") }, { label: t("State") }, { label: t("Last login") }, { label: t("Active sessions"), num: true }, { label: t("Sign-in method") }];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function operatorsPage({ root, me, go, say, entitle, signal }) {
   entitle(t("Operators"));
   const params = new URLSearchParams(location.search);
@@ -47,7 +47,7 @@ export function operatorsPage({ root, me, go, say, entitle, signal }) {
     return answer !== null;
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(list, problem(error, () => load().catch(failed))); } };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Operators")), h("p", { class: "facts" }, t("Who may use this dashboard"), mark.node))),
     note, list, one, card(t("Invite"), [inviteForm(act)]));
@@ -61,7 +61,7 @@ function explainRefusal(error) {
   return h("div", null, problem(error), now && h("p", { class: "muted" }, now.locked ? t("Now: {operator} is {role}, locked.", { operator: now.name, role: ts(now.role) }) : t("Now: {operator} is {role}.", { operator: now.name, role: ts(now.role) })));
 }
 
-/** @param {any} operator @param {any} me */
+/** @param {Api["Operator"]} operator @param {Api["Me"]} me */
 function cells(operator, me) {
   const state = operator.locked ? ["problem", t("locked")] : operator.refused_until ? ["waiting", t("too many wrong passwords")] : operator.logins.length ? ["answering", t("logged in")] : operator.link_until && !operator.last_login_at ? ["waiting", t("invited")] : ["idle", t("logged out")];
   return [
@@ -71,9 +71,9 @@ function cells(operator, me) {
   ];
 }
 
-/** @param {any} operator @param {any} me @param {any} act */
+/** @param {Api["Operator"]} operator @param {Api["Me"]} me @param {any} act */
 function oneCard(operator, me, act) {
-  const path = `/operators/${operator.id}`;
+  const path = /** @type {const} */ (`/operators/${operator.id}`);
   const { name, version } = operator;
   const role = h("select", { name: "role", disabled: operator.by_provider }, ROLES.map((one) => h("option", { value: one, selected: one === operator.role }, ts(one))));
   /** @param {any} body @param {string} words */
@@ -84,7 +84,7 @@ function oneCard(operator, me, act) {
     operator.logins.length > 0 && h("button", { type: "button", class: "line", onclick: (/** @type {any} */ event) => act(() => ask(`${path}/logins`, { method: "DELETE" }), () => t("{name} is logged out everywhere.", { name }), event.currentTarget) }, t("Log out everywhere")),
     operator.locked ? h("button", { type: "button", class: "line", onclick: change(() => ({ locked: false }), t("{name} is unlocked.", { name })) }, t("Unlock"))
       : h("button", { type: "button", class: "danger", onclick: change(() => ({ locked: true }), t("{name} is locked out.", { name })) }, t("Lock out")));
-  /** @param {any} login @param {HTMLButtonElement} button */
+  /** @param {Api["Login"]} login @param {HTMLButtonElement} button */
   const end = (login, button) => act(() => ask(`${path}/logins/${login.id}`, { method: "DELETE" }), () => t("That login has ended."), button);
   return card(name === me.name ? t("{name} (you)", { name }) : name, [buttons,
     operator.by_provider && h("p", { class: "muted" }, t("Role and password come from your identity provider.")),
@@ -98,12 +98,12 @@ function inviteForm(act) {
   const role = h("select", { name: "role" }, ROLES.map((one) => h("option", { value: one, selected: one === "operator" }, ts(one))));
   return h("form", { class: "inline-form", onsubmit: async (/** @type {any} */ event) => {
     event.preventDefault();
-    const done = await act(() => ask("/operators", { method: "POST", body: { name: name.value, role: role.value } }), (/** @type {any} */ answer) => t("{name} may come in by the link.", { name: answer.name }));
+    const done = await act(() => ask("/operators", { method: "POST", body: { name: name.value, role: role.value } }), (/** @type {Api["Invited"]} */ answer) => t("{name} may come in by the link.", { name: answer.name }));
     if (done) name.value = "";
   } }, h("label", null, t("Name"), name), h("label", null, t("Role"), role), h("button", { type: "submit", class: "solid" }, t("Make a login link")));
 }
 
-/** Shows the login link, which is returned only once and makes its holder that operator. @param {any} invited */
+/** Shows the login link, which is returned only once and makes its holder that operator. @param {Api["Invited"]} invited */
 function linkCard(invited) {
   const copied = h("span", { class: "muted small" });
   return card(t("Login link for {name}", { name: invited.name }), [h("div", { class: "once" }, h("code", null, invited.link),

@@ -9,7 +9,7 @@ import { OVERVIEW, seriesPart } from "./series.js";
 const LEDGER_EVERY_MS = 60_000;
 const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused us") };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
   entitle(t("Overview"));
   const params = new URLSearchParams(location.search);
@@ -66,7 +66,7 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
     if (!refresh) say(t("Overview loaded."));
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { ledger = null; show(body, problem(error, () => load().catch(failed))); } };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), demo, eye, pace, alerts, h("section", { "aria-label": t("Numbers over time") }, numbers.bar, numbers.body), body, asked);
   load().catch(failed);
@@ -76,7 +76,7 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
 /** @param {string} href @param {any} words */
 const to = (href, words) => h("a", { href }, words);
 
-/** @param {any} now */
+/** @param {Api["Overview"]} now */
 function attentionTiles(now) {
   const used = now.cap_micro ? now.charged_micro * 100 / now.cap_micro : null;
   const caps = now.near_caps > 0 && tn("{count} near a cap of its own", "{count} near caps of their own", now.near_caps);
@@ -93,7 +93,7 @@ function attentionTiles(now) {
   ];
 }
 
-/** @param {any} now @param {any} savings */
+/** @param {Api["Overview"]} now @param {Api["Savings"]} savings */
 function healthTiles(now, savings) {
   return [
     kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers)),
@@ -115,16 +115,16 @@ function standing(providers) {
   return h("span", { class: worst === "closed" ? null : "crit-text" }, PROVIDER[/** @type {keyof typeof PROVIDER} */ (worst)]);
 }
 
-/** @param {any} costs */
+/** @param {Api["Costs"]} costs */
 function modelsCard(costs) {
   const columns = [{ label: t("Model") }, { label: t("Calls"), num: true }, { label: t("In"), num: true, text: t("Tokens in") }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
-  const rows = costs.rows.map((/** @type {any} */ row) => [row.label, number(row.calls), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
+  const rows = costs.rows.map((row) => [row.label, number(row.calls), tokens((row.input_tokens ?? 0) + (row.cache_read_tokens ?? 0) + (row.cache_write_tokens ?? 0)), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
   return card(t("Cost by model this month"), [
     rows.length ? table({ caption: t("Cost by model this month"), className: "wide-grid", columns, rows }) : empty(t("No model was called this month."))],
   to("/dashboard/costs", t("All costs")));
 }
 
-/** @param {any} savings */
+/** @param {Api["Savings"]} savings */
 function savingsCard(savings) {
   const { caching: { unpriced_tokens: cached }, summaries: { unpriced_tokens: unsent }, uncounted_calls: calls } = savings;
   return card(t("How savings are computed"), [
@@ -138,30 +138,30 @@ function savingsCard(savings) {
 /** @param {string} name @param {any} words */
 const pair = (name, words) => h("div", null, h("dt", null, name), h("dd", null, words));
 
-/** How many processes cannot ask one of them. @param {any[]} providers */
+/** How many processes cannot ask one of them. @param {Api["ProviderState"][]} providers */
 function outs(providers) {
   const out = providers.filter((one) => one.state !== "closed");
   if (!out.length) return providers.length ? t("as all processes see it") : t("not asked in the last {duration}", { duration: duration(30_000) });
   return out.map((one) => tn("{host}: {out} of {count} process", "{host}: {out} of {count} processes", one.processes, { host: one.host, out: one.out_of })).join(" · ");
 }
 
-/** @param {any[]} learned */
+/** @param {Api["LearnedModel"][]} learned */
 const lessons = (learned) => h("ul", { class: "plain-list" }, learned.map((one) => h("li", null, t("{model} does not take: {parts}", { model: one.model, parts: one.refused.join(", ") }))));
 
-/** @param {any[]} providers @param {any[]} learned */
+/** @param {Api["ProviderState"][]} providers @param {Api["LearnedModel"][]} learned */
 function providersCard(providers, learned) {
   if (!providers.length && !learned.length) return null;
   const columns = [{ label: t("Provider") }, { label: t("State") }, { label: t("Processes") }, { label: t("Calls"), num: true, text: t("Calls of {duration}", { duration: duration(30_000) }) }, { label: t("Failed"), num: true }, { label: t("Out since"), num: true }, { label: t("Reason") }];
   const rows = providers.map((one) => [one.host, h("span", { class: `state ${one.state === "closed" ? "idle" : "problem"}` }, PROVIDER[/** @type {keyof typeof PROVIDER} */ (one.state)]),
     one.out_of ? h("span", { class: "where-out" }, t("{out} of {all} out ({processes})", { out: one.out_of, all: one.processes, processes: one.out_in.join(", ") })) : number(one.processes),
-    number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reasons.length ? h("ul", { class: "reasons" }, one.reasons.map((/** @type {any} */ why) => h("li", { class: "error-text" }, h("b", null, why.role), " ", ts(why.reason)))) : DASH]);
+    number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reasons.length ? h("ul", { class: "reasons" }, one.reasons.map((why) => h("li", { class: "error-text" }, h("b", null, why.role), " ", ts(why.reason)))) : DASH]);
   return card(t("Providers"), [table({ caption: t("Providers, as all processes see them"), className: "wide-grid", columns, rows }), learned.length ? lessons(learned) : null]);
 }
 
-/** No model is set: what answers instead, and how to change that. @param {any} me */
+/** No model is set: what answers instead, and how to change that. @param {Api["Me"]} me */
 const demoCard = (me) => card(t("The built-in demo answers"), [h("p", null, t("No model is set, so people talk with the built-in demo, not a real AI model.")),
   me.role === "admin" && h("p", null, h("a", { href: "/dashboard/settings?section=model" }, t("Enter a model key")))],
 h("a", { href: "/chat", target: "_blank", rel: "noopener" }, t("Try the demo")));
 
-/** @param {any[]} alerts */
+/** @param {Api["NewAlert"][]} alerts */
 const alertsCard = (alerts) => card(t("Open alerts"), [h("ul", { class: "plain-list" }, alerts.map((one) => h("li", null, h("b", null, ts(one.text)), one.facts && ` · ${alertFacts(one)}`, " · ", time(one.at))))], h("a", { href: "/dashboard/alerts" }, t("All alerts")));

@@ -7,7 +7,7 @@ const WORDS = { pending: t("asks"), lapsed: t("lapsed"), allowed: t("may write")
 const TONES = { pending: "waiting", allowed: "answering", refused: "problem" };
 const columns = () => [{ label: t("Who") }, { label: t("State") }, { label: t("Code") }, { label: t("Number"), num: true }, { label: t("Bot") }, { label: t("Asked") }, { label: t("Decided by") }, { label: h("span", { class: "unseen" }, t("Action")), text: "" }];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function pairingPage(page) {
   const { me, say, signal } = page;
   page.entitle(t("Telegram access"));
@@ -17,8 +17,8 @@ export function pairingPage(page) {
     count: (answer) => answer.requests.length,
     nothing: () => empty(t("Nobody has asked yet."), h("p", { class: "muted" }, t("Whoever writes to the bot gets a code, which can be approved here."))),
     draw: (answer) => {
-      const asks = answer.requests.filter((/** @type {any} */ one) => one.state === "pending");
-      const rest = answer.requests.filter((/** @type {any} */ one) => one.state !== "pending");
+      const asks = answer.requests.filter((one) => one.state === "pending");
+      const rest = answer.requests.filter((one) => one.state !== "pending");
       return h("div", { class: "stack" },
         answer.requests.length > 0 && card(asks.length ? t("Requests ({number})", { number: asks.length }) : t("Requests"), [asks.length ? grid(t("Requests"), asks) : empty(t("No request waits.")), h("p", { class: "muted small" }, tn("A code lives for {count} hour; whoever writes again gets a new one.", "A code lives for {count} hours; whoever writes again gets a new one.", answer.code_hours))]),
         rest.length > 0 && card(t("Decided"), [grid(t("Decided"), rest)]));
@@ -28,7 +28,7 @@ export function pairingPage(page) {
   /** @param {string} caption @param {any[]} rows */
   const grid = (caption, rows) => table({ caption, className: "wide-grid pairing-grid", columns: columns(), rows: rows.map(cells) });
 
-  /** @param {any} one */
+  /** @param {Api["AccessRequest"]} one */
   function cells(one) {
     const name = one.name ?? (one.group ? t("a group") : t("somebody"));
     return [
@@ -39,7 +39,7 @@ export function pairingPage(page) {
     ];
   }
 
-  /** @param {any} one @param {string} name */
+  /** @param {Api["AccessRequest"]} one @param {string} name */
   function acts(one, name) {
     /** @param {string} words @param {string} label @param {any} body @param {string} done @param {string} [kind] */
     const button = (words, label, body, done, kind = "line") => h("button", { type: "button", class: kind, "aria-label": label, onclick: () => decide(body, done) }, words);

@@ -86,7 +86,7 @@ export function palette({ pages, go }) {
     try {
       const page = await ask(`/sessions?limit=${MOST_SESSIONS}&q=${encodeURIComponent(words)}`, { signal });
       if (signal.aborted) return;
-      sessions = page.sessions.map((/** @type {any} */ one) => ({
+      sessions = page.sessions.map((one) => ({
         words: one.person ?? t("Anonymous"), path: `/dashboard/sessions/${one.id}`,
         hint: [one.channel, one.agent, tn("{count} turn", "{count} turns", one.turns)].filter(Boolean).join(" · "),
       }));

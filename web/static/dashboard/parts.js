@@ -3,6 +3,7 @@ import { h, set, show } from "../shared/h.js";
 import { number, percent, tokens, stamp } from "../shared/fmt.js";
 import { ago, usd } from "./figures.js";
 import { listItems, t, tn, ts } from "./i18n.js";
+import { Failure } from "./net.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];
 export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), history: t("History"), tools: t("Tools"), free: t("Free") };
@@ -61,7 +62,7 @@ export const joinWithDots = (facts) => facts.filter(Boolean).flatMap((fact, at) 
 export function nameOf({ id, name, kind, anonymous }) {
   return name || (kind === "group" ? t("Group {id}", { id: id.slice(0, 6) }) : anonymous ? t("Visitor {id}", { id: id.slice(0, 6) }) : t("Person {id}", { id: id.slice(0, 6) }));
 }
-/** Returns the name of a conversation's person. @param {any} session */
+/** Returns the name of a conversation's person. @param {{person_id: string, person: string | null, anonymous: boolean, kind?: string, session_kind?: string}} session */
 export const personOf = ({ person_id: id, person: name, session_kind: whose, kind = whose, anonymous }) => nameOf({ id, name, kind, anonymous });
 
 /**
@@ -78,11 +79,17 @@ export function table({ caption, columns, rows, className = "" }) {
 export const row = (columns, cells) => h("tr", null, cells.map((cell, index) =>
   h("td", { class: columns[index].num ? "num" : null, data: { label: columns[index].text ?? columns[index].label } }, typeof cell === "number" ? String(cell) : cell)));
 
-/** @param {any} error @param {() => void} [again] */
+/**
+ * Shows what failed in words for people, and how to try again. The text of an exception is for the console alone.
+ * @param {unknown} error @param {() => void} [again]
+ */
 export function problem(error, again) {
-  return h("div", { class: "trouble", role: "alert" }, h("p", null, error.message),
-    error.requestId && h("p", { class: "small" }, t("Request {id}", { id: error.requestId })),
-    again && h("button", { type: "button", class: "line", onclick: again }, t("Try again")));
+  const failure = error instanceof Failure ? error : null;
+  if (!failure) console.error(error);
+  const retry = again ?? (failure ? null : () => location.reload());
+  return h("div", { class: "trouble", role: "alert" }, h("p", null, failure?.message ?? t("This part of the page cannot be shown just now.")),
+    failure?.requestId && h("p", { class: "small" }, t("Request {id}", { id: failure.requestId })),
+    retry && h("button", { type: "button", class: "line", onclick: retry }, t("Try again")));
 }
 
 /** @param {string} words @param {any} [more] */
@@ -105,7 +112,7 @@ const LIVE = { live: t("Live"), paused: t("Paused"), stale: t("Not up to date") 
 /** A mark that says whether what is seen is fresh. */
 export function liveMark() {
   const node = h("span", { class: "live", data: { state: "live" } }, LIVE.live);
-  return { node, /** @param {keyof typeof LIVE} state */ tell(state) {
+  return { node, tell(/** @type {keyof typeof LIVE} */ state) {
     if (node.dataset.state === state) return;
     set(node, { data: { state } });
     show(node, LIVE[state]);

@@ -4,7 +4,7 @@ import { listPage } from "./lists.js";
 
 const COLUMNS = [{ label: t("Person") }, { label: t("Channels") }, { label: t("Conversations"), num: true }, { label: t("Turns"), num: true }, { label: t("Notes"), num: true }, { label: t("Spent"), num: true }, { label: t("Last seen") }];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function peoplePage(page) {
   page.entitle(t("People"));
   listPage(page, {
@@ -19,7 +19,7 @@ export function peoplePage(page) {
   });
 }
 
-/** @param {any} one */
+/** @param {Api["FoundPerson"]} one */
 function cells(one) {
   return [
     h("a", { class: "row-link", href: `/dashboard/people/${one.id}`, dir: "auto" }, nameOf(one)),

@@ -4,7 +4,7 @@ import { DASH, card, channelBadge, empty, h, kpi, listItems, liveMark, notFoundP
 
 const COUNTED = { entries: t("messages"), links: t("summaries"), notes: t("notes"), artifacts: t("kept tool results"), attachments: t("files"), pins: t("pins") };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function personPage({ root, id, me, say, entitle, signal }) {
   entitle(t("Person"));
   const head = h("div", { class: "page-head" });
@@ -42,7 +42,7 @@ export function personPage({ root, id, me, say, entitle, signal }) {
   keepFresh(() => load(true), mark.tell, signal);
 }
 
-/** @param {any[]} talks */
+/** @param {Api["PersonConversation"][]} talks */
 function conversations(talks) {
   const columns = [{ label: t("Conversation") }, { label: t("Turns"), num: true }, { label: t("Context now"), num: true }, { label: t("Spent"), num: true }, { label: t("Begun") }, { label: t("Last active") }];
   const rows = talks.map((one) => [h("a", { class: "row-link", href: `/dashboard/sessions/${one.id}`, dir: "auto" }, one.title ?? `${one.agent} · ${one.id.slice(0, 6)}`), number(one.turns),
@@ -50,7 +50,7 @@ function conversations(talks) {
   return card(t("Conversations"), [rows.length ? table({ caption: t("Conversations"), className: "wide-grid", columns, rows }) : empty(t("No conversation."))]);
 }
 
-/** @param {any[]} places */
+/** @param {Api["PersonPlace"][]} places */
 function places(places) {
   const columns = [{ label: t("Place") }, { label: t("Known as") }, { label: t("Who it is") }, { label: t("Since") }];
   const rows = places.map((one) => [h("span", null, channelBadge(one.channel), one.channel === "telegram" ? t("chat {id}", { id: String(one.chat) }) : t("site {site}", { site: one.account })), one.title ? h("span", { dir: "auto" }, one.title) : DASH,
@@ -62,7 +62,7 @@ function places(places) {
 const exportCard = (id) => card(t("Export data"), [h("p", { class: "muted" }, t("Conversations, summaries, notes and files’ names, as the person would get them by /export. It is written into the audit log.")),
   h("p", { class: "actions" }, h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=json`, download: "" }, t("Export as JSON")), h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=md`, download: "" }, t("Export as Markdown")))]);
 
-/** @param {any} one @param {any} page */
+/** @param {Api["Person"]} one @param {{say: Page["say"], signal: AbortSignal}} page */
 function holdCard(one, { say, signal }) {
   const place = h("div", { class: "stack" });
   /** @param {boolean} on */
@@ -73,7 +73,7 @@ function holdCard(one, { say, signal }) {
       draw((await ask(`/people/${one.id}`, { signal })).hold);
     } catch (error) { if (!signal.aborted) place.append(problem(error)); }
   };
-  /** @param {any} hold */
+  /** @param {Api["Hold"] | null} hold */
   function draw(hold) {
     show(place, hold ? h("p", null, t("On legal hold since {time}, set by {operator}. Retention and deletion requests are suspended.", { time: time(hold.since), operator: h("bdi", null, hold.by) }))
       : h("p", { class: "muted" }, t("Legal hold keeps all data: retention and deletion requests are suspended.")),
@@ -83,7 +83,7 @@ function holdCard(one, { say, signal }) {
   return card(t("Legal hold"), [place]);
 }
 
-/** @param {any} one @param {any} page */
+/** @param {Api["Person"]} one @param {{say: Page["say"], signal: AbortSignal, load: () => Promise<void>}} page */
 function eraseCard(one, { say, signal, load }) {
   const place = h("div", { class: "stack" }, h("p", { class: "muted" }, t("Every conversation, note and file goes for good, as with /forget everything. Backups made before hold it still.")),
     h("p", { class: "actions" }, h("button", { type: "button", class: "line danger", onclick: prepare }, t("Forget this person …"))));
@@ -118,7 +118,7 @@ function eraseCard(one, { say, signal, load }) {
   return section;
 }
 
-/** @param {any} erasure */
+/** @param {Api["ErasureProgress"]} erasure */
 function progress(erasure) {
   const done = erasure.state === "done";
   return h("div", { class: "stack" }, h("p", { class: done ? "done" : "warn-text", role: "status" }, done ? t("Forgotten. Erasure {id} is in the log, without content.", { id: String(erasure.id) }) : t("Erasure {id} is under way: step {step} of {steps}. A worker goes on with it.", { id: String(erasure.id), step: erasure.step, steps: erasure.steps })),

@@ -14,6 +14,7 @@ import { ago, t, formatWhen } from "./parts.js";
 export function pick({ title, choices, free, more, signal }) {
   let places = choices;
   let at = 0;
+  /** @type {any} */
   let picked = null;
   const list = h("ul", { role: "listbox", id: "picker-choices", "aria-label": title });
   const input = h("input", { type: "text", role: "combobox", "aria-label": title, "aria-expanded": "true", "aria-controls": "picker-choices", "aria-autocomplete": "list", placeholder: title, autocomplete: "off", spellcheck: "false", maxlength: 100, oninput: () => { at = 0; draw(); }, onkeydown: pressed });

@@ -2,7 +2,7 @@
 import { ask } from "./net.js";
 import { card, joinWithDots, h, money, problem, show, t, tn } from "./parts.js";
 
-/** @param {{path: string, draft: () => any, signal: AbortSignal}} of `draft` is the config as it is typed, null while it cannot be read */
+/** @param {{path: `/agents/${string}`, draft: () => any, signal: AbortSignal}} of `draft` is the config as it is typed, null while it cannot be read */
 export function playground({ path, draft, signal }) {
   /** @type {{role: string, text: string}[]} */
   let said = [];
@@ -41,7 +41,7 @@ export function playground({ path, draft, signal }) {
       if (said !== before) return;
       said = answer.text ? [...asked, { role: "assistant", text: answer.text }] : asked;
       add("user", words);
-      add("assistant", answer.text, [answer.tools.map((/** @type {any} */ one) => h("p", { class: "small" }, t("Uses {tool}", { tool: h("code", null, one.name) }), " ", h("code", { class: "about" }, JSON.stringify(one.arguments)))),
+      add("assistant", answer.text, [answer.tools.map((one) => h("p", { class: "small" }, t("Uses {tool}", { tool: h("code", null, one.name) }), " ", h("code", { class: "about" }, JSON.stringify(one.arguments)))),
         h("p", { class: "small muted" }, joinWithDots([h("span", { translate: "no" }, answer.model), tn("{count} token", "{count} tokens", answer.context_tokens), money(answer.cost_micro)]))]);
       text.value = "";
       show(trouble);

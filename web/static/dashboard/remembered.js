@@ -18,7 +18,7 @@ export function memoryCard({ session, me, say, signal }) {
   let drawn = "";
   let asked = 0;
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { drawn = ""; show(list, problem(error, () => load(true).catch(failed))); } };
 
   /** @param {boolean} refresh */
@@ -32,22 +32,22 @@ export function memoryCard({ session, me, say, signal }) {
     show(list, notes.length ? h("ul", { class: "plain-list", "aria-label": t("Notes") }, notes.map(item)) : empty(t("Nothing is remembered yet.")));
   }
 
-  /** @param {any} one */
+  /** @param {Api["FoundNoteShown"]} one */
   const item = (one) => h("li", { class: "remembered" },
     h("p", null, h("span", { class: "badge" }, ts(one.kind)), " ", h("span", { dir: "auto" }, one.text)),
     h("p", { class: "muted small" }, h("span", { class: one.authority === "tool" ? "warn-text" : null }, VOUCHES[/** @type {keyof typeof VOUCHES} */ (one.authority)] ?? one.authority),
       one.agent !== session.agent && [" · ", t("agent {agent}", { agent: one.agent })], " · ", time(one.observed_at), " · ",
       h("a", { href: `${all}&q=${one.id}`, "aria-label": adder ? t("Edit: {note}", { note: one.text }) : t("Show: {note}", { note: one.text }) }, adder ? t("Edit") : t("Show"))));
 
-  /** @param {any} answer */
+  /** @param {Api["AddedNote"]} answer */
   async function added({ note: one, changed, redacted }) {
     const words = keptWords({ changed, redacted });
     say(words);
-    show(told, h("p", { class: "done actions" }, words, changed && h("button", { type: "button", class: "line", onclick: () => takeBack(one) }, t("Undo"))));
+    show(told, h("p", { class: "done actions" }, words, changed && one && h("button", { type: "button", class: "line", onclick: () => takeBack(one) }, t("Undo"))));
     await load(true).catch(failed);
   }
 
-  /** @param {any} one */
+  /** @param {Api["FoundNoteShown"]} one */
   async function takeBack(one) {
     try {
       await ask(`/notes/${one.id}`, { method: "DELETE", signal });
@@ -58,7 +58,7 @@ export function memoryCard({ session, me, say, signal }) {
   }
 
   return { node: card(t("Notes"), [adder?.node, told, list], count),
-    /** How many there are, and the newest, as the session knows. @param {any} notes @param {boolean} refresh */
+    /** How many there are, and the newest, as the session knows. @param {Api["NoteCount"]} notes @param {boolean} refresh */
     update(notes, refresh) {
       show(count, notes.kept > SHOWN ? tn("All {count} note", "All {count} notes", notes.kept) : t("All notes"));
       load(refresh).catch(failed);

@@ -21,7 +21,7 @@ function strikeText(text, chars = 0) {
   return [node, rest];
 }
 
-/** A text that was sent in place of a longer one: both, where they differ. @param {any} piece */
+/** A text that was sent in place of a longer one: both, where they differ. @param {Api["Piece"]} piece */
 function shortenText({ text, whole, whole_chars: chars }) {
   const most = Math.min(text.length, whole.length);
   const complete = chars <= whole.length;
@@ -33,7 +33,7 @@ function shortenText({ text, whole, whole_chars: chars }) {
     h("ins", null, text.slice(head, text.length - tail)), text.slice(text.length - tail));
 }
 
-/** @param {any} piece */
+/** @param {Api["Piece"]} piece */
 function body(piece) {
   if (!piece.sent) return h("p", { class: "words", dir: "auto" }, piece.kind === "picture" ? t("Picture: {description}", { description: h("span", null, strikeText(piece.whole, piece.whole_chars)) }) : strikeText(piece.whole, piece.whole_chars));
   if (piece.whole) return shortenText(piece);
@@ -43,7 +43,7 @@ function body(piece) {
   return words(piece.text);
 }
 
-/** @param {any} piece */
+/** @param {Api["Piece"]} piece */
 function heading(piece) {
   const source = /** @type {keyof typeof SOURCES} */ (piece.source);
   const author = AUTHORS[/** @type {keyof typeof AUTHORS} */ (piece.author)];
@@ -55,17 +55,17 @@ function heading(piece) {
   piece.failed && h("span", { class: "badge" }, t("failed")), piece.how && h("span", { class: "badge" }, HOW[/** @type {keyof typeof HOW} */ (piece.how)] ?? piece.how));
 }
 
-/** @param {any} piece */
+/** @param {Api["Piece"]} piece */
 const pieceNode = (piece) => h("li", { class: `piece ${piece.source}${piece.sent ? "" : " unsent"}${piece.author === "person" ? " said" : ""}` }, heading(piece), body(piece));
 
-/** Folds the parts before the messages, which are the same from turn to turn. @param {string} name @param {any[]} pieces */
+/** Folds the parts before the messages, which are the same from turn to turn. @param {string} name @param {Api["Piece"][]} pieces */
 function foldPieces(name, pieces) {
   if (!pieces.length) return null;
   const chars = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
   return h("details", { class: "before" }, h("summary", null, joinWithDots([name, pieces.length > 1 && number(pieces.length), tn("{count} character", "{count} characters", chars)])), h("ol", { class: "pieces" }, pieces.map(pieceNode)));
 }
 
-/** @param {any} seen */
+/** @param {Api["Replay"]} seen */
 function renderRequest(seen) {
   if (seen.gone) return empty(ts(seen.gone));
   /** @param {(piece: any) => boolean} of */
@@ -74,10 +74,10 @@ function renderRequest(seen) {
     foldPieces(t("Tools"), some((piece) => piece.part === "tools")), h("ol", { class: "pieces" }, some((piece) => piece.part === "messages").map(pieceNode))];
 }
 
-/** @param {any} seen */
+/** @param {Api["Replay"]} seen */
 function facts(seen) {
   if (seen.gone) return t("Turn {turn}", { turn: seen.turn });
-  const out = seen.pieces.filter((/** @type {any} */ piece) => !piece.sent || piece.whole).length;
+  const out = seen.pieces.filter((piece) => !piece.sent || piece.whole).length;
   return joinWithDots([t("Turn {turn}, call {call} of {calls}", { turn: seen.turn, call: seen.call, calls: seen.calls }), seen.model, seen.same ? t("as it was sent, byte for byte") : h("span", { class: "warn-text" }, ts(seen.differs)),
     out > 0 && tn("one part was shortened or left out", "{count} parts were shortened or left out", out)]);
 }
@@ -91,7 +91,7 @@ function save(name, text) {
 
 /**
  * Returns the replay, which loads nothing before a request, since each look is audited as reading.
- * @param {{path: string, id: string, signal: AbortSignal, moved: (turn: number, call: number | null) => void}} of
+ * @param {{path: `/sessions/${string}`, id: string, signal: AbortSignal, moved: (turn: number, call: number | null) => void}} of
  */
 export function replay({ path, id, signal, moved }) {
   const slider = h("input", { type: "range", min: 1, max: 1, step: 1, value: 1, "aria-label": t("Turn"), oninput: () => { field.value = slider.value; soon(); } });
@@ -139,7 +139,7 @@ export function replay({ path, id, signal, moved }) {
     if (reading === mine) set(place, { "aria-busy": null });
   }
 
-  /** @param {any} seen */
+  /** @param {Api["Replay"]} seen */
   function callButtons(seen) {
     show(calls, seen.calls > 1 && Array.from({ length: seen.calls }, (_, index) => h("button", { type: "button", "aria-pressed": String(index + 1 === seen.call), onclick: () => see(seen.turn, index + 1) }, t("Call {number}", { number: index + 1 }))));
   }

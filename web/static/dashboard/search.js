@@ -4,7 +4,7 @@ import { joinWithDots, empty, h, personOf, problem, set, show, skeleton, t, time
 
 const WHO = { person: t("Person"), assistant: t("Assistant"), operator: t("Operator") };
 
-/** @param {any} page */
+/** @param {Page} page */
 export function searchPage({ root, say, entitle, signal }) {
   entitle(t("Search messages"));
   const session = new URLSearchParams(location.search).get("session") ?? "";
@@ -32,7 +32,7 @@ export function searchPage({ root, say, entitle, signal }) {
       const page = await ask(`/search?${query}`, { signal });
       if (mine !== asked) return;
       next = page.next;
-      const rows = page.sessions.filter((/** @type {any} */ one) => one.hits.length).map(group);
+      const rows = page.sessions.filter((one) => one.hits.length).map(group);
       if (!on) show(body);
       body.append(...rows);
       older.hidden = !next;
@@ -44,13 +44,13 @@ export function searchPage({ root, say, entitle, signal }) {
     }
   }
 
-  /** @param {any} one */
+  /** @param {Api["FoundSession"]} one */
   function group(one) {
     return h("section", { class: "card found" }, !session && h("h2", { dir: "auto" }, h("a", { href: `/dashboard/sessions/${one.id}` }, personOf(one))),
-      h("ul", { class: "plain-list" }, one.hits.map((/** @type {any} */ hit) => h("li", null,
+      h("ul", { class: "plain-list" }, one.hits.map((hit) => h("li", null,
         h("a", { class: "hit", href: `/dashboard/sessions/${one.id}?at=${hit.turn}-${hit.mid.slice(1)}` },
           h("span", { class: "muted small block" }, joinWithDots([WHO[/** @type {keyof typeof WHO} */ (hit.role)], t("turn {turn}", { turn: hit.turn }), time(hit.at)])),
-          h("span", { class: "block", dir: "auto" }, hit.excerpt.map((/** @type {any} */ part) => (part.hit ? h("mark", null, part.text) : part.text))))))));
+          h("span", { class: "block", dir: "auto" }, hit.excerpt.map((part) => (part.hit ? h("mark", null, part.text) : part.text))))))));
   }
 
   const bar = h("form", { class: "filters", role: "search", "aria-label": t("Search messages"), onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void load(); } },

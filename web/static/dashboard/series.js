@@ -25,9 +25,9 @@ export const KINDS = { flush: t("Save memory"), compact: t("Summarise"), tidy: t
 /** @param {string} title @param {string} name @param {string} look @param {(value: any) => string} [say] @returns {Panel} */
 const one = (title, name, look, say = number) => ({ title, say, parts: [{ name: title, look, of: (step) => step[name] }], sum: (total) => say(total[name]) });
 
-const cost = { ...one(t("Cost"), "cost_micro", "summary"), say: (/** @type {any} */ micro, /** @type {any} */ step) => money(micro, step?.unknown_calls), sum: (/** @type {any} */ total) => money(total.cost_micro, total.unknown_calls) };
+const cost = { ...one(t("Cost"), "cost_micro", "summary"), say: (/** @type {number | null} */ micro, /** @type {Api["SeriesStep"] | undefined} */ step) => money(micro, step?.unknown_calls), sum: (/** @type {Api["SeriesTotal"]} */ total) => money(total.cost_micro, total.unknown_calls) };
 const spent = { title: t("Tokens"), say: tokens, parts: [["input_tokens", t("Uncached input"), "history"], ["cache_read_tokens", t("Cache read"), "memory"], ["cache_write_tokens", t("Cache written"), "summary"], ["output_tokens", t("Output"), "tools"]].map(([key, name, look]) => ({ name, look, of: (/** @type {any} */ step) => step[key] })),
-  sum: (/** @type {any} */ total) => tokens(total.input_tokens + total.cache_read_tokens + total.cache_write_tokens + total.output_tokens) };
+  sum: (/** @type {Api["SeriesTotal"]} */ total) => tokens(total.input_tokens + total.cache_read_tokens + total.cache_write_tokens + total.output_tokens) };
 
 export const MONEY = [cost, spent];
 /** @type {Panel[]} */
@@ -74,7 +74,7 @@ export function seriesPart({ panels, params, change, usual, signal, bar = h("div
       show(body, problem(error, () => load()));
     }
   }
-  /** @param {any} page */
+  /** @param {Api["Series"]} page */
   function drawBar(page) {
     const focused = /** @type {any} */ (document.activeElement)?.dataset?.keep;
     show(bar, rangePicker(page, params, change, usual));
@@ -100,18 +100,18 @@ function rangePicker(page, params, change, usual) {
     h("button", { type: "button", "aria-pressed": String(now === range), data: { keep: range }, onclick: () => change({ range, from: "", to: "" }) }, words))), day("from", t("From")), day("to", t("To"))];
 }
 
-/** @param {any} page what `/series` answers @param {Panel[]} panels */
+/** @param {Api["Series"]} page what `/series` answers @param {Panel[]} panels */
 function charts(page, panels) {
-  const short = (/** @type {any} */ step) => new Date(step.at).toLocaleString(spoken, page.step === "hour" ? { hour: "2-digit", minute: "2-digit", timeZone: page.timezone } : { day: "numeric", month: "short", timeZone: page.timezone });
-  const whole = (/** @type {any} */ step) => new Date(step.at).toLocaleString(spoken, { ...page.step === "hour" ? { timeStyle: "short" } : {}, dateStyle: "medium", timeZone: page.timezone });
+  const short = (/** @type {Api["SeriesStep"]} */ step) => new Date(step.at).toLocaleString(spoken, page.step === "hour" ? { hour: "2-digit", minute: "2-digit", timeZone: page.timezone } : { day: "numeric", month: "short", timeZone: page.timezone });
+  const whole = (/** @type {Api["SeriesStep"]} */ step) => new Date(step.at).toLocaleString(spoken, { ...page.step === "hour" ? { timeStyle: "short" } : {}, dateStyle: "medium", timeZone: page.timezone });
   /** @type {{node: HTMLElement, cross: (place: number | null) => void}[]} */
   const drawn = [];
   for (const panel of panels) drawn.push(chart(panel, page, { short, whole }, (place) => drawn.forEach((other) => other.cross(place))));
   return [h("div", { class: "multiples" }, drawn.map((each) => each.node)), seriesAsTable(page, panels, whole),
-    h("p", { class: "muted small" }, page.counted_at ? t("Counted {time}.", { time: time(page.counted_at) }) : t("Nothing is counted yet: a worker does it every 15 seconds."), page.since > page.steps[0].at && [" ", t("Older hours are still being counted.")], " · ", h("span", { translate: "no" }, page.timezone))];
+    h("p", { class: "muted small" }, page.counted_at ? t("Counted {time}.", { time: time(page.counted_at) }) : t("Nothing is counted yet: a worker does it every 15 seconds."), page.since !== null && page.since > page.steps[0].at && [" ", t("Older hours are still being counted.")], " · ", h("span", { translate: "no" }, page.timezone))];
 }
 
-/** @param {Panel} panel @param {any} page @param {{short: (step: any) => string, whole: (step: any) => string}} named @param {(place: number | null) => void} moved */
+/** @param {Panel} panel @param {Api["Series"]} page @param {{short: (step: any) => string, whole: (step: any) => string}} named @param {(place: number | null) => void} moved */
 function chart(panel, page, named, moved) {
   const steps = page.steps;
   const stage = h("div", { class: "stage small-stage", role: "slider", tabindex: 0, "aria-label": panel.title, "aria-valuemin": 0, "aria-valuemax": steps.length - 1 });
@@ -123,12 +123,12 @@ function chart(panel, page, named, moved) {
   let width = 260;
   const wide = () => (width - LEFT - RIGHT) / steps.length;
   const middle = (/** @type {number} */ at) => LEFT + (at + 0.5) * wide();
-  const words = (/** @type {any} */ step) => listItems([named.whole(step), ...panel.parts.map((part) => `${panel.parts.length > 1 ? `${part.name} ` : ""}${panel.say(part.of(step), step)}`)]);
+  const words = (/** @type {Api["SeriesStep"]} */ step) => listItems([named.whole(step), ...panel.parts.map((part) => `${panel.parts.length > 1 ? `${part.name} ` : ""}${panel.say(part.of(step), step)}`)]);
 
   function draw() {
     width = Math.max(stage.clientWidth, 160);
     set(drawing, { width, viewBox: `0 0 ${width} ${HEIGHT}` });
-    const high = Math.max(...steps.map((/** @type {any} */ step) => panel.lines ? Math.max(...panel.parts.map((part) => part.of(step) ?? 0)) : panel.parts.reduce((sum, part) => sum + (part.of(step) ?? 0), 0)));
+    const high = Math.max(...steps.map((step) => panel.lines ? Math.max(...panel.parts.map((part) => part.of(step) ?? 0)) : panel.parts.reduce((sum, part) => sum + (part.of(step) ?? 0), 0)));
     const size = stepFor(Math.max(high, 1) / 1.5);
     const top = Math.max(size, Math.ceil(high / size) * size);
     const y = (/** @type {number} */ value) => HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM);
@@ -137,7 +137,7 @@ function chart(panel, page, named, moved) {
       svg("text", { class: "tick", x: LEFT, y: HEIGHT - 4 }, named.short(steps[0])), steps.length > 1 && svg("text", { class: "tick", x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, named.short(steps[steps.length - 1])),
       panel.lines ? panel.parts.map((part) => path(part, y)) : steps.map((/** @type {any} */ step, /** @type {number} */ at) => pile(step, at, y)), line);
   }
-  /** @param {any} step @param {number} at @param {(value: number) => number} y */
+  /** @param {Api["SeriesStep"]} step @param {number} at @param {(value: number) => number} y */
   function pile(step, at, y) {
     let below = 0;
     return panel.parts.map((part) => {
@@ -200,13 +200,13 @@ function chart(panel, page, named, moved) {
   return { node, cross };
 }
 
-/** @param {any} page @param {Panel[]} panels @param {(step: any) => string} whole */
+/** @param {Api["Series"]} page @param {Panel[]} panels @param {(step: any) => string} whole */
 function seriesAsTable(page, panels, whole) {
   const place = h("div", { class: "scroll", role: "region", "aria-label": t("Numbers as a table"), tabindex: 0 });
   const parts = panels.flatMap((panel) => panel.parts.map((part) => ({ ...part, say: panel.say, label: panel.parts.length > 1 ? `${panel.title}: ${part.name}` : part.name })));
   return h("details", { ontoggle: (/** @type {any} */ event) => {
     if (!event.target.open || place.firstChild) return;
     show(place, table({ caption: t("Numbers over time"), className: "plain", columns: [{ label: t("Time") }, ...parts.map(({ label }) => ({ label, num: true }))],
-      rows: page.steps.map((/** @type {any} */ step) => [h("time", { datetime: step.at }, whole(step)), ...parts.map((part) => part.say(part.of(step), step) ?? DASH)]) }));
+      rows: page.steps.map((step) => [h("time", { datetime: step.at }, whole(step)), ...parts.map((part) => part.say(part.of(step), step) ?? DASH)]) }));
   } }, h("summary", null, t("Show as table")), place);
 }

@@ -29,10 +29,10 @@ function tabOfAddress(inspects) {
 /** The turn that `#turn-N` leads to. */
 const turnOfAddress = () => /^#turn-(\d{1,15})$/.exec(location.hash)?.[1] ?? "";
 
-/** @param {any} page */
+/** @param {Page} page */
 export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   entitle(t("Session"));
-  const path = `/sessions/${id}`;
+  const path = /** @type {const} */ (`/sessions/${id}`);
   const mark = liveMark();
   const facts = h("div", null, skeleton(2));
   /** @type {any} */
@@ -213,7 +213,7 @@ function openFromAddress() {
   return location.hash.startsWith("#c-") ? [location.hash.slice(3)] : [];
 }
 
-/** @param {any} session @param {Node} mark */
+/** @param {Api["SessionWhole"]} session @param {Node} mark */
 function heading(session, mark) {
   return h("div", null, h("nav", { "aria-label": t("Where you are"), class: "crumbs" }, h("a", { href: "/dashboard/sessions" }, t("Sessions")), ` / ${session.id.slice(0, 8)}`),
     h("h1", { dir: "auto" }, personOf(session)), session.title && h("p", { class: "muted", dir: "auto" }, session.title),
@@ -224,34 +224,36 @@ function heading(session, mark) {
       h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Delivery problems"))));
 }
 
-/** @param {any} session */
+/** @param {Api["SessionWhole"]} session */
 function cards(session) {
   const share = session.context_pct;
-  const total = session.input_tokens === null ? null : session.input_tokens + session.output_tokens;
+  const total = session.input_tokens === null ? null : session.input_tokens + (session.output_tokens ?? 0);
   const perTurn = session.cost_micro !== null && session.turns > 0 && !session.cost_unknown_calls ? t("{sum} per turn", { sum: money(session.cost_micro / session.turns) }) : session.cost_unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", session.cost_unknown_calls) : "";
   return [
     kpi(t("Context now"), h("span", { class: `${level(share)}-text` }, pct(share)), share === null ? t("limit unknown") : t("{tokens} of {limit}", { tokens: tokens(session.context_tokens), limit: tokens(session.context_limit) }), share !== null && meter(share, t("Context {percent}", { percent: pct(share) }))),
     kpi(t("Lifetime tokens"), tokens(total), t("{into} in · {out} out", { into: tokens(session.input_tokens), out: tokens(session.output_tokens) })),
-    kpi(t("Cost"), money(session.cost_micro, session.cost_unknown_calls), perTurn),
+    kpi(t("Cost"), money(session.cost_micro, session.cost_unknown_calls ?? 0), perTurn),
     kpi(t("Cache hit rate"), pct(session.cache_hit_pct), t("{read} read · {written} written", { read: tokens(session.cache_read_tokens), written: tokens(session.cache_write_tokens) })),
     kpi(t("Summaries"), number(session.compactions), session.undone ? tn("{count} undone", "{count} undone", session.undone) : t("none undone")),
   ];
 }
 
-/** @param {any} session */
+/** @param {Api["SessionWhole"]} session */
 function contextTable(session) {
   const used = session.context_tokens;
-  const parts = used === null || !session.now ? null : splitTokens(session.now.parts, used);
-  if (!parts) return empty(t("Not known before the first answer."));
-  const free = Math.max(session.context_limit - used, 0);
-  const rows = [...SOURCES.map((name) => [name, parts[name]]), ["free", free]];
+  const now = session.now;
+  const limit = session.context_limit ?? 0;
+  const parts = used === null || !now ? null : splitTokens(now.parts, used);
+  if (!parts || !now || used === null) return empty(t("Not known before the first answer."));
+  const free = Math.max(limit - used, 0);
+  const rows = /** @type {[string, number][]} */ ([...SOURCES.map((name) => [name, parts[name]]), ["free", free]]);
   return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
     h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), NAMES[/** @type {keyof typeof NAMES} */ (name)]),
-      h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(count * 100 / session.context_limit)))))),
-    h("p", { class: "muted small" }, joinWithDots([session.now.model, t("window {tokens}", { tokens: tokens(session.now.window) }), t("no request above {tokens}", { tokens: tokens(session.now.hard) })]))];
+      h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(limit ? count * 100 / limit : null)))))),
+    h("p", { class: "muted small" }, joinWithDots([now.model, t("window {tokens}", { tokens: tokens(now.window) }), t("no request above {tokens}", { tokens: tokens(now.hard) })]))];
 }
 
-/** @param {any[]} flushes */
+/** @param {Api["SessionFlush"][]} flushes */
 function flushList(flushes) {
   if (!flushes.length) return empty(t("Nothing was saved by itself yet. It happens before older messages are summarised."));
   const words = { running: t("running"), saved: t("saved"), nothing: t("nothing worth keeping"), failed: t("failed") };
@@ -259,11 +261,11 @@ function flushList(flushes) {
     h("p", null, h("b", { class: flush.outcome === "failed" ? "crit-text" : null }, flush.outcome === "saved" ? tn("{count} note", "{count} notes", flush.note_count) : words[/** @type {keyof typeof words} */ (flush.outcome)]),
       h("span", { class: "muted" }, " · ", joinWithDots([t("turns {first} – {last}", { first: flush.from_turn, last: flush.through_turn }), flush.model ?? t("model unknown"), tn("{count} token", "{count} tokens", flush.tokens ?? 0, { count: tokens(flush.tokens) }), money(flush.cost_micro), time(flush.at)]))),
     flush.error && h("p", { class: "error-text" }, ts(flush.error)),
-    flush.notes.length > 0 && h("ul", { class: "notes" }, flush.notes.map((/** @type {any} */ note) => h("li", { class: note.superseded || note.forgotten ? "gone" : null },
+    flush.notes.length > 0 && h("ul", { class: "notes" }, flush.notes.map((note) => h("li", { class: note.superseded || note.forgotten ? "gone" : null },
       h("span", { class: "badge" }, ts(note.kind)), h("span", { dir: "auto" }, note.forgotten ? t("forgotten") : note.text), note.superseded && h("span", { class: "muted" }, " ", t("(replaced)"))))))));
 }
 
-/** @param {any[]} spend */
+/** @param {Api["PurposeSpend"][]} spend */
 function spendTable(spend) {
   if (!spend.length) return empty(t("No call yet."));
   const columns = [{ label: t("Purpose") }, { label: t("Calls"), num: true }, { label: t("In"), num: true }, { label: t("Out"), num: true }, { label: t("Cost"), num: true }];
@@ -274,7 +276,7 @@ function spendTable(spend) {
 
 /**
  * The calls of the model, newest first, page by page.
- * @param {{path: string, signal: AbortSignal, see: (turn: number) => void}} of
+ * @param {{path: `/sessions/${string}`, signal: AbortSignal, see: (turn: number) => void}} of
  */
 function auditPages({ path, signal, see }) {
   const place = h("div");
@@ -302,12 +304,12 @@ function auditPages({ path, signal, see }) {
   return { node, load };
 }
 
-/** @param {any} audit @param {(turn: number) => void} see */
+/** @param {Api["ContextAudit"]} audit @param {(turn: number) => void} see */
 function auditTable(audit, see) {
   if (!audit.calls.length) return empty(t("No model call yet."));
   const columns = [t("Turn"), t("Estimated"), t("After summary"), t("After trimming"), t("Reported"), t("Context"), t("Budget")].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll calls", role: "region", "aria-label": t("Model calls"), tabindex: 0 });
-  show(place, table({ caption: t("What each turn's call was given, newest first"), className: "plain", columns: [...columns, { label: t("Model") }, { label: t("Trimming applied") }, { label: t("When") }], rows: audit.calls.map((/** @type {any} */ call) => [
+  show(place, table({ caption: t("What each turn's call was given, newest first"), className: "plain", columns: [...columns, { label: t("Model") }, { label: t("Trimming applied") }, { label: t("When") }], rows: audit.calls.map((call) => [
     h("button", { type: "button", class: "link turn-link", "aria-label": t("Turn {turn}: what the model saw", { turn: call.turn }), onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && t("summarised"), call.prune && t("shortened"), call.overflow && t("refused")].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
   return place;

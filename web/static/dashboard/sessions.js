@@ -15,7 +15,7 @@ const NARROWING = ["q", "channel", "state", "min_pct", "agent", "site", "from", 
 const VIEW = [...NARROWING, "sort", "limit"];
 const FILTERS = [...VIEW, "cursor"];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function sessionsPage({ root, me, say, go, entitle, signal }) {
   entitle(t("Sessions"));
   const params = new URLSearchParams(location.search);
@@ -23,7 +23,7 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
   const mark = liveMark();
   const bar = filterBar(params, change);
   const views = savedViews({ of: `sessions:${me.name}`, path: "/dashboard/sessions", names: VIEW, params, say, signal });
-  const pages = pagesOf(signal);
+  const pages = pagesOf("/sessions", signal);
   let shown = "";
   let typing = 0;
 
@@ -41,7 +41,7 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
   async function load(refresh = false) {
     const asked = params.toString();
     const query = new URLSearchParams([...params].filter(([name]) => FILTERS.includes(name)));
-    const page = await pages("/sessions", query, refresh);
+    const page = await pages(query, refresh);
     if (asked !== params.toString()) return;
     body.removeAttribute("aria-busy");
     const next = JSON.stringify([page, asked]);
@@ -51,7 +51,7 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
     if (!refresh) say(tn("{count} session", "{count} sessions", page.sessions.length));
   }
 
-  /** @param {any} error */
+  /** @param {unknown} error */
   function failed(error) {
     if (!signal.aborted) { body.removeAttribute("aria-busy"); shown = ""; show(body, problem(error, () => load().catch(failed))); }
   }
@@ -86,7 +86,7 @@ function filterBar(params, change) {
       choose("limit", t("Rows"), /** @type {[string, string][]} */ ([["", 50], ["100", 100], ["200", 200]].map(([value, rows]) => [value, tn("{count} row", "{count} rows", Number(rows))]))))));
 }
 
-/** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
+/** @param {Api["Sessions"]} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function list(page, params, change) {
   const filtered = NARROWING.some((name) => params.get(name));
   if (!page.sessions.length) {
@@ -96,8 +96,8 @@ function list(page, params, change) {
   }
   return [
     h("div", { class: "card flush-card" }, table({ caption: t("Sessions"), className: "wide-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
-    h("div", { class: "pager" }, h("a", { class: "line sheet", href: `/api/v1/export/sessions.csv?${sheetQuery(params)}`, download: "evertalk-sessions.csv" }, "CSV"), placeOf(params, page.sessions.length, page.total), params.get("cursor") && firstPage(change),
-      page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next, at: beyond(params, page.sessions.length) }); scrollTo(0, 0); } }, t("Next page"))),
+    h("div", { class: "pager" }, h("a", { class: "line sheet", href: `/api/v1/export/sessions.csv?${sheetQuery(params)}`, download: "evertalk-sessions.csv" }, "CSV"), placeOf(params, page.sessions.length, page.total ?? null), params.get("cursor") && firstPage(change),
+      page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next ?? "", at: beyond(params, page.sessions.length) }); scrollTo(0, 0); } }, t("Next page"))),
   ];
 }
 
@@ -118,7 +118,7 @@ function header(column, params, change) {
   return { ...column, label, text: column.text ?? column.label, sort: active ? (falling ? "descending" : "ascending") : undefined };
 }
 
-/** @param {any} session */
+/** @param {Api["Session"]} session */
 function cells(session) {
   const share = session.context_pct;
   const sentence = share === null ? t("Context unknown") : t("{tokens} of {limit}", { tokens: tokens(session.context_tokens), limit: tokens(session.context_limit) });
@@ -126,7 +126,7 @@ function cells(session) {
     h("a", { class: "row-link", href: `/dashboard/sessions/${session.id}`, dir: "auto", title: session.title }, personOf(session), session.title && h("span", { class: "row-title muted small", dir: "auto" }, session.title)),
     channelBadge(session.channel), session.agent, number(session.turns),
     share === null ? DASH : h("span", { class: "context", title: sentence }, meter(share, sentence), h("span", { class: `${level(share)}-text` }, pct(share))),
-    tokens(session.input_tokens), tokens(session.output_tokens), money(session.cost_micro, session.cost_unknown_calls), pct(session.cache_hit_pct),
+    tokens(session.input_tokens), tokens(session.output_tokens), money(session.cost_micro, session.cost_unknown_calls ?? 0), pct(session.cache_hit_pct),
     number(session.compactions), time(session.last_active_at), stateBadge(session.state),
   ];
 }

@@ -1,13 +1,13 @@
 /** Settings: a form for each subject, and every setting with its value, where that came from, and its meaning. */
 import { ask } from "./net.js";
-import { DASH, card, empty, h, problem, show, skeleton, t, table, tabPanels, ts } from "./parts.js";
+import { DASH, card, empty, h, number, problem, show, skeleton, t, table, tabPanels, ts } from "./parts.js";
 import { SECTIONS } from "./settings_fields.js";
 import { settingsForm } from "./settings_form.js";
 
 const FROM = { environment: t("environment"), file: ".env", default: t("default"), start: t("auto-detected"), stored: t("this page") };
 const COLUMNS = [{ label: t("Setting") }, { label: t("Value") }, { label: t("Set by") }, { label: t("Default") }, { label: t("Meaning") }];
 
-/** @param {any} page */
+/** @param {Page} page */
 export function settingsPage({ root, go, me, say, entitle, signal }) {
   entitle(t("Settings"));
   const params = new URLSearchParams(location.search);
@@ -17,7 +17,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
   let now = null;
   /** @type {ReturnType<typeof settingsForm>[]} */
   const forms = [];
-  /** @param {any} answer */
+  /** @param {Api["AllSettings"]} answer */
   function took(answer) {
     now = answer;
     show(troubles, warnings(now));
@@ -50,14 +50,14 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
   load();
 }
 
-/** Returns the reasons why stored settings are not in force. @param {any} now */
+/** Returns the reasons why stored settings are not in force. @param {Api["AllSettings"]} now */
 const warnings = (now) => [
   now.unpriced.length > 0 && h("p", { class: "trouble" }, t("Enter the prices of {models}, 0 where tokens cost nothing. Until then a cap of {tokens} tokens a day stands in for the caps in dollars.", { models: now.unpriced.join(", "), tokens: number(now.token_cap) })),
   now.problems.length > 0 && h("div", { class: "trouble" }, h("p", null, t("The stored settings cannot be used; the former ones stay in force:")),
-    h("ul", { class: "findings" }, now.problems.map((/** @type {any} */ one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason)))))),
+    h("ul", { class: "findings" }, now.problems.map((one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason)))))),
 ];
 
-/** @param {any[]} all @param {URLSearchParams} params @param {any} go */
+/** @param {Api["Setting"][]} all @param {URLSearchParams} params @param {any} go */
 function everySetting(all, params, go) {
   const body = h("div", { class: "list" });
   const search = h("input", { type: "search", name: "q", placeholder: `${t("Search name or meaning")}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" });
@@ -74,6 +74,6 @@ function everySetting(all, params, go) {
     h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search name or meaning")), search), h("label", { class: "tick" }, only, h("span", null, t("Only changed")))), body];
 }
 
-/** @param {any} one */
+/** @param {Api["Setting"]} one */
 const cells = (one) => [h("code", { class: "setting-name" }, one.name), one.value === null ? DASH : one.secret ? h("span", { class: `state ${one.value === "set" ? "answering" : ""}` }, ts(one.value)) : h("code", null, String(one.value)),
   h("span", { class: one.from === "default" ? "muted" : "strong" }, FROM[/** @type {keyof typeof FROM} */ (one.from)] ?? one.from), one.default || DASH, h("span", { class: "meaning" }, one.meaning || DASH)];

@@ -6,7 +6,7 @@ import { rowsField, secretsOf } from "./settings_rows.js";
 
 /** By name, of all forms; null takes a setting away. @type {Map<string, string | null>} */
 const typed = new Map();
-/** For a login that ends meanwhile; secrets are kept nowhere but in the form. @param {string} who @param {any[]} rows */
+/** For a login that ends meanwhile; secrets are kept nowhere but in the form. @param {string} who @param {Api["Setting"][]} rows */
 function recall(who, rows) {
   const key = `evertalk.settings.${who}`;
   const secrets = new Set(rows.filter((one) => one.secret).map((one) => one.name));
@@ -26,7 +26,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export function settingsForm(section, { now, took, may, who, say, signal }) {
   if (!recalled) recall(who, now().settings);
   recalled = true;
-  const rowOf = (/** @type {string} */ name) => now().settings.find((/** @type {any} */ one) => one.name === name);
+  const rowOf = (/** @type {string} */ name) => now().settings.find((/** @type {Api["Setting"]} */ one) => one.name === name);
   const changes = () => Object.fromEntries([...typed].filter(([name]) => names.has(name)));
   const fields = section.fields.map(([name, label]) => ["models", "bots"].includes(rowOf(name).kind) ? rowsField(rowOf(name), label, may, { typed, rowOf, changes, signal }) : field(rowOf(name), label, may));
   const names = new Set(section.fields.flatMap(([name]) => [name, secretsOf(rowOf(name).kind)]));
@@ -39,13 +39,13 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     for (const one of fields) one.sync(rowOf(one.name));
   }
 
-  /** @param {any} answer */
+  /** @param {Api["AllSettings"]} answer */
   function take(answer) {
     took(answer);
     sync();
   }
 
-  /** @param {any[]} problems by name */
+  /** @param {Api["SettingProblem"][]} problems by name */
   function refuse(problems) {
     for (const one of fields) one.refuse(problems.find((two) => two.name === one.name)?.reason ?? "");
     const others = problems.filter((one) => !names.has(one.name));
@@ -119,7 +119,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     for (const until = Date.now() + FOLLOWS_MS; ;) {
       const page = await ask("/alerts?limit=1", { refresh: true, signal });
       show(tested, targetsCard(page));
-      if (Date.now() > until || !page.targets.some((/** @type {any} */ one) => ["due", "sending"].includes(one.state))) return;
+      if (Date.now() > until || !page.targets.some((one) => ["due", "sending"].includes(one.state ?? ""))) return;
       await pause(AGAIN_MS);
     }
   }
@@ -133,7 +133,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
 
 /**
  * One setting: its label, how it is asked for, what it means, and who set it.
- * @param {any} row @param {string} label @param {boolean} may
+ * @param {Api["Setting"]} row @param {string} label @param {boolean} may
  */
 function field(row, label, may) {
   const { name, kind } = row;
@@ -144,7 +144,7 @@ function field(row, label, may) {
   const state = h("p", { class: "small muted", id: `${id}-state` });
   const told = { id, name, "aria-describedby": `${id}-state ${id}-error ${id}-help`, oninput: () => type(read()) };
   const asks = { dir: "ltr", autocomplete: kind === "secret" ? "new-password" : "off", autocapitalize: "none", spellcheck: "false", maxlength: 8000, placeholder: isFigure ? usual : null };
-  const input = kind === "switch" ? h("input", { type: "checkbox", ...told }) : kind === "choice" ? h("select", told, h("option", { value: "" }, t("default")), row.choices.map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)))
+  const input = kind === "switch" ? h("input", { type: "checkbox", ...told }) : kind === "choice" ? h("select", told, h("option", { value: "" }, t("default")), (row.choices ?? []).map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)))
     : h("input", { type: kind === "secret" ? "password" : "text", inputmode: kind === "number" ? "decimal" : null, ...told, ...asks });
   const drop = kind === "secret" && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: label }), onclick: () => { input.value = ""; type(typed.get(name) === null ? undefined : null); paint(); } }, t("Remove"));
   let now = row;
@@ -178,7 +178,7 @@ function field(row, label, may) {
     if (drop) set(drop, { hidden: !may || !now.editable || now.stored === null, "aria-pressed": String(gone) });
   }
 
-  /** @param {any} row */
+  /** @param {Api["Setting"]} row */
   function sync(row) {
     now = row;
     set(input, { disabled: !may || !now.editable });

@@ -17,7 +17,7 @@ let count = 0;
 export const secretsOf = (kind) => SECRETS[/** @type {"models" | "bots"} */ (kind)] ?? "";
 
 /**
- * @param {any} row @param {string} label @param {boolean} may
+ * @param {Api["Setting"]} row @param {string} label @param {boolean} may
  * @param {{typed: Map<string, string | null>, rowOf: (name: string) => any, changes: () => Record<string, string | null>, signal: AbortSignal}} form
  */
 export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
@@ -164,7 +164,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
     show(found, t("Testing…"));
     try {
       const { servers, message } = await ask("/settings/models", { method: "POST", body: {}, signal });
-      show(found, message ? ts(message) : servers.flatMap((/** @type {any} */ server) => server.models.map((/** @type {string} */ model) => h("button", { type: "button", class: "line", onclick: () => {
+      show(found, message ? ts(message) : servers.flatMap((server) => server.models.map((/** @type {string} */ model) => h("button", { type: "button", class: "line", onclick: () => {
         entries.push({ name: model, wire: server.wire, base_url: server.base_url });
         changed(); draw();
       } }, t("Add {model} of {server}", { model, server: server.name })))));
@@ -179,7 +179,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
     if (at) set(at.node, { "aria-invalid": "true" });
   }
 
-  /** @param {any} row */
+  /** @param {Api["Setting"]} row */
   function sync(row) {
     now = row;
     const text = typed.has(name) ? typed.get(name) ?? "" : before();

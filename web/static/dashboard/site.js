@@ -8,10 +8,10 @@ import { conflict, problemList, watchTyping } from "./editing.js";
 const TEXTS = [["title", t("Title"), 60], ["welcome", t("Welcome"), 500], ["ai_notice", t("Notice that this is an AI"), 500], ["offline_text", t("When nobody can be reached"), 500], ["launcher_label", t("Launcher label"), 60]];
 const LONG = new Set(["welcome", "ai_notice", "offline_text"]);
 
-/** @param {any} page */
+/** @param {Page} page */
 export function sitePage({ root, id: name, me, say, entitle, signal }) {
   entitle(name);
-  const path = `/sites/${encodeURIComponent(name)}`;
+  const path = /** @type {const} */ (`/sites/${encodeURIComponent(name)}`);
   const body = h("div", { class: "list" }, skeleton(8));
   show(root, h("div", { class: "page-head" }, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/sites" }, t("Sites"))), h("h1", null, name))), body);
 
@@ -24,7 +24,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     }
   }
 
-  /** @param {any} site @param {any} [typed] @param {any} [note] */
+  /** @param {Api["SiteWhole"]} site @param {any} [typed] @param {any} [note] */
   function draw(site, typed = site.settings, note = null) {
     const may = me.role === "admin";
     const judge = h("div", { role: "status" });
@@ -39,7 +39,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     }
     watchTyping(form, check, signal);
     look.node.addEventListener("change", () => check().catch(() => {}));
-    form.addEventListener("submit", async (event) => {
+    form.addEventListener("submit", async (/** @type {any} */ event) => {
       event.preventDefault();
       const mine = settings();
       try {
@@ -57,12 +57,12 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     check().catch(() => {});
   }
 
-  /** Pages that have the snippet and are not on the list. @param {any} site @param {boolean} may */
+  /** Pages that have the snippet and are not on the list. @param {Api["SiteWhole"]} site @param {boolean} may */
   function refusals(site, may) {
     const reply = h("div", { role: "status" });
     if (!site.refused.length) return null;
     return card(t("Refused pages"), [h("p", { class: "muted small" }, t("The chat was asked for there, and they are not among the origins.")),
-      h("ul", { class: "plain-list" }, site.refused.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.origin), " ", t("{number} ×, last {time}", { number: one.count, time: time(one.last_at) })),
+      h("ul", { class: "plain-list" }, site.refused.map((one) => h("li", { class: "split" }, h("span", null, h("code", null, one.origin), " ", t("{number} ×, last {time}", { number: one.count, time: time(one.last_at) })),
         may && h("button", { type: "button", class: "line", "aria-label": t("Allow {origin}", { origin: one.origin }), onclick: () => allow(one.origin) }, t("Allow"))))), reply]);
 
     /** @param {string} origin */
@@ -75,11 +75,11 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     }
   }
 
-  /** @param {any} site @param {boolean} may */
+  /** @param {Api["SiteWhole"]} site @param {boolean} may */
   function secrets(site, may) {
     const fresh = h("div");
     const section = card(t("Secrets that sign people in"), [
-      site.secrets.length ? h("ul", { class: "plain-list" }, site.secrets.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.id), " ", t("made {time}", { time: time(one.created_at) })),
+      site.secrets.length ? h("ul", { class: "plain-list" }, site.secrets.map((one) => h("li", { class: "split" }, h("span", null, h("code", null, one.id), " ", t("made {time}", { time: time(one.created_at) })),
         may && h("button", { type: "button", class: "line danger", "aria-label": t("Revoke {secret}", { secret: one.id }), onclick: () => revoke(one.id) }, t("Revoke"))))) : h("p", { class: "muted" }, t("None: everybody comes as a visitor.")),
       fresh, may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", disabled: site.secrets.length > 1, onclick: add }, t("Generate secret"))),
       h("p", { class: "muted small" }, t("Two secrets can be active at once: generate the new one, put it on your server, then revoke the old one."))]);
@@ -119,10 +119,10 @@ function copier(text, label, say) {
   return button;
 }
 
-/** @param {any} site @param {(words: string) => void} say */
+/** @param {Api["SiteWhole"]} site @param {(words: string) => void} say */
 const snippet = (site, say) => card(t("On your page"), [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, t("Copy the snippet"), say)), h("p", { class: "muted small" }, tn("{count} visitor came so far.", "{count} visitors came so far.", site.visitors))]);
 
-/** Returns the form, read-only for operators who may not change it. @param {any} site @param {any} now @param {boolean} may */
+/** Returns the form, read-only for operators who may not change it. @param {Api["SiteWhole"]} site @param {any} now @param {boolean} may */
 function fields(site, now, may) {
   const off = may ? null : { disabled: true };
   const text = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ most) => h("label", null, h("span", null, label), LONG.has(name)
@@ -166,7 +166,7 @@ function read(form, before) {
   for (const name of ["title", "welcome", "ai_notice", "offline_text", "launcher_label", "accent", "position", "privacy_url"]) put(name, value(name) || null);
   put("starters", lines("starters").length ? lines("starters") : null);
   put("verified", value("verified") === "off" ? null : value("verified"));
-  put("uploads", { yes: true, no: false }[value("uploads")] ?? null);
+  put("uploads", /** @type {Record<string, boolean>} */ ({ yes: true, no: false })[value("uploads")] ?? null);
   put("handover", form.elements.handover.checked ? null : false);
   for (const name of ["memory_toasts", "webview"]) put(name, form.elements[name].checked ? true : null);
   let texts = null;

@@ -41,16 +41,16 @@ function size(bytes) {
   return `${Math.round(bytes / 1024 ** step)}\u202f${SIZES[step]}`;
 }
 
-/** Returns a file of the person, opened on request; a deleted one keeps its name. @param {any} file */
+/** Returns a file of the person, opened on request; a deleted one keeps its name. @param {Api["LineFile"]} file */
 function fileOf(file) {
   const label = [h("span", { dir: "auto" }, file.name || file.mime), h("span", { class: "muted" }, ` ${size(file.size)}`)];
   if (!file.kept) return h("p", null, h("span", { class: "badge file" }, label, h("span", { class: "muted" }, " · ", t("deleted"))));
   return h("p", null, h("a", { class: "badge file", href: `/api/v1/attachments/${file.id}`, target: "_blank", rel: "noopener" }, label));
 }
 
-/** @param {any} block @param {any} message */
+/** @param {any} block @param {Api["Line"]} message */
 function blockOf(block, message) {
-  const file = block.attachment_id && message.files?.find((/** @type {any} */ one) => one.number === block.attachment_id);
+  const file = block.attachment_id && message.files?.find((one) => one.number === block.attachment_id);
   if (file) return [fileOf(file), (block.type === "text" ? block.text : block.description) && h("details", { class: "tool" },
     h("summary", null, block.type === "text" ? t("What was read of it") : t("What is seen in it")), words(block.type === "text" ? block.text : block.description))];
   if (block.type === "text") return markdown(block.text);
@@ -61,7 +61,7 @@ function blockOf(block, message) {
   return h("p", { class: "muted" }, t("A part of kind {kind}", { kind: block.type }));
 }
 
-/** @param {any} message */
+/** @param {Api["Line"] & {judged?: any}} message */
 export function messageNode(message) {
   const state = STATES[/** @type {keyof typeof STATES} */ (message.turn_state)];
   return h("li", { class: `message ${message.author}`, data: { seq: message.seq, turn: message.turn } },
@@ -70,16 +70,16 @@ export function messageNode(message) {
       message.pinned && h("span", { class: "badge" }, t("pinned")), message.pruned && h("span", { class: "badge" }, t("shortened")),
       ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)] && h("span", { class: "badge" }, ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)]),
       message.replaced ? h("span", { class: "badge" }, t("replaced by an edit")) : message.edited && h("span", { class: "badge" }, t("edited")), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
-    message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
+    message.blocks.map((block) => blockOf(block, message)), message.judged && message.feedback && judgement(message.feedback));
 }
 
 const OPINIONS = { good: t("Found helpful"), bad: t("Found not helpful") };
-/** Returns the person's opinion of an answer. @param {any} feedback */
+/** Returns the person's opinion of an answer. @param {Api["LineFeedback"]} feedback */
 function judgement(feedback) {
   return h("div", { class: `judged ${feedback.opinion ?? ""}` }, h("b", null, OPINIONS[/** @type {keyof typeof OPINIONS} */ (feedback.opinion)] ?? t("Feedback")), feedback.words && words(feedback.words));
 }
 
-/** @param {any} divider */
+/** @param {Api["Divider"]} divider */
 function dividerNode(divider) {
   const summary = divider.kind === "summary" || divider.kind === "digest";
   const label = KINDS[/** @type {keyof typeof KINDS} */ (divider.kind)] ?? divider.kind;
@@ -90,19 +90,22 @@ function dividerNode(divider) {
 
 const ENDS = { operator: t("Given back to the assistant"), person: t("The person went back to the assistant"), unanswered: t("Nobody came: back to the assistant"), silent: t("No word came: back to the assistant"), off: t("Hand-over was switched off: back to the assistant"), resolved: t("Resolved") };
 
-/** The moments of hand-overs, and what operators noted, in their order. @param {any[]} handovers @param {any[]} notes */
+/** @typedef {Pick<Api["Lines"], "messages" | "before"> & Partial<Api["Lines"]>} Messages */
+
+/** The moments of hand-overs, and what operators noted, in their order. @param {Api["LineHandover"][]} handovers @param {Api["LineNote"][]} notes */
 function momentsOf(handovers, notes) {
-  return [...notes.map((one) => ({ ...one, key: `n${one.id}`, note: true })), ...handovers.flatMap((one) => [
+  const moments = /** @type {{key: string, at: string}[]} */ ([...notes.map((one) => ({ ...one, key: `n${one.id}`, note: true })), ...handovers.flatMap((one) => [
     one.asked_by !== "operator" && { key: `a${one.id}`, at: one.asked_at, words: one.asked_by === "person" ? t("A human was asked for by the person") : t("A human was asked for by the assistant"), more: one.reason },
     one.taken_at && { key: `t${one.id}`, at: one.taken_at, words: one.operator ? t("{operator} took the conversation", { operator: one.operator }) : t("An operator took the conversation") },
     one.ended_at && { key: `e${one.id}`, at: one.ended_at, words: ENDS[/** @type {keyof typeof ENDS} */ (one.ended_by)] ?? t("Back to the assistant"), rating: one.rating },
-  ])].filter(Boolean).sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
+  ])].filter(Boolean));
+  return moments.sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
 }
 
 /** Returns a person's rating of the help, of five. @param {number} rating */
 export const stars = (rating) => h("span", { class: "stars", role: "img", "aria-label": t("Rated {rating} of 5", { rating: number(rating) }) }, "★".repeat(rating) + "☆".repeat(5 - rating));
 
-/** @param {any} note @param {(note: any) => void} [remove] */
+/** @param {Api["LineNote"]} note @param {(note: any) => void} [remove] */
 const noteNode = (note, remove) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: stamp(note.at) }, clock(note.at))),
   remove && note.can_remove && h("button", { type: "button", class: "link", "aria-label": t("Remove the private note"), onclick: () => remove(note) }, t("Remove"))), words(note.body));
 
@@ -112,21 +115,21 @@ const momentNode = (moment, remove) => moment.note ? noteNode(moment, remove) : 
 
 /**
  * All that is shown, in order, each with a key and what it is made of.
- * @param {any[]} messages @param {any[]} links @param {any[]} handovers @param {any[]} notes @param {boolean} more whether there are earlier ones
+ * @param {Api["Line"][]} messages @param {Api["Divider"][]} links @param {Api["LineHandover"][]} handovers @param {Api["LineNote"][]} notes @param {boolean} more whether there are earlier ones
  */
 function itemsOf(messages, links, handovers, notes, more) {
   const dividers = [...links];
   const moments = momentsOf(handovers, notes);
   if (more && messages.length) while (moments.length && Date.parse(moments[0].at) < Date.parse(messages[0].at)) moments.shift();
   const items = /** @type {{key: string, of: any, make: (of: any, remove?: (note: any) => void) => any}[]} */ ([]);
-  const tell = () => { const of = moments.shift(); items.push({ key: of.key, of, make: momentNode }); };
+  const tell = () => { const of = /** @type {{key: string, at: string}} */ (moments.shift()); items.push({ key: of.key, of, make: momentNode }); };
   for (const [index, message] of messages.entries()) {
     const next = messages[index + 1];
     while (moments.length && Date.parse(moments[0].at) <= Date.parse(message.at)) tell();
     const last = message.feedback && !messages.slice(index + 1, index + 30).some((later) => later.turn === message.turn && later.author === "assistant");
     items.push({ key: `m${message.seq}`, of: { ...message, judged: last }, make: messageNode });
     while (dividers.length && dividers[0].through_turn <= message.turn && (!next || next.turn > dividers[0].through_turn)) {
-      const of = dividers.shift();
+      const of = /** @type {Api["Divider"]} */ (dividers.shift());
       items.push({ key: `d${of.id}`, of, make: dividerNode });
     }
   }
@@ -149,7 +152,7 @@ function joinLists(older, newer, key) {
 
 /**
  * Messages read backwards, page by page; the newest are asked for again and again.
- * @param {{path: string, label: string, signal: AbortSignal, empty: string, at?: string, drop?: (note: any) => Promise<boolean>}} of
+ * @param {{path: `/sessions/${string}/messages` | `/compactions/${string}/messages`, label: string, signal: AbortSignal, empty: string, at?: string, drop?: (note: any) => Promise<boolean>}} of
  *   `at` is the turn that it opens at, or with it the number of a message, `12-34`: then it stays there until the newest are
  *   asked for; `drop` removes a private note, where the operator does not think better of it
  */
@@ -189,14 +192,17 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     box.focus({ preventScroll: true });
   }
 
+  /** @param {string} query @param {boolean} [refresh] @returns {Promise<Messages>} */
+  const read = (query, refresh = false) => /** @type {Promise<any>} */ (ask(`${path}?${query}`, { refresh, signal }));
+
   /** Some turns after the wanted one are shown too, unless they alone fill the page. @param {boolean} refresh */
   async function pageAt(refresh) {
-    const upTo = (/** @type {number} */ ahead) => ask(`${path}?limit=50${turn ? `&before=${Number(turn) + ahead}.0` : ""}`, { refresh, signal });
+    const upTo = (/** @type {number} */ ahead) => read(`limit=50${turn ? `&before=${Number(turn) + ahead}.0` : ""}`, refresh);
     const page = await upTo(4);
     return turn && page.messages[0]?.turn > Number(turn) ? upTo(1) : page;
   }
 
-  /** The message that is wanted, or where its turn begins; of a turn without words, what was said before. @param {any[]} messages */
+  /** The message that is wanted, or where its turn begins; of a turn without words, what was said before. @param {Api["Line"][]} messages */
   function placeOf(messages) {
     const at = seq ?? (messages.find((one) => one.turn === Number(turn)) ?? messages.findLast((one) => one.turn < Number(turn)) ?? messages[0])?.seq;
     for (const one of list.querySelectorAll("[aria-current]")) set(one, { "aria-current": null });
@@ -216,7 +222,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     show(note);
     const known = new Set(all.messages.map((one) => one.seq));
     // Where nothing is in common, something would be missing in between.
-    const goesOn = page.messages.some((/** @type {any} */ one) => known.has(one.seq));
+    const goesOn = page.messages.some((one) => known.has(one.seq));
     const first = page.messages[0];
     const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
     // The page has no hand-overs and no notes from before its first message, so those that were loaded stay.
@@ -236,14 +242,14 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
   /** Removes deleted private notes while new messages wait. */
   async function forget() {
     const page = await pageAt(true);
-    const known = new Set((page.private_notes ?? []).map((/** @type {any} */ one) => one.id));
+    const known = new Set((page.private_notes ?? []).map((one) => one.id));
     const gone = all.notes.filter((one) => !known.has(one.id) && Date.parse(one.at) >= Date.parse(page.messages[0]?.at));
     if (!gone.length) return;
     all.notes = all.notes.filter((one) => !gone.includes(one));
     draw();
   }
 
-  /** Returns the dividers of the page, after earlier ones. @param {any[]} older @param {any} page */
+  /** Returns the dividers of the page, after earlier ones. @param {any[]} older @param {Messages} page */
   function dividersOf(older, page) {
     const from = page.messages[0]?.turn ?? 0;
     return joinLists(older.length ? all.dividers.filter((one) => one.through_turn < from) : [], page.dividers ?? [], "id");
@@ -252,7 +258,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
   async function earlier() {
     set(more, { disabled: true });
     try {
-      const page = await ask(`${path}?limit=100&before=${all.before}`, { signal });
+      const page = await read(`limit=100&before=${all.before}`);
       const height = box.scrollHeight;
       all = { messages: joinLists(page.messages, all.messages, "seq"), dividers: joinLists(page.dividers ?? [], all.dividers, "id"), handovers: page.handovers ?? [], notes: page.private_notes ?? [], before: page.before };
       draw();
@@ -268,7 +274,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
 
   /** Shows a turn, and stays there. @param {string} wanted */
   function jump(wanted) {
-    [turn, seq, shown] = [wanted, undefined, ""];
+    [turn, seq, shown] = /** @type {[string, any, string]} */ ([wanted, undefined, ""]);
     newest.hidden = false;
     return safely(false);
   }

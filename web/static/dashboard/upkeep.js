@@ -1,7 +1,7 @@
 /** "Summarise now" and "Save memory now": what it would do and cost, said before; how it goes; what came of it. */
 import { h, set, show } from "../shared/h.js";
 import { follow } from "./live.js";
-import { ask } from "./net.js";
+import { Failure, ask } from "./net.js";
 import { percent as percentage } from "../shared/fmt.js";
 import { duration } from "./figures.js";
 import { joinWithDots, empty, money, number, pct, problem, skeleton, t, tn, tokens, ts } from "./parts.js";
@@ -42,7 +42,7 @@ function renderForecast(found, what) {
 const pair = (name, words) => h("div", null, h("dt", null, name), h("dd", null, words));
 
 /**
- * @param {{path: string, me: any, say: (words: string) => void, signal: AbortSignal, reload: () => void, running: () => any}} of
+ * @param {{path: `/sessions/${string}`, me: Api["Me"], say: (words: string) => void, signal: AbortSignal, reload: () => void, running: () => any}} of
  */
 export function upkeepButtons({ path, me, say, signal, reload, running }) {
   if (!me.can_run_commands || !me.can_inspect) return null;
@@ -94,13 +94,13 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
       }, AbortSignal.any([signal, over.signal]));
       const clock = setInterval(() => { tell(); reload(); }, 2000);
       try {
-        const done = await ask(`${path}/${what}`, { method: "POST", body: what === "compact" ? { focus: focus.value.trim(), force: force.checked } : {}, signal, seconds: COMMAND_SECONDS });
+        const done = await ask(/** @type {`/sessions/${string}/compact`} */ (`${path}/${what}`), { method: "POST", body: what === "compact" ? { focus: focus.value.trim(), force: force.checked } : {}, signal, seconds: COMMAND_SECONDS });
         show(note, h("p", { class: "done" }, ts(done.result) || t("Done.")));
         say(ts(done.result) || t("Done."));
       } catch (error) {
         if (signal.aborted) return;
         show(note, problem(error));
-        if (closed) say(/** @type {Error} */ (error).message);
+        if (closed) say(error instanceof Failure ? error.message : t("That did not work."));
       } finally { clearInterval(clock); over.abort(); }
       reload();
     }
@@ -120,7 +120,7 @@ function watchProgress(path, tell, signal) {
   /** @param {number} job */
   async function isOurs(job) {
     const found = await ask(`/jobs?limit=20&session=${path.split("/").pop()}`, { refresh: true, signal });
-    return found.jobs.some((/** @type {any} */ one) => Number(one.id) === job);
+    return found.jobs.some((one) => Number(one.id) === job);
   }
   follow({
     changed() {}, moved() {},
@@ -131,23 +131,24 @@ function watchProgress(path, tell, signal) {
   }, signal);
 }
 
-/** The numbers that hold for this session's agent, and which of them are not the preset's own. @param {any} now */
+/** The numbers that hold for this session's agent, and which of them are not the preset's own. @param {Api["WindowNow"]} now */
 export function presetView(now) {
   /** @param {any} value */
   const shown = (value) => value === null ? t("no limit") : typeof value === "boolean" ? (value ? t("yes") : t("no")) : typeof value === "number" ? number(value) : Array.isArray(value) ? value.map((one) => Array.isArray(one) ? one.join(" ") : String(one)).join(", ") || t("none") : String(value).trim();
   const plain = (/** @type {string} */ name) => h("span", { translate: "no" }, name.replaceAll("_", " "));
   return [h("p", null, h("b", null, now.preset), h("span", { class: "muted" }, ` · ${now.model}`)),
-    h("dl", { class: "pairs numbers" }, pair(t("Saves memory above"), tn("{count} token", "{count} tokens", now.flush_at)), pair(t("Summarises above"), tn("{count} token", "{count} tokens", now.compact_at)), pair(t("Hard limit"), tn("{count} token", "{count} tokens", now.hard)), pair(t("Fixed overhead"), tn("{count} token of system and tools", "{count} tokens of system and tools", now.fixed))),
+    h("dl", { class: "pairs numbers" }, pair(t("Saves memory above"), tn("{count} token", "{count} tokens", now.flush_at)), pair(t("Summarises above"), tn("{count} token", "{count} tokens", now.compact_at ?? 0)), pair(t("Hard limit"), tn("{count} token", "{count} tokens", now.hard)), pair(t("Fixed overhead"), tn("{count} token of system and tools", "{count} tokens of system and tools", now.fixed))),
     MEMORY[now.memory] && h("p", { class: "muted small" }, MEMORY[now.memory]),
-    now.overrides.length ? h("ul", { class: "notes" }, now.overrides.map((/** @type {any} */ one) => h("li", null, h("span", { class: "badge" }, one.by === "agent" ? t("agent") : t("setting")), plain(one.name), ": ", h("b", null, shown(one.effective)), h("span", { class: "muted" }, " ", t("(preset: {value})", { value: shown(one.preset) })))))
+    now.overrides.length ? h("ul", { class: "notes" }, now.overrides.map((one) => h("li", null, h("span", { class: "badge" }, one.by === "agent" ? t("agent") : t("setting")), plain(one.name), ": ", h("b", null, shown(one.effective)), h("span", { class: "muted" }, " ", t("(preset: {value})", { value: shown(one.preset) })))))
       : h("p", { class: "muted" }, t("All numbers are the preset’s own.")),
     h("details", null, h("summary", null, t("All numbers")), h("dl", { class: "pairs" }, Object.entries(now.numbers).map(([name, value]) => pair(plain(name), h("span", { translate: "no" }, shown(value))))))];
 }
 
-/** Returns the contents of the session's next request, and the free part of the window. @param {any} now @param {string[]} sources @param {Record<string, string>} names */
+/** Returns the contents of the session's next request, and the free part of the window. @param {Api["WindowNow"]} now @param {string[]} sources @param {Record<string, string>} names */
 export function windowView(now, sources, names) {
-  if (now.used === null) return empty(t("Not known before the first answer."));
-  const rows = [...sources.map((name) => [name, now.parts[name] ?? 0]), ["free", now.free]];
+  const parts = now.parts;
+  if (now.used === null || !parts) return empty(t("Not known before the first answer."));
+  const rows = /** @type {[string, number][]} */ ([...sources.map((name) => [name, parts[name] ?? 0]), ["free", now.free ?? 0]]);
   return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
     h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), names[name]), h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(count * 100 / now.limit)))))),
     h("dl", { class: "fills rest" }, [[t("Limit"), now.limit], [t("Kept free for the answer"), now.answer], [t("Reserve beyond the limit"), now.beyond], [t("Window"), now.window]].map(([name, count]) => h("div", null, h("dt", null, name), h("dd", null, h("span", null, tokens(count)), h("span"))))),

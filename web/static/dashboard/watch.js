@@ -2,7 +2,7 @@
 import { follow, isConnected } from "./live.js";
 import { GAP_MS, TOLD_MS, ask } from "./net.js";
 
-/** Returns whether a person waits for this operator: for any operator, or for the one who took them. @param {any} one @param {any} me */
+/** Returns whether a person waits for this operator: for any operator, or for the one who took them. @param {Api["Listed"]} one @param {Api["Me"]} me */
 export const needsAttention = (one, me) => one.state === "waiting" || (one.operator === me.name && Boolean(one.waits_since));
 
 /**
@@ -45,13 +45,13 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
 /** @param {(count: number) => void} tell */
 export function watchAlerts(tell) {
   const { plan } = watcher({ look: async () => tell((await ask("/alerts?limit=1", { refresh: true })).unseen), topic: "alerts", seenMs: 15_000, hiddenMs: 0 });
-  return { /** Notes that the page has just received its counts. @param {number} count */ told(count) { tell(count); plan(); } };
+  return { told(/** @type {number} counts that the page has just received */ count) { tell(count); plan(); } };
 }
 
-/** @param {any} me @param {(count: number) => void} tell */
+/** @param {Api["Me"]} me @param {(count: number) => void} tell */
 export function watchWaiting(me, tell) {
-  /** @param {any[]} handovers */
+  /** @param {Api["Listed"][]} handovers */
   const count = (handovers) => tell(handovers.filter((one) => needsAttention(one, me)).length);
   const { plan, run } = watcher({ look: async () => count((await ask("/handovers", { refresh: true })).handovers), topic: "handovers", seenMs: 5000, hiddenMs: 15_000 });
-  return { /** @param {any[]} handovers */ told(handovers) { count(handovers); plan(); }, look: run };
+  return { told(/** @type {Api["Listed"][]} */ handovers) { count(handovers); plan(); }, look: run };
 }

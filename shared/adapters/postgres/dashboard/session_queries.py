@@ -106,6 +106,12 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
 """
 
 _ID = "SELECT id FROM sessions WHERE public_id = $1"
+_PERSON = """
+SELECT s.id, coalesce(r.public_id, p.public_id) AS person_id, nullif(p.display_name, '') AS person, p.kind,
+       p.anonymous
+  FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
+ WHERE s.public_id = $1
+"""
 _NEWEST = f"SELECT c.turn_id FROM (VALUES ($1::bigint)) AS s(id) CROSS JOIN LATERAL {NEWEST_CALL} c"
 
 
@@ -116,6 +122,14 @@ class SessionInsights(PoolStore):
     async def find_session_id(self, public_id: UUID) -> int | None:
         found: int | None = await self._pool.fetchval(_ID, public_id, timeout=SECONDS)
         return found
+
+    @store_method
+    async def find_person(self, public_id: UUID) -> tuple[int, dict[str, Any]] | None:
+        """Return the number of a session, and its person as lists name them; None if there is no session."""
+        row = await self._pool.fetchrow(_PERSON, public_id, timeout=SECONDS)
+        if row is None:
+            return None
+        return row["id"], {name: row[name] for name in ("person_id", "person", "kind", "anonymous")}
 
     @store_method
     async def find_newest_turn(self, session_id: int) -> int | None:

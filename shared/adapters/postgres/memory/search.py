@@ -105,7 +105,7 @@ class PostgresMessageSearch:
                 before = SearchKey(at=row["last_active_at"], session_id=row["id"], seq=0)
                 if row["session"] in by_session:
                     mine = tuple(by_session[row["session"]])
-                    person = {name: row[name] for name in ("person", "kind", "anonymous")}
+                    person = {name: row[name] for name in ("person_id", "person", "kind", "anonymous")}
                     found.append(SessionHits(session=row["session"], person=person, hits=mine))
                     if len(found) == limit:
                         return tuple(found), before

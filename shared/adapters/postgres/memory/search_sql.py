@@ -29,8 +29,11 @@ UNION ALL
 
 NEXT_SESSIONS = """
 SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
-       s.person_name AS person, s.person_kind AS kind, s.person_anonymous AS anonymous
+       coalesce(r.public_id, p.public_id) AS person_id,
+       nullif(coalesce(s.person_name, p.display_name), '') AS person,
+       coalesce(s.person_kind, p.kind) AS kind, coalesce(s.person_anonymous, p.anonymous) AS anonymous
   FROM session_list l JOIN sessions s ON s.id = l.id
+  JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
  WHERE ($1::timestamptz IS NULL OR (l.last_active_at, l.id) < ($1, $2))
  ORDER BY l.last_active_at DESC, l.id DESC LIMIT $3
 """
