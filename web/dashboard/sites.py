@@ -54,7 +54,7 @@ ListedSite = TypedDict("ListedSite", {
 })  # fmt: skip
 Sites = TypedDict("Sites", {"sites": list[ListedSite]})
 SiteSettings = Annotated[
-    dict[str, Any], describe("agent, audience, origins and texts of the site; docs/sites.md lists them")
+    dict[str, Any], describe("agent, audience, origins and texts of the site; docs/widget.md lists them")
 ]
 SiteSecretId = TypedDict("SiteSecretId", {"id": str, "created_at": datetime})
 RefusedOrigin = TypedDict("RefusedOrigin", {"origin": str, "count": int, "last_at": datetime})
