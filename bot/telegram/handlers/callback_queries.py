@@ -137,9 +137,7 @@ class CallbackQueryHandler:
             case ButtonAction.CONTINUE:
                 await self._go_on(chat, press, query)
             case ButtonAction.SHORTER:
-                text = get_chat_texts(chat).say("prompt_shorter")
-                await self._quick_actions.send_message(chat, text, update_id=query.update_id)
-                await self._notifier.answer_callback(query.callback_id)
+                await self._shorten(chat, press, query)
             case ButtonAction.VIEW_SUMMARY:
                 await self._view_summary(chat, press, query)
             case ButtonAction.UNDO_SUMMARY:
@@ -202,10 +200,21 @@ class CallbackQueryHandler:
     async def _go_on(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
         text = get_chat_texts(chat).say("prompt_longer")
         asked = await self._quick_actions.go_on(chat, text, turn=press.subject, update_id=query.update_id)
-        if not asked:
-            await self._answer_outdated(chat, query)
+        await self._answer_quick_action(chat, query, asked=asked)
+
+    async def _shorten(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+        text = get_chat_texts(chat).say("prompt_shorter")
+        asked = await self._quick_actions.shorten(chat, text, turn=press.subject, update_id=query.update_id)
+        await self._answer_quick_action(chat, query, asked=asked)
+
+    async def _answer_quick_action(self, chat: ChatRow, query: CallbackQuery, *, asked: bool) -> None:
+        """Take the buttons of an older answer away when one is pressed: they speak of the newest answer."""
+        if asked:
+            await self._notifier.answer_callback(query.callback_id)
             return
-        await self._notifier.answer_callback(query.callback_id)
+        await self._answer_outdated(chat, query)
+        if query.message_id is not None and query.accessible:
+            await self._context.sender.edit_keyboard(chat.chat_id, query.message_id, None)
 
     async def _retry(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
         texts = get_chat_texts(chat)

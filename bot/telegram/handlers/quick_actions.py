@@ -46,15 +46,22 @@ class QuickActions:
         return True
 
     async def go_on(self, chat: ChatRow, text: str, *, turn: int, update_id: int) -> bool:
-        """Ask for more of an answer; return False if it was cut and is not the newest any more.
+        """Ask for more of the newest answer; return False if something was said since.
 
         An answer that was cut is continued once, however often and by whomever the button is pressed.
         """
-        is_newest = await self._edits.is_newest_of_cut_answers(chat.session_id, turn)
-        if is_newest is False:
+        if not await self._edits.is_newest_turn(chat.session_id, turn):
             return False
-        key = None if is_newest is None else f"tg:{chat.bot_id}:go-on:{turn}"
+        is_cut = await self._edits.is_cut(chat.session_id, turn)
+        key = f"tg:{chat.bot_id}:go-on:{turn}" if is_cut else None
         await self.send_message(chat, text, update_id=update_id, key=key)
+        return True
+
+    async def shorten(self, chat: ChatRow, text: str, *, turn: int, update_id: int) -> bool:
+        """Ask for a shorter form of the newest answer; return False if something was said since."""
+        if not await self._edits.is_newest_turn(chat.session_id, turn):
+            return False
+        await self.send_message(chat, text, update_id=update_id)
         return True
 
     async def send_message(self, chat: ChatRow, text: str, *, update_id: int, key: str | None = None) -> None:

@@ -38,7 +38,6 @@ from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
 from shared.core.identity.handover import ANSWERED_TOGETHER
-from shared.core.values.errors import StorageUnavailable
 from shared.core.values.files import PICTURE_MIMES
 from shared.runtime import BackgroundTasks
 from shared.work_marks import mark_work
@@ -49,10 +48,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 COOL_DOWN_SECONDS = 60.0
-BUTTON_CLEANUP_DELAY_SECONDS = 0.5
-"""Seconds before the buttons of the former answer are removed, which counts against Telegram's limit."""
-BUTTON_CLEANUP_PATIENCE_SECONDS = 1.0
-"""For such a moment; people press what they see, and the buttons below two answers look alike."""
 _MAX_ROUNDS = 3
 _MAX_REMEMBERED = 1_000
 
@@ -235,8 +230,6 @@ class FinalDelivery:
         self._context.show_working(chat, ended.turn, self._tasks, ended=True)
         if is_notice(ended):
             self.record_notified(chat, ended.error_code)
-        if answer.keyboard is not None and ended.turn > 1:
-            self._tasks.start(self._clear_previous_buttons(answer))
 
     def _build_keyboard(self, chat: ChatRow, ended: EndedTurn) -> InlineKeyboardMarkup | None:
         """Return the buttons below an answer; none below an operator's."""
@@ -462,28 +455,6 @@ class FinalDelivery:
             raise _DeliverLater
         await self._store.drop_surplus(ended.session_id, ended.turn, count=1)
         await self._store.mark_delivered(ended.session_id, ended.turn, 0, remote_id=None)
-
-    async def _clear_previous_buttons(self, answer: _FinalAnswer) -> None:
-        """Buttons are under the newest answer only."""
-        await self._context.clock.sleep(BUTTON_CLEANUP_DELAY_SECONDS)
-        bot_id, chat_id = answer.chat.bot_id, answer.chat.chat_id
-        try:
-            known = await self._store.find_last_message(
-                answer.ended.session_id, answer.ended.turn - 1, bot_id=bot_id, chat_id=chat_id
-            )
-        except StorageUnavailable as error:
-            log.info("button_cleanup_failed", session_id=answer.ended.session_id, reason=str(error))
-            return
-        if known is None:
-            return
-        outcome = await answer.sender.edit_keyboard(
-            chat_id, known, None, priority=Priority.CLEANUP, patience=BUTTON_CLEANUP_PATIENCE_SECONDS
-        )
-        if isinstance(outcome, CallNotSent):
-            # The chat stayed busy: clear the buttons at a higher priority.
-            await answer.sender.edit_keyboard(
-                chat_id, known, None, priority=Priority.NOTICE, patience=FINAL_PATIENCE_SECONDS
-            )
 
     # -- notices --------------------------------------------------------------------------------------
 

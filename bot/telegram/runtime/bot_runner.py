@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import structlog
 
 from bot.telegram.client.aiogram_loader import AiogramLoader
-from bot.telegram.client.bot_api import CallRefused, InvalidBotToken, TelegramUnavailable
-from bot.telegram.client.command_menus import build_command_menus, list_menu_languages
+from bot.telegram.client.bot_api import CallRefused, InvalidBotToken
 from bot.telegram.handlers.update_handler import UpdateHandler
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.inbox import InboxReader, Poller
 from bot.telegram.inbound.message_batching import MessageBatcher
 from bot.telegram.inbound.update_parser import list_allowed_updates
 from bot.telegram.inbound.webhook import WebhookConfig, register_webhook
-from bot.telegram.texts import get_texts
+from bot.telegram.runtime.bot_profile import BotProfile
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import StorageLimiter
 from shared.runtime import BackgroundTasks, CrashPoint, ignore_crash_point
@@ -90,7 +88,7 @@ class BotRunner:
         self._loader = loader
         self._on_serving = on_serving
         self._crash_point = crash_point
-        self._has_menus = False
+        self._has_profile = False
         self._intake_started = asyncio.Event()
         """Polling has started, or the webhook is set."""
         self._epoch: int | None = None
@@ -168,9 +166,9 @@ class BotRunner:
             self._reading = self._tasks.start(self._run_reader())
         if self._intake is None or self._intake.done():
             self._intake = self._tasks.start(self._run_intake())
-        if not self._has_menus:
-            self._has_menus = True
-            self._tasks.start(self._set_menus())
+        if not self._has_profile:
+            self._has_profile = True
+            self._tasks.start(self._keep_profile())
 
     async def _release(self) -> None:
         """The lease is lost: another process handles the inbox, so drop what waits here."""
@@ -227,43 +225,11 @@ class BotRunner:
         with suppress(StorageUnavailable):
             await self._context.stores.telegram_chats.record_problem(self._bot_id, problem)
 
-    # -- what people see in their apps --------------------------------------------------------------------
-
-    async def _set_menus(self) -> None:
-        """Set commands and descriptions for each scope and language; the bot works without them, too.
-
-        They rarely change, so no answer waits for these calls.
-        """
+    async def _keep_profile(self) -> None:
+        """Set menus and descriptions in the background: no answer waits for them."""
         await self._loader.wait_until_ready()
         await self._intake_started.wait()
-        try:
-            context = self._context
-            for menu in build_command_menus(
-                context.config.audience, humans=context.has_handover, speaks=context.can_speak
-            ):
-                await self._set_profile(
-                    "setMyCommands",
-                    menu.language,
-                    commands=[{"command": name, "description": what} for name, what in menu.commands],
-                    scope={"type": menu.scope},
-                )
-            for language in list_menu_languages():
-                say = get_texts(language).say
-                await self._set_profile("setMyDescription", language, description=say("description"))
-                await self._set_profile("setMyShortDescription", language, short_description=say("about"))
-        except (CallRefused, TelegramUnavailable, InvalidBotToken) as error:
-            log.warning("set_commands_failed", bot=self._bot_id, reason=str(error))
-
-    async def _set_profile(self, method: str, language: str, **params: Any) -> None:
-        """A call for each language is many: Telegram may ask to wait among them."""
-        while True:
-            try:
-                await self._context.api.call(method, {**params, "language_code": language})
-                return
-            except TelegramUnavailable as error:
-                if not error.retry_after_seconds:
-                    raise
-                await asyncio.sleep(error.retry_after_seconds)
+        await BotProfile(self._context).run()
 
 
 def make_steady_clock() -> Callable[[], datetime]:

@@ -199,7 +199,14 @@ async def test_buttons_request_a_new_answer(house: TelegramHouse, number: int) -
     await answered(house, ada, 2)
     await ada.tap("Shorter")
     await answered(house, ada, 3)
-    await ada.sees(lambda screen: sum(bool(line.buttons) for line in screen.answers) == 1)
+    screen = await ada.sees(lambda screen: sum(bool(line.buttons) for line in screen.answers) == 3)
+    assert not await house.api.calls("editMessageReplyMarkup", chat=ada.id)
+    older = screen.answers[0].message_id
+    await ada.tap("Shorter", message_id=older)
+    await ada.sees(lambda screen: [bool(line.buttons) for line in screen.answers] == [False, True, True])
+    assert await house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 3, "of which answer?"
+    await ada.tap("Again", message_id=screen.answers[1].message_id)
+    await answered(house, ada, 4)
 
 
 @pytest.mark.control("S47")

@@ -93,6 +93,18 @@ class PostgresTelegramChats(PoolStore):
         )
 
     @store_method
+    async def load_profile(self, bot_id: int) -> Mapping[str, str]:
+        """Return digests of the menus and descriptions that Telegram shows, by their keys."""
+        return await self._pool.fetchval("SELECT profile FROM telegram_bots WHERE bot_id = $1", bot_id) or {}
+
+    @store_method
+    async def record_profile(self, bot_id: int, digests: Mapping[str, str]) -> None:
+        """Add digests of menus and descriptions that were set."""
+        await self._pool.execute(
+            "UPDATE telegram_bots SET profile = profile || $2::jsonb WHERE bot_id = $1", bot_id, dict(digests)
+        )
+
+    @store_method
     async def open(
         self, bot_id: int, *, chat_id: int, thread_id: int, kind: PartyKind, title: str
     ) -> ChatRow:

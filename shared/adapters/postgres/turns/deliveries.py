@@ -189,18 +189,6 @@ class PostgresDeliveries:
         return [row["turn_no"] for row in rows]
 
     @store_method
-    async def find_last_message(self, session_id: int, turn: int, *, bot_id: int, chat_id: int) -> int | None:
-        """The last message of an answer, if it is in this chat."""
-        message_id: int | None = await self._pool.fetchval(
-            """SELECT m.message_id
-                 FROM deliveries d JOIN telegram_messages m USING (session_id, turn_no, part)
-                WHERE session_id = $1 AND turn_no = $2 AND m.message_id = d.remote_id::bigint
-                  AND m.bot_id = $3 AND m.chat_id = $4 ORDER BY part DESC LIMIT 1""",
-            session_id, turn, bot_id, chat_id,
-        )  # fmt: skip
-        return message_id
-
-    @store_method
     async def load_ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
         """Return the outcome to deliver; None while the turn runs."""
         row = await self._pool.fetchrow(_ENDED, session_id, turn)

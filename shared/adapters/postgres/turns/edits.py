@@ -183,13 +183,14 @@ class PostgresEdits:
         return row["seq"], text_of(one for one in blocks if getattr(one, "text", "") != RECORDING_NOTE)
 
     @store_method
-    async def is_newest_of_cut_answers(self, session_id: int, turn: int) -> bool | None:
-        """Return whether nothing was said after an answer that reached its length limit.
+    async def is_newest_turn(self, session_id: int, turn: int) -> bool:
+        """Return whether nothing was said after this turn."""
+        return bool(await self._pool.fetchval(_NEWEST, session_id, turn))
 
-        None for a turn whose answer did not reach it.
-        """
-        is_newest: bool | None = await self._pool.fetchval(_CUT, session_id, turn)
-        return is_newest
+    @store_method
+    async def is_cut(self, session_id: int, turn: int) -> bool:
+        """Return whether the answer of a turn reached its length limit."""
+        return bool(await self._pool.fetchval(_CUT, session_id, turn))
 
     @store_method
     async def wake(self, session_id: int) -> bool:
@@ -436,10 +437,8 @@ SELECT answered_turn, next_turn, held_after, base_turn,
    AND ($2::bigint IS NULL OR left_by IS NULL OR NOT $2 = ANY (left_by))
    FOR UPDATE
 """
-_CUT = """
-SELECT t.turn_no = s.next_turn - 1 FROM turns t JOIN sessions s ON s.id = t.session_id
- WHERE t.session_id = $1 AND t.turn_no = $2 AND t.stop_reason = 'length'
-"""
+_NEWEST = "SELECT next_turn - 1 = $2 FROM sessions WHERE id = $1"
+_CUT = "SELECT stop_reason = 'length' FROM turns WHERE session_id = $1 AND turn_no = $2"
 _WAKE = """
 UPDATE sessions SET retry_at = now()
  WHERE id = $1 AND answered_turn < next_turn - 1 AND held_after IS NULL

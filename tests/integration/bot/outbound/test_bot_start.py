@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 
 from bot.__main__ import serve
 from bot.telegram.client.aiogram_loader import AiogramLoader, load_aiogram
-from bot.telegram.client.command_menus import build_command_menus
+from bot.telegram.client.command_menus import build_command_menus, list_menu_languages
 from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import open_app
 from shared.bootstrap.process import EXIT_CANNOT_START
@@ -115,6 +116,47 @@ async def test_menus_wait_where_telegram_asks_to_wait(
     assert statuses[:2] == [429, 200]
     assert len(statuses) == 1 + len(build_command_menus("personal"))
     del pool
+
+
+async def test_start_makes_no_profile_call_that_changes_nothing(
+    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """The profile is stored: other processes and later starts set only what has changed."""
+    slow = Slow()
+    slow.may_end.set()
+    stored = "SELECT count(*) = {} FROM telegram_bots, jsonb_object_keys(profile)"
+    calls = len(build_command_menus("personal")) + 2 * len(list_menu_languages())
+    async with started(settings, slow):
+        await until(pool, stored.format(calls))
+    assert len(await profile_calls(fake)) == calls
+    await fake.forget_calls()
+    changed = "setMyDescription:de"
+    await pool.execute("UPDATE telegram_bots SET profile = profile || $1::jsonb", {changed: "former"})
+    async with started(settings, slow):
+        await until(pool, f"SELECT profile ->> '{changed}' <> 'former' FROM telegram_bots")
+    (only,) = await profile_calls(fake)
+    assert (only["method"], only["params"]["language_code"]) == ("setMyDescription", "de")
+
+
+async def profile_calls(fake: RunningBotApi) -> list[dict[str, Any]]:
+    return [call for call in await fake.calls() if call["method"].startswith("setMy")]
+
+
+async def test_profile_goes_on_where_an_outage_broke_it_off(
+    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    slow = Slow()
+    slow.may_end.set()
+    for _ in range(3):  # as often as one call is tried
+        await fake.fail("setMyCommands", match={"nth": 11}, status=500)
+    async with started(settings, slow):
+        await until(pool, "SELECT count(*) = 10 FROM telegram_bots, jsonb_object_keys(profile)")
+    await fake.script([])
+    await fake.forget_calls()
+    async with started(settings, slow):
+        calls = len(build_command_menus("personal")) + 2 * len(list_menu_languages())
+        await until(pool, f"SELECT count(*) = {calls} FROM telegram_bots, jsonb_object_keys(profile)")
+    assert len(await profile_calls(fake)) == calls - 10
 
 
 async def test_bot_that_cannot_load_its_library_ends_with_advice(

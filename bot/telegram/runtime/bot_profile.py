@@ -1,0 +1,131 @@
+"""Keeps the command menus and descriptions of a bot up to date, without calls that change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from bot.telegram.client.calls import CallDone, Priority, is_undecided
+from bot.telegram.client.command_menus import build_command_menus, list_menu_languages
+from bot.telegram.inbound.bot_context import BotContext
+from bot.telegram.texts import get_texts
+from shared.core.values.errors import StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+RETRY_SECONDS = 300.0
+PATIENCE_SECONDS = 1_800.0
+"""Seconds that one call waits for its turn, through rate limits as well: a start makes up to 100 calls."""
+
+ProfileMethod = Literal["setMyCommands", "setMyDescription", "setMyShortDescription"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileCall:
+    """A call that sets one menu or description."""
+
+    method: ProfileMethod
+    key: str
+    params: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        content = json.dumps(self.params, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def list_profile_calls(context: BotContext) -> tuple[ProfileCall, ...]:
+    """Return the calls that set the whole profile of a bot."""
+    calls = []
+    for menu in build_command_menus(
+        context.config.audience, humans=context.has_handover, speaks=context.can_speak
+    ):
+        commands = [{"command": name, "description": what} for name, what in menu.commands]
+        params = {"commands": commands, "scope": {"type": menu.scope}, "language_code": menu.language}
+        key = f"setMyCommands:{menu.scope}:{menu.language}"
+        calls.append(ProfileCall(method="setMyCommands", key=key, params=params))
+    for language in list_menu_languages():
+        say = get_texts(language).say
+        calls += [
+            ProfileCall(
+                method="setMyDescription",
+                key=f"setMyDescription:{language}",
+                params={"description": say("description"), "language_code": language},
+            ),
+            ProfileCall(
+                method="setMyShortDescription",
+                key=f"setMyShortDescription:{language}",
+                params={"short_description": say("about"), "language_code": language},
+            ),
+        ]
+    return tuple(calls)
+
+
+class BotProfile:
+    """The profile of one bot; only the holder of the bot's lease may run it."""
+
+    def __init__(self, context: BotContext) -> None:
+        self._context = context
+        self._bot_id = context.identity.bot_id
+        self._bots = context.stores.telegram_chats
+
+    async def run(self) -> None:
+        """Set what has changed; returns when Telegram shows the whole profile."""
+        while True:
+            try:
+                if await self.update():
+                    return
+            except StorageUnavailable as error:
+                log.warning("bot_profile_unavailable", bot=self._bot_id, reason=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def update(self) -> bool:
+        """Make the calls whose content Telegram does not show yet; False if some are left.
+
+        Raises: StorageUnavailable if the database does not answer.
+        """
+        known = await self._bots.load_profile(self._bot_id)
+        due = [call for call in list_profile_calls(self._context) if known.get(call.key) != call.digest]
+        made: dict[str, str] = {}
+        try:
+            for call in due:
+                if not await self._make(call):
+                    return False
+                made[call.key] = call.digest
+        finally:
+            if made:
+                await self._bots.record_profile(self._bot_id, made)
+        if due:
+            log.info("bot_profile_set", bot=self._bot_id, calls=len(due))
+        return True
+
+    async def _make(self, call: ProfileCall) -> bool:
+        """False if the call has to be repeated; a refused one would be refused again."""
+        outcome = await self._context.sender.call(
+            _build_method(call),
+            chat_id=self._bot_id,  # no chat has this id: a rate limit of the profile holds no other call
+            priority=Priority.CLEANUP,
+            patience=PATIENCE_SECONDS,
+            repeatable=True,
+            counts=False,
+        )
+        if not isinstance(outcome, CallDone):
+            log.warning("bot_profile_not_set", bot=self._bot_id, key=call.key, outcome=str(outcome))
+        return not is_undecided(outcome)
+
+
+def _build_method(call: ProfileCall) -> Any:
+    from aiogram.methods import SetMyCommands, SetMyDescription, SetMyShortDescription
+
+    methods: dict[ProfileMethod, Any] = {
+        "setMyCommands": SetMyCommands,
+        "setMyDescription": SetMyDescription,
+        "setMyShortDescription": SetMyShortDescription,
+    }
+    return methods[call.method].model_validate(dict(call.params))
