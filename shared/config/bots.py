@@ -88,7 +88,7 @@ def _load_stored_bots(settings: Settings, problems: list[SettingsProblem]) -> li
     bots, tokens = [], read_secrets(settings.telegram_tokens)
     for number, entry in enumerate(parse_json(settings.telegram_bots or "[]"), start=1):
         try:
-            bots.append(_bot(entry, settings, tokens))
+            bots.append(_bot(entry, settings, tokens, missing="has no token in EVERTALK_TELEGRAM_TOKENS"))
         except ValueError as error:
             problems.append(SettingsProblem(name=_SETTING, value="", reason=f"entry {number}: {error}"))
     if len(bots) > MOST_BOTS:
@@ -141,7 +141,13 @@ def _entries(settings: Settings, problems: list[SettingsProblem]) -> list[Any]:
     return told
 
 
-def _bot(entry: Any, settings: Settings, environ: Mapping[str, str]) -> BotConfig:
+def _bot(
+    entry: Any,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    missing: str = "is set neither in the environment nor in .env",
+) -> BotConfig:
     if not isinstance(entry, dict):
         raise ValueError("is not a JSON object")
     for key in entry:
@@ -149,7 +155,7 @@ def _bot(entry: Any, settings: Settings, environ: Mapping[str, str]) -> BotConfi
             raise ValueError(_unknown_key(key))
     name = _word(entry, "token_env", "")
     return BotConfig(
-        token=_token(name, environ),
+        token=_token(name, environ, missing),
         token_name=name,
         agent=_word(entry, "agent", DEFAULT_AGENT),
         audience=_one_of(entry, "audience", TelegramAudience, settings.telegram_default_audience),
@@ -159,7 +165,7 @@ def _bot(entry: Any, settings: Settings, environ: Mapping[str, str]) -> BotConfi
     )
 
 
-def _token(name: str, environ: Mapping[str, str]) -> SecretStr:
+def _token(name: str, environ: Mapping[str, str], missing: str) -> SecretStr:
     if not name:
         raise ValueError("token_env is missing: it names the variable that holds the bot's token")
     if ":" in name:
@@ -169,7 +175,7 @@ def _token(name: str, environ: Mapping[str, str]) -> SecretStr:
             return validate_bot_token(SecretStr(token.strip()))
     except ValueError as error:
         raise ValueError(f"{name} {error}") from None
-    raise ValueError(f"token_env: {name} is set neither in the environment nor in .env")
+    raise ValueError(f"token_env: {name} {'is empty' if name in environ else missing}")
 
 
 def _unknown_key(key: str) -> str:

@@ -145,6 +145,7 @@ class Settings(BaseSettings):
     telegram_bots_file: Path | None = None
     telegram_drafts: bool = False
     telegram_rich: bool = False
+    telegram_messages: int = Field(default=5, ge=1, le=30)
     telegram_reactions: bool = False
     telegram_channels: bool = False
     telegram_inline: bool = False

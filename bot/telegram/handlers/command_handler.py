@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -32,12 +33,17 @@ from shared.core.commands.commands import (
 from shared.core.commands.texts import unknown_command
 from shared.core.privacy.export import ExportFormat
 from shared.core.tools.reminders import Reminder
-from shared.services.commands.command_call import ReportProgress
 from shared.services.commands.command_service import CommandService
 from shared.services.privacy.export import DataExporter
 
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
 log = structlog.get_logger(__name__)
 
+MAX_ARGUMENT_WORDS = 2
+"""Words after an unknown command; with more of them it is a message that begins with a slash."""
+QUESTION_MARKS = ("?", "？", "؟")
 ROLE_PATIENCE_SECONDS = 30.0
 """Seconds that a command waits for Telegram to say who its sender is, through a rate limit as well."""
 
@@ -71,6 +77,7 @@ class TelegramCommandHandler:
         """Settings that this deployment lets a chat change."""
         self._telegram_commands: dict[str, Callable[[ChatRow, IncomingMessage], Awaitable[None]]] = {
             "start": self._send_welcome,
+            "compact": self._compact,
             "help": self._send_help,
             "pin": self._handle_pin,
             "unpin": self._handle_unpin,
@@ -79,11 +86,27 @@ class TelegramCommandHandler:
             "search": search_results.show,
             "settings": self._show_settings,
             "retry": self._retry_answer,
+            "stop": self._stop_answer,
         }
 
     def is_known(self, name: str) -> bool:
         table = commands_for(channel="telegram", audience=self._context.config.audience, speaks=True)
         return name == "start" or any(one.name == name for one in table)
+
+    def may_be_meant(self, message: IncomingMessage) -> bool:
+        """Return whether a slash at the beginning means a command: known, misspelt, alone, or of a group.
+
+        In a private chat, an unknown word with a question or a sentence after it is a message.
+        """
+        command = message.command
+        if command is None or self.is_known(command.name):
+            return command is not None
+        if "\n" in command.args:
+            return False
+        is_sentence = len(command.args.split()) > MAX_ARGUMENT_WORDS or command.args.endswith(QUESTION_MARKS)
+        if not is_sentence or not message.chat.is_private:
+            return True
+        return bool(nearest_commands(command.name, [one.name for one in self._list_commands()]))
 
     async def handle(self, chat: ChatRow, message: IncomingMessage) -> None:
         assert message.command is not None
@@ -125,17 +148,9 @@ class TelegramCommandHandler:
         texts = get_chat_texts(chat)
         outcome = await self._commands.run(
             session_id=chat.session_id, address_id=chat.address_id, name=name, args=args,
-            progress=self._make_progress_reporter(chat) if name == "compact" else None,
             channel="telegram", audience=self._context.config.audience, language=texts.language,
         )  # fmt: skip
         buttons = None
-        if outcome.success and name == "compact":
-            summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
-            if summary is not None:
-                buttons = build_summary_buttons(chat, summary.link_id)
-                await self._context.stores.telegram_chats.change_settings(
-                    chat.address_id, {"noted": summary.link_id}
-                )
         if name == "forget" and args.strip().casefold() == "everything":
             buttons = build_erase_buttons(chat) if outcome.choices else None
         elif name in CHOSEN_BY_BUTTON:
@@ -144,19 +159,38 @@ class TelegramCommandHandler:
             buttons = build_reminder_buttons(chat, await list_reminders(self._context, chat))
         await self._notifier.send(get_chat_target(chat), outcome.result, keyboard=buttons)
 
-    def _make_progress_reporter(self, chat: ChatRow) -> ReportProgress:
-        """Sends one notice, when the work has started."""
-        reported = False
+    async def _compact(self, chat: ChatRow, message: IncomingMessage) -> None:
+        """Report a summary in one message: the notice of its start becomes the result."""
+        assert message.command is not None
+        notices: list[int | None] = []
 
-        async def report(message: str, percent: int | None) -> None:
-            nonlocal reported
-            if not reported:
-                reported = True
-                await self._notifier.send(
-                    get_chat_target(chat), get_chat_texts(chat).say("summarising"), silent=True
-                )
+        async def report(_message: str, _percent: int | None) -> None:
+            if not notices:
+                notices.append(None)
+                text = get_chat_texts(chat).say("summarising")
+                notices[0] = await self._notifier.send(get_chat_target(chat), text, silent=True)
 
-        return report
+        self._context.compacting.add(chat.session_id)
+        try:
+            outcome = await self._commands.run(
+                session_id=chat.session_id, address_id=chat.address_id, name="compact",
+                args=message.command.args, progress=report, channel="telegram",
+                audience=self._context.config.audience, language=get_chat_texts(chat).language,
+            )  # fmt: skip
+            buttons = await self._note_summary(chat) if outcome.success else None
+        finally:
+            self._context.compacting.discard(chat.session_id)
+        await self._notifier.replace_or_send(
+            get_chat_target(chat), next(iter(notices), None), outcome.result, keyboard=buttons
+        )
+
+    async def _note_summary(self, chat: ChatRow) -> InlineKeyboardMarkup | None:
+        """Mark the newest summary as reported to its chat, and return its buttons."""
+        chats = self._context.stores.telegram_chats
+        if (summary := await chats.load_newest_summary(chat.session_id)) is None:
+            return None
+        await chats.change_settings(chat.address_id, {"noted": summary.link_id})
+        return build_summary_buttons(chat, summary.link_id)
 
     async def _send_welcome(self, chat: ChatRow, message: IncomingMessage) -> None:
         text = say_hello(
@@ -246,6 +280,11 @@ class TelegramCommandHandler:
         await self._notifier.send(
             get_chat_target(chat), get_chat_texts(chat).say("settings_title"), keyboard=buttons
         )
+
+    async def _stop_answer(self, chat: ChatRow, message: IncomingMessage) -> None:
+        """The stopped answer says so itself."""
+        if not await self._quick_actions.stop(chat):
+            await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_stop"))
 
     async def _retry_answer(self, chat: ChatRow, message: IncomingMessage) -> None:
         if unheard := chat.settings.get("unheard"):

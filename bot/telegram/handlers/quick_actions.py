@@ -45,6 +45,10 @@ class QuickActions:
         await self.send_message(chat, found[1], update_id=update_id)
         return True
 
+    async def stop(self, chat: ChatRow) -> bool:
+        """Stop the running answer; return False when there is none."""
+        return await self._sessions.stop(chat.session_id)
+
     async def go_on(self, chat: ChatRow, text: str, *, turn: int, update_id: int) -> bool:
         """Ask for more of the newest answer; return False if something was said since.
 

@@ -191,11 +191,11 @@ class UpdateHandler:
             await self._accept(chat, batch)
 
     def is_command(self, message: IncomingMessage) -> bool:
-        """Return whether it is a command, known or not; an unknown one with several lines is a message."""
+        """Return whether it is a command, known or not."""
         command = message.command
         if command is None or command.is_for_other_bot or message.is_edited:
             return False
-        return self._command_handler.is_known(command.name) or "\n" not in command.args
+        return self._command_handler.may_be_meant(message)
 
     async def handle_late(self, message: IncomingMessage, late_for: int) -> None:
         """The rest of a message is arriving: hold its turn until all of it is there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bot.telegram.client.bot_api import BotApi
 from bot.telegram.client.sender import Sender
@@ -26,3 +26,5 @@ class BotContext:
     """Operators can take over its conversations."""
     can_speak: bool
     """Its answers can be read aloud."""
+    compacting: set[int] = field(default_factory=set)
+    """Sessions whose summary a command of their chat makes and reports."""

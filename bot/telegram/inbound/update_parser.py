@@ -449,6 +449,8 @@ def _parse_command(message: types.Message, bot: BotIdentity) -> ParsedCommand | 
         return None
     for entity, content in _iterate_entities(message):
         if entity.type == "bot_command" and entity.offset == 0:
+            if text[len(content) : len(content) + 1].strip():
+                return None  # a path such as /etc/passwd
             name, _, at = content.removeprefix("/").partition("@")
             this = at.lower() == bot.username.lower()
             return ParsedCommand(

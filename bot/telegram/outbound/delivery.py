@@ -217,7 +217,7 @@ class SummaryNotices:
     async def send_after_answer(self, chat: ChatRow) -> None:
         """Raises StorageUnavailable. The notice is recorded before it is sent: rather none than two."""
         context, notifier = self._find_context(chat.bot_id), self._find_notifier(chat.bot_id)
-        if context is None or notifier is None or context.public:
+        if context is None or notifier is None or context.public or chat.session_id in context.compacting:
             return
         summary = await context.stores.telegram_chats.load_newest_summary(chat.session_id)
         if summary is None:

@@ -120,6 +120,8 @@ class DeliveryContext:
     """Settings that the operator lets a chat change, among them the newest forms of answers."""
     want_voice_note: WantVoiceNote | None = None
     """None where nothing is read aloud."""
+    most_messages: int = MAX_PARTS
+    """Messages of one answer; a longer one goes on in a file."""
     reacts: bool = False
     """👀 on a group's message while it is being answered."""
     clock: ScaledClock = field(default_factory=ScaledClock)
@@ -134,7 +136,7 @@ class DeliveryContext:
 
     def can_use(self, chat: ChatRow, form: AnswerForm) -> bool:
         wanted = form in self.offered and is_setting_on(chat, form)
-        return wanted and self.get_form_support(chat.bot_id).allows(form)
+        return wanted and self.get_form_support(chat.bot_id).allows(form, chat.chat_id)
 
     async def find_question(self, chat: ChatRow, turn: int) -> int | None:
         """In private chats it is clear what is answered."""
@@ -257,8 +259,9 @@ class OutgoingMessage:
 def build_outgoing_message(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) -> OutgoingMessage:
     rendered = _render_answer(context, chat, ended)
     parts = split(rendered, limit=LIVE_UNITS) or (MessagePart(text=EMPTY_ANSWER),)
-    if len(parts) > MAX_PARTS:
-        return OutgoingMessage(parts=parts[:MAX_PARTS], document=_get_answer_text(ended), files=ended.files)
+    if len(parts) > context.most_messages:
+        parts = parts[: context.most_messages]
+        return OutgoingMessage(parts=parts, document=_get_answer_text(ended), files=ended.files)
     return OutgoingMessage(parts=parts, files=ended.files, blocks=_blocks(context, chat, ended))
 
 

@@ -9,7 +9,9 @@ from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS, MessagePart, 
 from shared.core.session.turns import Delta, utf16_units
 
 FILLER = MessagePart(text="…")
-"""In a bubble that a new attempt has not filled yet."""
+"""In a bubble whose text the model took back."""
+ADOPTED = -1
+"""Attempt of a bubble from another process, whose text is unknown here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class DraftMessage:
 
     message_id: int
     shown: MessagePart | None = None
+    attempt: int = ADOPTED
     is_last: bool = True
 
 
@@ -64,6 +67,7 @@ class ReplyDraft:
     """The text of the newest attempt and the bubbles that show it."""
 
     pacing: EditPacing
+    most_messages: int = MAX_PARTS
     attempt: int = 0
     text: str = ""
     status: str | None = None
@@ -112,7 +116,7 @@ class ReplyDraft:
         if self._ended or now < self._not_before:
             return False
         if self.bubbles:
-            return self._overflows and len(self.bubbles) < MAX_PARTS
+            return self._overflows and len(self.bubbles) < self.most_messages
         if self.status is not None:
             return True
         if self._first_at is None or now - self._first_at < self.pacing.settle_seconds:
@@ -141,6 +145,8 @@ class ReplyDraft:
         for number, bubble in enumerate(self.bubbles):
             part = views[number] if number < len(views) else FILLER
             is_last = number == last
+            if not self._may_replace(bubble, part, is_full=number < len(views) - 1):
+                continue
             if part != bubble.shown or is_last != bubble.is_last:
                 return DraftEdit(
                     number=number,
@@ -151,6 +157,12 @@ class ReplyDraft:
                 )
         self._shown_progress = self._get_progress()
         return None
+
+    def _may_replace(self, bubble: DraftMessage, part: MessagePart, *, is_full: bool) -> bool:
+        """Return whether an edit makes a bubble of a former attempt no shorter; else it waits for the end."""
+        if bubble.attempt == self.attempt or is_full:
+            return True
+        return bubble.shown is not None and len(part.text) >= len(bubble.shown.text)
 
     def get_next_edit_time(self, now: float) -> float | None:
         """When `next_edit` can have something; None while there is nothing new to show."""
@@ -167,14 +179,14 @@ class ReplyDraft:
     # -- outcomes -------------------------------------------------------------------------------------
 
     def record_opened(self, message_id: int, part: MessagePart, seen: DraftProgress, now: float) -> None:
-        self.bubbles.append(DraftMessage(message_id=message_id, shown=part))
+        self.bubbles.append(DraftMessage(message_id=message_id, shown=part, attempt=seen.attempt))
         self._overflows = False
         self._not_before = now + self._interval
         self._shown_progress = seen
 
     def record_edited(self, edit: DraftEdit, now: float) -> None:
         bubble = self.bubbles[edit.number]
-        bubble.shown, bubble.is_last = edit.part, edit.is_last
+        bubble.shown, bubble.is_last, bubble.attempt = edit.part, edit.is_last, edit.seen.attempt
         self._not_before = now + self._interval
         if edit.number == len(self.bubbles) - 1:
             self._shown_progress = edit.seen

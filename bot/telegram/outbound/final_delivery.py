@@ -261,7 +261,7 @@ class FinalDelivery:
         if outcome is None:
             return False
         if is_form_refused(outcome):
-            self._context.get_form_support(answer.chat.bot_id).refuse("rich", getattr(outcome, "reason", ""))
+            self._context.get_form_support(answer.chat.bot_id).refuse("rich", answer.chat.chat_id, outcome)
             return False
         await self._record_outcome(answer, 0, outcome, edited=rows[0].state == "sent")
         return True

@@ -1,13 +1,13 @@
 """Newest forms of answers, for people who chose them: native drafts and rich messages. Clients and servers
-differ, so the first refusal disables a form until the next start, and the answer continues in the classic
-form.
+differ, so a refusal disables a form in its chat until the next start, and the answer continues in the classic
+form. A server that does not know the method disables it in all chats.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 from zlib import crc32
 
 import structlog
@@ -43,6 +43,8 @@ AnswerForm = Literal["drafts", "rich"]
 KEEP_ALIVE_SECONDS = 20.0
 """Telegram drops a draft after thirty."""
 _MAX_DRAFT_ID = 2**31 - 1
+_MAX_REFUSED = 1_000
+"""Chats that are remembered with a form that they refused."""
 
 
 def make_draft_id(session_id: int, turn: int) -> int:
@@ -51,18 +53,27 @@ def make_draft_id(session_id: int, turn: int) -> int:
 
 
 class FormSupport:
-    """Support of the newest forms by a bot."""
+    """Support of the newest forms by the server of a bot, and by its chats."""
 
     def __init__(self) -> None:
-        self._refused: set[AnswerForm] = set()
+        self._unknown: set[AnswerForm] = set()
+        self._refused: dict[tuple[AnswerForm, int], None] = {}
 
-    def allows(self, form: AnswerForm) -> bool:
-        return form not in self._refused
+    def allows(self, form: AnswerForm, chat_id: int) -> bool:
+        return form not in self._unknown and (form, chat_id) not in self._refused
 
-    def refuse(self, form: AnswerForm, reason: str) -> None:
-        if form not in self._refused:
-            self._refused.add(form)
-            log.warning("message_form_disabled", form=form, reason=reason)
+    def refuse(self, form: AnswerForm, chat_id: int, refusal: CallRejected) -> None:
+        """A server without the method disables a form for all chats, any other refusal for one chat."""
+        if not self.allows(form, chat_id):
+            return
+        for_all = refusal.status == 404
+        if for_all:
+            self._unknown.add(form)
+        else:
+            while len(self._refused) >= _MAX_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            self._refused[form, chat_id] = None
+        log.warning("message_form_disabled", form=form, for_all_chats=for_all, reason=refusal.reason)
 
 
 class NativeDraft:
@@ -107,7 +118,7 @@ class NativeDraft:
             if part != self._shown or now - self._shown_at >= KEEP_ALIVE_SECONDS:
                 outcome = await self._show(part)
                 if isinstance(outcome, CallRejected):
-                    self._form_support.refuse("drafts", outcome.reason)
+                    self._form_support.refuse("drafts", self._target.chat_id, outcome)
                     return False
                 if isinstance(outcome, ChatUnreachable):
                     return True
@@ -195,7 +206,7 @@ async def edit_rich(
     )
 
 
-def is_form_refused(outcome: CallOutcome) -> bool:
+def is_form_refused(outcome: CallOutcome) -> TypeGuard[CallRejected]:
     """Rejected for what it is, and not for the message that it was to replace."""
     return isinstance(outcome, CallRejected) and not is_missing_message(outcome)
 

@@ -96,6 +96,25 @@ class Notifier:
         if parts:
             await self._sender.edit_text(target.chat_id, message_id, parts[0], keyboard=keyboard)
 
+    async def replace_or_send(
+        self,
+        target: ChatTarget,
+        message_id: int | None,
+        text: Markdown,
+        *,
+        keyboard: InlineKeyboardMarkup | None = None,
+    ) -> None:
+        """Turn a notice of the bot into another one; send it where the notice is gone or too short."""
+        parts = split(render(text))
+        if message_id is not None and len(parts) == 1:
+            outcome = await self._sender.edit_text(
+                target.chat_id, message_id, parts[0], keyboard=keyboard,
+                priority=Priority.NOTICE, patience=PATIENCE_SECONDS,
+            )  # fmt: skip
+            if isinstance(outcome, MessageSent | CallDone):
+                return
+        await self.send(target, text, keyboard=keyboard)
+
     async def send_or_edit(
         self,
         chat: ChatRow,

@@ -96,7 +96,7 @@ class StreamingReply:
         self._pacing = pacing
         self._on_closed = on_closed
         self._typing: TypingIndicator | None = None
-        self._draft = ReplyDraft(pacing=self._pacing.get_edit_pacing(self._chat))
+        self._draft = self._open_draft(0)
         self._draft.end()
         self._turn = 0
         self._asked_at = 0
@@ -172,7 +172,7 @@ class StreamingReply:
         self._turn, self._asked_at, self._maybe_shown = event.turn, event.address_id, None
         self._has_checked_earlier = False
         in_order = await self._deliver_earlier(event.turn)
-        self._draft = ReplyDraft(pacing=self._pacing.get_edit_pacing(self._chat), attempt=event.attempt)
+        self._draft = self._open_draft(event.attempt)
         self._start_typing()
         self._context.show_working(self._chat, event.turn, self._tasks)
         if not in_order:
@@ -182,6 +182,12 @@ class StreamingReply:
             await self._adopt_bubbles()
         if not self._draft.bubbles and self._chat.chat_id > 0 and self._context.can_use(self._chat, "drafts"):
             self._start_native()
+
+    def _open_draft(self, attempt: int) -> ReplyDraft:
+        return ReplyDraft(
+            pacing=self._pacing.get_edit_pacing(self._chat), attempt=attempt,
+            most_messages=self._context.most_messages,
+        )  # fmt: skip
 
     async def _follow_chat(self, address_id: int) -> None:
         """A session may have several chats: an answer goes to the chat of its question."""

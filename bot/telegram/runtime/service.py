@@ -321,6 +321,7 @@ class TelegramService:
             files=self._stores.attachments.load_body,
             offered=self._offered,
             want_voice_note=self._stores.speech.request_note if self._app.speaking else None,
+            most_messages=self._settings.telegram_messages,
             reacts=self._settings.telegram_reactions,
             crash_point=self._app.crash_point,
             tracer=self._app.tracer,

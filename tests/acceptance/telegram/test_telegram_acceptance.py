@@ -109,6 +109,8 @@ async def test_an_answer_is_stopped_and_what_was_written_stays(here: Deployment,
         await ada.sees("piece2")
         await (ada.command("stop") if how == "message" else ada.tap("Stop"))
     screen = await ada.sees("⏹ Stopped.")
+    await here.house.handled()
+    assert sum("topped" in text for text in (await ada.screen()).texts) == 1, "it is confirmed once"
     partial = next(line.text for line in screen.answers if "⏹" in line.text)
     assert "piece0 piece1 piece2" in partial
     assert "piece79" not in partial

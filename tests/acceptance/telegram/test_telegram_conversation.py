@@ -122,6 +122,17 @@ async def test_commands_answer_in_the_chat(house: TelegramHouse, number: int) ->
     await ada.sees("Unknown command /frobnicate. /help shows what I know.")
 
 
+async def test_question_that_begins_with_a_slash_is_answered(house: TelegramHouse, number: int) -> None:
+    ada = await house.person(number)
+    questions = ("/etc/passwd what is that?", "/tmp what is that?", "/dev is a folder with many files")
+    for turns, question in enumerate(questions, 1):
+        await ada.say(question)
+        await answered(house, ada, turns)
+    words = f"SELECT array_agg(blocks->0->>'text' ORDER BY seq) FROM entries t {MINE} AND t.author = 'person'"
+    assert await house.one(words, str(ada.id)) == list(questions)
+    assert not [text for text in (await ada.screen()).texts if "Unknown command" in text]
+
+
 @pytest.mark.parametrize(("emoji", "mark"), [("❤️", "❤"), ("🦩", "👍")])
 async def test_a_sticker_gets_one_reaction_and_no_answer(
     house: TelegramHouse, number: int, emoji: str, mark: str

@@ -15,7 +15,7 @@ from shared.config.settings import BadSettings, load_settings
 FIRST = "111111:" + "a" * 35
 TOKEN = SecretStr(FIRST)
 SHOP = "222222:" + "b" * 35
-ENVIRON = {"SHOP_BOT_TOKEN": SHOP, "AGAIN": FIRST, "BROKEN": "222222:hunter2"}
+ENVIRON = {"SHOP_BOT_TOKEN": SHOP, "AGAIN": FIRST, "BROKEN": "222222:hunter2", "EMPTY": ""}
 
 
 def bots_file(folder: Path, content: Any) -> Path:
@@ -80,6 +80,7 @@ def test_a_bots_file_alone_is_enough(tmp_path: Path) -> None:
         ([{"token": SHOP}], "entry 1: tokens do not belong into this file"),
         ([{"token_env": SHOP}], "entry 1: token_env must name a variable"),
         ([{"token_env": "NOWHERE"}], "NOWHERE is set neither in the environment nor in .env"),
+        ([{"token_env": "EMPTY"}], "entry 1: token_env: EMPTY is empty"),
         ([{"token_env": "BROKEN"}], "BROKEN is not a bot's token"),
         ([{"token_env": "SHOP_BOT_TOKEN", "acess": "open"}], "acess is unknown; did you mean access?"),
         (
@@ -102,6 +103,17 @@ def test_a_mistake_in_the_file_is_named_without_showing_a_token(
     assert reason in line
     assert "hunter2" not in line
     assert "bbbb" not in line
+
+
+def test_stored_bot_without_its_token_names_the_setting_that_lacks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tokens of stored bots come from that setting alone, whatever the environment holds."""
+    monkeypatch.setenv("SHOP_BOT_TOKEN", SHOP)
+    settings = load_settings(telegram_bots=json.dumps([{"token_env": "SHOP_BOT_TOKEN"}]))
+    with pytest.raises(BadSettings) as refused:
+        load_bots(settings, ENVIRON)
+    assert "SHOP_BOT_TOKEN has no token in EVERTALK_TELEGRAM_TOKENS" in str(refused.value)
 
 
 def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
     assert all(LONG.startswith(text.rstrip()) for text in drafted), "a draft shows the beginning, always"
     await answer.end()
     assert squeezed(*(await ann.screen()).texts) == squeezed(LONG)
-    assert desk.post.get_form_support(BOT_ID).allows("drafts")
+    assert desk.post.get_form_support(BOT_ID).allows("drafts", 42)
     second = await desk.begin(await desk.place())
     await ann.sees(lambda screen: bool(screen.drafts))
     await second.end("Short.")
@@ -118,8 +118,27 @@ async def test_refused_draft_becomes_bubbles_and_is_not_retried(
         await answer.end()
     assert (await ann.screen()).texts == [render(WORDS * 6).text] * 2
     assert len(await fake.calls("sendMessageDraft")) == 1
-    assert not desk.post.get_form_support(BOT_ID).allows("drafts")
-    assert desk.post.get_form_support(BOT_ID).allows("rich")
+    assert not desk.post.get_form_support(BOT_ID).allows("drafts", 42)
+    assert desk.post.get_form_support(BOT_ID).allows("rich", 42)
+
+
+async def test_refused_draft_of_one_chat_leaves_other_chats_theirs(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"drafts"}
+    bob = await fake.person(43, first_name="Bob")
+    await bob.say("hello")
+    await fake.fail(
+        "sendMessageDraft", times=-1, match={"chat": 42}, status=400, description="Bad Request: no"
+    )
+    for person, drafts in ((ann, 1), (bob, 2), (ann, 0)):
+        await fake.forget_calls()
+        answer = await desk.begin(await desk.place(person.id))
+        await answer.stream(WORDS * 6, pause=0.02)
+        await answer.end()
+        assert len(await fake.calls("sendMessageDraft", chat=person.id)) >= drafts
+        assert (await person.screen()).texts[-1] == render(WORDS * 6).text
+    assert not await fake.calls("sendMessageDraft"), "the first chat is not asked again"
 
 
 async def test_a_429_pauses_a_draft_and_closes_nothing(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
@@ -131,7 +150,7 @@ async def test_a_429_pauses_a_draft_and_closes_nothing(fake: RunningBotApi, desk
         await answer.say(WORDS)
         await asyncio.sleep(0.03)
     await answer.end()
-    assert desk.post.get_form_support(BOT_ID).allows("drafts")
+    assert desk.post.get_form_support(BOT_ID).allows("drafts", 42)
     assert (await ann.screen()).texts == [render(answer.said).text]
 
 
@@ -210,7 +229,7 @@ async def test_a_refused_rich_edit_leaves_the_classic_answer_in_the_bubble(
     )  # fmt: skip
     await answer.end(WORDS + "\n\n" + TABLE)
     assert (await ann.screen()).texts == [render(WORDS + "\n\n" + TABLE).text]
-    assert not desk.post.get_form_support(BOT_ID).allows("rich")
+    assert not desk.post.get_form_support(BOT_ID).allows("rich", 42)
 
 
 async def test_a_lost_rich_message_is_uncertain(fake: RunningBotApi, desk: Desk, ann: Person) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -137,11 +138,15 @@ def test_a_caption_can_mention_the_bot() -> None:
         ("/Help@evertalk_test_bot", ParsedCommand(name="help", is_for_this_bot=True)),
         ("/help@other_bot", ParsedCommand(name="help", is_for_other_bot=True)),
         ("no /help here", None),
+        ("/etc/passwd what is that?", None),
+        ("/r/python is full of snakes", None),
+        ("/help: what is that?", None),
     ],
 )
 def test_a_command_stands_at_the_beginning(text: str, expected: ParsedCommand | None) -> None:
-    part = next(word for word in text.split() if word.startswith("/"))
-    found = said(text=text, entities=[entity("bot_command", text, part)])
+    marked = re.search(r"/\w+(?:@\w+)?", text)
+    assert marked is not None
+    found = said(text=text, entities=[entity("bot_command", text, marked[0])])
     assert found.command == expected
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS
-from bot.telegram.outbound.draft_streaming import FILLER, EditPacing, ReplyDraft
+from bot.telegram.outbound.draft_streaming import DraftMessage, EditPacing, ReplyDraft
 from shared.core.session.turns import Delta
 
 RHYTHM = EditPacing()
@@ -121,7 +121,8 @@ def test_no_more_bubbles_than_the_answer_may_have_parts() -> None:
     assert len(made.bubbles) == MAX_PARTS
 
 
-def test_a_new_attempt_replaces_what_is_shown_in_the_same_bubbles() -> None:
+def two_bubbles() -> ReplyDraft:
+    """Return a draft of which two messages show a first attempt."""
     made = opened(WORDS * 100)
     made.append(delta(WORDS, len(made.text)), 1.0)
     edit = made.next_edit(2.0)
@@ -131,16 +132,38 @@ def test_a_new_attempt_replaces_what_is_shown_in_the_same_bubbles() -> None:
     opening = made.render_opening()
     assert opening is not None
     made.record_opened(101, *opening, 4.0)
+    return made
+
+
+def test_new_attempt_replaces_a_bubble_when_that_makes_it_no_shorter() -> None:
+    made = two_bubbles()
     made.begin(2)
     assert made.next_edit(9.0) is None, "nothing to replace it with yet"
     made.append(delta("late", 99_999, attempt=1), 9.0)
-    made.append(delta("Again, from the very beginning.", attempt=2), 9.0)
-    shown: list[tuple[int, str, bool]] = []
-    while (edit := made.next_edit(100.0 * (len(shown) + 1))) is not None:
-        shown.append((edit.number, edit.part.text, edit.is_last))
-        made.record_edited(edit, 0.0)
-    assert shown == [(0, "Again, from the very beginning.", True), (1, FILLER.text, False)]
+    again = "Again, from the very beginning. "
+    made.append(delta(again, attempt=2), 9.0)
+    assert made.next_edit(100.0) is None, "the bubble would flash and shrink"
+    assert made.get_next_edit_time(100.0) is None, "nothing is looked at until there is more text"
+    first = made.bubbles[0].shown
+    assert first is not None
+    made.append(delta(WORDS * 100, len(again), attempt=2), 101.0)
+    edit = made.next_edit(200.0)
+    assert edit is not None
+    assert (edit.number, edit.part.text[:5]) == (0, "Again")
+    assert len(edit.part.text) >= len(first.text) or len(made.render_views()) > 1
+    made.record_edited(edit, 200.0)
     assert not made.wants_bubble(1_000.0)
+
+
+def test_bubble_of_another_process_waits_for_a_full_part_or_the_end() -> None:
+    made = draft("")
+    made.bubbles = [DraftMessage(message_id=100)]
+    made.append(delta(WORDS), 0.0)
+    assert made.next_edit(10.0) is None
+    made.append(delta(WORDS * 200, len(WORDS)), 11.0)
+    edit = made.next_edit(20.0)
+    assert edit is not None
+    assert (edit.number, edit.part) == (0, made.render_views()[0])
 
 
 def test_a_running_tool_has_one_line_that_goes_with_the_next_word() -> None:
