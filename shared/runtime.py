@@ -241,6 +241,7 @@ CRASH_POINTS = (
     "telegram_after_part",
     "telegram_before_notice",
     "telegram_after_notice",
+    "telegram_after_search",
     "telegram_after_press",
     "telegram_before_word",
     "telegram_after_word",

@@ -56,7 +56,9 @@ BOT_POINTS = (
 )
 
 
-BOT_NOTICES = ("telegram_before_notice", "telegram_after_notice", "telegram_after_press")
+BOT_NOTICES = (
+    "telegram_before_notice", "telegram_after_notice", "telegram_after_search", "telegram_after_press",
+)  # fmt: skip
 """Reached where an answer was cut off before Telegram had it."""
 
 

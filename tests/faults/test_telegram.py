@@ -23,7 +23,7 @@ from tests.kit.deployment.chat_view import RESEND
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.inner_faults import CLOCK_SHIFTS
 from tests.kit.deployment.processes import CRASHED, first_or_drawn, logged
-from tests.kit.deployment.telegram import SECONDS, Telegram
+from tests.kit.deployment.telegram import SECONDS, Talker, Telegram
 from tests.kit.fakes.bot_api import BotApi, Screen, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import TcpProxy
@@ -172,23 +172,43 @@ async def an_acknowledgement_was_lost(telegram: Telegram, recovery: Recovery) ->
     async with telegram.bot():
         await ada.ask("Answer me briefly, will you?")
         await telegram.promises_hold()
-        assert (await ada.person.screen()).texts == ["Yes.", UNCERTAIN]
-        assert await telegram.case.value("SELECT state FROM deliveries") == "uncertain"
+        assert (await ada.person.screen()).texts == ["Yes."]
+        assert await telegram.case.value("SELECT state FROM deliveries") == "delivered"
         await ada.say("And again briefly, please.")
         await telegram.promises_hold()
-        assert (await ada.person.screen()).texts == ["Yes.", UNCERTAIN, "Yes."]
-        assert telegram.presses == 0, "nobody has to ask for what is there"
+    assert (await ada.person.screen()).texts == ["Yes.", "Yes."]
+    assert telegram.presses == 0, "nobody has to ask for what is there"
+
+
+async def an_answer_is_searched_for_in_vain(telegram: Telegram, recovery: Recovery) -> None:
+    """Telegram does not say whether it is there: its person is told, and a quote of it settles that."""
+    ada = await telegram.talker()
+    await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="after")
+    await _never_searched(telegram, ada)
+    async with telegram.bot():
+        await ada.ask("Answer me briefly, will you?")
+        await ada.person.sees(UNCERTAIN, within=SECONDS)
+        await telegram.promises_hold()
+        assert (await ada.person.screen()).texts == ["Yes.", UNCERTAIN]
+        assert await telegram.case.value("SELECT state FROM deliveries") == "uncertain"
         (first, *_) = (await ada.person.screen()).answers
         await ada.say("What do you mean by that? Tell me briefly.", reply_to=first.message_id)
         await ada.person.sees(_has_no_notice, within=SECONDS)
         await telegram.promises_hold()
-    assert (await ada.person.screen()).texts == ["Yes.", "Yes.", "Yes."]
+    assert (await ada.person.screen()).texts == ["Yes.", "Yes."]
+    assert telegram.presses == 0
+
+
+async def _never_searched(telegram: Telegram, talker: Talker) -> None:
+    """Telegram answers no search in this chat: the person is asked."""
+    await telegram.api.fail("stopMessageLiveLocation", times=-1, match={"chat": talker.id}, status=500)
 
 
 async def an_answer_was_cut_off(telegram: Telegram, recovery: Recovery) -> None:
     """Before Telegram had it: within five seconds its person knows, and two presses bring it once."""
     ada = await telegram.talker()
     await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="before")
+    await _never_searched(telegram, ada)
     async with telegram.bot() as one, telegram.bot():
         await telegram.serves(one)
         await ada.say("Answer me briefly, will you?")
@@ -206,15 +226,15 @@ async def an_answer_was_cut_off(telegram: Telegram, recovery: Recovery) -> None:
 
 
 async def an_answer_and_its_notice_were_cut_off(telegram: Telegram, recovery: Recovery) -> None:
-    """Nobody knows of either; the notice comes again, and in the end both do."""
+    """Nobody knows of either; the notice comes again, and in the end the answer takes its place."""
     ada = await telegram.talker()
     await telegram.api.fail("sendMessage", times=3, match={"chat": ada.id}, reset="before")
     async with telegram.bot():
         await ada.say("Answer me briefly, will you?")
-        await ada.person.sees(UNCERTAIN, within=SECONDS)
+        await ada.person.sees("Yes.", within=SECONDS)
         await telegram.promises_hold()
-        assert telegram.presses == 1
     assert (await ada.person.screen()).texts == ["Yes."]
+    assert telegram.presses == 0
 
 
 def _has_no_notice(screen: Screen) -> bool:
@@ -375,6 +395,7 @@ SCENES: tuple[Scene, ...] = (
     killed_in_mid_stream,
     told_to_wait_twice_and_restarted_meanwhile,
     an_acknowledgement_was_lost,
+    an_answer_is_searched_for_in_vain,
     an_answer_was_cut_off,
     an_answer_and_its_notice_were_cut_off,
     every_update_came_five_times,
@@ -395,6 +416,7 @@ PLAYED = (
     "killed_in_mid_stream",
     pytest.param("told_to_wait_twice_and_restarted_meanwhile", marks=pytest.mark.row("F50")),
     pytest.param("an_acknowledgement_was_lost", marks=pytest.mark.row("F50")),
+    pytest.param("an_answer_is_searched_for_in_vain", marks=pytest.mark.row("F50")),
     pytest.param("an_answer_was_cut_off", marks=pytest.mark.row("F50")),
     pytest.param("an_answer_and_its_notice_were_cut_off", marks=pytest.mark.row("F50")),
     pytest.param("every_update_came_five_times", marks=pytest.mark.row("F23")),
@@ -432,14 +454,15 @@ async def _fallen(telegram: Telegram, point: str, recovery: Recovery, seed: int 
     if point.startswith("mid_stream"):
         assert await telegram.case.value(ABORTED) == 1
     uncertain = await telegram.case.value("SELECT count(*) FROM deliveries WHERE state = 'uncertain'")
-    assert uncertain == (point == "telegram_after_send"), "only of what was on its way nobody knows"
-    assert telegram.presses == (point == "telegram_before_send"), "only what is not there has to be asked for"
+    assert (uncertain, telegram.presses) == (0, 0), "what was on its way is found, or sent again"
 
 
 async def _fallen_with_a_notice(telegram: Telegram, point: str, recovery: Recovery) -> None:
     """An answer is cut off; the bot dies while it tells so, or when it has heard that it is wanted."""
     ada = await telegram.talker()
     await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="before")
+    if point == "telegram_after_press":
+        await _never_searched(telegram, ada)
     async with telegram.bot(crash_point=point) as bot:
         await ada.say("Answer me briefly, will you?")
         if point == "telegram_after_press":
@@ -452,7 +475,7 @@ async def _fallen_with_a_notice(telegram: Telegram, point: str, recovery: Recove
         assert bot.exits == [CRASHED], bot.words()
         await telegram.promises_hold()
     assert (await ada.person.screen()).texts == ["Yes.", "Yes."], "a second notice goes with the first"
-    assert telegram.presses == (point != "telegram_after_press")
+    assert telegram.presses == 0
 
 
 Verdicts = dict[str, BaseException | None]
@@ -565,6 +588,7 @@ async def test_postgres_is_away_when_a_button_is_pressed(telegram: Telegram, pla
     """The press waits with Telegram, like any word."""
     ada = await telegram.talker()
     await telegram.api.fail("sendMessage", match={"chat": ada.id}, reset="before")
+    await _never_searched(telegram, ada)
     async with telegram.bot() as bot:
         await ada.say("Answer me briefly, will you?")
         await ada.person.sees(UNCERTAIN, within=SECONDS)

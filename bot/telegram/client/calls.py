@@ -227,10 +227,12 @@ class Priority(IntEnum):
 
     CALLBACK = 0
     FINAL = 1
-    NOTICE = 2
-    EDIT = 3
-    TYPING = 4
-    CLEANUP = 5
+    SETTLE = 2
+    """Notices and searches of answers that may not have arrived."""
+    NOTICE = 3
+    EDIT = 4
+    TYPING = 5
+    CLEANUP = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

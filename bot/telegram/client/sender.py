@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,8 @@ class Sender:
         self._backoff = backoff
         self._unreachable: dict[int, tuple[float, ChatUnreachable]] = {}
         """Chats that refused the bot, with the time of that: further calls would be refused, too."""
+        self._sent: OrderedDict[int, deque[int]] = OrderedDict()
+        """Newest messages that this process sent, by chat."""
 
     def get_hold_seconds(self, chat_id: int) -> float:
         """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
@@ -451,6 +454,14 @@ class Sender:
             self._unreachable[chat_id] = self._clock.now(), outcome
         elif isinstance(outcome, MessageSent):
             self._unreachable.pop(chat_id, None)
+            self._sent.setdefault(chat_id, deque(maxlen=_MAX_SENT)).append(outcome.message_id)
+            self._sent.move_to_end(chat_id)
+            if len(self._sent) > _MAX_CHATS_SENT:
+                self._sent.popitem(last=False)
+
+    def list_sent(self, chat_id: int) -> tuple[int, ...]:
+        """Return ids of the newest messages that this process sent to a chat or edited there."""
+        return tuple(self._sent.get(chat_id, ()))
 
     async def _attempt(self, method: TelegramMethod[Any], options: _CallOptions) -> CallOutcome:
         from aiogram.exceptions import AiogramError
@@ -478,6 +489,8 @@ class Sender:
 UNREACHABLE_SECONDS = 60.0
 """Seconds without calls to a chat that blocked or removed the bot, unless it is heard of before."""
 _MAX_UNREACHABLE = 1_000
+_MAX_SENT = 200
+_MAX_CHATS_SENT = 1_000
 _MAX_TRIES = 10
 """Tries of one call; a chat that keeps answering 429 is left to the next look."""
 

@@ -120,6 +120,8 @@ class DeliveryContext:
     """Settings that the operator lets a chat change, among them the newest forms of answers."""
     want_voice_note: WantVoiceNote | None = None
     """None where nothing is read aloud."""
+    settles: bool = True
+    """Answers that may have arrived are searched for in their chat before their person is asked."""
     most_messages: int = MAX_PARTS
     """Messages of one answer; a longer one goes on in a file."""
     reacts: bool = False
@@ -176,6 +178,14 @@ class DeliveryContext:
         """The same chat in the supergroup that its group has become."""
         await self.chats.migrate(chat.bot_id, old_chat=chat.chat_id, new_chat=new_chat_id)
         return await self.chats.find_chat(chat.address_id) or replace(chat, chat_id=new_chat_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaybeShown:
+    """A message of an unfinished answer that may be in the chat, with an unknown id."""
+
+    part: int
+    text: str
 
 
 PartKey = tuple[int, int, int]

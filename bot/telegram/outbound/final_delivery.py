@@ -28,6 +28,7 @@ from bot.telegram.markup.rich_blocks import RichBlock
 from bot.telegram.outbound.delivery_context import (
     DeliveryAttempts,
     DeliveryContext,
+    MaybeShown,
     OutgoingMessage,
     SendClaimedElsewhere,
     build_outgoing_message,
@@ -84,7 +85,7 @@ class _FinalAnswer:
     reply_to: int | None
     patience: float
     tries: int
-    maybe_shown: str | None
+    maybe_shown: MaybeShown | None
 
     @property
     def target(self) -> ChatTarget:
@@ -123,9 +124,9 @@ class FinalDelivery:
         *,
         patience: float = FINAL_PATIENCE_SECONDS,
         tries: int = TRIES,
-        maybe_shown: str | None = None,
+        maybe_shown: MaybeShown | None = None,
     ) -> bool:
-        """True when nothing is left to do. `maybe_shown`: text of a bubble that may have arrived."""
+        """True when nothing is left to do. `maybe_shown`: a bubble that may have arrived."""
         self.mark_pending(ended.session_id, ended.turn)
         if self._context.want_voice_note is not None and ended.state == "answered" and not ended.operator:
             await self._context.want_voice_note(ended.session_id, ended.turn)
@@ -157,7 +158,7 @@ class FinalDelivery:
         self._pending.setdefault(session_id, set()).add(turn)
 
     async def _deliver(
-        self, chat: ChatRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: str | None
+        self, chat: ChatRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: MaybeShown | None
     ) -> bool:
         for _ in range(_MAX_ROUNDS):
             try:
@@ -201,7 +202,7 @@ class FinalDelivery:
     # -- the whole ------------------------------------------------------------------------------------
 
     async def _deliver_once(
-        self, chat: ChatRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: str | None
+        self, chat: ChatRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: MaybeShown | None
     ) -> None:
         sender = self._context.senders.get(chat.bot_id)
         if sender is None or sender.get_hold_seconds(chat.chat_id) > patience:
@@ -222,6 +223,8 @@ class FinalDelivery:
             tries=tries,
             maybe_shown=maybe_shown,
         )
+        if maybe_shown is not None and self._context.settles:
+            answer = replace(answer, message=replace(answer.message, blocks=None))
         if answer.message.blocks is not None and not await self._deliver_rich(answer, answer.message.blocks):
             now = await self._store.load_ended_turn(*answer.key)
             answer = replace(answer, message=replace(answer.message, blocks=None), ended=now or answer.ended)
@@ -293,15 +296,26 @@ class FinalDelivery:
             if answer.is_file(row.part) or not await self._edit(answer, row, row.remote_id):
                 await self._restart_from(answer, row, row.remote_id)
         elif row.state == "queued" and self._may_have_arrived(answer, row):
-            await self._store.give_up(*answer.key, 0, state="uncertain", error="its bubble may be there")
-            await self._notices.send_now(answer.key[0], up_to=answer.key[1])
+            error = "its bubble may be there"
+            await self._store.give_up(*answer.key, row.part, state="uncertain", error=error)
+            await self._settle(answer, row.part)
         elif row.state == "queued":
             await self._send(answer, row.part)
 
+    async def _settle(self, answer: _FinalAnswer, number: int) -> None:
+        """Search for an uncertain part, or tell the person; a part that was found is finished at once."""
+        await self._notices.send_now(answer.key[0], up_to=answer.key[1])
+        states = {row.part: row.state for row in await self._store.list_parts(*answer.key)}
+        if states.get(number) != "uncertain":
+            raise _DeliverAgain
+
     def _may_have_arrived(self, answer: _FinalAnswer, row: PartRow) -> bool:
-        """Whether a bubble that may have arrived has the whole answer."""
-        return (
-            row.part == 0 and answer.message.count == 1 and answer.maybe_shown == answer.message.parts[0].text
+        """Return whether a lost bubble may be this part; it has the whole answer if there is no search."""
+        shown = answer.maybe_shown
+        if shown is None or shown.part != row.part or answer.is_file(row.part):
+            return False
+        return self._context.settles or (
+            answer.message.count == 1 and shown.text == answer.message.parts[0].text
         )
 
     async def _edit(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> bool:
@@ -408,7 +422,7 @@ class FinalDelivery:
                     "message_delivery_unknown", session_id=answer.key[0], turn=answer.key[1], part=number
                 )
                 await self._attempts.record_outcome((*answer.key, number), outcome)
-                await self._notices.send_now(answer.key[0], up_to=answer.key[1])
+                await self._settle(answer, number)
             case CallRejected(reason=reason):
                 await self._store.give_up(*answer.key, number, state="dead", error=reason)
             case ChatUnreachable() | ChatClosed():

@@ -23,7 +23,7 @@ from bot.telegram.client.calls import (
 )
 from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, FINAL_PATIENCE_SECONDS, ChatTarget, Sender
 from bot.telegram.markup.entity_text import MessagePart
-from bot.telegram.outbound.delivery_context import DeliveryContext
+from bot.telegram.outbound.delivery_context import DeliveryContext, MaybeShown
 from bot.telegram.outbound.draft_streaming import (
     GROUP_PACING,
     NATIVE_PACING,
@@ -106,7 +106,7 @@ class StreamingReply:
         self._is_idle = False
         self._refreshing: asyncio.Task[None] | None = None
         self._native: NativeDraft | None = None
-        self._maybe_shown: str | None = None
+        self._maybe_shown: MaybeShown | None = None
 
     async def __call__(self, event: ReplyEvent) -> None:
         """Never raises: `resume_unfinished` delivers what could not be shown now."""
@@ -241,7 +241,7 @@ class StreamingReply:
         await self._deliver_turn(turn, maybe_shown=self._maybe_shown)
 
     async def _deliver_turn(
-        self, turn: int, *, patience: float | None = None, maybe_shown: str | None = None
+        self, turn: int, *, patience: float | None = None, maybe_shown: MaybeShown | None = None
     ) -> bool:
         ended = await self._context.deliveries.load_ended_turn(self._chat.session_id, turn)
         if ended is None:
@@ -305,7 +305,7 @@ class StreamingReply:
                 self._draft.slow_down(retry_after, self._context.clock.now())
             case CallUnknown(reason=reason):
                 self._log_stray(reason)
-                self._maybe_shown = part.text if number == 0 else None
+                self._maybe_shown = MaybeShown(part=number, text=part.text)
                 self._draft.end()
             case ChatMoved(new_chat_id=new_chat_id):
                 self._chat = await self._context.follow_migration(self._chat, new_chat_id)

@@ -16,6 +16,7 @@ from bot.telegram.client.calls import (
     ChatMoved,
     ChatUnreachable,
     MessageSent,
+    Priority,
 )
 from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, ChatTarget, Sender, SendObserver
 from bot.telegram.inbound.updates import QuotedMessage
@@ -26,6 +27,7 @@ from bot.telegram.outbound.delivery_context import (
     SendClaimedElsewhere,
     build_outgoing_message,
 )
+from bot.telegram.outbound.lost_messages import LostMessages
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.telegram.uncertain_notices import Pressed, UncertainNotice, UncertainPart
 from shared.core.values.errors import StorageUnavailable
@@ -35,6 +37,12 @@ log = structlog.get_logger(__name__)
 
 IMMEDIATE_PATIENCE_SECONDS = 3.0
 """How long an answer waits in all while notices of uncertain ones before it wait for their turn."""
+NOTICE_PATIENCE_SECONDS = 5.0
+"""Seconds that a notice waits for its turn among the calls of its chat."""
+SETTLE_DELAY_SECONDS = 1.5
+"""Seconds after a request broke off: by then Telegram has taken it, or never will."""
+PLACEHOLDER = "…"
+"""Text of a notice while its answer is searched for."""
 
 
 class UncertainNotices:
@@ -48,6 +56,9 @@ class UncertainNotices:
         self._context = context
         self._store = context.notices
         self._tasks = tasks
+        self._lost = LostMessages(context.notices)
+        self._resumed: set[int] = set()
+        """Bots whose shown notices were searched for since they are held."""
         self._running: dict[int, asyncio.Task[None]] = {}
         self._outcomes: dict[int, tuple[UncertainNotice, ChatRow, CallOutcome]] = {}
         """Outcomes of requests that are not stored yet, by notice."""
@@ -57,6 +68,7 @@ class UncertainNotices:
         for notice, chat, outcome in tuple(self._outcomes.values()):
             if notice.id not in self._running:
                 await self._record_outcome(notice, chat, outcome)
+        await self._resume_search(accounts)
         for notice in await self._store.list_due(accounts):
             self._start(notice)
 
@@ -147,16 +159,77 @@ class UncertainNotices:
                 await self._begin_sending(notice, chat)
             begun = True
 
+        settles = self._context.settles and await self._may_settle(chat, notice)
+        if settles:
+            await self._context.clock.sleep(SETTLE_DELAY_SECONDS)
+        text = PLACEHOLDER if settles else self._context.texts.format_uncertain(chat)
         outcome = await sender.send_text(
-            ChatTarget(chat_id=chat.chat_id, thread_id=chat.thread_id),
-            MessagePart(text=self._context.texts.format_uncertain(chat)),
+            ChatTarget(chat_id=chat.chat_id, thread_id=chat.thread_id), MessagePart(text=text),
             # Also in private chats: by now other questions may stand between.
             reply_to=await self._context.chats.find_question_id(chat.session_id, notice.turn),
-            keyboard=build_uncertain_buttons(chat, notice.id, notice.round),
-            patience=patience, tries=1, observer=SendObserver(before_send=begin_once),
+            keyboard=build_uncertain_buttons(chat, notice.id, notice.round), silent=settles,
+            priority=Priority.SETTLE, patience=max(patience, NOTICE_PATIENCE_SECONDS), tries=1,
+            observer=SendObserver(before_send=begin_once),
         )  # fmt: skip
         self._context.crash_point("telegram_after_notice")
         await self._record_outcome(notice, chat, outcome)
+        if settles and isinstance(outcome, MessageSent):
+            await self._settle(notice, chat, sender, outcome.message_id)
+
+    # -- settling without the person --------------------------------------------------------------------
+
+    async def _resume_search(self, accounts: Sequence[int]) -> None:
+        """Search once for the answers whose notices an earlier process showed."""
+        if not self._context.settles or not (new := set(accounts) - self._resumed):
+            return
+        for notice in await self._store.list_shown(list(new)):
+            self._tasks.start(self._search_again(notice))
+        self._resumed |= new
+
+    async def _search_again(self, notice: UncertainNotice) -> None:
+        try:
+            chat = await self._context.chats.find_chat(notice.address_id)
+            sender = self._context.senders.get(chat.bot_id) if chat is not None else None
+            if chat is None or sender is None or notice.message_id is None:
+                return
+            if await self._may_settle(chat, notice):
+                await self._settle(notice, chat, sender, notice.message_id)
+        except StorageUnavailable as error:
+            log.warning("notice_deferred", session_id=notice.session_id, turn=notice.turn,
+                        reason=str(error))  # fmt: skip
+
+    async def _may_settle(self, chat: ChatRow, notice: UncertainNotice) -> bool:
+        """Return whether all uncertain parts are texts, which an edit can put into any message of the bot."""
+        ended = await self._context.deliveries.load_ended_turn(notice.session_id, notice.turn)
+        if ended is None:
+            return False
+        texts = len(build_outgoing_message(self._context, chat, ended).parts)
+        return all(row.part < texts for row in ended.parts if row.state == "uncertain")
+
+    async def _settle(self, notice: UncertainNotice, chat: ChatRow, sender: Sender, message_id: int) -> None:
+        """Find the parts that arrived; a part that did not takes the place of the notice.
+
+        Where Telegram does not say, the notice explains itself and keeps its button.
+        """
+        found = await self._lost.find(notice, chat, sender, before=message_id)
+        self._context.crash_point("telegram_after_search")
+        resolved = None
+        if found is not None:
+            resolved = await self._store.resolve(notice, found=found, message_id=message_id)
+        if found is None or resolved is None:
+            text = MessagePart(text=self._context.texts.format_uncertain(chat))
+            buttons = build_uncertain_buttons(chat, notice.id, notice.round)
+            await sender.edit_text(
+                chat.chat_id, message_id, text, keyboard=buttons, priority=Priority.SETTLE,
+                patience=NOTICE_PATIENCE_SECONDS,
+            )  # fmt: skip
+            return
+        log.info("uncertain_delivery_settled", session_id=notice.session_id, turn=notice.turn,
+                 found=resolved.taken)  # fmt: skip
+        # What is beyond the parts are notices whose own replies were lost.
+        extra = found[resolved.taken :] if notice.tries else ()
+        unused = () if resolved.is_notice_used else (message_id,)
+        await sender.delete(chat.chat_id, (*extra, *unused))
 
     async def _record_outcome(self, notice: UncertainNotice, chat: ChatRow, outcome: CallOutcome) -> None:
         self._outcomes[notice.id] = notice, chat, outcome

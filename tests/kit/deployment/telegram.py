@@ -306,7 +306,8 @@ _OPEN = {
         " WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')"
     ),
     "people are not told of what may be missing": (
-        "SELECT count(*) FROM uncertain_notices WHERE state <> 'over' AND due_at < 'infinity'"
+        "SELECT count(*) FROM uncertain_notices WHERE state <> 'over'"
+        " AND (due_at < 'infinity' OR created_at > now() - interval '8 s')"
     ),
 }
 _TOLD = """

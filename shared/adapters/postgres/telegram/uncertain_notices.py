@@ -54,6 +54,25 @@ class UncertainPart:
     part: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSpan:
+    """Range of ids in which a lost message lies, after the id `after`."""
+
+    after: int
+    known_here: tuple[int, ...]
+    """Ids in the range that are messages of the chat."""
+    known_elsewhere: tuple[int, ...]
+    """Ids in the range that are messages of other chats of the bot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Outcome of a search: how many found messages became parts, and whether the notice became one."""
+
+    taken: int
+    is_notice_used: bool
+
+
 class PostgresUncertainNotices:
     """Each method is one transaction; raises StorageUnavailable. A trigger of `deliveries` makes the rows."""
 
@@ -139,6 +158,41 @@ class PostgresUncertainNotices:
         return Pressed(what="before", leftover=None if ours else message_id)
 
     @store_method
+    async def find_span(
+        self, notice: UncertainNotice, *, bot_id: int, chat_id: int, before: int
+    ) -> MessageSpan | None:
+        """Return where the lost parts of a turn lie; None if no earlier message of the chat is known."""
+        row = await self._pool.fetchrow(_SPAN, notice.session_id, notice.turn, bot_id, chat_id, before)
+        if row is None or row["after"] is None:
+            return None
+        return MessageSpan(
+            after=row["after"], known_here=tuple(row["here"] or ()), known_elsewhere=tuple(row["there"] or ())
+        )
+
+    @store_method
+    async def resolve(
+        self, notice: UncertainNotice, *, found: Sequence[int], message_id: int
+    ) -> Resolved | None:
+        """Take messages that were found for the uncertain parts, in their order.
+
+        The first part for which there is none takes the notice's message, and later ones are sent again.
+        Returns None if the notice changed meanwhile.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow(_LOCK, notice.id)
+            current = row is not None and (row["state"], row["round"], row["message_id"])
+            if current != ("shown", notice.round, message_id):
+                return None
+            parts: int = await connection.fetchval(_RESOLVE, notice.id, list(found), message_id)
+        return Resolved(taken=min(parts, len(found)), is_notice_used=parts > len(found))
+
+    @store_method
+    async def list_shown(self, accounts: Sequence[int]) -> tuple[UncertainNotice, ...]:
+        """Return notices of the last day in a chat whose answer is still uncertain."""
+        rows = await self._pool.fetch(_STILL_SHOWN, [str(account) for account in accounts])
+        return tuple(UncertainNotice(**dict(row)) for row in rows)
+
+    @store_method
     async def list_uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
         """Return uncertain parts, newest first, since a person who quotes one has seen it."""
         rows = await self._pool.fetch(_UNCERTAIN_PARTS, session_id, address_id)
@@ -210,6 +264,46 @@ WITH p AS (
   UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = $1
 ), m AS ({_MESSAGE})
 SELECT count(*) > 0 FROM d
+"""
+_STILL_SHOWN = f"""
+SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
+       true AS is_needed
+  FROM uncertain_notices n JOIN addresses a ON a.id = n.address_id
+ WHERE n.state = 'shown' AND n.created_at > now() - interval '1 day' AND a.channel = 'telegram'
+   AND a.account = ANY ($1::text[]) AND a.chat = n.chat_id::text AND a.unreachable_since IS NULL AND {_NEEDED}
+ ORDER BY n.id LIMIT 50
+"""
+_SPAN = """
+WITH span AS (
+  SELECT coalesce(
+           (SELECT min(message_id) FROM telegram_messages
+             WHERE session_id = $1 AND turn_no = $2 AND seq IS NOT NULL AND bot_id = $3 AND chat_id = $4),
+           (SELECT max(message_id) FROM telegram_messages
+             WHERE session_id = $1 AND turn_no < $2 AND bot_id = $3 AND chat_id = $4)) AS after
+)
+SELECT after,
+       (SELECT array_agg(m.message_id) FROM telegram_messages m WHERE m.bot_id = $3 AND m.chat_id = $4
+           AND m.message_id > after AND m.message_id < $5) AS here,
+       (SELECT array_agg(DISTINCT m.message_id) FROM telegram_messages m WHERE m.bot_id = $3
+           AND m.chat_id <> $4 AND m.message_id > after AND m.message_id < $5
+           AND $5 - after < 1000) AS there
+  FROM span
+"""
+_RESOLVE = f"""
+WITH p AS (
+  SELECT d.session_id, d.turn_no, d.part, row_number() OVER (ORDER BY d.part) AS place,
+         cardinality($2::bigint[]) AS found
+    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = $1 AND d.state = 'uncertain'
+), d AS (
+  UPDATE deliveries d SET state = CASE WHEN p.place <= p.found + 1 THEN 'sent' ELSE 'queued' END,
+         remote_id = CASE WHEN p.place <= p.found THEN ($2::bigint[])[p.place]::text
+                          WHEN p.place = p.found + 1 THEN $3::bigint::text END,
+         error = 'settled by the numbers of messages'
+    FROM p WHERE (d.session_id, d.turn_no, d.part) = (p.session_id, p.turn_no, p.part) RETURNING d.*
+), n AS (
+  UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = $1
+), m AS ({_MESSAGE})
+SELECT count(*) FROM d
 """
 _IS_OURS = """
 SELECT EXISTS (SELECT FROM telegram_messages m JOIN addresses a ON a.account::bigint = m.bot_id

@@ -163,6 +163,8 @@ class Desk:
         self.client = client
         self.tasks = Tasks()
         self.buttons = False
+        self.settles = False
+        """Uncertain answers are searched for before their person is asked."""
         self.wanted: set[AnswerForm] = set()
         self._worker_id: int | None = None
         self.set_up()
@@ -189,6 +191,7 @@ class Desk:
             keyboard=self._keyboard,
             files=self._file,
             offered=("drafts", "rich"),
+            settles=self.settles,
             clock=clock,
         )
         usual: dict[str, Any] = {"private": rhythm, "group": rhythm, "native": rhythm}
@@ -221,6 +224,10 @@ class Desk:
             tokens=2,
         )  # fmt: skip
         return await self.claim(place)
+
+    def beat(self) -> None:
+        """The next claim comes from a process that lives."""
+        self._worker_id = None
 
     async def claim(self, place: ChatRow) -> Answer:
         if self._worker_id is None:
@@ -279,7 +286,8 @@ class Desk:
 
 async def die_while_sending(desk: Desk, fake: RunningBotApi, person: Person, words: str) -> Answer:
     """The answer is in its chat, and its process ends before it knows."""
-    answer = await desk.begin(await desk.place())
+    question = (await person.say("Well?")).message_id
+    answer = await desk.begin(await desk.place(), question=question)
     await fake.fail("sendMessage", stall_after=5.0)
     ending = asyncio.create_task(answer.end(words))
     await person.sees(words)

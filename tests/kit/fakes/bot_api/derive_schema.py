@@ -15,7 +15,8 @@ DERIVED = Path(__file__).with_name("schema.json")
 METHODS = (
     "getMe", "getUpdates", "setWebhook", "deleteWebhook", "getWebhookInfo", "logOut", "close",
     "sendMessage", "editMessageText", "editMessageReplyMarkup", "deleteMessage", "deleteMessages",
-    "sendChatAction", "setMessageReaction", "answerCallbackQuery", "sendDocument", "sendPhoto", "sendVoice",
+    "sendChatAction", "setMessageReaction", "stopMessageLiveLocation", "answerCallbackQuery", "sendDocument",
+    "sendPhoto", "sendVoice",
     "sendMediaGroup", "getFile", "pinChatMessage", "unpinChatMessage", "getChat", "getChatMember",
     "leaveChat", "createForumTopic", "editForumTopic", "setMyCommands", "getMyCommands",
     "deleteMyCommands", "setMyDescription", "setMyShortDescription", "setChatMenuButton",

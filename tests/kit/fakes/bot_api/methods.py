@@ -29,6 +29,7 @@ METHODS: dict[str, Handler] = {
     "sendRichMessage": sending.send_rich_message,
     "editMessageText": sending.edit_message_text,
     "editMessageReplyMarkup": sending.edit_message_reply_markup,
+    "stopMessageLiveLocation": sending.stop_message_live_location,
     "deleteMessage": sending.delete_message,
     "deleteMessages": sending.delete_messages,
     "sendChatAction": sending.send_chat_action,

@@ -95,6 +95,12 @@ def edit_message_reply_markup(world: World, call: Call) -> object:
     return _edited(world, call.bot, chat, stored, {**kept, **_markup(call.params)})
 
 
+def stop_message_live_location(world: World, call: Call) -> object:
+    """No bot sends locations here: its own messages and those of others are refused in different words."""
+    _own(world, call, "message to edit not found", "message can't be edited")
+    raise Refusal("there is no live location in the message to edit")
+
+
 def delete_message(world: World, call: Call) -> bool:
     chat = world.writable(call.bot, call.params["chat_id"])
     _delete(world, call.bot, chat, call.params["message_id"])

@@ -1,0 +1,80 @@
+"""Finds messages of the bot whose ids were lost with the reply to their request.
+
+Telegram numbers messages in the order in which it takes them. A lost one lies between an older message and
+one that was sent afterwards; asking for each id between them finds it, or proves that it is not there. The
+question is a call that changes no message: the end of a live location, which none of them has. Telegram
+names different reasons for a message of the bot, one of somebody else, and one that is not in the chat. The
+Bot API does not promise these reasons: an unknown one leaves the decision to the person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+import structlog
+
+from bot.telegram.client.calls import CallRejected, Priority
+from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, Sender
+from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices, UncertainNotice
+
+log = structlog.get_logger(__name__)
+
+MOST_PROBES = 60
+"""Ids that are asked for; between two messages of one chat there are rarely more than a few."""
+_IS_OWN = re.compile(r"no live location", re.IGNORECASE)
+_IS_NOT = re.compile(r"not found|can't be edited|MESSAGE_ID_INVALID", re.IGNORECASE)
+
+
+class LostMessages:
+    """One for all bots of the process."""
+
+    def __init__(self, store: PostgresUncertainNotices) -> None:
+        self._store = store
+
+    async def find(
+        self, notice: UncertainNotice, chat: ChatRow, sender: Sender, *, before: int
+    ) -> tuple[int, ...] | None:
+        """Return unknown messages of the bot between the question and the message `before`, in their order.
+
+        None if Telegram did not say, or if there are too many ids to ask for. Raises StorageUnavailable.
+        """
+        span = await self._store.find_span(notice, bot_id=chat.bot_id, chat_id=chat.chat_id, before=before)
+        if span is None:
+            return None
+        known = {*span.known_here, *sender.list_sent(chat.chat_id)}
+        candidates = [number for number in range(span.after + 1, before) if number not in known]
+        ordered = _order_probes(candidates, span.known_elsewhere)
+        if len(ordered) > MOST_PROBES:
+            log.info("lost_messages_not_searched", chat_id=chat.chat_id, ids=len(ordered))
+            return None
+        found = []
+        for number in ordered:
+            is_own = await _is_own(sender, chat.chat_id, number)
+            if is_own is None:
+                return None
+            if is_own:
+                found.append(number)
+        return tuple(sorted(found))
+
+
+def _order_probes(candidates: Iterable[int], elsewhere: Collection[int]) -> list[int]:
+    """Private chats and small groups of a bot may share their numbers: ids of other chats come last."""
+    return sorted(candidates, key=lambda number: (number in elsewhere, number))
+
+
+async def _is_own(sender: Sender, chat_id: int, message_id: int) -> bool | None:
+    """Return whether the bot sent this message; None if Telegram did not say."""
+    from aiogram.methods import StopMessageLiveLocation
+
+    outcome = await sender.call(
+        StopMessageLiveLocation(chat_id=chat_id, message_id=message_id),
+        chat_id=chat_id, priority=Priority.SETTLE, patience=EDIT_PATIENCE_SECONDS,
+        repeatable=True, counts=False,
+    )  # fmt: skip
+    if not isinstance(outcome, CallRejected):
+        return None
+    if _IS_OWN.search(outcome.reason):
+        return True
+    return False if _IS_NOT.search(outcome.reason) else None

@@ -1,0 +1,202 @@
+"""Answers whose replies were lost are found in their chat, or sent again, without their person."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from bot.telegram.client.calls import ScaledClock
+from bot.telegram.markup.entity_text import MessagePart, render
+from bot.telegram.outbound.buttons import ButtonAction
+from bot.telegram.outbound.notifier import get_chat_target
+from tests.integration.bot.outbound.delivery_driver import (
+    BOT_ID,
+    UNCERTAIN,
+    Answer,
+    Desk,
+    die_while_sending,
+)
+from tests.integration.bot.outbound.long_answers import LONG, WORDS
+from tests.kit.fakes.bot_api import Person, RunningBotApi
+from tests.kit.night import by_night
+
+OPEN = "SELECT count(*) FROM uncertain_notices WHERE state <> 'over'"
+
+
+def settling(desk: Desk) -> Desk:
+    """Its clock is ten times faster, so that the pause before a search is short."""
+    desk.settles = True
+    desk.set_up(clock=ScaledClock(speed=10.0))
+    return desk
+
+
+async def asked(desk: Desk, ann: Person) -> Answer:
+    """Return the answer to a message that she has just sent."""
+    return await desk.begin(await desk.place(), question=(await ann.say("Well?")).message_id)
+
+
+async def lose(fake: RunningBotApi, desk: Desk, ann: Person, words: str, *, how: str) -> Answer:
+    answer = await asked(desk, ann)
+    await fake.fail("sendMessage", reset=how)
+    await answer.end(words)
+    return answer
+
+
+async def settled(desk: Desk) -> None:
+    """Rounds of the running bot: notices and unfinished deliveries."""
+    for _ in range(5):
+        await desk.tell()
+        await desk.recover()
+        await desk.tasks.rest()
+    assert await desk.pool.fetchval(OPEN) == 0
+    assert await desk.broken_invariants() == []
+
+
+@pytest.mark.row("F50")
+@pytest.mark.parametrize("how", ["before", "after"])
+async def test_answer_with_a_lost_reply_is_in_its_chat_once(
+    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+) -> None:
+    settling(desk)
+    answer = await lose(fake, desk, ann, "The one and only.", how=how)
+    await settled(desk)
+    (line,) = (await ann.screen()).answers
+    assert line.text == "The one and only."
+    assert await desk.states(answer) == ["delivered"]
+    assert (await desk.rows(answer))[0].remote_id == line.message_id
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+async def test_lost_reply_is_settled_among_other_messages(
+    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+) -> None:
+    """Between them are messages of the person and a notice of the bot that no row names."""
+    settling(desk)
+    place = await desk.place()
+    answer = await asked(desk, ann)
+    await desk.sender.send_text(get_chat_target(place), MessagePart(text="A command's result."))
+    await ann.say("Hurry, please.")
+    await fake.fail("sendMessage", reset=how)
+    await answer.end("The one and only.")
+    await ann.say("Thank you.")
+    await settled(desk)
+    assert sorted((await ann.screen()).texts) == ["A command's result.", "The one and only."]
+    later = await desk.begin(place)
+    await later.end("Next.")
+    assert (await ann.screen()).texts[-1] == "Next."
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+async def test_lost_part_of_a_long_answer_is_settled(
+    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+) -> None:
+    settling(desk)
+    answer = await asked(desk, ann)
+    await fake.fail("sendMessage", match={"nth": 2}, reset=how)
+    await answer.end(LONG)
+    await settled(desk)
+    shown = "".join("".join((await ann.screen()).texts).split())
+    assert shown == "".join(render(LONG).text.split())
+    assert set(await desk.states(answer)) == {"delivered"}
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+async def test_lost_bubble_leaves_no_half_with_a_stop_button(
+    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+) -> None:
+    settling(desk)
+    desk.buttons = True
+    answer = await asked(desk, ann)
+    await fake.fail("sendMessage", reset=how)
+    await answer.stream(WORDS * 8)
+    await answer.end()
+    await settled(desk)
+    (line,) = (await ann.screen()).answers
+    assert (line.text, line.buttons) == (render(answer.said).text, [ButtonAction.REGENERATE.name.title()])
+
+
+async def test_search_without_an_answer_of_telegram_asks_the_person(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    settling(desk)
+    await fake.fail("stopMessageLiveLocation", times=-1, status=500)
+    answer = await lose(fake, desk, ann, "The one and only.", how="after")
+    assert (await ann.screen()).texts == ["The one and only.", UNCERTAIN]
+    assert (await ann.screen()).answers[-1].buttons
+    assert await desk.states(answer) == ["uncertain"]
+    assert await desk.broken_invariants() == []
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+async def test_lost_notice_is_settled_with_its_answer(
+    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+) -> None:
+    settling(desk)
+    answer = await asked(desk, ann)
+    await fake.fail("sendMessage", reset=how)
+    await fake.fail("sendMessage", reset=how)
+    await answer.end("The one and only.")
+    await desk.pool.execute("UPDATE uncertain_notices SET due_at = now()")
+    await settled(desk)
+    assert (await ann.screen()).texts == ["The one and only."]
+    assert await desk.states(answer) == ["delivered"]
+
+
+async def test_answer_of_a_process_that_died_while_sending_is_found(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    answer = await die_while_sending(settling(desks()), fake, ann, "Once.")
+    after = settling(desks())
+    assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
+    await settled(after)
+    assert (await ann.screen()).texts == ["Once."]
+    assert await after.states(answer) == ["delivered"]
+
+
+async def test_successor_goes_on_with_a_search_that_a_dead_process_began(
+    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+) -> None:
+    before = settling(desks())
+    await fake.fail("stopMessageLiveLocation", times=-1, stall=5.0)
+    answer = await asked(before, ann)
+    await fake.fail("sendMessage", reset="after")
+    ending = asyncio.create_task(answer.end("The one and only."))
+    while not await before.pool.fetchval("SELECT count(*) FROM uncertain_notices WHERE state = 'shown'"):
+        await asyncio.sleep(0.02)
+    ending.cancel()
+    await asyncio.gather(ending, return_exceptions=True)
+    await before.die()
+    await fake.script([])
+    await settled(settling(desks()))
+    assert (await ann.screen()).texts == ["The one and only."]
+
+
+async def test_lost_file_is_left_to_its_person(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+    settling(desk)
+    answer = await asked(desk, ann)
+    await fake.fail("sendDocument", reset="after")
+    await answer.end(WORDS * 700)
+    assert (await desk.states(answer))[-1] == "uncertain"
+    assert (await ann.screen()).texts[-1] == UNCERTAIN
+
+
+async def test_many_lost_replies_are_settled_without_a_press(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    settling(desk)
+    chance = Random(7)
+    count = by_night(150, else_=20)
+    for number in range(count):
+        desk.beat()
+        answer = await asked(desk, ann)
+        await fake.fail("sendMessage", reset=chance.choice(("before", "after")))
+        if chance.random() < 0.5:
+            await answer.stream(f"Answer {number} of many. ", pause=0.0)
+        await answer.end(f"Answer {number} of many. Here it ends.")
+    await settled(desk)
+    assert (await ann.screen()).texts == [
+        f"Answer {number} of many. Here it ends." for number in range(count)
+    ]
