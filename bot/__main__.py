@@ -82,7 +82,7 @@ async def _listen(app: App, service: TelegramService, settings: Settings) -> web
     """For Telegram's posts and a balancer's checks, behind the proxy that holds the certificate."""
     server = web.Application()
     service.add_routes(server)
-    server.router.add_get("/readyz", partial(_readyz, app))
+    server.router.add_get("/readyz", partial(_readyz, app, service))
     runner = web.AppRunner(
         server, handle_signals=False, shutdown_timeout=3, access_log=None, auto_decompress=False
     )
@@ -91,10 +91,10 @@ async def _listen(app: App, service: TelegramService, settings: Settings) -> web
     return runner
 
 
-async def _readyz(app: App, request: web.Request) -> web.Response:
-    """Report whether this process can store an update: by its newest written beat."""
+async def _readyz(app: App, service: TelegramService, request: web.Request) -> web.Response:
+    """Report whether this process can store and answer an update: by its newest written beat, when loaded."""
     database = app.heartbeat.write_state
-    ready = database == "ok"
+    ready = database == "ok" and service.is_warm
     return web.json_response(
         {"status": "ready" if ready else "not ready", "database": database},
         status=200 if ready else 503,

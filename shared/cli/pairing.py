@@ -19,6 +19,8 @@ _BY = "./evertalk pairing"
 _ACTOR = "command line"
 """In the audit."""
 _LOOK_SECONDS = 0.1
+SERVING_SECONDS = 60.0
+"""Seconds to wait until a bot that has reached Telegram answers; its process loads its models before."""
 _NAME_CHARS = 32
 
 
@@ -134,14 +136,17 @@ async def describe_bots(
 async def _wait_for_enrolment(
     stores: Stores, bots: Sequence[BotConfig], *, seconds: float
 ) -> dict[int, BotState]:
+    """Wait until each bot has reached Telegram and answers, the latter at most `SERVING_SECONDS`."""
     loop = asyncio.get_running_loop()
-    ends = loop.time() + seconds
+    ends, serving_ends = loop.time() + seconds, loop.time() + SERVING_SECONDS
     wanted = {bot.bot_id for bot in bots}
     while True:
         states = {
             bot.bot_id: bot for bot in await _retry_storage(stores.telegram_bots.list_bots) if bot.username
         }
-        if (wanted <= states.keys() and not any(states[one].problem for one in wanted)) or loop.time() > ends:
+        has_reached = wanted <= states.keys() and not any(states[one].problem for one in wanted)
+        serves = has_reached and all(states[one].served_by is not None for one in wanted)
+        if serves or loop.time() > (serving_ends if has_reached and seconds else ends):
             return states
         await asyncio.sleep(_LOOK_SECONDS)
 

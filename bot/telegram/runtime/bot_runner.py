@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 
@@ -75,6 +75,7 @@ class BotRunner:
         worker_id: int,
         webhook: WebhookConfig | None,
         loader: AiogramLoader,
+        wait_until_warm: Callable[[], Awaitable[object]],
         on_serving: Callable[[], None] = lambda: None,
         storage_limiter: StorageLimiter = nullcontext,
         crash_point: CrashPoint = ignore_crash_point,
@@ -86,6 +87,7 @@ class BotRunner:
         self._worker_id = worker_id
         self._webhook = webhook
         self._loader = loader
+        self._wait_until_warm = wait_until_warm
         self._on_serving = on_serving
         self._crash_point = crash_point
         self._has_profile = False
@@ -128,6 +130,8 @@ class BotRunner:
     # -- the lease --------------------------------------------------------------------------------------
 
     async def _keep_lease(self) -> None:
+        """Take the lease when this process can answer, so that a cold one leaves it to a warm one."""
+        await self._wait_until_warm()
         while True:
             asked_at = self._lease_guard.now()
             try:

@@ -72,6 +72,8 @@ class TelegramService:
         self._access_requests: dict[int, AccessRequests] = {}
         self._apis: list[BotApi] = []
         self._tasks = BackgroundTasks()
+        self._warm = asyncio.Event()
+        """What the first answer needs is loaded."""
         self._closing = False
         notices = SummaryNotices(self._contexts.get, self._notifiers.get)
         self._delivery = AnswerDelivery(self._build_delivery_context(), tasks=self._tasks)
@@ -128,11 +130,21 @@ class TelegramService:
             self._tasks.start(self._connect_bot(config))
 
     async def _warm_up(self) -> None:
-        """Load aiogram before the model client, unless a person waits for an answer already."""
+        """Load what an answer needs: aiogram, the model client, tables of tokens and prices."""
         await self._loader.load(after=self._app.models.wait_until_loaded())
+        if self._loader.failed:
+            return
         await self._app.warm_up.run()
-        await self._app.sessions.load_prices()
+        try:
+            await self._app.sessions.load_prices()
+        except StorageUnavailable as error:
+            log.warning("prices_unavailable", reason=str(error))  # the first turn loads them
+        self._warm.set()
         log.info("bots_warmed_up")
+
+    @property
+    def is_warm(self) -> bool:
+        return self._warm.is_set()
 
     async def close(self) -> None:
         """Stop intake, finish the answers under way, then close the connections."""
@@ -303,7 +315,7 @@ class TelegramService:
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(
             context, update_handler, batcher, lease_guard=lease_guard, worker_id=app.worker_id,
-            webhook=self._get_webhook(context), loader=self._loader,
+            webhook=self._get_webhook(context), loader=self._loader, wait_until_warm=self._warm.wait,
             on_serving=self._dispatcher.on_bot_serving, crash_point=app.crash_point,
             storage_limiter=app.limit_storage,
         )  # fmt: skip

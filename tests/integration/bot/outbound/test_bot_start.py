@@ -1,4 +1,4 @@
-"""What a dead process left is answered first; what only sending needs is loaded meanwhile."""
+"""A process takes its bots when it can answer, and sets only what has changed of their profiles."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.integration.bot.outbound.delivery_driver import Desk
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
 
 LONG_SECONDS = 60.0
+TAKEN = "SELECT count(*) FROM leases WHERE name LIKE 'telegram:%' AND leased_by IS NOT NULL"
 
 
 class Slow:
@@ -65,26 +66,39 @@ async def until(pool: asyncpg.Pool[asyncpg.Record], sql: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_turn_that_was_left_is_answered_before_anything_can_be_sent(
+async def test_cold_process_takes_no_lease_and_answers_when_warm(
     settings: Settings, fake: RunningBotApi, ann: Person, desk: Desk, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
-    """The order of a start: the answer, the first poll; then whatever aiogram is needed for."""
+    """A turn that was left, and an update that Telegram holds, wait for a process that can answer them."""
     await desk.begin(await desk.place())
     await desk.die()
     await fake.forget_calls()
     slow = Slow()
     async with started(settings, slow):
-        await until(pool, "SELECT count(*) = 1 FROM turns WHERE state = 'answered'")
-        await until(pool, "SELECT count(*) > 0 FROM telegram_updates WHERE handled_at IS NULL")
-        called = [call["method"] for call in await fake.calls()]
-        assert set(called) == {"getMe", "getUpdates"}
-        assert called.count("getMe") == 1
+        await until(pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
+        assert await pool.fetchval(TAKEN) == 0
+        assert [call["method"] for call in await fake.calls()] == ["getMe"]
         slow.may_end.set()
         await until(pool, "SELECT count(*) = 1 FROM deliveries WHERE turn_no = 1 AND state = 'delivered'")
         await until(pool, "SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+        assert await pool.fetchval(TAKEN) == 1
         async with asyncio.timeout(LONG_SECONDS):
             while not await fake.calls(method="setMyCommands"):
                 await asyncio.sleep(0.02)
+
+
+async def test_warm_process_serves_before_a_cold_one_that_started_earlier(
+    settings: Settings, fake: RunningBotApi, ann: Person, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    cold, warm = Slow(), Slow()
+    warm.may_end.set()
+    async with started(settings, cold):
+        await until(pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
+        async with started(settings, warm):
+            await until(pool, TAKEN.replace("count(*)", "count(*) > 0"))
+            await ann.say("Which of you answers?")
+            await until(pool, "SELECT count(*) = 1 FROM deliveries WHERE state = 'delivered'")
+            assert not cold.may_end.is_set()
 
 
 async def test_menus_are_set_when_telegram_has_been_asked_for_messages(
@@ -147,16 +161,16 @@ async def test_profile_goes_on_where_an_outage_broke_it_off(
 ) -> None:
     slow = Slow()
     slow.may_end.set()
-    for _ in range(3):  # as often as one call is tried
-        await fake.fail("setMyCommands", match={"nth": 11}, status=500)
+    menus = len(build_command_menus("personal"))
+    await fake.fail("setMyDescription", times=-1, status=500)
     async with started(settings, slow):
-        await until(pool, "SELECT count(*) = 10 FROM telegram_bots, jsonb_object_keys(profile)")
+        await until(pool, f"SELECT count(*) = {menus} FROM telegram_bots, jsonb_object_keys(profile)")
     await fake.script([])
     await fake.forget_calls()
     async with started(settings, slow):
-        calls = len(build_command_menus("personal")) + 2 * len(list_menu_languages())
+        calls = menus + 2 * len(list_menu_languages())
         await until(pool, f"SELECT count(*) = {calls} FROM telegram_bots, jsonb_object_keys(profile)")
-    assert len(await profile_calls(fake)) == calls - 10
+    assert len(await profile_calls(fake)) == calls - menus
 
 
 async def test_bot_that_cannot_load_its_library_ends_with_advice(
