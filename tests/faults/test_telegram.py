@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+import aiohttp
 import pytest
 
 from bot.telegram.texts import get_texts
@@ -200,8 +201,19 @@ async def an_answer_is_searched_for_in_vain(telegram: Telegram, recovery: Recove
 
 
 async def _never_searched(telegram: Telegram, talker: Talker) -> None:
-    """Telegram answers no search in this chat: the person is asked."""
+    """Telegram answers no search in this chat: the person is asked, where there is a number to ask for."""
     await telegram.api.fail("stopMessageLiveLocation", times=-1, match={"chat": talker.id}, status=500)
+
+
+async def _leave_a_gap(telegram: Telegram, talker: Talker) -> None:
+    """A message came and went that no row names: its number has to be asked for."""
+    url, form = f"{telegram.api.base_url}/bot{telegram.token}", aiohttp.FormData()
+    form.add_field("chat_id", str(talker.id))
+    form.add_field("document", b"gone", filename="gone.txt")
+    async with aiohttp.ClientSession() as http:
+        async with http.post(f"{url}/sendDocument", data=form) as sent:
+            message_id = (await sent.json())["result"]["message_id"]
+        await http.post(f"{url}/deleteMessage", json={"chat_id": talker.id, "message_id": message_id})
 
 
 async def an_answer_was_cut_off(telegram: Telegram, recovery: Recovery) -> None:
@@ -212,6 +224,7 @@ async def an_answer_was_cut_off(telegram: Telegram, recovery: Recovery) -> None:
     async with telegram.bot() as one, telegram.bot():
         await telegram.serves(one)
         await ada.say("Answer me briefly, will you?")
+        await _leave_a_gap(telegram, ada)
         await ada.person.sees(UNCERTAIN, within=SECONDS)
         calls = await telegram.api.calls("sendMessage", bot=telegram.bot_id)
         lost, told = [call["at"] for call in calls]
@@ -466,6 +479,7 @@ async def _fallen_with_a_notice(telegram: Telegram, point: str, recovery: Recove
     async with telegram.bot(crash_point=point) as bot:
         await ada.say("Answer me briefly, will you?")
         if point == "telegram_after_press":
+            await _leave_a_gap(telegram, ada)
             await ada.person.sees(UNCERTAIN, within=SECONDS)
             await ada.person.tap(RESEND)
         await bot.crashed()
@@ -591,6 +605,7 @@ async def test_postgres_is_away_when_a_button_is_pressed(telegram: Telegram, pla
     await _never_searched(telegram, ada)
     async with telegram.bot() as bot:
         await ada.say("Answer me briefly, will you?")
+        await _leave_a_gap(telegram, ada)
         await ada.person.sees(UNCERTAIN, within=SECONDS)
         await telegram.rests()
         await plant.crash_postgres()

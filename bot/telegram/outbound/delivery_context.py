@@ -123,7 +123,7 @@ class DeliveryContext:
     settles: bool = True
     """Answers that may have arrived are searched for in their chat before their person is asked."""
     most_messages: int = MAX_PARTS
-    """Messages of one answer; a longer one goes on in a file."""
+    """Most messages of one answer; the rest follows as a file."""
     reacts: bool = False
     """👀 on a group's message while it is being answered."""
     clock: ScaledClock = field(default_factory=ScaledClock)

@@ -3,7 +3,7 @@
 Telegram numbers messages in the order in which it takes them. A lost one lies between an older message and
 one that was sent afterwards; asking for each id between them finds it, or proves that it is not there. The
 question is a call that changes no message: the end of a live location, which none of them has. Telegram
-names different reasons for a message of the bot, one of somebody else, and one that is not in the chat. The
+names different reasons for a message of the bot, one of another account, and one that is not in the chat. The
 Bot API does not promise these reasons: an unknown one leaves the decision to the person.
 """
 

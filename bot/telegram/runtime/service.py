@@ -73,7 +73,7 @@ class TelegramService:
         self._apis: list[BotApi] = []
         self._tasks = BackgroundTasks()
         self._warm = asyncio.Event()
-        """What the first answer needs is loaded."""
+        """Set when aiogram, the model client and the tables of an answer are loaded."""
         self._closing = False
         notices = SummaryNotices(self._contexts.get, self._notifiers.get)
         self._delivery = AnswerDelivery(self._build_delivery_context(), tasks=self._tasks)

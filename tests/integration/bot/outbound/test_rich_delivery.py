@@ -122,7 +122,7 @@ async def test_refused_draft_becomes_bubbles_and_is_not_retried(
     assert desk.post.get_form_support(BOT_ID).allows("rich", 42)
 
 
-async def test_refused_draft_of_one_chat_leaves_other_chats_theirs(
+async def test_draft_refused_in_one_chat_is_used_in_others(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
     desk.wanted = {"drafts"}
