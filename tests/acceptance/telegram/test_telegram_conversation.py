@@ -208,6 +208,7 @@ async def test_buttons_request_a_new_answer(house: TelegramHouse, number: int) -
     await ada.sees("the sea")
     await ada.tap("Again")
     await answered(house, ada, 2)
+    await ada.sees(lambda screen: sum("Shorter" in line.buttons for line in screen.answers) == 2)
     await ada.tap("Shorter")
     await answered(house, ada, 3)
     screen = await ada.sees(lambda screen: sum(bool(line.buttons) for line in screen.answers) == 3)
