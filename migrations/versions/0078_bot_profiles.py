@@ -13,7 +13,7 @@ depends_on = None
 def upgrade() -> None:
     op.execute(
         """ALTER TABLE telegram_bots ADD COLUMN profile JSONB DEFAULT '{}'::jsonb NOT NULL,
-             ADD CONSTRAINT telegram_bot_profile CHECK (jsonb_typeof(profile) = 'object') NOT VALID"""
+             ADD CONSTRAINT telegram_bot_profile CHECK (jsonb_typeof(profile) = 'object')"""
     )
     op.execute(
         """COMMENT ON COLUMN telegram_bots.profile IS

@@ -178,6 +178,7 @@ class TelegramBotTable(SQLModel, table=True):
     problem: str = of(Text, made=True)
     heard_at: datetime | None = of(_MOMENT)
     created_at: datetime = of(_MOMENT, made=True)
+    profile: dict[str, Any] = of(JSONB, made=True)
 
 
 class OperatorTable(SQLModel, table=True):
