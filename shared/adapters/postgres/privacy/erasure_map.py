@@ -144,6 +144,7 @@ ACTIONS: Mapping[str, Action] = {
             "account": "the conversation goes on there",
             "chat": "the conversation goes on there",
             "thread": "the conversation goes on there",
+            "refusal": "the channel's own words about the chat",
         },
         owner="party",
         at=None,
