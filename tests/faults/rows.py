@@ -300,7 +300,7 @@ _CHANNELS = (
     _row(
         50, "Telegram refuses, limits or does not respond",
         "429, 403, 400, a call cut off before or after it was accepted, a deleted message",
-        "exactly one final answer, after a press of the button if the call was cut off; a refused answer"
+        "exactly one final answer, found in the chat or sent again if the call was cut off; a refused answer"
         " comes as plain text, as a file or as one line that says so; the answer to a chat that takes no"
         " messages waits for it",
     ),
@@ -415,8 +415,9 @@ PostgreSQL every ten seconds, then three processes at once, then all of it. It e
 exit code 0, or with what is lost, doubled or out of order. `--transcripts FOLDER` saves the transcripts."""
 _EXCEPTIONS = """There are two exceptions. If a process dies after Telegram accepts a first message and before
 Evertalk stores its id, one stray message stays, never a second answer. If a process dies while it sends a
-short answer, nobody knows whether the answer is in the chat. Evertalk does not send it again: within five
-seconds the person gets a notice with a button that sends the answer once, and the operator sees it, too."""
+short answer, its message's number is lost. The next process finds the answer in the chat by asking for each
+number, or sends it again if it is not there. Where Telegram does not say, the person gets a notice with a
+button that sends the answer once, and the operator sees it, too."""
 _HEAD = ("| row | fault | how the test causes it | what holds |", "|---|---|---|---|")
 
 
