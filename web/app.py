@@ -176,6 +176,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         playground=services.playground,
         breakers=services.list_breakers,
         demo=parts.model.offline,
+        static_root=f"/static-{parts.files.digest}",
     )
     others |= {(one.method, one.path): build_handler(one, context) for one in dashboard.OPERATIONS}
     app[DESK] = context

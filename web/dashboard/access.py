@@ -80,6 +80,8 @@ class DashboardContext:
     scrape: Scrape | None = None
     demo: bool = False
     """Whether no model is set, so that the built-in demo answers."""
+    static_root: str = "/static"
+    """Path below which browsers find the packed files; it changes with any of them."""
 
     def open_streams(self) -> int:
         return 0 if self.live is None else self.live.streams

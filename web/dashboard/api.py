@@ -208,6 +208,11 @@ ContextAudit = TypedDict("ContextAudit", {"calls": list[AuditedCall], "before": 
 @router.on("GET /me", Me, role="viewer")
 async def me(authed: AuthedRequest) -> Reply:
     """Get the current operator."""
+    return build_me(authed)
+
+
+def build_me(authed: AuthedRequest) -> Me:
+    """Return what the operator's browser knows about them, which the shell of each page holds too."""
     who = authed.operator
     acts, hands_over = who.has_role("operator"), authed.context.handovers is not None
     return {

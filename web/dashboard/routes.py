@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
@@ -59,7 +60,9 @@ pages = OperationRouter()
 async def serve_page(authed: AuthedRequest) -> web.StreamResponse:
     """The same shell for every page; the script reads the address."""
     language = language_of(authed.request)
-    text = translate_page(language, (login.PAGES / "index.html").read_text(encoding="utf-8"))
+    page = (login.PAGES / "index.html").read_text(encoding="utf-8")
+    text = translate_page(language, page, static_root=authed.context.static_root)
+    text = text.replace("[[me]]", json.dumps(api.build_me(authed)).replace("<", "\\u003c"))
     if language != ENGLISH:
         early = f'<link rel="preload" as="fetch" crossorigin href="/dashboard/words/{language}">\n</head>'
         text = text.replace("</head>", early)
@@ -140,12 +143,13 @@ def add_dashboard(
     playground: Playground | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
     demo: bool = False,
+    static_root: str = "/static",
 ) -> DashboardContext:
     """Add the dashboard's routes, and return its desk, which knows signed-in operators.
 
-    The application serves `web/static` at `/static` and owns the pool. `announcer` tells screens of new
-    entries. `news` must be a second connection, since following a topic replaces the set that the chat
-    follows.
+    The application serves `web/static` at `/static`, its packed files at `static_root`, and owns the
+    pool. `announcer` tells screens of new entries. `news` must be a second connection, since
+    following a topic replaces the set that the chat follows.
     """
     admin = build_dashboard_stores(pool, settings)
     following = Live(admin.jobs.load_pulse, news=news)
@@ -165,6 +169,7 @@ def add_dashboard(
         breakers=breakers,
         announcer=announcer,
         demo=demo,
+        static_root=static_root,
     )
     for one in OPERATIONS:
         app.router.add_route(one.method, one.path, build_handler(one, context))

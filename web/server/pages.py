@@ -32,7 +32,7 @@ FOR_EVER = "public, max-age=31536000, immutable"
 ASK_AGAIN = "no-cache"
 """Kept by the browser, but only used after asking whether it is still the newest."""
 PACKED = "dist/"
-"""Below it stands what `npm run build` has made of the widget, under the names of the sources."""
+"""Below it stands what `npm run build` makes of the widget and the dashboard, under the sources' names."""
 _LANGUAGES = b"[[languages]]"
 """Where the widget learns which languages there are."""
 
@@ -49,9 +49,10 @@ class Files:
     """Everything below `static`, read once: nothing else can be reached by any path.
 
     `/static/…` holds the sources as they are. `/static-<digest>/…` holds what browsers are sent to: the
-    widget packed into few files, under a name that changes with any of them, so that browsers may keep them
-    for ever; whatever is not packed is there as it is. In both, `locales/<language>/` holds the words of the
-    chat, and `../../` from a module leads to the server's root.
+    widget and the dashboard packed into few files, under a name that changes with any of them, so that
+    browsers may keep them for ever; whatever is not packed is there as it is.
+    In both, `locales/<language>/` holds the words of the chat, and `../../` from a module leads to the
+    server's root.
     """
 
     def __init__(self, folder: Path = STATIC, locales: Path = LOCALES) -> None:

@@ -56,8 +56,9 @@ def translate(language: str, text: str, **values: str) -> str:
     return _PLACEHOLDER.sub(lambda name: values.get(name[1], ""), safe)
 
 
-def translate_page(language: str, page: str, **values: str) -> str:
-    """A page whose `[[t words]]` are said in this language."""
+def translate_page(language: str, page: str, *, static_root: str = "/static", **values: str) -> str:
+    """Return a page with its `[[t words]]` in this language, and with its files from `static_root`."""
+    page = page.replace('"/static/', f'"{static_root}/')
     direction = dashboard_languages()[language]["direction"]
     page = page.replace('<html lang="en">', f'<html lang="{language}" dir="{direction}">')
     return _MARKED.sub(lambda found: translate(language, found[1], **values), page)

@@ -230,7 +230,7 @@ async def test_one_server_is_switched_off_for_an_agent(
 async def test_typed_text_survives_navigation_and_overwrites_no_newer_version(house: House) -> None:
     page = await house.operator("anna", "admin", "/dashboard/agents/default")
     await page.get_by_label("Persona").fill("Half a thought")
-    await page.get_by_role("link", name="Jobs", exact=True).click()
+    await page.get_by_role("link", name="Operations", exact=True).click()
     await page.get_by_role("heading", level=1, name="Jobs").wait_for()
     await house.app.stores.agents.change("default", {"persona": "Theirs"}, seen=1)
     await page.go_back()

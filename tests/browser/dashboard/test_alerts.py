@@ -52,7 +52,7 @@ async def look(page: Page, name: str) -> None:
 
 async def test_what_is_open_stands_first_and_is_counted_until_it_is_seen(house: House) -> None:
     page = await house.operator("anna", "admin", PATH)
-    menu = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Alerts")
+    menu = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Operations")
     await expect(menu).to_contain_text("2")
     waits = page.get_by_role("listitem").filter(has_text="Somebody has been waiting for a human")
     await expect(waits).to_contain_text("for more than 5 minutes")

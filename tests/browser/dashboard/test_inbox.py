@@ -349,7 +349,7 @@ async def test_response_requested_during_navigation_is_not_drawn_on_next_page(ho
     desk = await house.operator("Anna", path=f"/dashboard/sessions/{session}")
     await desk.get_by_role("button", name="Take").click()
     await expect(desk.locator("main")).to_have_class("desk-open")
-    await desk.get_by_role("navigation").get_by_role("link", name="Jobs", exact=True).first.hover()
+    await desk.get_by_role("navigation", name="Pages").get_by_role("link", name="Operations").hover()
     await desk.mouse.down()
     async with desk.expect_response(f"**/api/v1/sessions/{session}"):
         await waits(house, 2)
@@ -358,3 +358,39 @@ async def test_response_requested_during_navigation_is_not_drawn_on_next_page(ho
     await expect(desk.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
     await desk.wait_for_timeout(300)
     await expect(desk.locator("main")).not_to_have_class("desk-open")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_six_messages_stand_above_a_docked_composer(house: House, dark: bool) -> None:
+    session = await waits(house, 1)
+    for number in range(8):
+        await house.app.sessions.accept(await another_word(house, session, f"Word {number} of a longer talk"))
+    page = await house.operator(
+        "Anna",
+        path=f"/dashboard/inbox?at={session}",
+        viewport={"width": 1280, "height": 720},
+        color_scheme="dark" if dark else "light",
+    )
+    await page.get_by_role("button", name="Take", exact=True).click()
+    await expect(reply_box(page)).to_be_focused()
+    await expect(page.get_by_text("Word 7 of a longer talk").first).to_be_visible()
+    for words in ("One line", "and another"):
+        await page.keyboard.type(words)
+        await page.keyboard.press("Shift+Enter")
+    await shot(page, f"inbox-docked{'-dark' if dark else ''}")
+    shown = await page.locator(".inbox-talk .message").evaluate_all(
+        """(all) => all.filter((one) => {
+             const box = one.closest(".transcript").getBoundingClientRect();
+             const mine = one.getBoundingClientRect();
+             return mine.top >= box.top - 1 && mine.bottom <= box.bottom + 1;
+           }).length"""
+    )
+    assert shown >= 6
+    last = page.locator(".inbox-talk .message").last
+    bottom = "one.closest('.transcript').getBoundingClientRect().bottom"
+    assert await last.evaluate(f"(one) => one.getBoundingClientRect().bottom <= {bottom} + 1")
+    assert await page.evaluate("() => document.documentElement.scrollHeight <= innerHeight")
+    await expect(page.locator(".inbox-talk")).not_to_contain_text("tokens")
+    preview = page.locator(".inbox-list .excerpt")
+    await expect(preview).to_have_text("Word 7 of a longer talk")
+    await fits(page)

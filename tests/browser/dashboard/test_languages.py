@@ -48,8 +48,8 @@ GO = """(path) => {
 }"""
 UNFOLD = "() => document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
 FIGURES = """async () => {
-  const { number, percent, tokens } = await import("/static/shared/fmt.js");
-  const { duration, usd } = await import("/static/dashboard/figures.js");
+  const packed = document.querySelector("script[type=module]").src;
+  const { duration, number, percent, tokens, usd } = await import(packed);
   return [number(12345), tokens(8500), percent(90.1), usd(1234.5), duration(4200)];
 }"""
 SCAN = """([data, allowed, said]) => {
@@ -202,7 +202,7 @@ async def test_an_operator_chooses_a_language_that_the_login_page_speaks_too(des
     await expect(page.locator("html")).to_have_attribute("lang", "de")
     await expect(page).to_have_title("Konto · Evertalk")
     assert await look_for_faults(page) == []
-    await page.get_by_role("link", name="Sitzungen").click()
+    await page.get_by_role("link", name="Gespräche").click()
     await expect(page.locator("td time").first).to_contain_text("vor")
     assert [one.replace("\xa0", " ") for one in await page.evaluate(FIGURES)] == [
         "12.345", "8,5k", "90,1 %", "1.234,50 $", "4,2 Sek."

@@ -74,7 +74,7 @@ async def test_what_is_typed_outlasts_other_pages_and_a_lost_connection(house: H
     page = await settings_of(house, "anna")
     cap = page.get_by_label("Per day", exact=True)
     await cap.fill("3")
-    await page.get_by_role("link", name="Sites", exact=True).first.click()
+    await page.get_by_role("link", name="Channels", exact=True).click()
     await expect(page.get_by_role("heading", name="Sites", level=1)).to_be_visible()
     await page.get_by_role("link", name="Settings", exact=True).click()
     await page.get_by_role("tab", name="Spending").click()

@@ -71,7 +71,7 @@ async def work(context: BrowserContext, database_url: str) -> AsyncIterator[Work
         page.on("pageerror", lambda error: work.complaints.append(str(error)))
         await page.goto(f"{url}/dashboard/login?token={await create_login_link(database_url)}")
         await page.get_by_role("button", name="Log in").click()
-        await expect(page.locator("nav")).to_be_visible()
+        await expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
         yield work
         await page.close()
     await pool.close()

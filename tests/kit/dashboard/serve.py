@@ -37,6 +37,7 @@ def add_pages(
     demo: bool = False,
 ) -> web.Application:
     """Add the dashboard and its static files to an application."""
+    files = Files()
     add_dashboard(
         app,
         pool=pool,
@@ -49,16 +50,17 @@ def add_pages(
         news=news,
         breakers=breakers,
         demo=demo,
+        static_root=f"/static-{files.digest}",
     )
-    files = Files()
 
     async def static(request: web.Request) -> web.StreamResponse:
-        found = files.get(request.match_info["path"])
+        found = files.get(request.match_info["path"], packed="digest" in request.match_info)
         if found is None:
             raise web.HTTPNotFound
         return serve(request, found, cache=ASK_AGAIN, foreign=True)
 
     app.router.add_get("/static/{path:.+}", static)
+    app.router.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", static)
     return app
 
 

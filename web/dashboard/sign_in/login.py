@@ -191,7 +191,8 @@ def login_form(
         page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
     if not words:
         page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    page = translate_page(language, page, command="<code>./evertalk login-link</code>")
+    root = authed.context.static_root
+    page = translate_page(language, page, static_root=root, command="<code>./evertalk login-link</code>")
     filled = (
         page.replace("[[token]]", link)
         .replace("[[step]]", half)

@@ -1,5 +1,6 @@
 /** Canned replies: found by `/` and a few letters in the composer, filled in with what is known, and kept by operators. */
 import { h, set, show } from "../shared/h.js";
+import { drawIcon } from "./icons.js";
 import { ask } from "./net.js";
 import { problem, t } from "./parts.js";
 
@@ -25,7 +26,7 @@ export function cannedReplies({ me, signal, say }) {
     let at = 0;
     const list = h("ul", { role: "listbox", id: "canned-choices", class: "canned-list", "aria-label": t("Canned replies"), hidden: true });
     set(input, { "aria-autocomplete": "list", "aria-controls": "canned-choices" });
-    const button = h("button", { type: "button", class: "line", onclick: () => manage(load, { me, signal, say }) }, t("Canned replies"));
+    const button = h("button", { type: "button", class: "line icon-button", title: t("Canned replies"), onclick: () => manage(load, { me, signal, say }) }, drawIcon("canned"), h("span", { class: "unseen" }, t("Canned replies")));
 
     /** @param {Api["CannedReply"][]} next */
     function draw(next) {

@@ -15,15 +15,16 @@ const STATES = { done: [t("done"), "answering"], todo: [t("to do"), "idle"], bro
 /** @param {Api["Checklist"]} list @param {() => void} hide */
 export function checklistCard({ steps }, hide) {
   const done = steps.filter((one) => one.state === "done").length;
+  const next = steps.find((one) => one.state !== "done");
   const broken = steps.some((one) => one.state === "broken");
-  return card(t("Set up Evertalk"), [h("ol", { class: "checklist" }, steps.map(step))], [h("span", { class: "muted small" }, t("{done} of {all} done", { done, all: steps.length })),
+  return card(t("Set up Evertalk"), [h("ol", { class: "checklist" }, steps.map((one) => step(one, one === next)))], [h("span", { class: "muted small" }, t("{done} of {all} done", { done, all: steps.length })),
     !broken && h("button", { type: "button", class: "line", onclick: hide }, t("Hide"))]);
 }
 
-/** @param {{name: string, state: "done" | "todo" | "broken"}} one */
-function step({ name, state }) {
+/** The next step, and those that broke, say why. @param {{name: string, state: "done" | "todo" | "broken"}} one @param {boolean} isNext */
+function step({ name, state }, isNext) {
   const [title, why, href] = STEPS[name];
   const [words, look] = STATES[state];
   return h("li", { class: state }, href ? h("a", { href, ...href === "/chat" ? { target: "_blank", rel: "noopener" } : null }, title) : h("b", null, title),
-    h("span", { class: `state ${look}` }, words), state !== "done" && h("p", { class: "muted small" }, why));
+    h("span", { class: `state ${look}` }, words), (isNext || state === "broken") && h("p", { class: "muted small" }, why));
 }

@@ -1,6 +1,7 @@
 /** The operator's part of a session: who has it, take it or give it back, and write in it. */
 import { confirm } from "./acting.js";
 import { cannedReplies } from "./canned.js";
+import { drawIcon } from "./icons.js";
 import { follow } from "./live.js";
 import { ask } from "./net.js";
 import { askAssignee, askLabel, askSnooze } from "./picker.js";
@@ -74,10 +75,10 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
   }
 
   /** @param {string} words @param {string} action @param {boolean} [solid] */
-  const button = (words, action, solid = false) => h("button", { type: "button", class: solid ? "solid" : "line", data: { act: action }, onclick: (/** @type {any} */ event) => {
+  const button = (words, action, solid = false) => h("button", { type: "button", class: solid ? "solid" : "line", title: words, data: { act: action }, onclick: (/** @type {any} */ event) => {
     if (action === "note") notes?.open();
     else if (event.currentTarget.getAttribute("aria-disabled") !== "true") move(action, event.currentTarget);
-  } }, words);
+  } }, drawIcon(action), h("span", null, words));
 
   /** @param {any} held */
   function sentence(held) {
@@ -154,16 +155,16 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   const store = draftStore(`desk ${me.name} ${id}${isNote ? " note" : ""}`);
   const draft = { text: "", cid: "", files: /** @type {{id: string, name: string}[]} */ ([]), ...store.read() };
   const note = h("div", { class: "desk-note", id: `${name}-note`, role: "status" });
-  const input = h("textarea", { id: name, rows: isNote ? 2 : 3, "aria-describedby": `${name}-note ${name}-hint`, autocomplete: "off", oninput: changed, onkeydown: key });
+  const input = h("textarea", { id: name, placeholder: isNote ? null : t("Your reply"), rows: isNote ? 2 : 1, "aria-describedby": `${name}-note ${name}-hint`, autocomplete: "off", oninput: changed, onkeydown: key });
   const send = h("button", { type: "submit", class: "solid" }, isNote ? t("Save") : t("Send"));
   const cancel = h("button", { type: "button", class: "line", hidden: true, onclick: () => { sending?.abort(); } }, t("Cancel"));
   const choices = canned?.choices(input, changed);
   const chosen = h("input", { type: "file", multiple: true, hidden: true, onchange: () => { void attach([...chosen.files]); chosen.value = ""; } });
   const chips = h("p", { class: "facts" });
-  const files = !isNote && [chosen, h("button", { type: "button", class: "line", onclick: () => chosen.click() }, t("Attach a file"))];
+  const files = !isNote && [chosen, h("button", { type: "button", class: "line icon-button", title: t("Attach a file"), onclick: () => chosen.click() }, drawIcon("attach"), h("span", { class: "unseen" }, t("Attach a file")))];
   const node = h("form", { class: isNote ? "reply note" : "reply", "aria-label": isNote ? t("Private note") : t("Reply"), hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
-    h("label", null, h("span", null, isNote ? t("Private note") : t("Your reply")), input), choices?.node, chips, note,
-    h("div", { class: "actions" }, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Sent as {name}", { name: me.display_name || "Support" })), files, choices?.button, cancel, send));
+    h("label", null, h("span", { class: isNote ? null : "unseen" }, isNote ? t("Private note") : t("Your reply")), input), choices?.node, chips, note,
+    h("div", { class: "actions" }, files, choices?.button, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Sent as {name}", { name: me.display_name || "Support" })), cancel, send));
   /** @type {AbortController | null} */
   let sending = null;
   let mine = isNote;

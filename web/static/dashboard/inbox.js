@@ -1,8 +1,9 @@
 /** The inbox: who is waiting for a human or is with one, beside the conversation that is open; worked with keys alone. */
 import { contactCard } from "./contact.js";
 import { labelsOf, operatorDesk } from "./desk.js";
+import { drawIcon } from "./icons.js";
 import { ask, keepFresh } from "./net.js";
-import { card, channelBadge, empty, h, keepFocus, liveMark, personOf, problem, repaintTimes, set, show, skeleton, t, time, tn, formatWhen } from "./parts.js";
+import { channelBadge, empty, h, keepFocus, liveMark, personOf, problem, repaintTimes, set, show, skeleton, t, time, tn, formatWhen } from "./parts.js";
 import { stars, transcript } from "./transcript.js";
 import { needsAttention } from "./watch.js";
 
@@ -124,7 +125,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   /** @param {string} id @param {AbortSignal} signal */
   function conversation(id, signal) {
     const head = h("div", { class: "inbox-head" }, skeleton(2));
-    const talk = transcript({ path: `/sessions/${id}/messages`, label: t("Messages"), signal, drop: (note) => desk.drop(note), empty: t("Nothing was said yet.") });
+    const talk = transcript({ path: `/sessions/${id}/messages`, label: t("Messages"), signal, drop: (note) => desk.drop(note), isPlain: true, empty: t("Nothing was said yet.") });
     const desk = operatorDesk({ id, me, say, signal, reload: async () => { look(); await Promise.all([fill(true), load(true)]).catch(() => {}); }, taken: () => desk.composer.input.focus(), moved });
     const contact = contactCard({ id, me, signal });
     let drawn = "";
@@ -137,7 +138,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
       if (facts !== drawn) {
         drawn = facts;
         show(head, h("button", { type: "button", class: "line back", onclick: () => { open(""); } }, t("Back to the list")), h("h2", { dir: "auto" }, personOf(session)),
-          h("p", { class: "facts" }, channelBadge(session.channel), h("a", { href: `/dashboard/sessions/${id}` }, t("Session")), h("a", { href: `/dashboard/people/${session.party}` }, t("Person"))));
+          h("a", { class: "icon-link", href: `/dashboard/sessions/${id}`, title: t("Session"), "aria-label": t("Session") }, drawIcon("open")));
         void contact.load(session);
       }
       const version = JSON.stringify([session.newest_seq, session.handover?.state, session.handover?.taken_at, session.private_notes, session.turns]);
@@ -146,7 +147,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     }
     /** @param {unknown} error */
     const failed = (error) => { if (!signal.aborted) show(head, problem(error, () => fill(false).catch(failed))); };
-    show(pane, h("div", { class: "inbox-talk" }, head, desk.bar, card(t("Transcript"), [talk.node, desk.types, desk.notes?.node, desk.composer.node])), contact.node);
+    show(pane, h("div", { class: "inbox-talk card" }, h("div", { class: "inbox-top" }, head, desk.bar), talk.node, desk.types, desk.notes?.node, desk.composer.node), contact.node);
     fill(false).catch(failed);
     keepFresh(() => fill(true), () => {}, signal, () => TALKING_MS);
   }

@@ -4,7 +4,7 @@ import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, formatWhen } from "./parts.js";
 import { duration } from "./figures.js";
 import { beyond, pagesOf, placeOf } from "./lists.js";
-import { JOBS, KINDS, seriesPart } from "./series.js";
+import { JOBS, JOB_KINDS, seriesPart } from "./series.js";
 
 const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Retrying"), dead: t("Failed"), done: t("Done") };
 const COUNTED = ["due", "running", "dead", "done"];
@@ -57,7 +57,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     if (wish.paused && !one.paused && !await confirm(pausing(one))) return;
     try {
       const page = await ask(`/jobs/kinds/${one.kind}`, { method: "PUT", body: wish, match: one.version, signal });
-      const kind = KINDS[/** @type {keyof typeof KINDS} */ (one.kind)];
+      const kind = JOB_KINDS[/** @type {keyof typeof JOB_KINDS} */ (one.kind)];
       show(told, wish.paused ? t("{kind}: paused in all workers.", { kind }) : t("{kind}: running, {limit}.", { kind, limit: wish.concurrency ? number(wish.concurrency) : t("no limit") }));
       drawKinds(page.kinds);
     } catch (/** @type {any} */ error) {
@@ -99,14 +99,14 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
 }
 
 /** Returns the dialog for pausing a kind of job, with its effects. @param {Api["JobKind"]} one */
-const pausing = (one) => ({ title: t("Pause {kind}?", { kind: KINDS[/** @type {keyof typeof KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("Running jobs finish. Due jobs wait until you resume. This applies to all workers at once."),
+const pausing = (one) => ({ title: t("Pause {kind}?", { kind: JOB_KINDS[/** @type {keyof typeof JOB_KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("Running jobs finish. Due jobs wait until you resume. This applies to all workers at once."),
   one.kind === "compact" && t("Meanwhile a conversation near its hard limit is treated as if no worker were running: old tool results are shortened, and in the end an excerpt takes the place of a summary."), one.kind === "flush" && t("Meanwhile nothing is saved to memory. Turns that are summarised unread are read later.")].filter(Boolean) });
 
 /** @param {Api["JobKind"][]} kinds @param {((one: any, wish: {paused: boolean, concurrency: number | null}) => void) | null} set @param {Record<string, number | null>} typed what is not stored */
 function kindsCard(kinds, set, typed) {
   const columns = [{ label: t("Kind") }, { label: t("State") }, { label: t("Running"), num: true }, { label: t("Waiting"), num: true }, { label: t("At once") }, ...(set ? [{ label: t("Actions"), num: true }] : [])];
   const rows = kinds.map((one) => {
-    const name = KINDS[/** @type {keyof typeof KINDS} */ (one.kind)];
+    const name = JOB_KINDS[/** @type {keyof typeof JOB_KINDS} */ (one.kind)];
     const most = h("input", { type: "number", min: 1, max: 100, value: typed[one.kind] ?? one.concurrency ?? "", placeholder: t("no limit"), "aria-label": t("{kind}: at once, in all workers", { kind: name }) });
     const form = h("form", { class: "at-once", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); set?.(one, { paused: one.paused, concurrency: most.value ? Number(most.value) : null }); } }, most, h("button", { type: "submit", class: "line", "aria-label": t("Save the limit of {kind}", { kind: name }) }, t("Save")));
     return [name, h("span", { class: `state ${one.paused ? "waiting" : "answering"}`, title: one.changed_by ? `${one.changed_by} · ${formatWhen(one.changed_at)}` : null }, one.paused ? t("Paused") : t("Running")), number(one.running), number(one.due), set ? form : one.concurrency ? number(one.concurrency) : t("no limit"),
@@ -145,7 +145,7 @@ function filters(params, change) {
   const segments = (name, label, choices) => h("div", { class: "segments", role: "group", "aria-label": label }, choices.map(([value, words]) =>
     h("button", { type: "button", "aria-pressed": String((params.get(name) ?? "") === value), onclick: () => change({ [name]: value }) }, words)));
   const session = params.get("session");
-  return h("div", { class: "work-filters" }, segments("state", t("State"), [["", t("All")], ...Object.entries(STATES)]), segments("kind", t("Kind"), [["", t("All kinds")], ...Object.entries(KINDS)]),
+  return h("div", { class: "work-filters" }, segments("state", t("State"), [["", t("All")], ...Object.entries(STATES)]), segments("kind", t("Kind"), [["", t("All kinds")], ...Object.entries(JOB_KINDS)]),
     session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
 }
 
@@ -166,13 +166,13 @@ function forAll(page, params, act) {
 
 /** @param {Api["Job"]} job @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
 function cells(job, change, act) {
-  const name = `${KINDS[/** @type {keyof typeof KINDS} */ (job.kind)] ?? job.kind} #${job.id}`;
+  const name = `${JOB_KINDS[/** @type {keyof typeof JOB_KINDS} */ (job.kind)] ?? job.kind} #${job.id}`;
   const doing = act && h("span", { class: "act" },
     h("button", { type: "button", class: "line", title: t("Only jobs of this session"), "aria-label": t("Filter: only jobs of the session of {name}", { name }), onclick: () => change({ session: job.session }) }, t("Filter")),
     job.can_retry && h("button", { type: "button", class: "line", "aria-label": t("Retry {name}", { name }), onclick: () => act("retry", { ids: [job.id] }, { title: t("Retry {name}?", { name }), words: [t("It begins at once, with all its attempts.")], yes: t("Retry") }) }, t("Retry")),
     job.can_cancel && h("button", { type: "button", class: "line", "aria-label": t("Cancel {name}", { name }), onclick: () => act("cancel", { ids: [job.id] }, { title: t("Cancel {name}?", { name }), words: [t("It will not run. A conversation that still needs it asks again with its next message.")], yes: t("Cancel it") }) }, t("Cancel")));
   return [
-    h("span", null, KINDS[/** @type {keyof typeof KINDS} */ (job.kind)] ?? job.kind, h("span", { class: "muted" }, ` #${job.id}`)),
+    h("span", null, JOB_KINDS[/** @type {keyof typeof JOB_KINDS} */ (job.kind)] ?? job.kind, h("span", { class: "muted" }, ` #${job.id}`)),
     h("span", { class: `state ${job.cancelled ? "idle" : LOOKS[/** @type {keyof typeof LOOKS} */ (job.state)] ?? ""}` }, job.cancelled ? t("Cancelled") : job.state === "due" && job.error ? t("Retrying") : STATES[/** @type {keyof typeof STATES} */ (job.state)]),
     h("a", { class: "row-link", href: `/dashboard/sessions/${job.session}`, dir: "auto" }, personOf({ ...job, kind: job.session_kind })),
     ts(job.trigger), number(job.attempt), duration(job.duration_ms), time(job.ended_at ?? job.started_at ?? job.due_at),

@@ -1,6 +1,7 @@
 /** Starts the dashboard: the frame, which page an address means, and the keys that work everywhere. */
 import { h, set, show } from "../shared/h.js";
 import { t, tn, ts } from "./i18n.js";
+import { drawIcon } from "./icons.js";
 import { Failure, ask } from "./net.js";
 import { notify, renewPush } from "./notify.js";
 import { palette } from "./palette.js";
@@ -12,27 +13,37 @@ const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const side = /** @type {HTMLElement} */ (document.getElementById("side"));
 const spoken = /** @type {HTMLElement} */ (document.getElementById("say"));
 /**
- * The pages in the order of the menu. `key` opens one after `g`; `need` is the least role that may see it.
- * @type {{path: string, name: string, group: string, key?: string, need?: "operator" | "admin", load: () => Promise<(at: any) => void>}[]}
+ * The places of the menu, each with its pages; several pages of one place are tabs above them. `key` opens a page
+ * after `g`; `need` is the least role that may see it.
+ * @typedef {{path: string, name: string, key?: string, need?: "operator" | "admin", load: () => Promise<(at: any) => void>}} Page
+ * @type {{name: string, icon: string, pages: Page[]}[]}
  */
-const PAGES = [
-  { path: "/dashboard", name: t("Overview"), group: t("Conversations"), key: "o", load: () => import("./overview.js").then((file) => file.overviewPage) },
-  { path: "/dashboard/sessions", name: t("Sessions"), group: t("Conversations"), key: "s", load: () => import("./sessions.js").then((file) => file.sessionsPage) },
-  { path: "/dashboard/inbox", name: t("Inbox"), group: t("Conversations"), key: "w", load: () => import("./inbox.js").then((file) => file.inboxPage) },
-  { path: "/dashboard/people", name: t("People"), group: t("Conversations"), key: "p", load: () => import("./people.js").then((file) => file.peoplePage) },
-  { path: "/dashboard/memory", name: t("Memory"), group: t("Conversations"), key: "m", load: () => import("./memory.js").then((file) => file.memoryPage) },
-  { path: "/dashboard/jobs", name: t("Jobs"), group: t("Operations"), key: "j", load: () => import("./jobs.js").then((file) => file.jobsPage) },
-  { path: "/dashboard/deliveries", name: t("Delivery problems"), group: t("Operations"), key: "d", load: () => import("./deliveries.js").then((file) => file.deliveriesPage) },
-  { path: "/dashboard/alerts", name: t("Alerts"), group: t("Operations"), key: "l", load: () => import("./alerts.js").then((file) => file.alertsPage) },
-  { path: "/dashboard/costs", name: t("Costs"), group: t("Costs"), key: "c", load: () => import("./costs.js").then((file) => file.costsPage) },
-  { path: "/dashboard/agents", name: t("Agents"), group: t("Settings"), key: "a", load: () => import("./agents.js").then((file) => file.agentsPage) },
-  { path: "/dashboard/sites", name: t("Sites"), group: t("Settings"), key: "i", load: () => import("./sites.js").then((file) => file.sitesPage) },
-  { path: "/dashboard/pairing", name: t("Telegram access"), group: t("Settings"), load: () => import("./pairing.js").then((file) => file.pairingPage) },
-  { path: "/dashboard/operators", name: t("Operators"), group: t("Settings"), need: "admin", load: () => import("./operators.js").then((file) => file.operatorsPage) },
-  { path: "/dashboard/audit", name: t("Audit"), group: t("Settings"), key: "u", need: "admin", load: () => import("./audit.js").then((file) => file.auditPage) },
-  { path: "/dashboard/settings", name: t("Settings"), group: t("Settings"), need: "operator", load: () => import("./settings.js").then((file) => file.settingsPage) },
-  { path: "/dashboard/account", name: t("Account"), group: "", load: () => import("./account.js").then((file) => file.accountPage) },
+const PLACES = [
+  { name: t("Overview"), icon: "overview", pages: [{ path: "/dashboard", name: t("Overview"), key: "o", load: () => import("./overview.js").then((file) => file.overviewPage) }] },
+  { name: t("Inbox"), icon: "inbox", pages: [{ path: "/dashboard/inbox", name: t("Inbox"), key: "w", load: () => import("./inbox.js").then((file) => file.inboxPage) }] },
+  { name: t("Conversations"), icon: "conversations", pages: [
+    { path: "/dashboard/sessions", name: t("Sessions"), key: "s", load: () => import("./sessions.js").then((file) => file.sessionsPage) },
+    { path: "/dashboard/people", name: t("People"), key: "p", load: () => import("./people.js").then((file) => file.peoplePage) },
+    { path: "/dashboard/memory", name: t("Memory"), key: "m", load: () => import("./memory.js").then((file) => file.memoryPage) },
+  ] },
+  { name: t("Costs"), icon: "costs", pages: [{ path: "/dashboard/costs", name: t("Costs"), key: "c", load: () => import("./costs.js").then((file) => file.costsPage) }] },
+  { name: t("Agents"), icon: "agents", pages: [{ path: "/dashboard/agents", name: t("Agents"), key: "a", load: () => import("./agents.js").then((file) => file.agentsPage) }] },
+  { name: t("Channels"), icon: "channels", pages: [
+    { path: "/dashboard/sites", name: t("Sites"), key: "i", load: () => import("./sites.js").then((file) => file.sitesPage) },
+    { path: "/dashboard/pairing", name: t("Telegram access"), load: () => import("./pairing.js").then((file) => file.pairingPage) },
+  ] },
+  { name: t("Operations"), icon: "operations", pages: [
+    { path: "/dashboard/jobs", name: t("Jobs"), key: "j", load: () => import("./jobs.js").then((file) => file.jobsPage) },
+    { path: "/dashboard/deliveries", name: t("Delivery problems"), key: "d", load: () => import("./deliveries.js").then((file) => file.deliveriesPage) },
+    { path: "/dashboard/alerts", name: t("Alerts"), key: "l", load: () => import("./alerts.js").then((file) => file.alertsPage) },
+    { path: "/dashboard/audit", name: t("Audit"), key: "u", need: "admin", load: () => import("./audit.js").then((file) => file.auditPage) },
+  ] },
+  { name: t("Operators"), icon: "operators", pages: [{ path: "/dashboard/operators", name: t("Operators"), need: "admin", load: () => import("./operators.js").then((file) => file.operatorsPage) }] },
+  { name: t("Settings"), icon: "settings", pages: [{ path: "/dashboard/settings", name: t("Settings"), need: "operator", load: () => import("./settings.js").then((file) => file.settingsPage) }] },
 ];
+/** @type {Page} */
+const ACCOUNT = { path: "/dashboard/account", name: t("Account"), load: () => import("./account.js").then((file) => file.accountPage) };
+const PAGES = [...PLACES.flatMap((place) => place.pages.map((page) => ({ ...page, group: place.name }))), { ...ACCOUNT, group: "" }];
 /** Pages of one thing: their address holds its id; and those that lead from another. */
 const INNER = [
   { pattern: /^\/dashboard\/(search)$/, nav: "/dashboard/sessions", load: () => import("./search.js").then((file) => file.searchPage) },
@@ -55,6 +66,8 @@ const badge = h("span", { class: "count", hidden: true });
 const waitBadge = h("span", { class: "count wait", hidden: true });
 const alertBadge = h("span", { class: "count", hidden: true });
 const BADGES = new Map([["/dashboard/jobs", badge], ["/dashboard/inbox", waitBadge], ["/dashboard/alerts", alertBadge]]);
+/** Badges of places with several pages, by the name of the place. @type {Map<string, HTMLElement>} */
+const SUMS = new Map(PLACES.filter((place) => place.pages.length > 1).map((place) => [place.name, h("span", { class: "count", hidden: true })]));
 /** @type {ReturnType<typeof watchAlerts> | null} */
 let alertWatch = null;
 /** @type {ReturnType<typeof watchWaiting> | null} */
@@ -79,7 +92,7 @@ async function draw() {
   current?.abort();
   const { signal } = current = new AbortController();
   const { load, id, nav: at } = pageFor(location.pathname);
-  for (const link of nav.querySelectorAll("a")) set(link, { "aria-current": link.getAttribute("href") === at ? "page" : null });
+  mark(at);
   unfold(false);
   // The page that is left can no longer ask the server: nobody shall press its buttons in vain until the next page is there.
   for (const part of main.children) set(part, { inert: true });
@@ -87,6 +100,15 @@ async function draw() {
   try { page = await load(); } catch { return show(main, problem(new Failure(t("This page cannot be loaded just now."), 0), draw)); }
   const failed = (/** @type {unknown} */ error) => { if (!signal.aborted) show(main, problem(error, draw)); };
   try { if (!signal.aborted) page({ root: main, id, me, say, go, entitle, signal, troubles, told: (/** @type {any[]} */ handovers) => watch?.told(handovers), look: () => watch?.look(), toldAlerts: (/** @type {number} */ count) => alertWatch?.told(count) }); } catch (error) { failed(error); }
+}
+
+/** Shows where the page stands: its place in the menu, and its tab above it. @param {string} path */
+function mark(path) {
+  const place = PLACES.find((one) => one.pages.some((page) => page.path === path));
+  for (const link of side.querySelectorAll("a[data-place]")) set(link, { "aria-current": link.getAttribute("data-place") === (place?.name ?? path) ? "page" : null });
+  const pages = place?.pages.filter(isMine) ?? [];
+  set(tabs, { hidden: pages.length < 2, "aria-label": place?.name ?? "" });
+  show(tabs, pages.length < 2 ? [] : pages.map((page) => h("a", { href: page.path, "aria-current": page.path === path ? "page" : null }, page.name, BADGES.get(page.path))));
 }
 
 const RANKS = ["viewer", "operator", "admin"];
@@ -103,9 +125,19 @@ function go(address, { quiet = false, replace = false } = {}) {
   main.focus({ preventScroll: true });
 }
 
+/** @param {HTMLElement | undefined} mark */
+const shownCount = (mark) => !mark || mark.hidden ? 0 : parseInt(mark.textContent ?? "", 10) || 0;
+
 /** All that needs an eye, shown where the menu is folded. */
 function updateTitle() {
-  const count = [...BADGES.values()].reduce((all, one) => all + (one.hidden ? 0 : parseInt(one.textContent ?? "", 10) || 0), 0);
+  const count = [...BADGES.values()].reduce((all, one) => all + shownCount(one), 0);
+  for (const place of PLACES) {
+    const sum = SUMS.get(place.name);
+    if (!sum) continue;
+    const within = place.pages.reduce((all, page) => all + shownCount(BADGES.get(page.path)), 0);
+    set(sum, { hidden: within === 0, "aria-label": tn("{count} needs an eye", "{count} need an eye", within) });
+    show(sum, String(within));
+  }
   set(menuBadge, { hidden: count === 0, "aria-label": tn("{count} needs an eye", "{count} need an eye", count) });
   show(menuBadge, String(count));
 }
@@ -144,6 +176,7 @@ function showWaitingCount(count) {
   entitle();
 }
 
+const tabs = h("nav", { class: "page-tabs", hidden: true });
 const menuBadge = h("span", { class: "count", hidden: true });
 const nav = h("nav", { id: "pages", "aria-label": t("Pages") });
 const menu = h("button", { type: "button", class: "line menu", "aria-expanded": "false", "aria-controls": "pages", onclick: () => unfold(menu.getAttribute("aria-expanded") === "false") }, t("Menu"), menuBadge);
@@ -154,12 +187,10 @@ function unfold(open) {
   nav.classList.toggle("open", open);
 }
 
-/** The links of the menu, by group; a group of which nothing may be seen has no title either. */
+/** The links of the menu: each leads to the first page of its place that the operator may see. */
 function links() {
-  const mine = PAGES.filter(isMine);
-  return [...new Set(mine.map((page) => page.group))].map((group) => h("div", { class: "group" },
-    group && h("h2", null, group),
-    mine.filter((page) => page.group === group).map(({ path, name }) => h("a", { href: path }, name, BADGES.get(path)))));
+  return h("div", { class: "places" }, PLACES.map((place) => ({ ...place, pages: place.pages.filter(isMine) })).filter(({ pages }) => pages.length).map(({ name, icon, pages }) =>
+    h("a", { href: pages[0].path, data: { place: name } }, drawIcon(icon), h("span", null, name), SUMS.get(name) ?? BADGES.get(pages[0].path))));
 }
 
 function frame() {
@@ -167,7 +198,7 @@ function frame() {
   show(side,
     h("a", { class: "brand", href: "/dashboard" }, h("span", { class: "logo", "aria-hidden": "true" }), "Evertalk"),
     menu, nav,
-    h("div", { class: "who" }, h("span", { class: "muted" }, `${me.name} · ${ts(me.role)}`),
+    h("div", { class: "who" }, h("a", { href: ACCOUNT.path, data: { place: ACCOUNT.path }, "aria-label": `${ACCOUNT.name}: ${me.name} · ${ts(me.role)}` }, drawIcon("account"), h("span", null, `${me.name} · ${ts(me.role)}`)),
       h("form", { method: "post", action: "/dashboard/logout" }, h("button", { class: "line wide", type: "submit" }, t("Log out")))));
 }
 
@@ -226,8 +257,10 @@ function onClick(event) {
 }
 
 async function start() {
-  try { me = await ask("/me"); } catch (error) { return show(main, problem(error, start)); }
+  const known = document.getElementById("me")?.textContent;
+  try { me = known ? JSON.parse(known) : await ask("/me"); } catch (error) { return show(main, problem(error, start)); }
   frame();
+  main.before(tabs);
   document.body.append(help, finder.node);
   addEventListener("popstate", () => { if (drawn !== location.pathname + location.search) draw(); });
   addEventListener("keydown", onKey);

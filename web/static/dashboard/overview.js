@@ -1,8 +1,8 @@
-/** The first page: what is spent, what needs an eye, how fast answers begin, and what was saved. */
+/** The first page: three numbers, what needs an eye, and the newest conversations; all other numbers behind a press. */
 import { alertFacts } from "./alerts.js";
 import { checklistCard } from "./checklist.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, joinWithDots, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens, ts } from "./parts.js";
+import { DASH, card, channelBadge, empty, h, joinWithDots, keepFocus, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens, ts } from "./parts.js";
 import { duration } from "./figures.js";
 import { OVERVIEW, seriesPart } from "./series.js";
 
@@ -13,37 +13,20 @@ const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refu
 export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
   entitle(t("Overview"));
   const params = new URLSearchParams(location.search);
-  const eye = h("dl", { class: "kpis overview-cards" });
-  const pace = h("dl", { class: "kpis overview-cards" });
-  const alerts = h("div", { class: "stack" });
   const body = h("div", { class: "stack" }, skeleton(8));
-  const demo = h("div", { class: "stack" });
-  const asked = h("div", { class: "stack" });
   const mark = liveMark();
-  const numbers = seriesPart({ panels: OVERVIEW, params, change, usual: "7d", signal });
-  /** @type {any} */
-  let ledger = null;
-  let readAt = 0;
+  const numbers = numbersPart({ params, change, signal, failed: () => mark.tell("stale") });
+  let shown = "";
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
     for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
     go(`/dashboard${params.size ? `?${params}` : ""}`, { quiet: true });
-    numbers.load();
-  }
-
-  /** The ledger is summed up for the month, so it is asked for once a minute. @param {boolean} refresh */
-  async function money_(refresh) {
-    if (ledger && Date.now() - readAt < LEDGER_EVERY_MS) return ledger;
-    const [costs, savings, checklist] = await Promise.all([ask("/costs?group=model", { refresh, signal }), ask("/savings", { refresh, signal }), me.role === "admin" ? ask("/checklist", { refresh, signal }) : null]);
-    readAt = Date.now();
-    return ledger = { costs, savings, checklist };
   }
 
   async function hide() {
     try {
       await ask("/checklist", { method: "PUT", body: { hidden: true }, signal });
-      readAt = 0;
       await load();
       say(t("Hidden. The page Settings shows the checklist again."));
     } catch (error) { failed(error); }
@@ -51,52 +34,121 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const before = ledger;
-    numbers.load(refresh).catch(() => mark.tell("stale"));
-    const [now, month] = await Promise.all([ask("/overview", { refresh, signal }), money_(refresh)]);
+    const [now, checklist, newest] = await Promise.all([ask("/overview", { refresh, signal }), me.role === "admin" ? ask("/checklist", { refresh, signal }) : null, ask("/sessions?limit=5", { refresh, signal })]);
     troubles(now.jobs_dead);
-    const steps = month.checklist && !month.checklist.hidden;
-    if (steps ? month !== before : now.demo !== Boolean(demo.firstChild) || Boolean(before?.checklist?.hidden) !== Boolean(month.checklist?.hidden)) show(demo, steps ? checklistCard(month.checklist, hide) : now.demo && demoCard(me));
-    show(eye, attentionTiles(now));
-    show(pace, healthTiles(now, month.savings));
-    show(alerts, now.alerts.length ? alertsCard(now.alerts) : []);
-    show(asked, providersCard(now.providers, now.learned));
-    if (month !== before) show(body, modelsCard(month.costs), savingsCard(month.savings));
-    else repaintTimes(root);
+    const next = JSON.stringify([now, checklist, newest.sessions]);
+    if (next === shown) repaintTimes(root);
+    else keepFocus(body, () => show(body,
+      now.alerts.length > 0 && alertsCard(now.alerts),
+      checklist && !checklist.hidden ? checklistCard(checklist, hide) : now.demo && demoCard(me),
+      h("dl", { class: "kpis overview-cards" }, firstTiles(now), troubleTiles(now)),
+      isTroubled(now) && providersCard(now.providers, now.learned),
+      newestCard(newest.sessions), numbers.node));
+    shown = next;
+    await numbers.load(now, refresh);
     if (!refresh) say(t("Overview loaded."));
   }
 
   /** @param {unknown} error */
-  const failed = (error) => { if (!signal.aborted) { ledger = null; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), demo, eye, pace, alerts, h("section", { "aria-label": t("Numbers over time") }, numbers.bar, numbers.body), body, asked);
+  const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
+}
+
+/**
+ * Makes the fold with all numbers, which are requested once it is open; the address holds whether it is.
+ * @param {{params: URLSearchParams, change: (changes: Record<string, string>) => void, signal: AbortSignal, failed: () => void}} how
+ */
+function numbersPart({ params, change, signal, failed }) {
+  const isOpen = () => ["numbers", "range", "from", "to"].some((name) => params.has(name));
+  const pace = h("dl", { class: "kpis overview-cards" });
+  const ledgers = h("div", { class: "stack" });
+  const asked = h("div", { class: "stack" });
+  const series = seriesPart({ panels: OVERVIEW, params, change: (changes) => { change(changes); series.load(); }, usual: "7d", signal });
+  const node = h("details", { class: "numbers", open: isOpen(), ontoggle: opened }, h("summary", null, t("Numbers")),
+    h("div", { class: "stack" }, pace, h("section", { "aria-label": t("Numbers over time") }, series.bar, series.body), ledgers, asked));
+  /** @type {any} */
+  let ledger = null;
+  /** @type {any} */
+  let latest = null;
+  let readAt = 0;
+
+  function opened() {
+    if (node.open !== isOpen()) change({ numbers: node.open ? "1" : "", ...node.open ? {} : { range: "", from: "", to: "" } });
+    load(latest).catch((/** @type {any} */ error) => { if (!signal.aborted) show(ledgers, problem(error, () => load(latest))); });
+  }
+
+  /** The ledger is summed up for the month, so it is asked for once a minute. @param {Api["Overview"]} now @param {boolean} [refresh] */
+  async function load(now, refresh = false) {
+    latest = now;
+    if (!node.open || !now) return;
+    series.load(refresh).catch(failed);
+    if (!ledger || Date.now() - readAt >= LEDGER_EVERY_MS) {
+      const [costs, savings] = await Promise.all([ask("/costs?group=model", { refresh, signal }), ask("/savings", { refresh, signal })]);
+      readAt = Date.now();
+      ledger = { costs, savings };
+      show(ledgers, modelsCard(costs), savingsCard(savings));
+    }
+    show(pace, attentionTiles(now), healthTiles(now, ledger.savings));
+    show(asked, isTroubled(now) ? [] : providersCard(now.providers, now.learned));
+  }
+  return { node, load };
+}
+
+/** @param {Api["Sessions"]["sessions"]} sessions */
+function newestCard(sessions) {
+  const columns = [{ label: t("Person") }, { label: t("Channel") }, { label: t("Context now"), num: true }, { label: t("Cost"), num: true }, { label: t("Last active") }, { label: t("State") }];
+  const rows = sessions.map((one) => [h("a", { class: "row-link", href: `/dashboard/sessions/${one.id}`, dir: "auto", title: one.title }, personOf(one), one.title && h("span", { class: "row-title muted small", dir: "auto" }, one.title)),
+    channelBadge(one.channel), one.context_pct === null ? DASH : h("span", { class: `${level(one.context_pct)}-text` }, pct(one.context_pct)), money(one.cost_micro, one.cost_unknown_calls ?? 0), time(one.last_active_at), stateBadge(one.state)]);
+  return card(t("Newest conversations"), [sessions.length ? table({ caption: t("Newest conversations"), className: "wide-grid", columns, rows }) : empty(t("No conversation yet."), h("p", { class: "muted" }, h("a", { href: "/chat", target: "_blank", rel: "noopener" }, t("open the chat"))))],
+    sessions.length > 0 && to("/dashboard/sessions", t("all sessions")));
 }
 
 /** @param {string} href @param {any} words */
 const to = (href, words) => h("a", { href }, words);
 
-/** @param {Api["Overview"]} now */
-function attentionTiles(now) {
+/** The three numbers of the first page. @param {Api["Overview"]} now */
+function firstTiles(now) {
   const used = now.cap_micro ? now.charged_micro * 100 / now.cap_micro : null;
   const caps = now.near_caps > 0 && tn("{count} near a cap of its own", "{count} near caps of their own", now.near_caps);
   return [
     kpi(t("Spent today"), money(now.spend_micro, now.spend_unknown_calls), joinWithDots([now.cap_micro ? t("{percent} of the cap of {sum} a day", { percent: pct(used), sum: money(now.cap_micro) }) : t("no cap"), caps]),
       used === null ? null : meter(used, t("{percent} of today's cap, with what is set aside", { percent: pct(used) }))),
-    kpi(t("Active"), number(now.active), h("span", null, t("in the last hour"), " · ", to("/dashboard/sessions", t("all sessions")))),
-    kpi(t("Context over 90 % (24 h)"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("see"))),
+    kpi(t("Active"), number(now.active), t("in the last hour")),
     kpi(t("Waiting for a human"), h("span", { class: now.handovers_waiting ? "warn-text" : null }, number(now.handovers_waiting)),
       now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/inbox", t("see"))) : to("/dashboard/inbox", t("nobody waits")), now.rating.count > 0 && [" · ", t("Rated {rating} of 5", { rating: number(now.rating.average) })]),
-    kpi(t("Background jobs failed"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
-      h("span", null, to("/dashboard/jobs?state=dead", t("last day")), now.jobs_retrying > 0 && [" · ", tn("{count} retrying", "{count} retrying", now.jobs_retrying)])),
-    kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? joinWithDots([t("running"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is running")),
   ];
 }
+
+/** Whether a provider fails or refuses, or a model does not take all that requests hold. @param {Api["Overview"]} now */
+const isTroubled = (now) => now.learned.length > 0 || now.providers.some((one) => one.state !== "closed");
+
+/** Returns tiles of current problems, none on a good day. @param {Api["Overview"]} now */
+const troubleTiles = (now) => [
+  now.near_limit > 0 && contextTile(now), now.jobs_dead > 0 && jobsTile(now), !now.workers && workersTile(now), now.providers.some((one) => one.state !== "closed") && providerTile(now),
+];
+
+/** @param {Api["Overview"]} now */
+const contextTile = (now) => kpi(t("Context over 90 % (24 h)"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("see")));
+
+/** @param {Api["Overview"]} now */
+const jobsTile = (now) => kpi(t("Background jobs failed"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
+  h("span", null, to("/dashboard/jobs?state=dead", t("last day")), now.jobs_retrying > 0 && [" · ", tn("{count} retrying", "{count} retrying", now.jobs_retrying)]));
+
+/** @param {Api["Overview"]} now */
+const workersTile = (now) => kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? joinWithDots([t("running"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is running"));
+
+/** @param {Api["Overview"]} now */
+const providerTile = (now) => kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers));
+
+/** @param {Api["Overview"]} now */
+const attentionTiles = (now) => [contextTile(now), jobsTile(now), workersTile(now)];
 
 /** @param {Api["Overview"]} now @param {Api["Savings"]} savings */
 function healthTiles(now, savings) {
   return [
-    kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers)),
+    providerTile(now),
     kpi(t("Time to first token (p95)"), duration(now.first_token_p95_ms), now.turns_day ? tn("p95 of the newest {count} turn, last day", "p95 of the newest {count} turns, last day", now.turns_day) : t("not measured in the last day")),
     kpi(t("Processing overhead"), duration(now.overhead_p95_ms), now.overhead_turns ? tn("p95 without the model, newest {count} turn", "p95 without the model, newest {count} turns", now.overhead_turns) : t("not measured in the last day")),
     kpi(t("Saved by caching"), saved(savings.caching.micro), tn("{count} token read from caches this month", "{count} tokens read from caches this month", savings.caching.tokens, { count: tokens(savings.caching.tokens) })),

@@ -1,13 +1,12 @@
 /** The small pieces that several pages share: cards, badges, meters, tables, the live mark. */
 import { h, set, show } from "../shared/h.js";
-import { number, percent, tokens, stamp } from "../shared/fmt.js";
+import { DASH, number, percent, tokens, stamp } from "../shared/fmt.js";
 import { ago, usd } from "./figures.js";
 import { listItems, t, tn, ts } from "./i18n.js";
 import { Failure } from "./net.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];
 export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), history: t("History"), tools: t("Tools"), free: t("Free") };
-export const DASH = "–";
 
 /** @param {number | null | undefined} pct */
 export const level = (pct) => pct === null || pct === undefined ? "unknown" : pct > 90 ? "crit" : pct >= 70 ? "warn" : "ok";
@@ -170,4 +169,4 @@ export function splitTokens(parts, count) {
   return Object.fromEntries(SOURCES.map((name, index) => [name, whole[index]]));
 }
 
-export { ago, h, listItems, number, set, show, t, tn, tokens, ts, usd, stamp as formatWhen };
+export { DASH, ago, h, listItems, number, set, show, t, tn, tokens, ts, usd, stamp as formatWhen };

@@ -15,7 +15,7 @@ const EVERY_MS = 15_000;
 const RANGES = { "24h": t("24 hours"), "7d": tn("{count} day", "{count} days", 7), "30d": tn("{count} day", "{count} days", 30), "90d": tn("{count} day", "{count} days", 90) };
 const ASKED = ["range", "from", "to"];
 /** Names of the kinds of jobs. */
-export const KINDS = { flush: t("Save memory"), compact: t("Summarise"), tidy: t("Cleanup") };
+export const JOB_KINDS = { flush: t("Save memory"), compact: t("Summarise"), tidy: t("Cleanup") };
 
 /**
  * @typedef {{name: string, look: string, of: (step: any) => number | null}} Part
@@ -39,7 +39,7 @@ export const OVERVIEW = [
   one(t("Errors"), "errors", "crit"), ...MONEY, one(t("Summaries"), "summaries", "memory"), one(t("Hand-overs"), "handovers", "tools"),
 ];
 /** @type {Panel[]} */
-export const JOBS = Object.entries(KINDS).map(([kind, title]) => ({
+export const JOBS = Object.entries(JOB_KINDS).map(([kind, title]) => ({
   title, say: number, sum: (total) => [t("Done"), t("Failed")].map((name, at) => `${name} ${number(total.jobs[kind]?.[at] ?? 0)}`).join(" · "),
   parts: [{ name: t("Done"), look: "history", of: (step) => step.jobs[kind]?.[0] ?? 0 }, { name: t("Failed"), look: "crit", of: (step) => step.jobs[kind]?.[1] ?? 0 }],
 }));
@@ -132,7 +132,7 @@ function chart(panel, page, named, moved) {
     const size = stepFor(Math.max(high, 1) / 1.5);
     const top = Math.max(size, Math.ceil(high / size) * size);
     const y = (/** @type {number} */ value) => HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM);
-    const ticks = [0, top / 2, top].filter((value) => panel.say !== number || Number.isInteger(value));
+    const ticks = (high > 0 ? [0, top / 2, top] : [0]).filter((value) => panel.say !== number || Number.isInteger(value));
     show(drawing, ticks.map((value) => [svg("line", { class: value ? "rule" : "base", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }), svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, value ? panel.say(value) : "0")]),
       svg("text", { class: "tick", x: LEFT, y: HEIGHT - 4 }, named.short(steps[0])), steps.length > 1 && svg("text", { class: "tick", x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, named.short(steps[steps.length - 1])),
       panel.lines ? panel.parts.map((part) => path(part, y)) : steps.map((/** @type {any} */ step, /** @type {number} */ at) => pile(step, at, y)), line);

@@ -5,6 +5,8 @@ import { clock, number, tokens, stamp } from "../shared/fmt.js";
 import { ask } from "./net.js";
 import { joinWithDots, problem, t, tn } from "./parts.js";
 
+/** @typedef {{remove?: (note: any) => void, isPlain?: boolean}} Looks whether notes can be removed, and whether turns and tokens are left out */
+
 const WHO = { person: t("Person"), assistant: t("Assistant"), tool: t("Tool"), operator: t("Operator"), program: t("Program") };
 const LONG = 4000;
 const KINDS = { summary: t("Summarised"), digest: t("Shortened without a model"), separator: t("Separated"), new: t("New conversation"), window: t("Left the window") };
@@ -61,12 +63,12 @@ function blockOf(block, message) {
   return h("p", { class: "muted" }, t("A part of kind {kind}", { kind: block.type }));
 }
 
-/** @param {Api["Line"] & {judged?: any}} message */
-export function messageNode(message) {
+/** @param {Api["Line"] & {judged?: any}} message @param {Looks} [looks] */
+export function messageNode(message, { isPlain = false } = {}) {
   const state = STATES[/** @type {keyof typeof STATES} */ (message.turn_state)];
   return h("li", { class: `message ${message.author}`, data: { seq: message.seq, turn: message.turn } },
     h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]), message.name && h("span", { class: "from", dir: "auto" }, message.name),
-      h("span", { class: "muted" }, joinWithDots([h("a", { href: `#turn-${message.turn}` }, t("turn {turn}", { turn: message.turn })), h("time", { datetime: message.at, title: stamp(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
+      h("span", { class: "muted" }, joinWithDots([!isPlain && h("a", { href: `#turn-${message.turn}` }, t("turn {turn}", { turn: message.turn })), h("time", { datetime: message.at, title: stamp(message.at) }, clock(message.at)), !isPlain && tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
       message.pinned && h("span", { class: "badge" }, t("pinned")), message.pruned && h("span", { class: "badge" }, t("shortened")),
       ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)] && h("span", { class: "badge" }, ENDINGS[/** @type {keyof typeof ENDINGS} */ (message.stop)]),
       message.replaced ? h("span", { class: "badge" }, t("replaced by an edit")) : message.edited && h("span", { class: "badge" }, t("edited")), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
@@ -105,12 +107,12 @@ function momentsOf(handovers, notes) {
 /** Returns a person's rating of the help, of five. @param {number} rating */
 export const stars = (rating) => h("span", { class: "stars", role: "img", "aria-label": t("Rated {rating} of 5", { rating: number(rating) }) }, "★".repeat(rating) + "☆".repeat(5 - rating));
 
-/** @param {Api["LineNote"]} note @param {(note: any) => void} [remove] */
-const noteNode = (note, remove) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: stamp(note.at) }, clock(note.at))),
+/** @param {Api["LineNote"]} note @param {Looks} looks */
+const noteNode = (note, { remove }) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: stamp(note.at) }, clock(note.at))),
   remove && note.can_remove && h("button", { type: "button", class: "link", "aria-label": t("Remove the private note"), onclick: () => remove(note) }, t("Remove"))), words(note.body));
 
-/** @param {any} moment @param {(note: any) => void} [remove] */
-const momentNode = (moment, remove) => moment.note ? noteNode(moment, remove) : h("li", { class: "divider hand" }, h("span", null, moment.words, moment.rating && [" ", stars(moment.rating)],
+/** @param {any} moment @param {Looks} looks */
+const momentNode = (moment, looks) => moment.note ? noteNode(moment, looks) : h("li", { class: "divider hand" }, h("span", null, moment.words, moment.rating && [" ", stars(moment.rating)],
   h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: stamp(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, h("q", null, moment.more))));
 
 /**
@@ -121,7 +123,7 @@ function itemsOf(messages, links, handovers, notes, more) {
   const dividers = [...links];
   const moments = momentsOf(handovers, notes);
   if (more && messages.length) while (moments.length && Date.parse(moments[0].at) < Date.parse(messages[0].at)) moments.shift();
-  const items = /** @type {{key: string, of: any, make: (of: any, remove?: (note: any) => void) => any}[]} */ ([]);
+  const items = /** @type {{key: string, of: any, make: (of: any, looks: Looks) => any}[]} */ ([]);
   const tell = () => { const of = /** @type {{key: string, at: string}} */ (moments.shift()); items.push({ key: of.key, of, make: momentNode }); };
   for (const [index, message] of messages.entries()) {
     const next = messages[index + 1];
@@ -152,11 +154,12 @@ function joinLists(older, newer, key) {
 
 /**
  * Messages read backwards, page by page; the newest are asked for again and again.
- * @param {{path: `/sessions/${string}/messages` | `/compactions/${string}/messages`, label: string, signal: AbortSignal, empty: string, at?: string, drop?: (note: any) => Promise<boolean>}} of
+ * @param {{path: `/sessions/${string}/messages` | `/compactions/${string}/messages`, label: string, signal: AbortSignal, empty: string, at?: string, drop?: (note: any) => Promise<boolean>, isPlain?: boolean}} of
  *   `at` is the turn that it opens at, or with it the number of a message, `12-34`: then it stays there until the newest are
- *   asked for; `drop` removes a private note, where the operator does not think better of it
+ *   asked for; `drop` removes a private note, where the operator does not think better of it; `isPlain` leaves out turns
+ *   and tokens
  */
-export function transcript({ path, label, signal, empty, at = "", drop }) {
+export function transcript({ path, label, signal, empty, at = "", drop, isPlain = false }) {
   const list = h("ol", { class: "messages" });
   const more = h("button", { type: "button", class: "line", hidden: true, onclick: () => earlier() }, t("Load earlier messages"));
   const note = h("div");
@@ -168,6 +171,13 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
   /** Notes that were removed here: a page that was asked for before has them still. */
   const removed = new Set();
   let shown = "";
+  let isLow = true;
+  box.addEventListener("scroll", () => { isLow = isAtEnd(); });
+  // A composer that grows must not cover the newest message.
+  const room = new ResizeObserver(() => { if (isLow) box.scrollTop = box.scrollHeight; });
+  room.observe(box);
+  signal.addEventListener("abort", () => room.disconnect());
+  const isAtEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 
   function draw() {
     more.hidden = all.before === null;
@@ -177,7 +187,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
       const text = JSON.stringify(of);
       const before = drawn.get(key);
       if (before?.text === text) return before.node;
-      const node = make(of, drop && remove);
+      const node = make(of, { remove: drop && remove, isPlain });
       drawn.set(key, { text, node });
       return node;
     });
@@ -217,7 +227,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     if (wanted !== turn) return;
     const next = JSON.stringify(page);
     if (next === shown) return;
-    const low = !shown || box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+    const low = !shown || isAtEnd();
     shown = next;
     show(note);
     const known = new Set(all.messages.map((one) => one.seq));

@@ -606,7 +606,7 @@ SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS
        coalesce((
          SELECT left(string_agg(b ->> 'text', ' '), 120) FROM (
            SELECT e.blocks FROM entries e
-            WHERE e.session_id = s.id AND e.author IN ('person', 'assistant', 'operator')
+            WHERE e.session_id = s.id AND e.author = 'person'
             ORDER BY e.seq DESC LIMIT 1) e, jsonb_array_elements(e.blocks) b
           WHERE b ->> 'type' = 'text'), '') AS excerpt
   FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id

@@ -64,7 +64,7 @@ def test_the_widget_is_served_packed_and_its_sources_stay_readable() -> None:
         known = " ".join(files.languages).encode()
         assert small.body == (DIST / name).read_bytes().replace(b"[[languages]]", known)
         assert b"/**" not in small.body
-    assert files.get("dashboard/main.js", packed=True) == files.get("dashboard/main.js")
+    assert files.get("dashboard/i18n.js", packed=True) == files.get("dashboard/i18n.js")
     assert files.get("dist/widget/main.js") is files.get("dist/widget/main.js", packed=True) is None
 
 
