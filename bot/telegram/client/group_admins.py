@@ -7,7 +7,7 @@ from typing import Literal
 
 import structlog
 
-from bot.telegram.client.calls import CallDone
+from bot.telegram.client.calls import CallDone, is_undecided
 from bot.telegram.client.sender import Sender
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class GroupAdmins:
         outcome = await self._sender.get_member(chat_id, user_id, patience=patience)
         if not isinstance(outcome, CallDone):
             log.warning("group_admin_lookup_failed", chat_id=chat_id, outcome=str(outcome))
-            return "unknown"
+            return "unknown" if is_undecided(outcome) else "member"
         role: GroupRole = "admin" if getattr(outcome.result, "status", "") in _ADMINS else "member"
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
