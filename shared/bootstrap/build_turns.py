@@ -73,7 +73,9 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
         pictures=pictures,
         clock=base.clock,
         crash_point=base.crash_point,
-        retriever=Retriever(store=base.stores.recall, requests=requests, reranker=base.reranker),
+        retriever=Retriever(
+            store=base.stores.recall, requests=requests, reranker=base.reranker, encoder=base.encoder
+        ),
         tracer=base.tracer,
     )
     sessions = _build_session_service(base, agent_loop)
@@ -143,7 +145,14 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
     )
     plain: list[Tool] = [
         *build_memory_tools(stores.notes, base.crash_point, home=settings.timezone),
-        RecallTool(stores.recall, artifacts, base.counter, home=settings.timezone, reranker=base.reranker),
+        RecallTool(
+            stores.recall,
+            artifacts,
+            base.counter,
+            home=settings.timezone,
+            reranker=base.reranker,
+            encoder=base.encoder,
+        ),
         CurrentTimeTool(base.clock, home=settings.timezone),
         CalculatorTool(),
         FetchUrl(),

@@ -26,6 +26,7 @@ from shared.adapters.telemetry.otlp_traces import open_traces
 from shared.bootstrap.from_settings import (
     WORKSPACES_FOLDER,
     build_caps,
+    build_encoder,
     build_picture_maker,
     build_policy,
     build_reranker,
@@ -41,7 +42,7 @@ from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import StorageUnavailable
 from shared.core.verdicts.breaker import BreakerState
-from shared.ports import Reranker, StorageLimiter, TokenCounter
+from shared.ports import Encoder, Reranker, StorageLimiter, TokenCounter
 from shared.runtime import BackgroundTasks, CrashPoint, Tracer, build_crash_point
 from shared.services.turns.database_promotion import PromotionWatcher
 from shared.supervision.fault_files import store_faults
@@ -117,6 +118,8 @@ class Foundation:
     picture_maker: HttpPictureMaker | None
     transcriber: HttpTranscriber | LocalTranscriber | None
     reranker: Reranker | None
+    encoder: Encoder | None
+    """None where nothing says what texts mean."""
     counter: VocabularyCounter
     warm_up: WarmUp
     mcp_tools: McpTools | KnownMcpTools | None
@@ -159,6 +162,8 @@ class Foundation:
         await self.models.close()
         if self.reranker is not None:
             await self.reranker.close()
+        if self.encoder is not None:
+            await self.encoder.close()
         await asyncio.to_thread(self.tracer.close)
         async with asyncio.timeout(10):
             await self.pool.close()
@@ -222,6 +227,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         speaker=speaker,
         picture_maker=picture_maker,
         reranker=build_reranker(settings),
+        encoder=build_encoder(settings),
         counter=counter,
         warm_up=WarmUp(models, counter),
         mcp_tools=build_mcp_tools(settings, stores.mcp_tool_lists, role=role),

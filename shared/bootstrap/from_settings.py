@@ -13,6 +13,7 @@ from shared.adapters.encryption import CannotUnseal
 from shared.adapters.files.web_pages import FETCH_URL
 from shared.adapters.files.workspace_files import read_workspace, workspace_path
 from shared.adapters.mcp.tools import list_server_names
+from shared.adapters.meaning.client import LocalEncoder, fits_socket, has_encoder
 from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.models.token_cap import TokenCap, UnpricedDay, find_token_cap
@@ -35,7 +36,7 @@ from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.turns import Caps
-from shared.ports import Clock
+from shared.ports import Clock, Encoder
 from shared.services.admin.alert_sender import AlertChannel
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
@@ -194,6 +195,14 @@ def build_speaker(settings: Settings) -> HttpSpeaker | None:
         model=settings.speech_model,
         voice=settings.speech_voice,
     )
+
+
+def build_encoder(settings: Settings) -> Encoder | None:
+    """Return a client of the encoder's process on this machine; None where nothing can answer there."""
+    path = settings.meaning_socket
+    if not settings.meaning or not (has_encoder() or path.exists()) or not fits_socket(path):
+        return None
+    return LocalEncoder(path)
 
 
 def build_reranker(settings: Settings) -> RerankServer | None:

@@ -34,6 +34,7 @@ from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
+from shared.adapters.postgres.memory.passage_vectors import PostgresPassageVectors
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
@@ -137,6 +138,7 @@ class Stores:
     knowledge: PostgresKnowledge
     notes: PostgresNotes
     recall: PostgresRecall
+    passage_vectors: PostgresPassageVectors
     recall_index: PostgresRecallIndex
     message_search: PostgresMessageSearch
     reminders: PostgresReminders
@@ -217,6 +219,7 @@ def build_stores(
         knowledge=PostgresKnowledge(pool),
         notes=PostgresNotes(pool),
         recall=PostgresRecall(pool),
+        passage_vectors=PostgresPassageVectors(pool),
         recall_index=PostgresRecallIndex(pool),
         message_search=PostgresMessageSearch(pool),
         reminders=PostgresReminders(pool),

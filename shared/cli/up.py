@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -22,6 +23,7 @@ from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process_user import find_account, make_account
 from shared.adapters.encryption import CannotUnseal
+from shared.adapters.meaning.client import fits_socket, has_encoder
 from shared.cli.model_discovery import describe_models
 from shared.cli.pairing import describe_bots
 from shared.config.bots import BotConfig, find_remarks, load_bots
@@ -233,7 +235,7 @@ class _Supervisor:
         }
         tokens = {bot.token_name for bot in self._bots}
         names: list[ProcessName] = ["web", "worker", *(("bot",) if self._bots else ())]
-        return {
+        return self._make_encoder() | {
             name: ChildProcess(
                 name=name,
                 environment={
@@ -247,6 +249,23 @@ class _Supervisor:
                 keeps_spare=name == "web",
             )
             for name in names
+        }
+
+    def _make_encoder(self) -> dict[str, ChildProcess]:
+        """Return the process of the encoder, which gets no settings; nothing without the extra."""
+        settings = self._settings
+        if not (settings.meaning and has_encoder() and fits_socket(settings.meaning_socket)):
+            return {}
+        given = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        command = (sys.executable, "-m", "shared.adapters.meaning.process", str(settings.meaning_socket))
+        return {
+            "meaning": ChildProcess(
+                name="meaning",
+                command=command,
+                environment=build_child_environment(given),
+                folder=settings.data_dir,
+                say=print_line,
+            )
         }
 
     def _daily(self) -> BackupScheduler:
@@ -448,6 +467,7 @@ async def _summary(
         *_label_lines("Telegram", telegram),
         *(f"  {label:<10} {line}" for label, line in await describe_models(settings)),
         f"  Spending   {describe_caps(settings)}",
+        f"  Recall     {describe_recall(settings)}",
         f"  Data       {settings.data_dir} (logs in {settings.data_dir / 'logs'})",
         "",
         "  Ctrl-C stops everything.",
@@ -471,6 +491,16 @@ def describe_caps(settings: Settings) -> str:
     if settings.profile == "public":
         caps.append(f"${settings.cap_visitor_per_day_usd:.2f} a day per visitor")
     return ", ".join(caps)
+
+
+def describe_recall(settings: Settings) -> str:
+    if not settings.meaning:
+        return "finds words (EVERTALK_MEANING is off)"
+    if not has_encoder():
+        return "finds words; ./evertalk install meaning lets it find what was meant (60 MB of memory)"
+    if not fits_socket(settings.meaning_socket):
+        return "finds words; the path of the data folder is too long for the socket of the encoder"
+    return "finds words, and what was meant"
 
 
 def run_up(settings: Settings) -> int:

@@ -193,6 +193,9 @@ class Settings(BaseSettings):
     speech_voice: str = "alloy"
     speech_per_1000_chars_usd: Dollars | None = None
 
+    # Whether recall also finds what was meant, where the extra `meaning` is installed.
+    meaning: bool = True
+
     # Who orders what recall finds: any server with /rerank, else any with /embeddings.
     rerank_url: str | None = None
     rerank_key: SecretStr | None = None
@@ -528,6 +531,10 @@ class Settings(BaseSettings):
         """Return the address without a pooler, for connections that need a server session."""
         direct = self.direct_database_url
         return database_url if direct is None or self.database_url is None else direct.get_secret_value()
+
+    @property
+    def meaning_socket(self) -> Path:
+        return self.data_dir / "meaning.sock"
 
     @property
     def embedded_postgres(self) -> bool:

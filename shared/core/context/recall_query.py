@@ -67,5 +67,8 @@ class RecallQuery:
     through_seq: int | None = None
     spoken_of: tuple[datetime, datetime] | None = None
     """The time that the message speaks of: its passages are candidates, too."""
+    encoder: str = ""
+    vector: bytes = b""
+    """What the message means, by the model `encoder`; empty without one."""
     zone: tzinfo = UTC
     """Timezone of the person, for the days of results."""

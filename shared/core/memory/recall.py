@@ -53,6 +53,14 @@ OFTEN_SAID = 3
 """Candidates with the same text from which on it is a phrase that stands beside everything."""
 LEAST_OF_WORDS, LEAST_SHARE = 0.05, 0.05
 """Shares of the best passage's words, and of its score, below which a passage is left out."""
+MEANING = 0.7
+"""Score of a passage that means the same, where the best of the words has 1."""
+WORDS_SURE = 0.5
+"""Share of the question's weight that the best passage has to carry for its words to count in full."""
+NEAR_LEAST, NEAR_SOME, NEAR_SURE = 0.12, 0.3, 0.45
+"""Nearness of the nearest passage to a question: from the first a few are recalled though they have none of
+its words, as those in another language; from the second more of the room is used, from the third all of it.
+"""
 LENGTH, LENGTH_CHARS = 0.15, 150
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
 SPOKEN_OF, SPOKEN_OF_SHARE = 0.4, 0.3
@@ -102,6 +110,8 @@ class Found(NamedTuple):
     """Session in which a note was made."""
     path: str = ""
     heading: str = ""
+    nearness: float = 0.0
+    """Cosine of what it means and what the message means; 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,22 +187,26 @@ def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()
         share = _share_of_room(best, carried, of, asked=asked)
         if lane == "said" and any(_in_spans(found[at], spans) for at in lanes[lane]):
             share = max(share or 0.0, SPOKEN_OF_SHARE)
+        if lane == "said":
+            nearest = max((found[at].nearness for at in lanes[lane]), default=0.0)
+            share = _share_by_meaning(share, nearest) if asked else share
         if share is None:
             continue
         sure[lane] = share
         if lane == "said":
-            scores.update(
-                _in_time(found, lanes[lane], _said(found, lanes, own, _about(named, question)), spans)
-            )
+            by_words = _said(found, lanes, own, _about(named, question))
+            said = _with_meaning(found, lanes[lane], by_words, carried)
+            scores.update(_in_time(found, lanes[lane], said, spans))
         else:
             scores.update({at: own[at] / best for at in lanes[lane]})
     scores = {at: score / (len(found[at].text) + LENGTH_CHARS) ** LENGTH for at, score in scores.items()}
     least = LEAST_SHARE * max(scores.values(), default=0.0)
-    said = normalise(question.text)
+    asked_text = normalise(question.text)
     kept = [
         Ranked(found[at], score, sure[found[at].lane])
         for at, score in scores.items()
-        if score > least and not (len(found[at].text) <= len(question.text) and _repeats(found[at], said))
+        if score > least
+        and not (len(found[at].text) <= len(question.text) and _repeats(found[at], asked_text))
     ]
     kept.sort(key=_place)
     kept.sort(key=_worth, reverse=True)
@@ -407,6 +421,23 @@ def _with_sittings(found: Sequence[Found], scores: _Scores) -> _Scores:
         more = SITTING_PRIOR * sum(best) / len(best)
         raised.update({at: scores[at] + more for at in members})
     return raised
+
+
+def _share_by_meaning(share: float | None, nearest: float) -> float | None:
+    """Return the share of the room for a question, of which the nearest passage is so near."""
+    if nearest < NEAR_LEAST:
+        return share
+    meant = min(1.0, max(0.0, (nearest - NEAR_SOME) / (NEAR_SURE - NEAR_SOME)))
+    return meant if share is None else min(share, meant)
+
+
+def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, carried: float) -> _Scores:
+    """Raise passages by what they mean; words that carry little of the question count less beside it."""
+    raised = {at: MEANING * found[at].nearness for at in said if found[at].nearness > 0}
+    if not raised:
+        return scores
+    worth = min(1.0, carried / WORDS_SURE)
+    return {at: worth * scores.get(at, 0.0) + raised.get(at, 0.0) for at in scores.keys() | raised.keys()}
 
 
 def _in_time(found: Sequence[Found], said: Sequence[int], scores: _Scores, spans: Sequence[Span]) -> _Scores:

@@ -25,6 +25,7 @@ EvertalkError                     has a code and advice; people see the advice o
 ├── StorageUnavailable            Postgres is away or full; nothing was acknowledged
 └── ModelError                    a failure of the provider
     ├── ModelUnavailable          try again later: 5xx, overload, cut stream, silence
+    │   └── EncoderEnded          the process of the encoder ended at a text
     ├── ModelBusy                 429 with a time to wait
     ├── ModelRefusedAccount       key, billing or quota: an operator must act, turns wait
     │   └── ModelRedirected       the server redirects requests to another one
@@ -300,6 +301,12 @@ class ModelUnavailable(ModelError):
         "The model is not reachable just now. Your message is kept; I try again by myself, within half a "
         "minute each time. /stop ends the wait."
     )
+
+
+class EncoderEnded(ModelUnavailable):
+    """The process of the encoder ended while it read a text."""
+
+    code = "encoder_ended"
 
 
 class ModelBusy(ModelError):

@@ -16,9 +16,9 @@ from shared.core.context.recall_query import (
 )
 from shared.core.memory.recall import Found, Search, pack_passages, rank_passages, render_passages
 from shared.core.values.local_time import resolve_zone
-from shared.ports import Reranker, TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.ports import Encoder, Reranker, TokenCounter, ToolContext, ToolFailed, ToolSpec
 from shared.services.turns.artifacts import ArtifactReader
-from shared.services.turns.retrieval import rerank
+from shared.services.turns.retrieval import encode_question, rerank
 
 QUERY_CHARS = 500
 
@@ -38,7 +38,7 @@ class RecallTool:
 
     def __init__(
         self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter, *, home: str,
-        reranker: Reranker | None = None,
+        reranker: Reranker | None = None, encoder: Encoder | None = None,
     ) -> None:  # fmt: skip
         """`home` is the deployment's zone, for people whose own is not known."""
         self._store = store
@@ -46,6 +46,7 @@ class RecallTool:
         self._counter = counter
         self._home = home
         self._reranker = reranker
+        self._encoder = encoder
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         last_seq, asked = await self._store.count_earlier_calls(
@@ -73,6 +74,8 @@ class RecallTool:
     async def _found(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
         count = self._counter.count_tokens
         if query.words:
+            encoder, vector = await encode_question(self._encoder, question.text)
+            query = replace(query, encoder=encoder, vector=vector)
             found = rank_passages(await self._store.search(query), question)
             items = await rerank(self._reranker, found, question.text)
             return pack_passages(

@@ -24,12 +24,12 @@ from shared.core.memory.recall import (
 )
 from shared.core.session.session import View
 from shared.core.session.turns import Claim
-from shared.core.values.errors import StorageUnavailable
+from shared.core.values.errors import ModelError, StorageUnavailable
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import text_of
 from shared.core.values.secrets_filter import redact
 from shared.core.values.spoken_times import Span, spoken_spans
-from shared.ports import Reranker
+from shared.ports import Encoder, Reranker
 from shared.services.turns.request_builder import RequestBuilder
 
 log = structlog.get_logger(__name__)
@@ -48,11 +48,17 @@ class Retriever:
     """Searches with the person's newest words; one statement, and none where nothing could be found."""
 
     def __init__(
-        self, *, store: RecallStore, requests: RequestBuilder, reranker: Reranker | None = None
+        self,
+        *,
+        store: RecallStore,
+        requests: RequestBuilder,
+        reranker: Reranker | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         self._store = store
         self._requests = requests
         self._reranker = reranker
+        self._encoder = encoder
 
     async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
         """Return the passages for the open turn; a repeated attempt gets the same while the past is the
@@ -72,6 +78,7 @@ class Retriever:
             return NOTHING_RECALLED
         today = view.entries[-1].at.astimezone(zone).date()
         spans = spoken_spans(question.text, today)
+        encoder, vector = await encode_question(self._encoder, question.text)
         query = RecallQuery(
             session_id=claim.session_id,
             base_turn=view.base_turn,
@@ -82,6 +89,8 @@ class Retriever:
             turn=claim.turn,
             known_notes=known,
             spoken_of=_bounds(spans, zone),
+            encoder=encoder,
+            vector=vector,
             zone=zone,
         )
         try:
@@ -117,6 +126,17 @@ def _bounds(spans: Sequence[Span], zone: tzinfo) -> tuple[datetime, datetime] | 
 def _newest_words(view: View) -> str:
     mine = [entry for entry in view.entries if entry.turn == view.open_turn and entry.author == "person"]
     return "\n".join(text_of(entry.blocks) for entry in mine)
+
+
+async def encode_question(encoder: Encoder | None, question: str) -> tuple[str, bytes]:
+    """Return the name of the model and the question's vector; both empty without an answer in time."""
+    if encoder is None:
+        return "", b""
+    try:
+        encoded = await encoder.encode((redact(question[-QUESTION_CHARS:]),), question=True)
+    except ModelError:
+        return "", b""
+    return encoded.encoder, encoded.vectors[0]
 
 
 async def rerank(reranker: Reranker | None, items: Sequence[Ranked], question: str) -> Sequence[Ranked]:

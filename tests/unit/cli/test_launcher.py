@@ -309,7 +309,7 @@ def test_an_extra_is_installed_when_asked_for_and_kept_up_to_date(
 
 
 @pytest.mark.control("S43")
-@pytest.mark.parametrize("extra", ["traces", "voice"])
+@pytest.mark.parametrize("extra", ["meaning", "traces", "voice"])
 def test_the_lock_of_an_extra_adds_to_what_everybody_has(launcher: ModuleType, extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     everybody, more = pinned("requirements.lock"), pinned(launcher.EXTRAS[extra])
@@ -324,7 +324,7 @@ def test_installable_extras_are_named(
     assert set(command_line.EXTRAS) == set(launcher.EXTRAS)
     assert command_line.main(["install"]) == 2
     assert command_line.main(["install", "video"]) == 2
-    assert "`install` takes voice and traces, not 'video'." in capsys.readouterr().err
+    assert "`install` takes voice, traces and meaning, not 'video'." in capsys.readouterr().err
     monkeypatch.setattr(
         command_line, "EXTRAS", {**command_line.EXTRAS, "voice": ("aiohttp", "set SOMETHING")}
     )

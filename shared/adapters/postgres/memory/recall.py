@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import tzinfo
 from typing import Any
 
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.memory.passage_vectors import bits_of
 from shared.adapters.postgres.memory.recall_sql import ASKED_BEFORE, BETWEEN, SEARCH
 from shared.core.context.agents import ASSISTANT
 from shared.core.context.recall_query import RECALL, RecallQuery
 from shared.core.memory.recall import Found, Frequencies, Lane, Search
+from shared.core.memory.vectors import nearness
 from shared.core.values.searching import DICTIONARIES
 
 SEARCH_SECONDS = 3.0
@@ -30,13 +31,13 @@ class PostgresRecall:
     async def search(self, query: RecallQuery) -> Search:
         """Candidates and their neighbours, each with how often the question's words are in it."""
         rows = await self._pool.fetch(SEARCH, *_arguments(query), timeout=SEARCH_SECONDS)
-        return _search(rows[0]["known"], rows, query.zone)
+        return _search(rows[0]["known"], rows, query)
 
     @store_method
     async def load_range(self, query: RecallQuery) -> list[Found]:
         """The first passages of a time or a range, in their order."""
         rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
-        return [_build_found(row, query.zone) for row in rows]
+        return [_build_found(row, query) for row in rows]
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
@@ -50,11 +51,12 @@ def _arguments(query: RecallQuery) -> tuple[Any, ...]:
         query.session_id, query.base_turn, list(query.words), query.dictionary, list(DICTIONARIES),
         query.turn, query.automatic, list(query.known_notes), query.after, query.before, query.from_seq,
         query.through_seq, query.asked, query.asks, *(query.spoken_of or (None, None)),
+        bits_of(query.vector) if query.vector else None, query.encoder,
     )  # fmt: skip
 
 
-def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], zone: tzinfo) -> Search:
-    found = tuple([_build_found(row, zone) for row in rows if row["lane"] is not None])
+def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], query: RecallQuery) -> Search:
+    found = tuple([_build_found(row, query) for row in rows if row["lane"] is not None])
     frequencies: dict[Lane, Frequencies] = {}
     for lane in LANES:
         mine = [passage for passage in found if passage.lane == lane]
@@ -84,7 +86,10 @@ def _frequencies(
     )
 
 
-def _build_found(row: asyncpg.Record, zone: tzinfo) -> Found:
-    """The columns stand in the order of the fields."""
-    _, lane, owner, number, at, text, terms, words, *rest = row
-    return Found(lane, owner, number, at.astimezone(zone), text, terms, tuple(sorted(words or ())), *rest)
+def _build_found(row: asyncpg.Record, query: RecallQuery) -> Found:
+    """The columns stand in the order of the fields; the last one is the vector, where it was read."""
+    _, lane, owner, number, at, text, terms, words, *rest, vector = row
+    found = Found(
+        lane, owner, number, at.astimezone(query.zone), text, terms, tuple(sorted(words or ())), *rest
+    )
+    return found if vector is None else found._replace(nearness=nearness(query.vector, vector))

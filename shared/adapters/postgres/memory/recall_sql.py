@@ -21,6 +21,10 @@ SPOKEN_OF = 60
 """Passages of the time that a message speaks of."""
 TOLD_FEW = 8
 """Passages that may hold a rare word however short a talk is."""
+MEANT = 150
+"""Passages whose meaning is nearest to the message's by their signs; their vectors are compared."""
+VECTORS_AT_MOST = 100_000
+"""Newest vectors of a conversation that are looked at."""
 SURROUNDED = 40
 """Candidates of each side that come with their neighbours."""
 NEIGHBOURS = 2
@@ -59,9 +63,10 @@ WITH me AS MATERIALIZED (
 
 BETWEEN = f"""{_WHO}
 SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, NULL::int[], p.seq, p.part, p.turn_no, p.author,
-       p.speaker, p.sitting
+       p.speaker, p.sitting, 0, 0, '', '', NULL::bytea
   FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
  WHERE {_REACHED} AND {_STILL_THERE}
+   AND ($17::varbit IS NULL OR $18::text IS NOT NULL)
    AND $3::text[] IS NOT NULL AND $4::text IS NOT NULL AND $5::text[] IS NOT NULL AND $8::bigint[] IS NOT NULL
    AND $13::int IS NOT NULL AND $14::boolean IS NOT NULL
    AND ($15::timestamptz IS NULL OR $16::timestamptz IS NOT NULL)
@@ -132,14 +137,27 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
              PARTITION BY h.author ORDER BY h.score DESC, h.session_id, h.number DESC) AS place FROM hit h) x
    WHERE place <= (SELECT least({CANDIDATES_AT_MOST}, greatest({CANDIDATES}, {GROWTH} * sqrt(whole.passages)))
                      FROM whole WHERE whole.lane = 'said')
+), nearest AS MATERIALIZED (
+  SELECT v.session_id, v.number FROM me CROSS JOIN s JOIN passage_vectors v ON v.session_id = s.id
+   WHERE $17::varbit IS NOT NULL AND v.encoder = $18::text AND v.signs IS NOT NULL
+     AND (me.known_by IS NULL OR v.encoded_at <= me.known_by)
+     AND v.number > (SELECT max(x.number) FROM passage_vectors x WHERE x.session_id = s.id) - {VECTORS_AT_MOST}
+   ORDER BY bit_count(v.signs # $17::varbit), v.session_id, v.number DESC
+), meant AS MATERIALIZED (
+  SELECT n.session_id, n.number FROM nearest n CROSS JOIN me JOIN s ON s.id = n.session_id
+   CROSS JOIN LATERAL (SELECT * FROM passages x
+                        WHERE x.session_id = n.session_id AND x.number = n.number OFFSET 0) p
+   WHERE {_REACHED} LIMIT {MEANT}
 ), near AS MATERIALIZED (
-  SELECT session_id, number, max(words) AS words FROM (
-    SELECT h.session_id, h.number, h.words, false AS chosen FROM hit h
+  SELECT session_id, number, max(words) AS words, bool_or(meant) AS meant FROM (
+    SELECT h.session_id, h.number, h.words, false AS chosen, false AS meant FROM hit h
     UNION ALL
-    SELECT b.session_id, b.number + apart, NULL, true
+    SELECT session_id, number, NULL, true, true FROM meant
+    UNION ALL
+    SELECT b.session_id, b.number + apart, NULL, true, false
       FROM best b CROSS JOIN LATERAL generate_series(-b.around, b.around) AS apart
     UNION ALL
-    (SELECT p.session_id, p.number, NULL, true FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
+    (SELECT p.session_id, p.number, NULL, true, false FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
       WHERE p.at >= $15::timestamptz AND p.at < $16::timestamptz AND {_REACHED}
       ORDER BY p.at, p.session_id, p.number LIMIT {SPOKEN_OF})) x
    GROUP BY session_id, number HAVING bool_or(chosen)
@@ -158,11 +176,13 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
 SELECT known, NULL AS lane, NULL::bigint AS owner, NULL::bigint AS number, NULL::timestamptz AS at, '' AS text,
        NULL::int AS terms, NULL::int[] AS words, NULL::bigint AS seq, NULL::int AS part, NULL::bigint AS turn_no,
        '' AS author, '' AS speaker, NULL::int AS sitting, NULL::bigint AS through_turn, NULL::bigint AS session_id,
-       '' AS path, '' AS heading
+       '' AS path, '' AS heading, NULL::bytea AS meaning
   FROM known
 UNION ALL
 SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, near.words, p.seq, p.part, p.turn_no, p.author,
-       p.speaker, p.sitting, 0, 0, '', ''
+       p.speaker, p.sitting, 0, 0, '', '',
+       CASE WHEN near.meant THEN (SELECT v.vector FROM passage_vectors v
+                                   WHERE v.session_id = near.session_id AND v.number = near.number) END
   FROM near CROSS JOIN me JOIN s ON s.id = near.session_id
  CROSS JOIN LATERAL (SELECT * FROM passages x
                       WHERE x.session_id = near.session_id AND x.number = near.number OFFSET 0) p
@@ -170,7 +190,8 @@ SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, near.words, 
 UNION ALL
 (SELECT NULL, 'note', n.id, n.id, n.observed_at, n.text, x.terms,
         ARRAY(SELECT q.n::int FROM q WHERE x.vector @@ q.any_form ORDER BY q.n), 0, 0, coalesce(n.from_turn, 0),
-        n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', ''
+        n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', '',
+        NULL
    FROM me CROSS JOIN any_word a
    JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
           SELECT array_agg(f.id || ':' || form) FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form
@@ -184,7 +205,7 @@ UNION ALL
 UNION ALL
 (SELECT NULL, 'knowledge', k.agent_id, k.place, k.indexed_at, k.text, k.terms,
         ARRAY(SELECT q.n::int FROM q WHERE k.vector @@ q.any_form ORDER BY q.n), 0, 0, 0, '', '', 0, 0, 0, k.path,
-        k.heading
+        k.heading, NULL
    FROM me CROSS JOIN any_word a
    JOIN knowledge k ON recall_keys(k.agent_id, k.vector) && (
           SELECT array_agg(key) FROM keys, unnest(keys.keys) AS key WHERE keys.lane = 'knowledge')

@@ -1,0 +1,98 @@
+"""Stores vectors of what passages mean, and finds the passages that lack one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.core.memory.vectors import EncodedPassage, UnencodedPassages, signs_of
+
+SESSIONS_AT_ONCE = 200
+"""Conversations with vectors of another model that are listed at once."""
+
+
+class PostgresPassageVectors:
+    """Each method is one transaction, and doing it twice changes nothing; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None:
+        """Return passages without a vector of this model, of the first listed conversation after one.
+
+        None if no later conversation is listed.
+        """
+        async with self._pool.acquire() as connection:
+            listed = await connection.fetchrow(_LISTED, after)
+            if listed is None:
+                return None
+            rows = await connection.fetch(_UNENCODED, listed["session_id"], encoder, limit)
+        return UnencodedPassages(
+            session_id=listed["session_id"],
+            listings=listed["listings"],
+            texts=tuple((row["number"], row["text"]) for row in rows),
+        )
+
+    @store_method
+    async def delist(self, passages: UnencodedPassages) -> None:
+        """Take a conversation from the list, unless a passage was added after the list was read."""
+        await self._pool.execute(_DELIST, passages.session_id, passages.listings)
+
+    @store_method
+    async def store(self, session_id: int, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
+        """Store vectors of passages that still have the same text; return their number."""
+        stored = await self._pool.fetch(
+            _STORE,
+            session_id,
+            encoder,
+            [passage.number for passage in encoded],
+            [passage.text for passage in encoded],
+            [None if passage.vector is None else bits_of(passage.vector) for passage in encoded],
+            [passage.vector for passage in encoded],
+        )
+        return len(stored)
+
+    @store_method
+    async def list_other_encoders(self, encoder: str) -> int:
+        """List conversations that hold vectors of another model; return how many were not listed."""
+        return len(await self._pool.fetch(_LIST_OTHERS, encoder, SESSIONS_AT_ONCE))
+
+
+def bits_of(packed: bytes) -> asyncpg.BitString:
+    """Return the signs of a vector as PostgreSQL has them."""
+    return asyncpg.BitString.frombytes(signs_of(packed), bitlength=len(packed))
+
+
+_LISTED = """
+SELECT session_id, listings FROM unencoded_sessions WHERE session_id > $1 ORDER BY session_id LIMIT 1
+"""
+_UNENCODED = """
+SELECT p.number, p.text FROM passages p
+ WHERE p.session_id = $1
+   AND NOT EXISTS (SELECT FROM passage_vectors v
+                    WHERE v.session_id = p.session_id AND v.number = p.number AND v.encoder = $2)
+ ORDER BY p.number DESC LIMIT $3
+"""
+_DELIST = "DELETE FROM unencoded_sessions WHERE session_id = $1 AND listings = $2"
+_STORE = """
+INSERT INTO passage_vectors (session_id, number, encoder, signs, vector)
+SELECT $1, x.number, $2, x.signs, x.vector
+  FROM unnest($3::bigint[], $4::text[], $5::varbit[], $6::bytea[]) AS x(number, text, signs, vector)
+  JOIN passages p ON p.session_id = $1 AND p.number = x.number AND p.text = x.text
+   FOR KEY SHARE OF p
+ON CONFLICT (session_id, number) DO UPDATE
+   SET encoder = excluded.encoder, signs = excluded.signs, vector = excluded.vector, encoded_at = now()
+RETURNING number
+"""
+"""A passage that was erased or changed while its text was encoded gets no vector."""
+_LIST_OTHERS = """
+INSERT INTO unencoded_sessions (session_id)
+SELECT x.session_id FROM (SELECT DISTINCT session_id FROM passage_vectors WHERE encoder <> $1) x
+ WHERE NOT EXISTS (SELECT FROM unencoded_sessions u WHERE u.session_id = x.session_id)
+ ORDER BY 1 LIMIT $2
+ON CONFLICT DO NOTHING
+RETURNING session_id
+"""

@@ -1,0 +1,80 @@
+"""Vectors of meaning as they are stored: a byte for each number, and a bit for its sign."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import mul
+
+LEAST_NUMBERS, MOST_NUMBERS = 64, 4_096
+"""Numbers of a vector; encoders in use have 256 to 3,072."""
+SPREAD = 20.0
+"""Steps of a byte for a number of usual size; six times that size is the largest number kept."""
+_LARGEST = 127
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """Vectors of some texts in their order, and the name of the model that made them."""
+
+    encoder: str
+    vectors: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnencodedPassages:
+    """Passages of a conversation without a vector of the present model, by number, newest first."""
+
+    session_id: int
+    listings: int
+    texts: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedPassage:
+    """A passage as it was encoded; the vector is None if the encoder ended at its text."""
+
+    number: int
+    text: str
+    vector: bytes | None
+
+
+def find_middle(vectors: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Return the mean of vectors, number by number."""
+    return tuple(sum(numbers) / len(vectors) for numbers in zip(*vectors, strict=True))
+
+
+def pack_vector(vector: Sequence[float], middle: Sequence[float]) -> bytes:
+    """Return the direction of a vector from the middle, with a byte for each number.
+
+    Raises ValueError if the lengths differ or a number is not finite.
+    """
+    moved = [number - mean for number, mean in zip(vector, middle, strict=True)]
+    length = math.hypot(*moved)
+    if not math.isfinite(length):
+        raise ValueError("a number of the vector is not finite")
+    if not LEAST_NUMBERS <= len(moved) <= MOST_NUMBERS:
+        raise ValueError(f"a vector of {len(moved)} numbers")
+    steps = _steps(len(moved)) / (length or 1.0)
+    return array("b", [max(-_LARGEST, min(_LARGEST, round(number * steps))) for number in moved]).tobytes()
+
+
+def signs_of(packed: bytes) -> bytes:
+    """Return a bit for each number, set where it is above the middle; zeros fill the last byte."""
+    bits = "".join("1" if 0 < number < 128 else "0" for number in packed)
+    bits += "0" * (-len(bits) % 8)
+    return int(bits, 2).to_bytes(len(bits) // 8, "big")
+
+
+def nearness(one: bytes, other: bytes) -> float:
+    """Return the cosine of two packed vectors; 0 if they are of different lengths."""
+    if len(one) != len(other) or not one:
+        return 0.0
+    product: int = sum(map(mul, memoryview(one).cast("b"), memoryview(other).cast("b")))
+    return product / _steps(len(one)) ** 2
+
+
+def _steps(numbers: int) -> float:
+    return SPREAD * math.sqrt(numbers)

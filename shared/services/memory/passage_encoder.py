@@ -1,0 +1,103 @@
+"""Gives passages their vectors, after the turns and within a budget."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from shared.core.memory.vectors import EncodedPassage, UnencodedPassages
+from shared.core.values.errors import EncoderEnded, ModelError
+from shared.ports import Encoder
+
+log = structlog.get_logger(__name__)
+
+SWEEP_SECONDS = 4.0
+"""Seconds that a sweep may encode; the duty runs every ten, so that the past takes less than half a core."""
+PASSAGES_AT_ONCE = 256
+TEXTS_AT_ONCE = 8
+"""Texts of a request: a question of a person waits for one of them at most."""
+ENDS = 2
+"""Times that a text may end the encoder's process before it is left without a vector."""
+
+
+class PassageVectorStore(Protocol):
+    async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None: ...
+    async def delist(self, passages: UnencodedPassages) -> None: ...
+    async def store(self, session_id: int, encoder: str, encoded: Sequence[EncodedPassage]) -> int: ...
+    async def list_other_encoders(self, encoder: str) -> int: ...
+
+
+class PassageEncoder:
+    """Goes round the listed conversations, so that a long past does not hold up the others."""
+
+    def __init__(
+        self, store: PassageVectorStore, encoder: Encoder, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._clock = clock
+        self._known = ""
+        """Model whose predecessors' conversations are listed."""
+        self._after = 0
+        self._ended: Counter[tuple[int, int]] = Counter()
+        """How often the encoder ended at a passage, by conversation and number."""
+
+    async def sweep(self) -> None:
+        """Encode passages until none is left or the time is up. Raises StorageUnavailable."""
+        until = self._clock() + SWEEP_SECONDS
+        try:
+            name = (await self._encoder.encode(())).encoder
+            if name != self._known:
+                while await self._store.list_other_encoders(name):
+                    pass
+                self._known = name
+            while self._clock() < until and await self._encode_next(name, until):
+                pass
+        except ModelError as error:
+            log.info("passages_not_encoded", reason=str(error))
+
+    async def _encode_next(self, name: str, until: float) -> bool:
+        """Encode passages of the next listed conversation; False if none is listed."""
+        found = await self._store.load_unencoded(name, after=self._after, limit=PASSAGES_AT_ONCE)
+        if found is None and self._after:
+            self._after = 0
+            return True
+        if found is None:
+            return False
+        if not found.texts:
+            await self._store.delist(found)
+        self._after = found.session_id
+        texts = found.texts
+        while texts and self._clock() < until:
+            first = 1 if self._has_ended_at(found.session_id, texts[:TEXTS_AT_ONCE]) else TEXTS_AT_ONCE
+            await self._encode(name, found.session_id, texts[:first])
+            texts = texts[first:]
+        return True
+
+    def _has_ended_at(self, session_id: int, texts: Sequence[tuple[int, str]]) -> bool:
+        return any(self._ended[session_id, number] for number, _ in texts)
+
+    async def _encode(self, name: str, session_id: int, texts: Sequence[tuple[int, str]]) -> None:
+        """Encode texts of a conversation and store their vectors. Raises ModelError."""
+        if len(texts) == 1 and self._ended[session_id, texts[0][0]] >= ENDS:
+            number, text = texts[0]
+            log.warning("passage_ends_encoder", session_id=session_id, number=number)
+            await self._store.store(session_id, name, [EncodedPassage(number=number, text=text, vector=None)])
+            del self._ended[session_id, number]
+            return
+        try:
+            encoded = await self._encoder.encode([text for _, text in texts])
+        except EncoderEnded:
+            self._ended.update((session_id, number) for number, _ in texts)
+            raise
+        made = [
+            EncodedPassage(number=number, text=text, vector=vector)
+            for (number, text), vector in zip(texts, encoded.vectors, strict=True)
+        ]
+        await self._store.store(session_id, encoded.encoder, made)
+        for number, _ in texts:
+            self._ended.pop((session_id, number), None)

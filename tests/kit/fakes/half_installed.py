@@ -1,0 +1,16 @@
+"""The encoder's process with a package whose engine is missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from shared.adapters.meaning import process
+
+
+def _load() -> process.VectorModel:
+    raise ImportError("the compiled engine was not found")
+
+
+if __name__ == "__main__":
+    process.serve(Path(sys.argv[1]), _load)
