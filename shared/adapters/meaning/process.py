@@ -84,7 +84,7 @@ class EncoderServer(socketserver.ThreadingUnixStreamServer):
         path.unlink(missing_ok=True)
         mask = os.umask(0o177)
         try:
-            super().__init__(str(path), _Connection)
+            super().__init__(str(path), _EncoderConnection)
         finally:
             os.umask(mask)
 
@@ -163,7 +163,7 @@ class _CentredModel:
             signal.alarm(0)
 
 
-class _Connection(socketserver.StreamRequestHandler):
+class _EncoderConnection(socketserver.StreamRequestHandler):
     """One request and its answer."""
 
     timeout = CONNECTION_SECONDS

@@ -882,6 +882,15 @@ _RECALL = {
          WHERE n.undo_until IS NOT NULL AND NOT EXISTS (
                SELECT FROM due_tidyings d WHERE d.party_id = n.party_id
                   AND d.due_at <= greatest(n.undo_until, now() + interval '26 hours'))""",
+    "I4: a passage has no vector, and its conversation is not listed to get some": f"""
+        SELECT {_at("session=p.session_id", "number=p.number")} FROM passages p
+         WHERE NOT EXISTS (SELECT FROM passage_vectors v
+                            WHERE v.session_id = p.session_id AND v.number = p.number)
+           AND NOT EXISTS (SELECT FROM unencoded_sessions u WHERE u.session_id = p.session_id)""",
+    "I12: a vector is of no passage": f"""
+        SELECT {_at("session=v.session_id", "number=v.number")} FROM passage_vectors v
+         WHERE NOT EXISTS (SELECT FROM passages p
+                            WHERE p.session_id = v.session_id AND p.number = v.number)""",
     "I4: the words of passages are counted wrongly": f"""
         SELECT {_at("session=s.id", "passages=n.number", "counted=w.passages")} FROM sessions s
           JOIN (SELECT session_id, count(*) AS number, sum(terms) AS terms

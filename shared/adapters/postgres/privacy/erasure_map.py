@@ -79,6 +79,7 @@ ACTIONS: Mapping[str, Action] = {
     # Who waits for an operator waits no longer: the conversation begins anew.
     "handovers": Delete(at=None, at_once=True),
     "private_notes": Delete(),
+    "passage_vectors": Delete(at="encoded_at"),
     "passages": Delete(at="indexed_at"),
     "links": Blank(
         values={
@@ -184,6 +185,7 @@ ACTIONS: Mapping[str, Action] = {
     "session_list_changes": Keep(why="numbers of conversations, for seconds"),
     "unindexed_notes": Keep(why="numbers of notes, for seconds"),
     "left_sessions": Keep(why="numbers of conversations, until they are searchable"),
+    "unencoded_sessions": Keep(why="numbers of conversations, until their passages have vectors"),
     "due_tidyings": Keep(why="numbers of people, until their notes are tidied"),
     "session_spend": Keep(why="numbers by purpose and model"),
     "reservations": Keep(why="numbers"),

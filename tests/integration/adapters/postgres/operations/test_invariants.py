@@ -298,6 +298,12 @@ BROKEN = [
         f"""{NOTE}; UPDATE notes SET forgotten_at = now(), undo_until = now() + interval '7 days';
             DELETE FROM due_tidyings""",
     ),
+    ("I4", "a passage has no vector", PASSAGE + "; DELETE FROM unencoded_sessions"),
+    (
+        "I12",
+        "a vector is of no passage",
+        "INSERT INTO passage_vectors (session_id, number, encoder) VALUES (1, 999, 'lost')",
+    ),
     ("I4", "counted wrongly", PASSAGE + "; UPDATE recall_words SET passages = 7 WHERE lexeme = ''"),
     (
         "I7",
