@@ -25,6 +25,7 @@ from shared.core.session.summary import (
     fit_ledger,
     is_blank,
     render_summary,
+    says_nothing_new,
     shorten_line,
 )
 from shared.core.values.identifiers import identifiers_of, merge_identifiers
@@ -91,6 +92,38 @@ def audit_patch(
     valid = 1 - len(unknown) / len(named) if named else 1.0
     scores = {**verdict.scores, "valid_ids": round(min(valid, verdict.scores["valid_ids"]), 3)}
     return replace(verdict, soft_faults=(*verdict.soft_faults, *faults), scores=scores)
+
+
+def changes_nothing(patch: LedgerPatch) -> bool:
+    """Return whether an answer says that the range adds nothing to the former record."""
+    told = patch.narrative.strip()
+    return not (patch.add or patch.replace or patch.close) and (not told or says_nothing_new(told))
+
+
+def holds_anything(former: Ledger) -> bool:
+    """Return whether a record says anything that can be carried over."""
+    return bool(former.narrative.strip() or former.items or former.sections)
+
+
+def carry_over(
+    former: Ledger, source_text: str, *, count: Count, limit: int = SUMMARY_TOKENS
+) -> AuditVerdict:
+    """Return the former record as the new one, with the exact names of the range and what must stay of it."""
+    lines = source_lines(source_text)
+    kept = replace(former, items=tuple(item for item in former.items if item.closed is None))
+    mended, added = add_required_items(kept, lines, told=render_summary(former))
+    identifiers = merge_identifiers(former.identifiers, identifiers_of(source_words(source_text)))
+    room = max(limit, count(render_summary(former)))
+    mended = fit_ledger(replace(mended, identifiers=identifiers), room, count)
+    scores = {**presence(kept, lines), **common_scores(mended, source_text, lines, count, language=True)}
+    return AuditVerdict(
+        ok=True,
+        hard_faults=(),
+        soft_faults=added,
+        dropped_items=(),
+        scores={"grounded": 1.0, **scores},
+        ledger=mended,
+    )
 
 
 def audit_ledger(

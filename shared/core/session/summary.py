@@ -73,6 +73,22 @@ _EMPTY = re.compile(
     re.IGNORECASE,
 )
 _CODE_MARK = "```"
+MAX_NOTHING_CHARS = 80
+"""Characters of an answer that may say that nothing is new; a longer one says more."""
+_AROUND = " \t\r\n.!。।؛،\"'`*_()[]#-–—:"
+_NOTHING_NEW = frozenset(
+    {
+        "nothing new", "there is nothing new", "nothing new to add", "nothing to add",
+        "nothing new was said", "nothing new to summarise", "nothing new to summarize",
+        "nothing to summarise", "nothing to summarize", "no new information", "no new facts",
+        "no changes", "no change", "no updates", "unchanged", "nichts neues", "keine änderungen",
+        "nada nuevo", "sin cambios", "rien de nouveau", "niente di nuovo", "nada de novo",
+        "niets nieuws", "nic nowego", "ничего нового", "нічого нового", "yeni bir şey yok", "没有新内容",
+        "沒有新內容", "新しいことはありません", "新しい情報はありません", "새로운 내용 없음", "لا جديد",
+        "لا شيء جديد", "چیز جدیدی نیست", "אין חדש", "कुछ नया नहीं", "không có gì mới",
+        "tidak ada yang baru",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +170,13 @@ def form_of(name: SummaryForm) -> Form:
 def is_blank(text: str) -> bool:
     """Whether a text is empty, or one of the words that stand for it."""
     return _EMPTY.fullmatch(text) is not None
+
+
+def says_nothing_new(text: str) -> bool:
+    """Return whether an answer says in a few words that a range adds nothing to the former record."""
+    if len(text) > MAX_NOTHING_CHARS:
+        return False
+    return bool(text.strip(_AROUND)) and (is_blank(text) or text.strip(_AROUND).casefold() in _NOTHING_NEW)
 
 
 def sections_in(text: str, form: Form) -> tuple[Section, ...]:

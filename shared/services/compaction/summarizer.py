@@ -14,7 +14,13 @@ from typing import Any, Literal, Protocol
 
 import structlog
 
-from shared.core.compaction.audit import AuditVerdict, audit_patch
+from shared.core.compaction.audit import (
+    AuditVerdict,
+    audit_patch,
+    carry_over,
+    changes_nothing,
+    holds_anything,
+)
 from shared.core.compaction.digest import digest
 from shared.core.compaction.jobs import total_cost
 from shared.core.compaction.next_ledger import (
@@ -56,7 +62,13 @@ from shared.core.compaction.summary_prompts import (
 from shared.core.compaction.text_audit import audit_text, read_text
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import CompactionKind
-from shared.core.session.summary import fit_ledger, form_of, render_summary
+from shared.core.session.summary import (
+    convert_to_ledger,
+    fit_ledger,
+    form_of,
+    render_summary,
+    says_nothing_new,
+)
 from shared.core.values.errors import CapReached, ModelError, PromptTooLong
 from shared.core.values.messages import Text, text_message, text_of, tool_uses
 from shared.core.values.tokens import Count
@@ -188,16 +200,25 @@ class SummaryTask:
     def judge(self, answer: str) -> AuditVerdict | str:
         """The audit's verdict, or why the answer could not even be read."""
         plan, form = self.plan, form_of(self.plan.form)
+        known = holds_anything(self.former)
         if form.is_text:
-            sections = read_text(split_title(answer)[1] if self.titled else answer, form)
+            told = split_title(answer)[1] if self.titled else answer
+            if known and says_nothing_new(told):
+                return carry_over(self.former, self.source, count=self.count, limit=plan.summary_limit)
+            sections = read_text(told, form)
             if isinstance(sections, Unreadable):
                 return sections.reason
             return audit_text(
                 sections, self.former, self.source, form=form, count=self.count, limit=plan.summary_limit
             )
         patch = parse_ledger_patch(answer)
+        if isinstance(patch, Unreadable) and known and says_nothing_new(answer):
+            patch = LedgerPatch(narrative="")
         if isinstance(patch, Unreadable):
             return patch.reason
+        if known and changes_nothing(patch):
+            former = convert_to_ledger(self.former)
+            return carry_over(former, self.source, count=self.count, limit=plan.summary_most)
         merging = self.step == "merge"
         return audit_patch(
             self.former,

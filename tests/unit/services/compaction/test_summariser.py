@@ -744,3 +744,39 @@ async def test_summary_asks_for_half_the_words_after_an_answer_was_cut_off(form:
     assert requested_words(second) == pytest.approx(requested_words(first) / 2, abs=1)
     assert len(second.messages) == 1
     assert written.kind == "summary"
+
+
+NOTHING_NEW = {
+    "an empty change": json.dumps({"narrative": "", "add": [], "replace": [], "close": []}),
+    "words as JSON": json.dumps({"narrative": "Nothing new.", "add": []}),
+    "words": "Nothing new.",
+}
+
+
+@pytest.mark.parametrize("said", NOTHING_NEW.values(), ids=NOTHING_NEW)
+async def test_nothing_new_carries_the_former_record_over_after_one_call(said: str) -> None:
+    former = Ledger(
+        narrative="They plan a journey.",
+        items=(LedgerItem(id="f1", kind="fact", text="Caroline has 3 dogs."),),
+        last_number=1,
+    )
+    model = always(said)
+    made = await write(model, replace(PLAN, former=former))
+    assert (made.kind, model.models, made.attempts) == ("summary", [CHEAP], ())
+    assert "Caroline has 3 dogs." in standing(made)
+    assert "They plan a journey." in render_summary(made.ledger)
+    assert any("Never call me before 9" in text for text in standing(made))
+
+
+@pytest.mark.parametrize("form", ["sections", "handover", "running"])
+async def test_nothing_new_carries_a_former_text_over(form: SummaryForm) -> None:
+    former = Ledger(form=form, sections=(Section(heading="", text="Caroline lives in Lisbon with 3 dogs."),))
+    model = always("Nothing new.")
+    made = await write(model, replace(PLAN, former=former, form=form))
+    assert (made.kind, model.models) == ("summary", [CHEAP])
+    assert "Caroline lives in Lisbon with 3 dogs." in render_summary(made.ledger)
+
+
+async def test_nothing_new_is_no_answer_without_a_former_record() -> None:
+    made = await write(always(NOTHING_NEW["an empty change"]), PLAN)
+    assert made.kind == "digest"
