@@ -11,6 +11,7 @@ from typing import Any
 from shared.adapters.encryption import CannotUnseal, Encryption
 from shared.adapters.files.knowledge_files import build_shelf
 from shared.adapters.files.workspace_files import workspace_path
+from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.dialects.abilities import INSTEAD, SETTINGS
 from shared.adapters.postgres.dashboard.cost_queries import load_spent_today
 from shared.adapters.postgres.dashboard.models import (
@@ -21,18 +22,28 @@ from shared.adapters.postgres.dashboard.models import (
 )
 from shared.adapters.postgres.db.connecting import open_connection
 from shared.adapters.postgres.people.visitors import SiteRow
-from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults, load_server_names
+from shared.bootstrap.from_settings import (
+    WORKSPACES_FOLDER,
+    build_agent_defaults,
+    build_policy,
+    load_server_names,
+)
 from shared.bootstrap.stored_settings import open_stored_settings
 from shared.bootstrap.stores import open_stores
 from shared.config.agents import BadAgentConfig, check_config, find_unknown_servers
 from shared.config.bots import BotConfig, load_bots
-from shared.config.settings import BadSettings, Settings, resolve_secret_key
+from shared.config.settings import BadSettings, Settings, load_policy_overrides, resolve_secret_key
 from shared.config.sites import BadSiteConfig, build_secret_context, read_site_config
 from shared.core.context.agents import KNOWLEDGE_FOLDER, MEMORY, PERSON
+from shared.core.session.budget import budget_for
+from shared.core.session.overrides import BadContextConfig, agent_policy
+from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.diagnostics.checks import Finding, list_together
 
 _LATE_MINUTES = 10
+_NOTICEABLE_SHARE = 0.005
+"""Share of a window by which a limit lies below its preset's own before it is reported."""
 _NEARLY_PERCENT = 80
 _PUBLIC_PLACES = """
 SELECT a.name, 'site ' || w.name AS place FROM sites w JOIN agents a ON a.id = w.agent_id
@@ -172,6 +183,7 @@ def check_agent_remarks(
     for name, config in configs.items():
         with contextlib.suppress(BadAgentConfig):
             yield from (f"agent {name}: {remark}" for remark in check_config(config, defaults))
+        yield from (f"agent {name}: {remark}" for remark in check_effective_limit(settings, config))
         folder = config.get("workspace")
         if not isinstance(folder, str) or not folder:
             continue
@@ -182,6 +194,30 @@ def check_agent_remarks(
             yield (
                 f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder tells of one "
                 'person. "audience": "public" in its settings keeps that from them.'
+            )
+
+
+def check_effective_limit(settings: Settings, config: Mapping[str, Any]) -> Iterator[str]:
+    """Report a summary that comes earlier than at the preset's own share, as the model's window is small."""
+    name = str(config.get("model") or settings.model)
+    windows = {entry.name: entry.window for entry in list_entries(settings)}
+    known = TABLE.get(name)
+    window = windows.get(name) or (known.window if known else None)
+    if window is None:
+        return
+    with contextlib.suppress(BadContextConfig, ContradictoryPolicy):
+        policy = agent_policy(
+            build_policy(settings), config, context_window=settings.context_window,
+            given=load_policy_overrides(settings),
+        )  # fmt: skip
+        if policy.compact_share is None or policy.compact_share_of != "window":
+            return
+        budget = budget_for(policy, window, policy.max_output, 0)
+        share = budget.limit / budget.window
+        if share < policy.compact_share - _NOTICEABLE_SHARE:
+            yield (
+                f"{policy.name} summarises at {share:.0%} of the {budget.window:,} tokens of {name}, not at "
+                f"{policy.compact_share:.0%}: the answer and the newest message need the rest."
             )
 
 

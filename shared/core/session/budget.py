@@ -15,6 +15,9 @@ Status = Literal["ok", "warning", "critical"]
 ROOM = 4_000
 """Between the limit and the hard limit, on small windows a tenth: for what is said while a summary is
 written. Only where a policy lets the answer shrink for it."""
+SHRUNK_SHARE = 0.03
+"""Share of a small window for the shortest answer, and for that room, where the limit is a share of it: the
+answer shrinks before the limit does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,8 @@ class ContextBudget:
     fixed: int
     """System and tools, part of every request."""
     gauge_of: int
+    status_of: int
+    """Tokens that yellow and red are shares of: the limit, or the window where its critical share fits."""
     warning_at: float
     critical_at: float
     recall: int = 0
@@ -59,7 +64,9 @@ class ContextBudget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
     used: int
+    reserved: int
     limit: int
+    """Tokens that `used` may reach: the policy's limit less `reserved`."""
     percent: float
     status: Status
 
@@ -71,12 +78,13 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
     """
     usable = min(window, policy.context_window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
-    out_least = out if policy.answer_least is None else min(out, policy.answer_least)
+    out_least = out if policy.answer_least is None else min(out, policy.answer_least, _shrunk(policy, usable))
     hard = usable - out_least - max(policy.overhead, math.floor(policy.overhead_share * usable))
     reserve = min(policy.reserve, usable - _least_left(policy, usable))
     limit = _limit(policy, usable, hard, reserve, fixed)
     _refuse_what_leaves_nothing(usable, out_least, hard, fixed, limit)
     compact_at = hard if policy.compact_above == "hard" else limit - policy.compact_at_equal
+    of_window = policy.status_of == "window"
     return ContextBudget(
         window=usable,
         out=out,
@@ -87,7 +95,8 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
         flush_at=compact_at - _flush_margin(policy, compact_at),
         compact_at=compact_at,
         fixed=fixed,
-        gauge_of=limit if policy.status_of == "limit" else usable,
+        gauge_of=usable if of_window else limit,
+        status_of=usable if of_window and limit >= math.floor(policy.critical_at * usable) else limit,
         warning_at=policy.warning_at,
         critical_at=policy.critical_at,
     )
@@ -111,14 +120,17 @@ def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
     return "flush" if context_tokens > budget.flush_at else "calm"
 
 
-def gauge(budget: ContextBudget, used: int) -> Gauge:
-    share = used / budget.gauge_of
+def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
+    """Return what a request holds beside what it may hold once `reserved` tokens stay free in it."""
+    limit = max(1, budget.gauge_of - reserved)
+    share = used / limit
+    filled = used / max(1, budget.status_of - reserved)
     status: Status = "ok"
-    if share >= budget.critical_at:
+    if filled >= budget.critical_at:
         status = "critical"
-    elif share >= budget.warning_at:
+    elif filled >= budget.warning_at:
         status = "warning"
-    return Gauge(used=used, limit=budget.gauge_of, percent=round(share * 100, 1), status=status)
+    return Gauge(used=used, reserved=reserved, limit=limit, percent=round(share * 100, 1), status=status)
 
 
 def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
@@ -134,13 +146,18 @@ def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
 
 def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:
     """Return the limit of the gauge: window less reserve and the soft budget, or a share of the window."""
-    most = hard if policy.answer_least is None else hard - min(ROOM, hard // 10)
+    room = hard // 10 if policy.compact_share is None else _shrunk(policy, usable)
+    most = hard if policy.answer_least is None else hard - min(ROOM, room)
     if policy.compact_share is None:
         soft = usable if policy.soft_budget is None else fixed + policy.soft_budget
         return min(usable - reserve, most, soft)
     whole = usable if policy.compact_share_of == "window" else hard
     exact = round(policy.compact_share * whole, 6)
     return min(math.ceil(exact) if policy.compact_at_equal else math.floor(exact), most)
+
+
+def _shrunk(policy: ContextPolicy, window: int) -> int:
+    return window if policy.compact_share is None else math.floor(SHRUNK_SHARE * window)
 
 
 def _least_left(policy: ContextPolicy, window: int) -> int:

@@ -136,6 +136,7 @@ PRESETS: dict[str, ContextPolicy] = {
             _BY_SHARE,
             name="arawn",
             answer_least=_ANSWER_LEAST,
+            overhead=0,
             compact_share=0.9,
             compact_at_equal=True,
             keep_turns=3,

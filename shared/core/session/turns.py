@@ -159,16 +159,24 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMeasured:
-    """The one number of the gauge, after it changed."""
+    """Gauge of a session: what the next request holds, what is kept free in it, what it may hold."""
 
     used: int
+    """Tokens of the next request before anything new is said, as the provider counts them."""
+    reserved: int = 0
+    """Tokens that stay free for recalled passages; no part of `used` or `limit`."""
     limit: int
+    """Tokens that `used` may reach: the policy's limit less what is reserved."""
     percent: float
+    """Share of `used` in `limit`."""
     status: Literal["ok", "warning", "critical"]
     parts: Mapping[str, int]
+    """Tokens of each part; they add up to `used`."""
     estimated: bool
-    recall: int = 0
-    """Tokens that recalled passages may take, as part of the memory."""
+    summary_at: int = 0
+    """Size of `used` above which a summary is due."""
+    window: int = 0
+    """Tokens of the model's window that are used."""
 
 
 AnswerEnd = Literal["stop", "length", "filter", "cancelled"]
@@ -288,6 +296,8 @@ class Claim:
     """The spending cap that said no, if one did."""
     view: View
     """Without entries: these come along or are loaded in the next statement."""
+    token_scale: Mapping[str, Any] = field(default_factory=dict)
+    """How the session's model counts each kind of text, as it is stored."""
     waited_seconds: float = 0.0
     """Seconds since this turn was first put back because its provider could not answer."""
     process_faults: int = 0
@@ -416,6 +426,8 @@ class Outcome:
     turn_tokens: int = 0
     """Tokens that this turn alone adds to a view, in the model's unit."""
     context_limit: int | None = None
+    context_reserved: int | None = None
+    token_scale: Mapping[str, Any] | None = None
     token_ratio: float | None = None
     measured_by: str | None = None
     view_epoch: int | None = None

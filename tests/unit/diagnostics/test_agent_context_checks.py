@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,21 @@ def test_invalid_folders_and_files_are_reported_with_the_agents_name(tmp_path: P
     assert any("knowledge/picture.png is none of" in line for line in told)
     assert any("strangers reach it at site north" in line for line in told)
     assert not list(check_agent_remarks(settings, {"x": {}}, {"x": ["site north"]}))
+
+
+@pytest.mark.parametrize(
+    ("preset", "window", "told"),
+    [("arawn", 32_000, "89%"), ("goclaw", 32_000, "94%"), ("arawn", 200_000, None), ("steady", 32_000, None)],
+)
+def test_small_windows_are_reported_with_the_effective_share(
+    tmp_path: Path, preset: str, window: int, told: str | None
+) -> None:
+    models = tmp_path / "models.json"
+    models.write_text(json.dumps([{"name": "llama-70b", "window": window}]))
+    settings = load_settings(data_dir=tmp_path, preset=preset, models_file=models, model="llama-70b")
+    remarks = list(check_agent_remarks(settings, {"shop": {}}, {}))
+    assert len(remarks) == (told is not None)
+    assert all(str(told) in remark and "llama-70b" in remark for remark in remarks)
 
 
 def test_bot_with_an_unknown_agent_is_reported() -> None:

@@ -1,7 +1,7 @@
 /** One agent: its settings as a form and as JSON, checked while they are typed, and what they come to. */
 import { svg } from "../shared/h.js";
 import { ask } from "./net.js";
-import { DASH, card, h, notFoundPage, number, problem, set, show, skeleton, t, tabPanels, table, tn } from "./parts.js";
+import { DASH, card, h, notFoundPage, number, pct, problem, set, show, skeleton, t, tabPanels, table, tn } from "./parts.js";
 import { agentForm } from "./agent_form.js";
 import { knowledgeCard } from "./knowledge.js";
 import { versionsCard } from "./agent_versions.js";
@@ -199,7 +199,7 @@ function thresholds(budget) {
   }
   const used = Math.round(budget.compact_at * 1.2);
   return [bar(budget.window), used < budget.window * SMALL && bar(used),
-    h("dl", { class: "pairs" }, known.map(([key, label, look]) => h("div", null, h("dt", null, h("i", { class: `dot ${look}` }), label), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", sizes[key])))),
+    h("dl", { class: "pairs" }, known.map(([key, label, look]) => h("div", null, h("dt", null, h("i", { class: `dot ${look}` }), label), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", sizes[key]), h("span", { class: "muted" }, ` · ${pct(sizes[key] * 100 / budget.window)}`)))),
       h("div", null, h("dt", null, t("Maximum answer length")), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget.out))))];
 }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.compaction.jobs import next_job, turns_since_summary
+from shared.core.compaction.jobs import find_reached_mark, next_job, turns_since_summary
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.context.build_context import select
 from shared.core.overflow.filler_trimming import hiding_threshold
@@ -81,10 +81,12 @@ def test_no_preset_leaves_a_window_without_room(name: str, window: int) -> None:
 @pytest.mark.parametrize("window", [8_192, 24_000, 32_000, 128_000, 200_000, 1_000_000])
 def test_message_has_room_above_a_limit_just_below_hard(name: str, window: int) -> None:
     made = budget(name, window)
-    assert made.hard - made.limit >= min(4_000, made.hard // 10) - 1
+    share = 0.03 if preset(name).compact_share else 0.1
+    assert made.hard - made.limit >= min(4_000, int(share * made.hard)) - 1
     for tokens in (made.limit, made.limit + 1, made.hard):
         assert tokens + made.answer_beside(tokens) <= made.window
-    assert made.answer_beside(made.hard) == min(2_048, made.out)
+    least = min(2_048, int(0.03 * window)) if preset(name).compact_share else 2_048
+    assert made.answer_beside(made.hard) == min(least, made.out)
 
 
 # ---- steady and spec008
@@ -277,6 +279,25 @@ def test_langmem_trims_to_4000_whole_messages_from_the_last(tokens: int, first: 
 def test_arawns_gauge_is_of_the_models_window(used: int, status: Status) -> None:
     shown = gauge(budget("arawn", 200_000), used)
     assert (shown.status, shown.limit) == (status, 200_000)
+
+
+@pytest.mark.parametrize("window", [8_192, 16_000, 32_000, 64_000])
+def test_arawn_turns_red_before_it_compacts_on_small_windows(window: int) -> None:
+    made = budget("arawn", window)
+    red = next(used for used in range(window) if gauge(made, used).status == "critical")
+    due = next(used for used in range(window) if pressure(made, used) in ("compact", "overflow"))
+    assert red < due
+    assert 0.88 * window <= due <= 0.9 * window
+    assert gauge(made, due).limit == window
+
+
+@pytest.mark.parametrize("window", [8_192, 16_000, 32_000, 200_000])
+def test_goclaws_third_flush_comes_before_its_summary(window: int) -> None:
+    made, policy = budget("goclaw", window), preset("goclaw")
+    third = -(-9 * window // 10)
+    assert pressure(made, third) in ("calm", "flush")
+    found = [find_reached_mark(made, policy, third + step) for step in (-1, 0, 1)]
+    assert found == ["at_75", "at_90", "at_90"]
 
 
 def test_arawn_compacts_at_critical_and_keeps_three_turns() -> None:
