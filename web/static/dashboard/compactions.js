@@ -3,7 +3,8 @@ import { ask } from "./net.js";
 import { DASH, empty, h, money, number, pct, problem, show, t, tabs, time, tokens, ts } from "./parts.js";
 import { duration } from "./figures.js";
 import { diffView } from "./diff.js";
-import { transcript } from "./transcript.js";
+import { markdown, transcript } from "./transcript.js";
+import { adoptMd as dress } from "../widget/md.js";
 
 const TRIGGERS = { auto: t("automatic"), limit: t("automatic"), turns: t("after so many turns"), manual: t("by hand"), overflow: t("overflow"), idle: t("while idle"), upgrade: t("better words later") };
 
@@ -51,7 +52,7 @@ function actions(fold, tools) {
 /** @param {Api["Compaction"]} fold @param {Tools} tools */
 function inside(fold, tools) {
   return [tabs(t("Summary, original or diff"), [
-    { name: t("Summary"), make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, fold.summary) : empty(t("The summary is empty.")) },
+    { name: t("Summary"), make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, markdown(fold.summary)) : empty(t("The summary is empty.")) },
     { name: t("Original"), make: () => {
       const list = transcript({ path: `/compactions/${fold.id}/messages`, label: t("Turns {first} – {last}", { first: fold.from_turn, last: fold.through_turn }), signal: tools.signal, empty: t("The originals are gone: retention or erasure removed them.") });
       list.load(false);
@@ -66,7 +67,9 @@ function item(fold, tools) {
   const state = fold.undone_at ? h("span", { class: "badge" }, t("undone")) : !fold.active ? h("span", { class: "badge" }, t("replaced")) : fold.stale ? h("span", { class: "badge", title: t("A message in it was edited later; the next summary will know.") }, t("stale")) : null;
   return h("details", { class: "fold-item", id: `c-${fold.id}`, open: tools.open.has(fold.id), ontoggle: (/** @type {any} */ event) => {
     tools.open[event.target.open ? "add" : "delete"](fold.id);
-    if (event.target.open && !body.firstChild) show(body, inside(fold, tools));
+    if (!event.target.open || body.firstChild) return;
+    show(body, inside(fold, tools));
+    dress(body, ".drawn");
   } }, h("summary", null,
     h("span", { class: "fold-turns" }, t("Turns {first} – {last}", { first: fold.from_turn, last: fold.through_turn }), state), bars(fold),
     h("b", { class: "saved" }, t("{percent} saved", { percent: pct(fold.saved_pct) })),

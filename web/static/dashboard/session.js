@@ -40,7 +40,8 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   let tab = tabOfAddress(me.can_inspect);
   const head = h("div", { class: "page-head" }, facts,
     h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => session?.running ?? null })));
-  const numbers = h("dl", { class: "kpis" });
+  const strip = h("dl", { class: "kpis four strip" });
+  const numbers = h("dl", { class: "kpis four" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
   const flushes = h("div");
@@ -66,7 +67,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const parts = {
     conversation: { make: () => talkCard, fill: (refresh) => talk.load(refresh) },
     context: { make: () => [numbers, card(t("Context per turn"), [chart], spans), h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
-      fill: (refresh) => { when("numbers", session, () => show(numbers, cards(session))); return Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]); } },
+      fill: (refresh) => { when("numbers", session, () => show(numbers, cacheCard(session))); return Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]); } },
     summaries: { make: () => card(t("Summaries"), [folds]), fill: async (refresh) => {
       const compactions = await ask(`${path}/compactions`, { refresh, signal });
       when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
@@ -164,6 +165,8 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     desk.update(session);
     root.classList.toggle("desk-open", !desk.composer.node.hidden);
     when("head", [session.person, session.channel, session.turns, session.state, session.held, session.running], () => show(facts, heading(session, mark.node)));
+    when("strip", [session.context_tokens, session.context_reserved, session.context_limit, session.input_tokens, session.output_tokens, session.cost_micro, session.compactions, session.undone],
+      () => show(strip, cards(session, () => choose("summaries"))));
     set(wanted, { max: Math.max(session.turns, 1), disabled: session.turns < 1 });
     replayed.update(session.turns);
     repaintTimes(root);
@@ -200,7 +203,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     if (fold && opened instanceof HTMLDetailsElement) { opened.open = true; opened.scrollIntoView({ block: "nearest" }); }
   }
 
-  show(root, head, desk.bar, pages.node);
+  show(root, head, desk.bar, strip, pages.node);
   signal.addEventListener("abort", () => root.classList.remove("desk-open"));
   addEventListener("hashchange", () => { arrive().catch(failed); }, { signal });
   load(false).then(() => { if (location.hash === "#reply" && !desk.composer.node.hidden) toReply();
@@ -225,16 +228,18 @@ function heading(session, mark) {
 }
 
 /** @param {Api["SessionWhole"]} session */
-function cards(session) {
+const cacheCard = (session) => kpi(t("Cache hit rate"), pct(session.cache_hit_pct), t("{read} read · {written} written", { read: tokens(session.cache_read_tokens), written: tokens(session.cache_write_tokens) }));
+
+/** Returns what is looked at first: the context now, and what the conversation has taken so far. @param {Api["SessionWhole"]} session @param {() => void} history shows the summaries */
+function cards(session, history) {
   const share = session.context_pct;
   const total = session.input_tokens === null ? null : session.input_tokens + (session.output_tokens ?? 0);
   const perTurn = session.cost_micro !== null && session.turns > 0 && !session.cost_unknown_calls ? t("{sum} per turn", { sum: money(session.cost_micro / session.turns) }) : session.cost_unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", session.cost_unknown_calls) : "";
   return [
-    kpi(t("Context now"), h("span", { class: `${level(share)}-text` }, pct(share)), share === null ? t("limit unknown") : t("{tokens} of {limit}", { tokens: tokens(session.context_tokens), limit: tokens(session.context_limit) }), share !== null && meter(share, t("Context {percent}", { percent: pct(share) }))),
+    kpi(t("Context now"), h("span", { class: `${level(share)}-text` }, pct(share)), share === null ? t("limit unknown") : joinWithDots([t("{tokens} of {limit}", { tokens: tokens(session.context_tokens), limit: tokens(session.context_limit) }), (session.context_reserved ?? 0) > 0 && `${t("Kept free for recall")}: ${tokens(session.context_reserved)}`]), share !== null && meter(share, t("Context {percent}", { percent: pct(share) }))),
     kpi(t("Lifetime tokens"), tokens(total), t("{into} in · {out} out", { into: tokens(session.input_tokens), out: tokens(session.output_tokens) })),
     kpi(t("Cost"), money(session.cost_micro, session.cost_unknown_calls ?? 0), perTurn),
-    kpi(t("Cache hit rate"), pct(session.cache_hit_pct), t("{read} read · {written} written", { read: tokens(session.cache_read_tokens), written: tokens(session.cache_write_tokens) })),
-    kpi(t("Summaries"), number(session.compactions), session.undone ? tn("{count} undone", "{count} undone", session.undone) : t("none undone")),
+    kpi(t("Summaries"), (session.compactions ?? 0) > 0 ? h("button", { type: "button", class: "link", "aria-label": `${t("Summaries")}: ${number(session.compactions)}`, onclick: history }, number(session.compactions)) : number(session.compactions), session.undone ? tn("{count} undone", "{count} undone", session.undone) : t("none undone")),
   ];
 }
 
@@ -246,10 +251,10 @@ function contextTable(session) {
   const parts = used === null || !now ? null : splitTokens(now.parts, used);
   if (!parts || !now || used === null) return empty(t("Not known before the first answer."));
   const free = Math.max(limit - used, 0);
-  const rows = /** @type {[string, number][]} */ ([...SOURCES.map((name) => [name, parts[name]]), ["free", free]]);
+  const rows = /** @type {[string, number][]} */ ([...SOURCES.map((name) => [name, parts[name]]), ...(session.context_reserved ? [["reserved", session.context_reserved]] : []), ["free", free]]);
   return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
     h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), NAMES[/** @type {keyof typeof NAMES} */ (name)]),
-      h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(limit ? count * 100 / limit : null)))))),
+      h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, name === "reserved" ? "" : pct(limit ? count * 100 / limit : null)))))),
     h("p", { class: "muted small" }, joinWithDots([now.model, t("window {tokens}", { tokens: tokens(now.window) }), t("no request above {tokens}", { tokens: tokens(now.hard) })]))];
 }
 

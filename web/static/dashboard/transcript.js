@@ -26,8 +26,8 @@ function copy(text, button) {
   navigator.clipboard?.writeText(text).then(() => show(button, t("Copied")), () => {});
 }
 
-/** Markdown, drawn by what draws the visitor's. @param {string} text */
-function markdown(text) {
+/** Markdown, drawn by what draws the visitor's, safely. @param {string} text */
+export function markdown(text) {
   const node = h("div", { class: "md", dir: "auto" });
   const tools = { copy, labels: { copy: t("Copy") } };
   render(node, text.length > LONG ? `${text.slice(0, LONG)} …` : text, tools);
