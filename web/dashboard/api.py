@@ -86,7 +86,8 @@ Overview = TypedDict("Overview", {
 Session = TypedDict("Session", {
     "id": UUID, "title": str | None, "person": str | None, "person_id": UUID, "kind": str,
     "anonymous": bool, "agent": str, "channel": str | None, "turns": int,
-    "context_tokens": int | None, "context_limit": int | None, "context_pct": float | None,
+    "context_tokens": int | None, "context_reserved": int | None, "context_limit": int | None,
+    "context_pct": float | None,
     "input_tokens": int | None, "output_tokens": int | None, "cache_read_tokens": int | None,
     "cache_write_tokens": int | None, "cache_hit_pct": float | None,
     "cost_micro": int | None, "cost_unknown_calls": int | None, "compactions": int | None, "state": str,

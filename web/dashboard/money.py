@@ -24,9 +24,9 @@ router = OperationRouter()
 MOST_LINES = 100_000
 FILTERS = ("group", "range", "from", "to", "sort", "channel", "state", "agent", "site", "min_pct")
 SESSION_COLUMNS = (
-    "id", "person", "kind", "channel", "agent", "turns", "context_tokens", "context_limit", "context_pct",
-    "input_tokens", "output_tokens", "cache_hit_pct", "cost_usd", "cost_unknown_calls", "compactions",
-    "last_active_at", "created_at", "state",
+    "id", "person", "kind", "channel", "agent", "turns", "context_tokens", "context_reserved",
+    "context_limit", "context_pct", "input_tokens", "output_tokens", "cache_hit_pct", "cost_usd",
+    "cost_unknown_calls", "compactions", "last_active_at", "created_at", "state",
 )  # fmt: skip
 COST_COLUMNS = (
     "key", "name", "calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens",

@@ -75,7 +75,7 @@ PolicyOverride = TypedDict("PolicyOverride", {
     "effective": Annotated[Any, describe("value in force")], "by": str,
 })  # fmt: skip
 WindowNow = TypedDict("WindowNow", {
-    "used": int | None, "limit": int, "pct": float | None, "status": str | None,
+    "used": int | None, "reserved": int, "limit": int, "pct": float | None, "status": str | None,
     "parts": ContextParts | None, "free": int | None, "beyond": int, "answer": int, "reserve": int,
     "window": int, "hard": int, "flush_at": int, "compact_at": int | None, "fixed": int, "unsent": int,
     "memory": str, "model": str, "model_window": int | None, "preset": str, "numbers": PolicyNumbers,
@@ -257,13 +257,15 @@ def _pin(pin: Mapping[str, Any], summary: str) -> dict[str, Any]:
 def _now(found: ContextSnapshot) -> dict[str, Any]:
     budget, gauge = found.budget, found.gauge
     used = gauge.used if gauge else None
+    limit = gauge.limit if gauge else budget.gauge_of
     return {
         "used": used,
-        "limit": budget.limit,
+        "reserved": gauge.reserved if gauge else 0,
+        "limit": limit,
         "pct": gauge.percent if gauge else None,
         "status": gauge.status if gauge else None,
         "parts": dict(gauge.parts) if gauge else None,
-        "free": max(0, budget.limit - used) if used is not None else None,
+        "free": max(0, limit - used) if used is not None else None,
         "beyond": max(0, budget.window - budget.limit - budget.out),
         "answer": budget.out,
         "reserve": budget.reserve,

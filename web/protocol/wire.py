@@ -472,6 +472,7 @@ def ctx(measured: ContextMeasured) -> Frame:
     frame: Frame = {
         "t": "ctx",
         "used": measured.used,
+        "reserved": measured.reserved,
         "limit": measured.limit,
         "pct": round(measured.percent, 1),
         "status": measured.status,

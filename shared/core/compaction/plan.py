@@ -106,7 +106,7 @@ class NothingToCompact:
     reason: NoReason
     detail: str
     sizes: tuple[int, ...] = ()
-    """Tokens of the replaced turns and of the longer summary, if one was written."""
+    """Tokens of the context now and with a summary, if they are known."""
 
 
 def plan_compaction(
@@ -141,10 +141,10 @@ def plan_compaction(
     pin_tokens = _tokens((*view.pins, *(e for turn in hidden for e in turn if e.pinned)), ratio)
     summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens, summariser_window, ratio)
     summary_tokens = _expected_summary(view, source, summary_limit, ratio)
-    expected = budget.beside + tail_tokens + pin_tokens + summary_tokens
+    expected = budget.fixed + tail_tokens + pin_tokens + summary_tokens
     if not force and not _gains(now_tokens, expected, budget, policy):
         detail = f"{now_tokens:,} tokens now, about {expected:,} after"
-        return NothingToCompact(reason="gain_too_small", detail=detail)
+        return NothingToCompact(reason="gain_too_small", detail=detail, sizes=(now_tokens, expected))
     former_seq = max(view.head.through_seq if view.head else 0, *(entry.seq for entry in corrections), 0)
     source += corrections
     margin = ratio * policy.summary_margin
@@ -170,7 +170,7 @@ def plan_compaction(
         merged=policy.summary_merged,
         summary_most=min(policy.summary_most, summariser_window // 4),
         named=named,
-        stays=budget.beside + tail_tokens + pin_tokens,
+        stays=budget.fixed + tail_tokens + pin_tokens,
         replaced=_tokens(source, ratio) + (ceil(view.head.tokens * ratio) if view.head else 0),
         ratio=ratio,
         zone=zone,
@@ -187,23 +187,31 @@ def why_not_committed(
     summary = ceil(plan.ratio * summary_tokens)
     after = plan.stays + summary
     if summary > plan.replaced:
-        detail = f"{plan.replaced:,} → {summary:,} tokens"
+        grown = plan.tokens_before + summary - plan.replaced
+        detail = f"{plan.tokens_before:,} → {grown:,} tokens"
         reason: NoReason = "grows" if force else "gain_too_small"
-        return NothingToCompact(reason=reason, detail=detail, sizes=(plan.replaced, summary))
-    lands = after - budget.beside <= floor(policy.land_at * budget.conversation)
+        return NothingToCompact(reason=reason, detail=detail, sizes=(plan.tokens_before, grown))
+    lands = after - budget.fixed <= floor(policy.land_at * budget.conversation)
     helps = _gains(plan.tokens_before, after, budget, policy) and (
         lands or summary_tokens <= policy.summary_least
     )
     if force or helps:
         return None
     detail = f"{plan.tokens_before:,} tokens now, {after:,} with the summary that was written"
-    return NothingToCompact(reason="gain_too_small", detail=detail)
+    return NothingToCompact(reason="gain_too_small", detail=detail, sizes=(plan.tokens_before, after))
+
+
+def why_not_smaller(before: int, after: int) -> NothingToCompact | None:
+    """Refuse a change of the view whose next request would be as large as the one before it, or larger."""
+    if after < before:
+        return None
+    return NothingToCompact(reason="grows", detail=f"{before:,} → {after:,} tokens", sizes=(before, after))
 
 
 def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: ContextPolicy) -> int | None:
     """The most estimated tokens that a summary may take to be used; None where none would help."""
     gain = budget.fixed + floor(policy.gain_at_most * (plan.tokens_before - budget.fixed))
-    landing = budget.beside + floor(policy.land_at * budget.conversation)
+    landing = budget.fixed + floor(policy.land_at * budget.conversation)
     room = min(plan.replaced, min(gain, landing) - plan.stays)
     most = floor(room / plan.ratio)
     return most if most >= MIN_SUMMARY else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shared.core.session.ledger import Ledger
@@ -31,6 +31,12 @@ class SessionState:
     token_ratio: float
     fixed_tokens: int
     """Tokens of a request besides summary, pins and messages; at first system and tools of the last call."""
+    talk_ratio: float | None = None
+    """The model's tokens per estimated token of summary, pins and messages; None takes `token_ratio`."""
+    reserved_tokens: int = 0
+    """Tokens that a request keeps free for recalled passages."""
+    token_scale: Mapping[str, Any] = field(default_factory=dict)
+    """How the session's model counts each kind of text, as it is stored."""
     channel: str = ""
     """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
     measured_by: str = ""
@@ -42,6 +48,15 @@ class SessionState:
     timezone: str | None = None
     goal: str = ""
     mode: str = ""
+
+    def with_sizes_of(self, after: SessionState) -> SessionState:
+        """Return this state with the sizes of the request that follows a change of the view."""
+        return replace(
+            self,
+            fixed_tokens=after.fixed_tokens,
+            talk_ratio=after.talk_ratio,
+            reserved_tokens=after.reserved_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

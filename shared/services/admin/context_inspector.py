@@ -193,8 +193,9 @@ class ContextInspector:
         )  # fmt: skip
         if isinstance(plan, NothingToCompact):
             return CompactionEstimate(
-                possible=False, reason=plan.reason, detail=plan.detail, before=now_tokens
-            )
+                possible=False, reason=plan.reason, detail=plan.detail, before=now_tokens,
+                after=plan.sizes[1] if plan.sizes else 0,
+            )  # fmt: skip
         warm = prepared.policy.summariser == "warm"
         return self._of_plan(state, prepared, plan, prepared.card if warm else card, warm=warm)
 

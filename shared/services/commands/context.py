@@ -27,11 +27,20 @@ from shared.services.commands.command_call import (
 from shared.services.turns.session_service import SessionService
 
 COMPACT_WAIT_SECONDS = 180.0
+WITH_SIZES = frozenset({"grows", "gain_too_small"})
+"""Reasons whose sentence names the tokens now and with a summary."""
 _LOOK_SECONDS = 0.1
 
 
 class HideLiveTurns(Protocol):
-    async def __call__(self, session_id: int, *, fixed_tokens: int) -> CompactionStored | ChangeRefused: ...
+    async def __call__(
+        self,
+        session_id: int,
+        *,
+        fixed_tokens: int,
+        talk_ratio: float | None = None,
+        reserved_tokens: int = 0,
+    ) -> CompactionStored | ChangeRefused: ...
 
 
 class ContextCommandStore(Protocol):
@@ -40,10 +49,23 @@ class ContextCommandStore(Protocol):
     async def load_job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
     async def find_waiting_job(self, session_id: int, key: str) -> int | None: ...
     async def undo_compaction(
-        self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
+        self,
+        session_id: int,
+        *,
+        limit_tokens: int,
+        fixed_tokens: int,
+        talk_ratio: float | None = None,
+        reserved_tokens: int = 0,
+        left_out: LeftOut | None = None,
     ) -> CompactionStored | ChangeRefused: ...
     async def restore_compaction(
-        self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
+        self,
+        session_id: int,
+        *,
+        fixed_tokens: int,
+        talk_ratio: float | None = None,
+        reserved_tokens: int = 0,
+        left_out: LeftOut | None = None,
     ) -> CompactionStored | ChangeRefused: ...
     @property
     def start_new_conversation(self) -> HideLiveTurns: ...
@@ -57,6 +79,10 @@ class Foreseen(Protocol):
     def possible(self) -> bool: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def before(self) -> int: ...
+    @property
+    def after(self) -> int: ...
 
 
 class CompactionForecast(Protocol):
@@ -113,10 +139,16 @@ class ContextCommands:
         state = await self._store.load_state(call.session_id)
         try:
             room = await self._sessions.load_request_limits(state)
-            fixed = room.fixed + room.recall
         except (ContradictoryPolicy, ModelError):
-            fixed = state.fixed_tokens  # nothing can be asked now; a new beginning is possible all the same
-        done = await hide(call.session_id, fixed_tokens=fixed)
+            # Nothing can be asked now; a new beginning is possible all the same.
+            done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
+        else:
+            done = await hide(
+                call.session_id,
+                fixed_tokens=room.fixed,
+                talk_ratio=room.talk_ratio,
+                reserved_tokens=room.reserved,
+            )
         if isinstance(done, ChangeRefused):
             return False, already
         await self._announce(call, done)
@@ -135,7 +167,9 @@ class ContextCommands:
         done = await self._store.undo_compaction(
             call.session_id,
             limit_tokens=room.hard,
-            fixed_tokens=room.fixed + (room.recall if stays_hidden(state.view) else 0),
+            fixed_tokens=room.fixed,
+            talk_ratio=room.talk_ratio,
+            reserved_tokens=room.reserved if stays_hidden(state.view) else 0,
             left_out=room.left_out,
         )
         if isinstance(done, ChangeRefused):
@@ -147,7 +181,11 @@ class ContextCommands:
         state = await self._store.load_state(call.session_id)
         room = await self._sessions.load_request_limits(state)
         done = await self._store.restore_compaction(
-            call.session_id, fixed_tokens=room.fixed + room.recall, left_out=room.left_out
+            call.session_id,
+            fixed_tokens=room.fixed,
+            talk_ratio=room.talk_ratio,
+            reserved_tokens=room.reserved,
+            left_out=room.left_out,
         )
         if isinstance(done, ChangeRefused):
             return build_refusal(call, done)
@@ -182,7 +220,8 @@ class ContextCommands:
             found = await self._forecast.estimate_compaction(call.session_id, force=force)
         except EvertalkError:
             return None
-        return None if found.possible else _nothing_compacted(call.texts, found.reason)
+        sizes = (found.before, found.after) if found.after else ()
+        return None if found.possible else _nothing_compacted(call.texts, found.reason, sizes)
 
     async def _flush(self, call: CommandInvocation) -> CommandReply:
         """Flush for an operator: the caller receives the result, the person's screens show nothing."""
@@ -241,7 +280,7 @@ def describe_compaction(texts: Catalogue, state: str, outcome: Mapping[str, Any]
 
 def _nothing_compacted(texts: Catalogue, reason: str, sizes: Sequence[int] = ()) -> str:
     key = f"nothing_compacted_{reason}"
-    if key not in texts or (reason == "grows" and not sizes):
+    if key not in texts or (reason in WITH_SIZES and not sizes):
         return texts.say("nothing_compacted")
     return texts.say(key, **dict(zip(("before", "after"), sizes, strict=False)))
 

@@ -89,9 +89,12 @@ def render_context(
     rows[say("part_free")] = texts.number(max(0, measured.limit - measured.used))
     block = f"```\n{_bar(measured.percent)} {measured.percent:.0f} %\n{_columns(rows)}\n```"
     lines = [say("context_summarised", count=figures.hidden_turns)] if figures.hidden_turns else []
-    lines.append(say("context_next_summary", limit=measured.limit))
-    if measured.recall:
-        lines.append(say("context_recall", tokens=measured.recall))
+    lines.append(say("context_next_summary", limit=measured.summary_at or measured.limit))
+    if measured.summary_at and measured.window:
+        share = round(100 * measured.summary_at / measured.window)
+        lines.append(say("context_share", percent=share, window=measured.window))
+    if measured.reserved:
+        lines.append(say("context_reserved", tokens=measured.reserved))
     if way in APART:
         lines.append(say("context_memory_apart"))
     elif way == "code":

@@ -201,9 +201,7 @@ class CheckpointService:
         )  # fmt: skip
         if isinstance(plan, NothingToCompact) or plan.through_turn != seen.through_turn:
             return None
-        stays = (
-            context.state.view.context_tokens - budget.beside - round(context.prepared.ratio * seen.tokens)
-        )
+        stays = context.state.view.context_tokens - budget.fixed - round(context.prepared.ratio * seen.tokens)
         left = int((policy.land_at * budget.conversation - stays) / context.prepared.ratio)
         most = max(policy.summary_least, seen.tokens, min(plan.summary_limit, left))
         return replace(plan, summary_limit=most)

@@ -32,6 +32,7 @@ from shared.core.compaction.plan import (
     plan_compaction,
     smaller_summary,
     why_not_committed,
+    why_not_smaller,
 )
 from shared.core.compaction.summary_prompts import Costs, cheaper_way, saves_together
 from shared.core.context.build_context import LeftOut, left_out_counter, window_through
@@ -89,6 +90,11 @@ class CompactionContext:
     tracker: SpendTracker
     resting: bool = False
     """No model is asked: background compaction rests, and this one cannot wait."""
+
+    @property
+    def needed_tokens(self) -> int:
+        """Tokens of the next request with room for what is recalled: thresholds are compared with these."""
+        return self.state.view.context_tokens + self.prepared.reserved
 
     @property
     def focus(self) -> str | None:
@@ -166,7 +172,7 @@ class Compactor:
             context = CompactionContext(job=job, state=state, prepared=prepared, pace=pace, tracker=tracker)
             if job.trigger != MANUAL:
                 rested = rests(state.view, limit=prepared.budget.limit, model=prepared.card.name)
-                full = hides_without_model(state.view, prepared.budget, state.view.context_tokens)
+                full = hides_without_model(state.view, prepared.budget, context.needed_tokens)
                 thrashes = rested and full
                 not_now = _check_obsolete(context)
                 if not_now is None and not thrashes:
@@ -206,7 +212,7 @@ class Compactor:
                 stored = await self._store.record_compaction(
                     job,
                     link,
-                    seen=state,
+                    seen=state.with_sizes_of(await self._silent_requests.foresee(state, link)),
                     spent=(),
                     left_out=left_out_counter(
                         prepared.policy, channel=prepared.channel, ratio=prepared.ratio
@@ -235,7 +241,7 @@ class Compactor:
 
     async def _end_without_compaction(self, context: CompactionContext, plan: NothingToCompact) -> JobDone:
         """The turn that asked saw something to do: it is not asked again after every turn."""
-        if context.job.trigger in BY_SIZE:
+        if context.job.trigger != MANUAL:
             turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
             await self._back_off(context, "nothing", turns)
         return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail, "sizes": list(plan.sizes)})
@@ -283,20 +289,21 @@ class Compactor:
         if self._why_not(context, plan, written) is not None:
             written = await self._shrink_digest(context, plan, written)
         if (why_not := self._why_not(context, plan, written)) is not None:
-            await record_unused_spending(self._store, context)
-            await self.report_progress(job, 100, "nothing to gain", state="done")
-            return replace(
-                await self._end_without_compaction(context, why_not), failures=list_failures(job, written)
-            )
+            return await self._refuse(context, why_not, written)
         link = build_compaction(context, plan, written, flushed, self._silent_requests.count_tokens)
-        after = await self._silent_requests.foresee(await self._store.load_state(job.session_id), link)
+        now = await self._store.load_state(job.session_id)
+        after = await self._silent_requests.foresee(now, link)
+        # Both are estimated, and with the notes that were just saved: only the summary makes the difference.
+        grows = why_not_smaller(await self._silent_requests.estimate_size(now), after.view.context_tokens)
+        if grows is not None:
+            return await self._refuse(context, grows, written)
         prepared = context.prepared
         spent = context.tracker.take_spent()
         try:
             stored = await self._store.record_compaction(
                 job,
                 link,
-                seen=replace(state, fixed_tokens=after.fixed_tokens),
+                seen=state.with_sizes_of(after),
                 spent=spent,
                 left_out=left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )
@@ -317,6 +324,15 @@ class Compactor:
         if context.resting:
             outcome["resting"] = True
         return JobDone(outcome=outcome, failures=list_failures(job, written))
+
+    async def _refuse(
+        self, context: CompactionContext, why_not: NothingToCompact, written: SummaryResult
+    ) -> JobDone:
+        """Book what was paid for a summary that gains nothing, and rest until there is more to gain."""
+        await record_unused_spending(self._store, context)
+        await self.report_progress(context.job, 100, "nothing to gain", state="done")
+        done = await self._end_without_compaction(context, why_not)
+        return replace(done, failures=list_failures(context.job, written))
 
     async def _flush_and_write(
         self, context: CompactionContext, plan: CompactionPlan
@@ -488,7 +504,7 @@ def _check_obsolete(context: CompactionContext) -> JobDone | None:
         return JobDone(outcome={"nothing": "done_already", "detail": "Another summary was made meanwhile."})
     overflows = (
         context.job.trigger == "overflow"
-        or pressure(context.prepared.budget, view.context_tokens) == "overflow"
+        or pressure(context.prepared.budget, context.needed_tokens) == "overflow"
     )
     if view.hold_compaction and not overflows:
         return JobDone(outcome={"nothing": "held", "detail": "The last summary was taken back by hand."})

@@ -246,7 +246,7 @@ class JobRunner:
             state.view,
             budget=prepared.budget,
             policy=prepared.policy,
-            context_tokens=state.view.context_tokens,
+            context_tokens=state.view.context_tokens + prepared.reserved,
             ratio=prepared.ratio,
             model=prepared.card.name,
         )

@@ -69,6 +69,11 @@ _CHARS_TO_SPARE = 2_000
 
 class LastToolsStore(Protocol):
     async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
+    async def find_size_after(self, session_id: int, turn: int) -> int | None: ...
+
+
+TAIL_DOUBT = 0.5
+"""Share of its estimate by which the counted size of kept turns may differ; beyond it, pictures left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +145,7 @@ class SilentRequests:
         return self._requests.build_next(state, card=card, tools=tools)
 
     async def foresee(self, state: SessionState, link: NewLink) -> SessionState:
-        """The state with what the next request will hold beside summary, pins and messages.
+        """The state with the size of the next request, and of what it will hold beside summary and messages.
 
         `state` was read after the flush: what that has saved is sent from now on.
         """
@@ -160,14 +165,34 @@ class SilentRequests:
             view,
             base_turn=through,
             head=head,
+            frozen=None,
             entries=view.entries[len(hidden) :],
             pins=(*view.pins, *(entry for entry in hidden if entry.pinned)),
         )
         prepared = await self.build_next(replace(state, view=after))
         shown = prepared.selection.view
         counted = link.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
-        beside = prepared.built.estimate - counted + prepared.recall_room
-        return replace(state, fixed_tokens=round(prepared.ratio * beside))
+        scale = prepared.read_scale(state.token_scale)
+        talk_ratio = scale.ratio("talk")
+        size = plain = scale.size(prepared.estimates)
+        if view.base_turn < through:
+            # What stays was counted turn by turn: only what replaces the rest is estimated.
+            kept = round(talk_ratio * sum(entry.tokens for entry in after.entries))
+            former = await self._owed.find_size_after(state.session_id, through)
+            counted_tail = view.context_tokens - former if former is not None else kept
+            size += counted_tail - kept if abs(counted_tail - kept) <= TAIL_DOUBT * kept else 0
+        return replace(
+            state,
+            view=replace(view, context_tokens=plain),
+            fixed_tokens=max(0, size - round(talk_ratio * counted)),
+            talk_ratio=talk_ratio,
+            reserved_tokens=prepared.reserved,
+        )
+
+    async def estimate_size(self, state: SessionState) -> int:
+        """Return the size of the next request, all of it estimated, with what is known by now."""
+        prepared = await self.build_next(replace(state, view=replace(state.view, frozen=None)))
+        return prepared.read_scale(state.token_scale).size(prepared.estimates)
 
     def list_chat_models(self, state: SessionState) -> list[str]:
         """The session's own, and who answers while it cannot."""

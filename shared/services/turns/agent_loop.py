@@ -53,6 +53,7 @@ from shared.core.values.money import (
     micro_per_input_token,
     worst_case_micro,
 )
+from shared.core.values.token_scale import Estimates
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import ChatModel, Clock, Doorbell, ModelReply
 from shared.runtime import NULL_TRACER, CrashPoint, Tracer
@@ -79,8 +80,10 @@ from shared.services.turns.turn_attempt import (
     audit_stop,
     build_entry,
     build_refusal,
+    count_passed,
     has_requested_summary,
     is_emptied,
+    learn_scale,
     learn_token_ratio,
     read_answer_end,
     select_open_turn_entries,
@@ -124,8 +127,10 @@ class RequestLimits:
     """The most tokens that it may have."""
     fixed: int
     """Tokens of system, tools and notes about the person, independent of messages."""
-    recall: int
-    """Tokens of recalled passages, once turns are hidden."""
+    talk_ratio: float
+    """The model's tokens per estimated one of messages, pins and summary."""
+    reserved: int
+    """Tokens that stay free for recalled passages, once turns are hidden."""
     left_out: LeftOut | None
     """Part of a view that it leaves out; None if nothing."""
 
@@ -434,10 +439,13 @@ class AgentLoop:
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         prepared = await self._next_request(state)
         left_out = left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
+        scale = prepared.read_scale(state.token_scale)
+        beside: Estimates = {**prepared.estimates, "summary": 0, "talk": 0, "passing": 0}
         return RequestLimits(
             hard=prepared.budget.hard,
-            fixed=prepared.budget.fixed,
-            recall=prepared.budget.recall,
+            fixed=scale.size(beside),
+            talk_ratio=scale.ratio("talk"),
+            reserved=prepared.budget.recall,
             left_out=left_out,
         )
 
@@ -484,8 +492,11 @@ class AgentLoop:
         usual = state.for_chosen_model(prepared)
         mine = select_open_turn_entries(state.view)
         fades = count_fading((*mine, build_entry(blocks, tokens, mine[-1])), prepared.policy, count)
-        grown = prepared.recall_room - fades - prepared.built.volatile
-        sent = max(0, used + prepared.left_out + round(ratio * grown))
+        scale = learn_scale(state, reply, prepared, tokens)
+        passed = count_passed(reply, prepared)
+        faded = scale.size({"talk": fades, "passing": prepared.built.volatile if passed is None else 0})
+        faded += passed or 0
+        sent = max(0, used + prepared.left_out - faded)
         whole = sent if usual is prepared else round(sent * usual.ratio / ratio)
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = collect_prompt_parts(prepared)
@@ -493,8 +504,11 @@ class AgentLoop:
             {} if not state.stream.texts else {"text": "\n\n".join([*state.stream.texts, text_of(blocks)])}
         )
         screen |= state.given.replacement | {"stop": read_answer_end(reply.stop_reason)}
-        job = self._due_job(state, usual, whole)
         known = reply.usage.known
+        needed = whole + usual.reserved
+        job = self._due_job(state, usual, needed)
+        said = tokens - fades + round(prepared.left_out / ratio)
+        measured = measure_context(usual, whole, estimated=not known or usual is not prepared, said=said)
         outcome = Outcome(
             state="answered",
             blocks=blocks,
@@ -516,16 +530,16 @@ class AgentLoop:
             prunes=state.prunes,
             context_tokens=whole,
             turn_tokens=round((ratio if usual is prepared else usual.ratio) * turn_tokens),
-            context_limit=usual.budget.limit,
+            context_limit=measured.limit,
+            context_reserved=measured.reserved,
             token_ratio=ratio if usual is prepared else None,
+            token_scale=scale.to_json() if usual is prepared else None,
             measured_by=reply.model if usual is prepared else None,
             view_epoch=state.view.view_epoch,
-            release_hold=pressure(usual.budget, whole) == "overflow",
+            release_hold=pressure(usual.budget, needed) == "overflow",
             job=job,
             first_text_at=state.stream.first_text_at,
         )
-        said = tokens - fades + round(prepared.left_out / ratio)
-        measured = measure_context(usual, whole, estimated=not known or usual is not prepared, said=said)
         return TurnResult(outcome=outcome, measured=measured)
 
     def _due_job(
@@ -586,22 +600,25 @@ class AgentLoop:
 def measure_context(
     prepared: PreparedRequest, used: int, *, estimated: bool, said: int = 0
 ) -> ContextMeasured:
-    """`used` is the one number of the gauge; its parts are those of this request, and add up to it.
+    """Return the gauge of every screen, command and table; `used` is the next request before a new message.
 
-    `said`: estimated tokens that came to the messages since.
+    The parts are those of this request and add up to `used`. `said` are estimated tokens that came to the
+    messages since.
     """
-    shown, built = gauge(prepared.budget, used), prepared.built
+    shown, built = gauge(prepared.budget, used, prepared.reserved), prepared.built
     parts = {str(name): tokens for name, tokens in built.parts.items()}
-    parts["memory"] += prepared.recall_room - built.volatile
+    parts["memory"] -= built.volatile
     parts["history"] = max(0, parts["history"] + said)
     return ContextMeasured(
         used=shown.used,
+        reserved=shown.reserved,
         limit=shown.limit,
         percent=shown.percent,
         status=shown.status,
         parts=scale_parts(parts, shown.used),
         estimated=estimated,
-        recall=round(prepared.ratio * prepared.recall_room),
+        summary_at=max(0, prepared.budget.compact_at - prepared.reserved),
+        window=prepared.budget.window,
     )
 
 

@@ -48,6 +48,7 @@ from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim, ContextAudit
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Image, ToolUse
+from shared.core.values.token_scale import Estimates, TokenScale, scale_from_json
 from shared.core.values.tokens import estimate_tools
 from shared.core.values.ttl_cache import ttl_cache
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
@@ -118,6 +119,27 @@ class PreparedRequest:
         """Return the pictures whose bytes the request needs."""
         blocks = (block for message in self.request.messages for block in message.blocks)
         return tuple(block for block in blocks if isinstance(block, Image))
+
+    @property
+    def reserved(self) -> int:
+        """Tokens that stay free for recalled passages, in the model's unit; 0 if no turn is hidden."""
+        return round(self.ratio * self.recall_room)
+
+    @property
+    def estimates(self) -> Estimates:
+        """Estimated tokens by kind of text."""
+        parts, passing = self.built.parts, self.built.volatile
+        return {
+            "steady": parts["system"] + parts["tools"],
+            "notes": parts["memory"] - passing,
+            "summary": parts["summary"],
+            "talk": parts["history"],
+            "passing": passing,
+        }
+
+    def read_scale(self, stored: Mapping[str, Any]) -> TokenScale:
+        """Return how this request's model counts each kind of text in the session."""
+        return scale_from_json(stored, self.card.name, ratio=self.ratio)
 
     @property
     def unsent(self) -> int:

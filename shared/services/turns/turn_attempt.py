@@ -23,7 +23,8 @@ from shared.core.session.turns import (
     utf16_units,
 )
 from shared.core.values.errors import CapReached, EvertalkError, ModelError, PromptTooLong
-from shared.core.values.messages import Block, Text, ToolUse, is_erased
+from shared.core.values.messages import Block, ProviderBlock, Text, Thinking, ToolUse, is_erased
+from shared.core.values.token_scale import MOST, TokenScale, learn_from_call, scale_from_json
 from shared.core.values.tokens import compute_ratio, measure, update_ratio
 from shared.ports import ModelCard, ModelReply, PictureContent, StopReason
 from shared.services.turns.pictures import UndescribedPictures
@@ -105,8 +106,7 @@ class ContextMeter:
 
     def read(self, prepared: PreparedRequest) -> PreparedRequest:
         """The request with its size, and the size without this turn's summary and pruning."""
-        # Room for what is recalled is part of what was counted between turns.
-        pending = self.pending + (0 if self.anchored else prepared.built.volatile - prepared.recall_room)
+        pending = self.pending + (0 if self.anchored else prepared.built.volatile)
         # What was counted before this turn holds messages that are not sent any more.
         narrower = prepared.selection.slides or bool(prepared.policy.history_turns)
         moved = (self.filler_trimmed or narrower) and not self.anchored
@@ -149,7 +149,8 @@ class ContextMeter:
         if pruned and self.filler_trimmed and not self.anchored and prepared is not None:
             return prepared.estimate + round(ratio * tokens)
         back = 0 if pruned or self.anchored else self.pruned_tokens
-        return max(0, self.anchor + round(ratio * (self.pending + back + tokens)))
+        passing = prepared.built.volatile if self.anchored and prepared is not None else 0
+        return max(0, self.anchor + round(ratio * (self.pending + back + tokens - passing)))
 
     def ratio_of(self, prepared: PreparedRequest | None) -> float:
         return self.ratio if prepared is None else prepared.ratio
@@ -366,6 +367,41 @@ def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int)
         return prepared.ratio, prepared.estimate + round(prepared.ratio * tokens)
     counted, estimate = usage.context_tokens - usage.output_tokens, max(1, prepared.built.estimate)
     return update_ratio(prepared.ratio, counted, estimate), usage.context_tokens
+
+
+def learn_scale(state: TurnAttempt, reply: ModelReply, prepared: PreparedRequest, answer: int) -> TokenScale:
+    """Return how the model counts each kind of text, after what it counted for this call.
+
+    `answer` is the estimate of its answer.
+    """
+    usage = reply.usage
+    scale = scale_from_json(state.claim.token_scale, prepared.card.name, ratio=prepared.ratio)
+    if not usage.known:
+        return scale
+    plain = not any(isinstance(block, Thinking | ProviderBlock | ToolUse) for block in reply.blocks)
+    return learn_from_call(
+        scale,
+        prepared.estimates,
+        counted=usage.context_tokens - usage.output_tokens,
+        epoch=state.view.view_epoch,
+        passed=count_passed(reply, prepared),
+        foreseen=None if state.meter.anchored or state.meter.restarts else state.meter.anchor,
+        added=state.meter.pending,
+        answer=answer if plain and usage.output_tokens <= MOST * answer else 0,
+        answered=usage.output_tokens,
+    )
+
+
+def count_passed(reply: ModelReply, prepared: PreparedRequest) -> int | None:
+    """Return the counted tokens of what passes with the turn; None if the provider does not tell them apart.
+
+    They alone stand after the last mark of the cache, so they alone are neither read from it nor written.
+    """
+    usage, built = reply.usage, prepared.built
+    marked = usage.cache_read_tokens + usage.cache_write_tokens > 0 and bool(built.cache_at)
+    alone = built.behind_mark == 1 and built.cache_at[-1:] == (len(built.messages) - 1,)
+    exact = "cache" in prepared.card.capabilities and not prepared.known.since
+    return usage.input_tokens if marked and alone and exact and built.volatile else None
 
 
 def has_requested_summary(state: TurnAttempt, job: JobOrder | None) -> bool:

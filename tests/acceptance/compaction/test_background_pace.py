@@ -377,7 +377,7 @@ async def test_where_no_summary_gains_enough_nothing_is_hidden_and_the_session_r
 
 
 async def test_force_takes_no_gain_and_no_hold_but_never_an_open_turn(guest: Visit) -> None:
-    for number in range(8):
+    for number in range(7):
         await guest.ask(f"Message {number}. Then we talked about the weather and the garden. {STREET}")
     assert "nothing" in await compact_by_hand(guest, force=False)
     assert (await compact_by_hand(guest))["turns"] >= 1

@@ -108,8 +108,7 @@ async def test_stored_context_size_matches_request_after_summary_undo_and_restor
             sent = sum(e.tokens for e in select(state.view, preset("chatbox"), channel="web").view.entries)
             behind = state.view.head.tokens if state.view.head else 0
             room = await guest.app.sessions.load_request_limits(state)
-            beside = room.fixed + (room.recall if state.view.head else 0)
-            expected = beside + round(state.token_ratio * (sent + behind))
+            expected = room.fixed + round(room.talk_ratio * (sent + behind))
             return bool(abs(gauge.used - expected) <= 2)
 
         for number in range(12):

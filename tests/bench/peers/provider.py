@@ -53,11 +53,18 @@ class Provider:
 @asynccontextmanager
 async def serving(mind: IdealMind) -> AsyncIterator[Provider]:
     api = MessagesApi(mind=mind)
+    async with listening(api) as url:
+        yield Provider(api=api, mind=mind, url=url)
+
+
+@asynccontextmanager
+async def listening(api: MessagesApi) -> AsyncIterator[str]:
+    """Serve a fake on a free port of the loopback."""
     runner = web.AppRunner(api.application(), access_log=None)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     try:
         await web.SockSite(runner, listener).start()
-        yield Provider(api=api, mind=mind, url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         await runner.cleanup()

@@ -6,7 +6,7 @@ import { listItems, t, tn, ts } from "./i18n.js";
 import { Failure } from "./net.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];
-export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), history: t("History"), tools: t("Tools"), free: t("Free") };
+export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), history: t("History"), tools: t("Tools"), reserved: t("Kept free for recall"), free: t("Free") };
 
 /** @param {number | null | undefined} pct */
 export const level = (pct) => pct === null || pct === undefined ? "unknown" : pct > 90 ? "crit" : pct >= 70 ? "warn" : "ok";

@@ -148,9 +148,9 @@ export function presetView(now) {
 export function windowView(now, sources, names) {
   const parts = now.parts;
   if (now.used === null || !parts) return empty(t("Not known before the first answer."));
-  const rows = /** @type {[string, number][]} */ ([...sources.map((name) => [name, parts[name] ?? 0]), ["free", now.free ?? 0]]);
+  const rows = /** @type {[string, number][]} */ ([...sources.map((name) => [name, parts[name] ?? 0]), ...(now.reserved ? [["reserved", now.reserved]] : []), ["free", now.free ?? 0]]);
   return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
-    h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), names[name]), h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(count * 100 / now.limit)))))),
+    h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), names[name]), h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, name === "reserved" ? "" : pct(count * 100 / now.limit)))))),
     h("dl", { class: "fills rest" }, [[t("Limit"), now.limit], [t("Kept free for the answer"), now.answer], [t("Reserve beyond the limit"), now.beyond], [t("Window"), now.window]].map(([name, count]) => h("div", null, h("dt", null, name), h("dd", null, h("span", null, tokens(count)), h("span"))))),
     now.unsent > 0 && h("p", { class: "muted small" }, tn("{count} token of older messages is not sent by this preset.", "{count} tokens of older messages are not sent by this preset.", now.unsent, { count: tokens(now.unsent) }))];
 }

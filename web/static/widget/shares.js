@@ -20,6 +20,7 @@ const SHARE_LOOK = /* css */ `
 .part { flex: var(--share) 1 0; min-width: 2px; background: var(--line); }
 .dot { display: inline-block; width: 9px; height: 9px; margin-inline-end: 8px; border-radius: 3px; background: var(--line); }
 .dot.free { background: none; box-shadow: inset 0 0 0 1.5px var(--muted); }
+.part.reserved, .dot.reserved { background: repeating-linear-gradient(135deg, var(--muted) 0 2px, var(--line) 2px 5px); }
 .part.system, .dot.system { background: var(--system); } .part.memory, .dot.memory { background: var(--memory); }
 .part.summary, .dot.summary { background: var(--summary); } .part.history, .dot.history { background: var(--history); }
 .part.tools, .dot.tools { background: var(--tools); }
@@ -34,6 +35,7 @@ export function explain(popover, ctx, tools, close) {
   adopt(popover, SHARE_LOOK);
   const parts = ctx?.parts ?? {};
   const rows = PARTS.filter((name) => typeof parts[name] === "number").map((name) => ({ name, count: parts[name] }));
+  if (ctx?.reserved) rows.push({ name: "reserved", count: ctx.reserved });
   if (ctx?.limit) rows.push({ name: "free", count: Math.max(ctx.limit - ctx.used, 0) });
   const saved = tools.saved();
   set(popover, { "aria-label": sentence(ctx) });

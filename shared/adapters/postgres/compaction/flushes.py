@@ -17,6 +17,14 @@ _LINK_OF_TURN = """
 SELECT * FROM links WHERE session_id = $1 AND active AND from_turn <= $2 AND through_turn >= $2
 """
 
+_SIZE_AFTER = """
+SELECT c.context_tokens FROM sessions s
+  JOIN turn_context_audit c ON c.session_id = s.id AND c.turn_id = $2 AND c.model_alias = s.measured_by
+ WHERE s.id = $1 AND c.base_turn = s.base_turn AND c.head IS NOT DISTINCT FROM s.head
+   AND c.reported_input_tokens IS NOT NULL
+   AND NOT EXISTS (SELECT FROM prune_decisions d WHERE d.session_id = $1 AND d.turn_no > $2)
+ ORDER BY c.id DESC LIMIT 1
+"""
 _LAST_TOOLS = """
 SELECT p.body FROM turn_context_audit a
  CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) WITH ORDINALITY h(hash, place)
@@ -86,6 +94,12 @@ class PostgresFlushes:
             )
             for tool in json.loads(body)
         )
+
+    @store_method
+    async def find_size_after(self, session_id: int, turn: int) -> int | None:
+        """Return the tokens of the context after a turn of the current cycle; None if it was not counted."""
+        size: int | None = await self._pool.fetchval(_SIZE_AFTER, session_id, turn)
+        return size
 
     @store_method
     async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:

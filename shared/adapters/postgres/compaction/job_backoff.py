@@ -157,8 +157,9 @@ class PostgresJobBackoff:
             assert row is not None
             base = link.through_turn
             after = await context_after(
-                connection, session, base, link.tokens, seen.state.fixed_tokens, left_out
-            )
+                connection, session, base, link.tokens, seen.state.fixed_tokens, left_out,
+                talk_ratio=seen.state.talk_ratio,
+            )  # fmt: skip
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             await spend_on(connection, job, "compact", spent, seen.state.party_id)
             await connection.execute(
@@ -167,7 +168,8 @@ class PostgresJobBackoff:
             )
             return await move_view(
                 connection, session, base=base, head=row["id"], redo=None, cycles=0, context_tokens=after,
-                hold=session["hold_compaction"], state="done", shown=row["id"], replaces=seen.link_id,
+                reserved=seen.state.reserved_tokens, hold=session["hold_compaction"], state="done",
+                shown=row["id"], replaces=seen.link_id,
             )  # fmt: skip
 
 

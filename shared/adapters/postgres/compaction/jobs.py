@@ -192,8 +192,9 @@ class PostgresJobs:
             row = await connection.fetchrow(sql.INSERT_LINK, *_link_columns(link, job, session["head"]))
             assert row is not None
             after = await _context_after(
-                connection, session, link.through_turn, link.tokens, seen.fixed_tokens, left_out
-            )
+                connection, session, link.through_turn, link.tokens, seen.fixed_tokens, left_out,
+                talk_ratio=seen.talk_ratio,
+            )  # fmt: skip
             await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
             if link.kind == "digest":
                 await request_upgrade(connection, job.session_id, row["id"], link.audit)
@@ -206,7 +207,8 @@ class PostgresJobs:
                 )
             return await _move(
                 connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
-                context_tokens=after, hold=session["hold_compaction"] and not summarised,
+                context_tokens=after, reserved=seen.reserved_tokens,
+                hold=session["hold_compaction"] and not summarised,
                 state="done" if summarised else link.kind, shown=row["id"],
             )  # fmt: skip
 
@@ -218,7 +220,14 @@ class PostgresJobs:
 
     @store_method
     async def undo_compaction(
-        self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
+        self,
+        session_id: int,
+        *,
+        limit_tokens: int,
+        fixed_tokens: int,
+        talk_ratio: float | None = None,
+        reserved_tokens: int = 0,
+        left_out: LeftOut | None = None,
     ) -> CompactionStored | ChangeRefused:
         """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -233,7 +242,9 @@ class PostgresJobs:
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
-            after = await _context_after(connection, session, base, tokens, fixed_tokens, left_out)
+            after = await _context_after(
+                connection, session, base, tokens, fixed_tokens, left_out, talk_ratio=talk_ratio
+            )
             if after > limit_tokens:
                 return ChangeRefused(
                     reason="would_not_fit",
@@ -246,12 +257,18 @@ class PostgresJobs:
             )
             return await _move(
                 connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
-                context_tokens=after, hold=True, state="undone", shown=head["id"],
+                context_tokens=after, reserved=reserved_tokens, hold=True, state="undone", shown=head["id"],
             )  # fmt: skip
 
     @store_method
     async def restore_compaction(
-        self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
+        self,
+        session_id: int,
+        *,
+        fixed_tokens: int,
+        talk_ratio: float | None = None,
+        reserved_tokens: int = 0,
+        left_out: LeftOut | None = None,
     ) -> CompactionStored | ChangeRefused:
         """Take the last undo back, until the next compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -270,32 +287,49 @@ class PostgresJobs:
                 # The job of its making may have found it taken back, and ended.
                 await request_upgrade(connection, session_id, link["id"], link["audit"])
             after = await _context_after(
-                connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out
-            )
+                connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out,
+                talk_ratio=talk_ratio,
+            )  # fmt: skip
             return await _move(
                 connection, session, base=link["through_turn"], head=link["id"], redo=None, cycles=0,
-                context_tokens=after, hold=False, state="restored", shown=link["id"],
+                context_tokens=after, reserved=reserved_tokens, hold=False, state="restored",
+                shown=link["id"],
             )  # fmt: skip
 
     @store_method
     async def start_new_conversation(
-        self, session_id: int, *, fixed_tokens: int
+        self,
+        session_id: int,
+        *,
+        fixed_tokens: int,
+        talk_ratio: float | None = None,
+        reserved_tokens: int = 0,
     ) -> CompactionStored | ChangeRefused:
         """`/new`: hide all ended turns behind a link without a summary; notes stay."""
-        return await self._hide_all(session_id, "new", fixed_tokens)
+        return await self._hide_all(session_id, "new", fixed_tokens, talk_ratio, reserved_tokens)
 
     @store_method
     async def insert_separator(
-        self, session_id: int, *, fixed_tokens: int
+        self,
+        session_id: int,
+        *,
+        fixed_tokens: int,
+        talk_ratio: float | None = None,
+        reserved_tokens: int = 0,
     ) -> CompactionStored | ChangeRefused:
         """`/separator`: nothing before this point is sent any more; undo never crosses it.
 
         What no flush has read yet is read by a job of the same transaction: late, never lost.
         """
-        return await self._hide_all(session_id, "separator", fixed_tokens)
+        return await self._hide_all(session_id, "separator", fixed_tokens, talk_ratio, reserved_tokens)
 
     async def _hide_all(
-        self, session_id: int, kind: Literal["new", "separator"], fixed_tokens: int
+        self,
+        session_id: int,
+        kind: Literal["new", "separator"],
+        fixed_tokens: int,
+        talk_ratio: float | None,
+        reserved: int,
     ) -> CompactionStored | ChangeRefused:
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
@@ -310,13 +344,13 @@ class PostgresJobs:
                 await connection.execute("UPDATE links SET kind = 'new' WHERE id = $1", head["id"])
                 return await _move(
                     connection, session, base=base, head=head["id"], redo=None, cycles=1,
-                    context_tokens=fixed_tokens, hold=False, state="new", shown=head["id"],
+                    context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=head["id"],
                 )  # fmt: skip
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
                 return await _move(
                     connection, session, base=base, head=None, redo=None, cycles=1,
-                    context_tokens=fixed_tokens, hold=False, state="new", shown=None,
+                    context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=None,
                 )  # fmt: skip
             bounds = await connection.fetchrow(sql.BOUNDS, session_id, base, through)
             assert bounds is not None
@@ -326,10 +360,10 @@ class PostgresJobs:
                    VALUES ($1, $2, $3, $4, $5, $6, $7, 'manual') RETURNING id""",
                 session_id, kind, base + 1, through, *bounds, session["head"],
             )  # fmt: skip
-            after = await _context_after(connection, session, through, 0, fixed_tokens)
+            after = await _context_after(connection, session, through, 0, fixed_tokens, talk_ratio=talk_ratio)
             return await _move(
                 connection, session, base=through, head=link, redo=None, cycles=1,
-                context_tokens=after, hold=False, state=kind, shown=link,
+                context_tokens=after, reserved=reserved, hold=False, state=kind, shown=link,
             )  # fmt: skip
 
     @store_method
@@ -441,13 +475,15 @@ async def _context_after(
     summary_tokens: int,
     fixed_tokens: int,
     left_out: LeftOut | None = None,
+    *,
+    talk_ratio: float | None = None,
 ) -> int:
     """Return the tokens of the next request, computed from the view as it will be."""
     # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
     view = await _view_after(connection, session, base, summary_tokens, whole=left_out is not None)
     live = sum(entry.tokens for entry in view.entries) - (left_out(view) if left_out else 0)
     pinned: int = await connection.fetchval(sql.PINNED_TOKENS, session["id"], base)
-    ratio: float = session["token_ratio"]
+    ratio: float = session["token_ratio"] if talk_ratio is None else talk_ratio
     return fixed_tokens + round(ratio * (live + pinned + summary_tokens))
 
 
@@ -490,13 +526,14 @@ async def _move(
     redo: int | None,
     cycles: int,
     context_tokens: int,
+    reserved: int,
     hold: bool,
     state: str,
     shown: int | None,
     replaces: int | None = None,
 ) -> CompactionStored:
     event_seq = await connection.fetchval(
-        sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
+        sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold, reserved
     )
     if base > session["flushed_turn"]:
         await request_late_flush(

@@ -206,7 +206,8 @@ SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING
 
 MOVE_VIEW = """
 UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoch + 1,
-       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7,
+       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7, context_reserved = $8,
+       context_limit = CASE WHEN context_limit = 0 THEN 0 ELSE greatest(1, context_limit + context_reserved - $8) END,
        compaction_rest = NULL, next_event_seq = next_event_seq + 1
  WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
 """

@@ -138,6 +138,7 @@ _FACTS = f"""
   'title', {TITLE},
   'agent', a.name, 'channel', {CHANNEL}, 'turns', s.next_turn - 1,
   'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
+  'context_reserved', CASE WHEN s.context_limit > 0 THEN s.context_reserved END,
   'context_limit', nullif(s.context_limit, 0), 'context_pct', {_PCT},
   'input_tokens', {_READ}, 'output_tokens', t.output_tokens,
   'cache_read_tokens', t.cache_read_tokens, 'cache_write_tokens', t.cache_write_tokens,

@@ -156,6 +156,7 @@ ACTIONS: Mapping[str, Action] = {
         kept={
             "measured_by": _MODEL,
             "token_ratios": "numbers by a model's name",
+            "token_scale": "a model's name and numbers",
             "left_by": "numbers of places",
             "last_channel": _FIXED,
             "voice": _FIXED,

@@ -77,7 +77,7 @@ UPDATE sessions x
    SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = NULL, open_turn = NULL, open_address = NULL,
        answered_turn = next_turn - 1, base_turn = next_turn - 1, flushed_turn = next_turn - 1,
        erased_turn = next_turn - 1, indexed_turn = greatest(indexed_turn, next_turn - 1), head = (SELECT id FROM l), redo = NULL, view_epoch = view_epoch + 1,
-       cycle = cycle + 1, context_tokens = 0, hold_compaction = false, held_after = NULL, next_event_seq = next_event_seq + 1,
+       cycle = cycle + 1, context_tokens = 0, context_limit = context_limit + context_reserved, context_reserved = 0, hold_compaction = false, held_after = NULL, next_event_seq = next_event_seq + 1,
        troubled_at = clock_timestamp()
  WHERE x.id = $1
 RETURNING id, next_turn - 1 AS turn, next_seq - 1 AS seq, next_event_seq - 1 AS event

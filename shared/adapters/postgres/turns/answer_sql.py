@@ -45,9 +45,14 @@ WITH s AS (
      SET next_seq = next_seq + ({_SAID})::int, next_event_seq = next_event_seq + 1,
          answered_turn = $4, leased_by = NULL,
          context_tokens = CASE WHEN view_epoch = $17 THEN coalesce($6, context_tokens) ELSE context_tokens + $18 END,
-         context_limit = coalesce($7, context_limit), token_ratio = coalesce($8, token_ratio),
+         context_limit = CASE WHEN view_epoch = $17 OR context_limit = 0 THEN coalesce($7, context_limit)
+                              ELSE context_limit END,
+         context_reserved = CASE WHEN view_epoch = $17 OR context_limit = 0 THEN coalesce($22, context_reserved)
+                                 ELSE context_reserved END,
+         token_ratio = coalesce($8, token_ratio),
          token_ratios = CASE WHEN measured_by IN ('', coalesce($19, measured_by)) THEN token_ratios
                              ELSE token_ratios || jsonb_build_object(measured_by, token_ratio) END,
+         token_scale = coalesce($23, token_scale),
          measured_by = coalesce($19, measured_by),
          last_active_at = now(), hold_compaction = hold_compaction AND NOT $16,
          troubled_at = CASE WHEN $9 = 'failed' THEN clock_timestamp()
@@ -120,13 +125,13 @@ def _stored(values: str) -> str:
 
 _REQUEST = "estimated_after_prune"
 """Column of an audit for a session's totals: the last request of a turn, estimated, as SPEC-008 counts."""
-_REQUEST_AT = 22 + len(USAGE) + list(AUDIT_ROW).index(_REQUEST)
+_REQUEST_AT = 24 + len(USAGE) + list(AUDIT_ROW).index(_REQUEST)
 
 ANSWER_PLAIN = f"""{_CORE.replace("_REQUEST_TOKENS", f"${_REQUEST_AT}::bigint")}
-  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 22)} FROM s
+  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 24)} FROM s
   {WRITTEN_ONE}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_stored(_numbered(AUDIT_ROW, 22 + len(USAGE)))} FROM s
+  SELECT $1, $4, {_stored(_numbered(AUDIT_ROW, 24 + len(USAGE)))} FROM s
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
        {VERSION}, NULL::bigint AS job_id FROM s
@@ -135,33 +140,33 @@ SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
 
 _OR_COMMITTED = (
     _CORE.replace("settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})")
-    .replace("error_code = $10,", "error_code = $10, refused_scope = $27,")
+    .replace("error_code = $10,", "error_code = $10, refused_scope = $29,")
     .replace(
         "_REQUEST_TOKENS",
-        f"coalesce((SELECT sum(x.{_REQUEST})::bigint FROM jsonb_to_recordset($23::jsonb)"
+        f"coalesce((SELECT sum(x.{_REQUEST})::bigint FROM jsonb_to_recordset($25::jsonb)"
         f" AS x({_REQUEST} bigint)), 0)",
     )
 )
 ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
-    FROM s, jsonb_to_recordset($22::jsonb) AS x({_shape(USAGE)})
+    FROM s, jsonb_to_recordset($24::jsonb) AS x({_shape(USAGE)})
   {WRITTEN}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_stored(_fields(AUDIT_ROW))}
-    FROM s, jsonb_to_recordset($23::jsonb) AS x({_shape(AUDIT_ROW)})
+    FROM s, jsonb_to_recordset($25::jsonb) AS x({_shape(AUDIT_ROW)})
 ), pd AS (
   INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
   SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
-    FROM s, jsonb_to_recordset($24::jsonb) AS x(seq bigint, form text, shown jsonb)
+    FROM s, jsonb_to_recordset($26::jsonb) AS x(seq bigint, form text, shown jsonb)
   ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
 ), pp AS (
   INSERT INTO prompt_parts (sha256, body)
-  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($25::jsonb) AS x(sha256 text, body text)
+  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($27::jsonb) AS x(sha256 text, body text)
   ON CONFLICT DO NOTHING
 ), j AS (
   INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
   SELECT x.kind, $1, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
-    FROM s, jsonb_to_recordset($26::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
+    FROM s, jsonb_to_recordset($28::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
          delay_seconds float8)
    WHERE NOT s.view_moved
   {OVERFLOW_COMES_FIRST}

@@ -321,7 +321,8 @@ class PostgresTurns:
             sum_spending(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
             claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
             outcome.turn_tokens, outcome.measured_by, said,
-            None if outcome.first_text_at is None else time.monotonic() - outcome.first_text_at, *more,
+            None if outcome.first_text_at is None else time.monotonic() - outcome.first_text_at,
+            outcome.context_reserved, outcome.token_scale and dict(outcome.token_scale), *more,
         )  # fmt: skip
         if row is None:
             raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")

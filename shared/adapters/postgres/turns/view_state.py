@@ -25,6 +25,8 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
         head_id=row["head"],
         redo_id=row["redo"],
         channel=row["last_channel"],
+        talk_ratio=None,
+        reserved_tokens=row["context_reserved"],
     )
 
 

@@ -21,6 +21,7 @@ from shared.core.compaction.plan import (
     split_into_chunks,
     summary_room,
     why_not_committed,
+    why_not_smaller,
 )
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
@@ -346,3 +347,11 @@ def test_after_a_compaction_there_is_nothing_left_to_plan(state: View, force: bo
     after = replace(state, base_turn=made.through_turn, entries=live, pins=pins, head=head)
     again = plan_compaction(after, budget=allowed, policy=policy, now_tokens=made.expected_after)
     assert isinstance(again, NothingToCompact), again
+
+
+@pytest.mark.parametrize(("after", "refused"), [(2_499, False), (2_500, True), (2_700, True)])
+def test_compaction_that_would_not_shrink_is_refused_with_sizes(after: int, refused: bool) -> None:
+    found = why_not_smaller(2_500, after)
+    assert (found is not None) is refused
+    if found is not None:
+        assert (found.reason, found.sizes) == ("grows", (2_500, after))

@@ -1,0 +1,164 @@
+"""How a model counts each kind of text in a request, learned from what the provider reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Kind = Literal["steady", "notes", "summary", "talk", "passing"]
+Estimates = Mapping[Kind, int]
+"""Estimated tokens of system and tools, notes, summary with pins, messages, and what passes with a turn."""
+
+KINDS: tuple[Kind, ...] = ("steady", "notes", "summary", "talk", "passing")
+LEAST, MOST = 0.3, 4.0
+"""Bounds of a ratio: no tokenizer differs more from the estimates."""
+
+_OWN_SPREAD: Mapping[Kind, float] = {
+    "steady": 0.3, "notes": 0.1, "summary": 0.1, "talk": 0.35, "passing": 0.25,
+}  # fmt: skip
+"""How far a ratio may be from what is assumed at first; prose of all kinds is assumed to be like messages."""
+_DRIFT: Mapping[Kind, float] = {
+    "steady": 0.002, "notes": 0.01, "summary": 0.01, "talk": 0.01, "passing": 0.02,
+}  # fmt: skip
+"""How far a ratio may move with a turn."""
+_MOVED_DRIFT: Mapping[Kind, float] = {
+    "steady": 0.002, "notes": 0.05, "summary": 0.05, "talk": 0.01, "passing": 0.02,
+}  # fmt: skip
+"""The same with a new summary."""
+ROUNDING = 4.0
+"""Tokens by which any count may differ from a sum of ratios."""
+HISTORY_NOISE, MESSAGE_NOISE = 0.05, 0.1
+"""Share by which a history of few turns, and a single message, differ from the ratio of messages."""
+FORESEEN_NOISE = 0.01
+"""Share by which a foreseen size differs from its count."""
+STRUCTURED_SHARE = 0.92
+"""Ratio of notes and summaries beside that of messages, until a request with them was counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenScale:
+    """Counted tokens per estimated token by kind, with the covariances of these ratios."""
+
+    model: str
+    ratios: tuple[float, ...]
+    spread: tuple[float, ...]
+    """Covariances, row by row."""
+    epoch: int = -1
+    """Epoch of the view that was last counted."""
+    last: tuple[int, ...] = ()
+    """The last call's count and its estimates by kind; empty before one."""
+
+    def ratio(self, kind: Kind) -> float:
+        return min(MOST, max(LEAST, self.ratios[KINDS.index(kind)]))
+
+    def size(self, estimates: Estimates) -> int:
+        """Return the counted tokens that a request with these estimates would have."""
+        return round(sum(self.ratio(kind) * tokens for kind, tokens in estimates.items()))
+
+    def drift(self, *, moved: bool) -> TokenScale:
+        """Return the scale before another turn; `moved` when the view has changed since the last count."""
+        drift, spread = (_MOVED_DRIFT if moved else _DRIFT), list(self.spread)
+        for place, kind in enumerate(KINDS):
+            spread[place * len(KINDS) + place] += drift[kind] ** 2
+        return _changed(self, spread=spread)
+
+    def observe(self, estimates: Estimates, counted: float, *, noise: float) -> TokenScale:
+        """Return the scale after a count, moved as far as the count is surer than the scale."""
+        size = len(KINDS)
+        row = [float(estimates.get(kind, 0)) for kind in KINDS]
+        carried = [sum(self.spread[i * size + j] * row[j] for j in range(size)) for i in range(size)]
+        total = sum(row[i] * carried[i] for i in range(size)) + noise**2
+        if total <= 0:
+            return self
+        gain = [value / total for value in carried]
+        missing = counted - sum(ratio * tokens for ratio, tokens in zip(self.ratios, row, strict=True))
+        ratios = [min(MOST, max(LEAST, ratio + gain[i] * missing)) for i, ratio in enumerate(self.ratios)]
+        spread = [self.spread[i * size + j] - gain[i] * carried[j] for i in range(size) for j in range(size)]
+        return _changed(self, ratios=ratios, spread=spread)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "ratios": [round(ratio, 4) for ratio in self.ratios],
+            "spread": [round(value, 8) for value in self.spread],
+            "epoch": self.epoch,
+            "last": list(self.last),
+        }
+
+
+def assume_scale(model: str, ratio: float) -> TokenScale:
+    """Return the scale of a session that no request of this model has been counted for."""
+    size, talk = len(KINDS), _OWN_SPREAD["talk"] ** 2
+    spread = [0.0] * (size * size)
+    for i, one in enumerate(KINDS):
+        for j, other in enumerate(KINDS):
+            shared = talk if "steady" not in (one, other) else 0.0
+            own = _OWN_SPREAD[one] ** 2 if one == other and one != "talk" else 0.0
+            spread[i * size + j] = shared + own
+    ratios = tuple(ratio * (STRUCTURED_SHARE if kind in ("notes", "summary") else 1) for kind in KINDS)
+    return TokenScale(model=model, ratios=ratios, spread=tuple(spread))
+
+
+def scale_from_json(found: Mapping[str, Any] | None, model: str, *, ratio: float) -> TokenScale:
+    """Return the stored scale; the assumed one if another model's or none is stored."""
+    size = len(KINDS)
+    if not found or found.get("model") != model:
+        return assume_scale(model, ratio)
+    ratios, spread = found.get("ratios", ()), found.get("spread", ())
+    if len(ratios) != size or len(spread) != size * size:
+        return assume_scale(model, ratio)
+    return TokenScale(
+        model=model, ratios=tuple(map(float, ratios)), spread=tuple(map(float, spread)),
+        epoch=int(found.get("epoch", -1)), last=tuple(map(int, found.get("last", ()))),
+    )  # fmt: skip
+
+
+def learn_from_call(
+    scale: TokenScale,
+    whole: Estimates,
+    *,
+    counted: int,
+    epoch: int,
+    passed: int | None = None,
+    foreseen: int | None = None,
+    added: int = 0,
+    answer: int = 0,
+    answered: int = 0,
+) -> TokenScale:
+    """Return the scale after a counted call.
+
+    A call of the same view tells by how much it differs from the one before: the rest of both cancels out.
+    The first call of a view is compared with the size that was `foreseen` without its `added` estimate of new
+    messages. `passed` is the count of what passes with the turn, where the provider tells it apart. `answer`
+    is the estimate of an answer of `answered` tokens, 0 without one to compare.
+    """
+    moved = scale.epoch != epoch or len(scale.last) != 1 + len(KINDS)
+    learned = scale.drift(moved=moved)
+    if passed is not None:
+        learned = learned.observe({"passing": whole["passing"]}, passed, noise=ROUNDING)
+    if moved:
+        if foreseen is not None and scale.last:
+            noise = ROUNDING + FORESEEN_NOISE * foreseen + MESSAGE_NOISE * added
+            new: Estimates = {"talk": added, "passing": whole["passing"]}
+            learned = learned.observe(new, counted - foreseen, noise=noise)
+        noise = ROUNDING + HISTORY_NOISE * whole["talk"]
+        learned = learned.observe(whole, counted, noise=noise)
+    else:
+        before, *former = scale.last
+        grown: dict[Kind, int] = {
+            kind: whole[kind] - tokens for kind, tokens in zip(KINDS, former, strict=True)
+        }
+        noise = ROUNDING + MESSAGE_NOISE * abs(grown["talk"])
+        learned = learned.observe(grown, counted - before, noise=noise)
+    if answer and answered:
+        noise = ROUNDING + MESSAGE_NOISE * answer
+        learned = learned.observe({"talk": answer}, answered, noise=noise)
+    last = (counted, *(whole[kind] for kind in KINDS))
+    return replace(learned, epoch=epoch, last=last)
+
+
+def _changed(
+    scale: TokenScale, *, ratios: Sequence[float] | None = None, spread: Sequence[float]
+) -> TokenScale:
+    return replace(scale, ratios=scale.ratios if ratios is None else tuple(ratios), spread=tuple(spread))

@@ -1,0 +1,227 @@
+"""How far the gauge is from what the provider counts: `python -m tests.bench.gauge [--json] [--turns N]`.
+
+Talks go through the running system: short and long turns, several presets, over Messages and over Chat
+Completions, with recall on. The gauge that is shown between two turns is held against the strict fake's own
+count of the next request, less what came with it: the new message, recalled passages and the clock. `saved`
+holds what a compaction says it saved against the difference of the two real requests around it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shared.config.settings import Settings
+from shared.core.context.prompts import DAY_TAG, FACTS_TAG, RECALL_TAG
+from shared.core.session.presets import preset
+from tests.bench.ground import ground, run, settings_of, share
+from tests.bench.peers.__main__ import DATA, NEEDED
+from tests.bench.peers.ideal_mind import IdealMind
+from tests.bench.peers.play import window_for
+from tests.bench.peers.provider import SECONDS_BETWEEN_TURNS, listening
+from tests.bench.peers.talks import Talk, everyday, long_turns
+from tests.kit.app_driver import Visit, running_app, visit
+from tests.kit.fakes.chat_completions.requests import as_messages
+from tests.kit.fakes.chat_completions.server import ChatCompletionsApi
+from tests.kit.fakes.messages_api import prefix
+from tests.kit.fakes.messages_api.server import MessagesApi
+from tests.kit.fakes.messages_api.shapes import Json, blocks_of
+from tests.kit.fakes.messages_api.tokens import block_tokens
+
+MODEL = "claude-sonnet-5-5"
+AIMS = {"before": 1.0, "after": 1.0, "saved": 2.0}
+"""Largest 95th percentile of the error, in percent."""
+SETTLED_AFTER = 2
+"""Turns after which a session has learned how its model counts."""
+TURNS = 120
+EVERY = 10
+"""Turns for each planted fact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A talk under a preset over a wire; the window is chosen for the limit `trigger`."""
+
+    preset: str
+    talk: str
+    wire: str
+    trigger: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.preset}, {self.talk} turns, {self.wire}"
+
+
+RUNS = (
+    Run(preset="steady", talk="short", wire="messages", trigger=6_000),
+    Run(preset="steady", talk="long", wire="messages", trigger=16_000),
+    Run(preset="steady", talk="short", wire="completions", trigger=6_000),
+    Run(preset="steady", talk="long", wire="completions", trigger=16_000),
+    Run(preset="langmem", talk="short", wire="messages", trigger=6_000),
+    Run(preset="pantheon", talk="long", wire="messages", trigger=12_000),
+    Run(preset="openclaw", talk="long", wire="completions", trigger=16_000),
+)
+
+
+@dataclass(slots=True)
+class Readings:
+    """Pairs of tokens: what was shown, and what the provider counted."""
+
+    before: list[tuple[int, int]] = field(default_factory=list)
+    """Until the first summary."""
+    after: list[tuple[int, int]] = field(default_factory=list)
+    """From the first summary on."""
+    just_after: list[tuple[int, int]] = field(default_factory=list)
+    """Of `after` those between a compaction and the next turn."""
+    saved: list[tuple[int, int]] = field(default_factory=list)
+    """What compactions say that they saved, and the difference of the two real requests around them."""
+
+    def as_json(self) -> dict[str, Any]:
+        saved = _errors(self.saved)
+        return {
+            "before": _spread(_errors(self.before)),
+            "after": _spread(_errors(self.after)),
+            "just_after": _spread(_errors(self.just_after)),
+            "saved": _spread(saved),
+        }
+
+
+def talk_of(kind: str, turns: int, seed: int, folder: Path | None = None) -> Talk:
+    made = everyday if kind == "short" else long_turns
+    return made(folder, turns=turns, every=EVERY, seed=seed)
+
+
+async def play(talk: Talk, settings: Settings, api: MessagesApi, mind: IdealMind) -> Readings:
+    """Say the talk, and read the gauge and the provider's count around each turn."""
+    found = Readings()
+    async with running_app(settings) as app:
+        guest = await visit(app)
+        shown, whole, summaries, claimed = 0, 0, 0, None
+        for number, exchange in enumerate(talk.exchanges):
+            mind.next_answer = exchange.answer
+            api.journal.reset()
+            await guest.ask(exchange.person)
+            counted = count_again(_newest_body(api), exchange.person)
+            if number > SETTLED_AFTER:
+                (found.after if summaries else found.before).append((shown, counted.sent))
+                if claimed is not None:
+                    found.just_after.append((shown, counted.sent))
+                    found.saved.append((claimed, whole - counted.sent))
+            whole, claimed = counted.with_message + _text_tokens(exchange.answer), None
+            await guest.run_due_jobs()
+            if (now := await guest.one(_SUMMARIES)) > summaries:
+                summaries, claimed = now, await guest.one(_CLAIMED)
+            shown = await _read_gauge(guest)
+            api.advance_clock(SECONDS_BETWEEN_TURNS)
+    return found
+
+
+_SUMMARIES = "SELECT count(*) FROM links WHERE kind IN ('summary', 'digest')"
+_CLAIMED = """
+SELECT (outcome->>'before')::int - (outcome->>'after')::int FROM jobs
+ WHERE outcome ? 'after' ORDER BY id DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    sent: int
+    """Tokens of a request without what came with its turn."""
+    with_message: int
+    """The same with the new message, which stays."""
+
+
+def count_again(body: Json, words: str) -> Counted:
+    """Count a request by the fake's rule, part by part."""
+    whole = prefix.count(body)
+    newest = [str(block.get("text", "")) for block in blocks_of(body["messages"][-1]["content"])]
+    passing = sum(_text_tokens(text) - (_text_tokens(kept) if kept else 0)
+                  for text in newest if (kept := _PASSING.split(text)[0].rstrip()) != text)  # fmt: skip
+    new = sum(
+        _text_tokens(kept)
+        for text in newest
+        if (kept := _PASSING.split(text)[0].rstrip()) and (words in kept or kept.startswith(f"<{DAY_TAG}>"))
+    )
+    return Counted(sent=whole - passing - new, with_message=whole - passing)
+
+
+_PASSING = re.compile(rf"<(?:{FACTS_TAG}|{RECALL_TAG})>")
+
+
+def _text_tokens(text: str) -> int:
+    return block_tokens({"type": "text", "text": text})
+
+
+def _newest_body(api: MessagesApi) -> Json:
+    record = [record for record in api.journal.records if record.outcome == "answered"][-1]
+    body = json.loads(record.raw or b"")
+    return as_messages(body) if isinstance(api, ChatCompletionsApi) else body
+
+
+async def _read_gauge(guest: Visit) -> int:
+    measured = await guest.app.sessions.measure_context(guest.session_id)
+    assert measured is not None
+    return measured.used
+
+
+def _errors(pairs: Iterable[tuple[int, int]]) -> list[float]:
+    return [100 * abs(shown - real) / abs(real) for shown, real in pairs if real]
+
+
+def _spread(errors: Sequence[float]) -> dict[str, float | int]:
+    if not errors:
+        return {"readings": 0}
+    return {
+        "readings": len(errors),
+        "mean_pct": round(sum(errors) / len(errors), 2),
+        "p95_pct": round(share(errors, 0.95), 2),
+        "most_pct": round(max(errors), 2),
+    }
+
+
+async def measure(*, turns: int, seed: int) -> dict[str, Any]:
+    """By run, with the aims that are met."""
+    folder = DATA if all((DATA / name).is_file() for name in NEEDED) else None
+    found: dict[str, Any] = {}
+    for one in RUNS:
+        talk = talk_of(one.talk, turns, seed, folder)
+        mind = IdealMind(talk.facts)
+        api = (ChatCompletionsApi if one.wire == "completions" else MessagesApi)(mind=mind)
+        api.models.set_window(MODEL, window_for(preset(one.preset), one.trigger))
+        async with ground(durable=False) as (servers, where), listening(api) as url:
+            settings = settings_of(
+                servers, where, preset=one.preset, model=MODEL, summary_model=MODEL, **_way(one, url, where)
+            )
+            found[one.name] = (await play(talk, settings, api, mind)).as_json()
+        sys.stderr.write(f"{one.name}: {json.dumps(found[one.name])}\n")
+    rows = tuple(found.values())
+    found["talk"] = "made up" if folder is None else "recorded"
+    found["aims"] = {
+        name: all(row[name].get("p95_pct", 0.0) <= aim for row in rows) for name, aim in AIMS.items()
+    }
+    return found
+
+
+def _way(one: Run, url: str, folder: Path) -> dict[str, Any]:
+    if one.wire == "messages":
+        return {"anthropic_api_key": "bench", "anthropic_base_url": url}
+    models = folder / "models.json"
+    window = window_for(preset(one.preset), one.trigger)
+    entry = {
+        "name": MODEL,
+        "wire": "openai",
+        "base_url": url,
+        "window": window,
+        "prices": {"input": 2, "output": 9},
+    }
+    models.write_text(json.dumps([entry]))
+    return {"models_file": models}
+
+
+if __name__ == "__main__":
+    sys.exit(run("gauge", __doc__, measure, turns=TURNS, seed=7))
