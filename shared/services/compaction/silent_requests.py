@@ -190,9 +190,12 @@ class SilentRequests:
         )
 
     async def estimate_size(self, state: SessionState) -> int:
-        """Return the size of the next request, all of it estimated, with what is known by now."""
+        """Return the size of the whole view as a request, all of it estimated, with what is known by now.
+
+        What the policy never sends counts, too: a summary stands for it.
+        """
         prepared = await self.build_next(replace(state, view=replace(state.view, frozen=None)))
-        return prepared.read_scale(state.token_scale).size(prepared.estimates)
+        return prepared.read_scale(state.token_scale).size(prepared.estimates) + prepared.unsent
 
     def list_chat_models(self, state: SessionState) -> list[str]:
         """The session's own, and who answers while it cannot."""

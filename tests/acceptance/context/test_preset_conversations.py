@@ -109,7 +109,7 @@ async def test_stored_context_size_matches_request_after_summary_undo_and_restor
             behind = state.view.head.tokens if state.view.head else 0
             room = await guest.app.sessions.load_request_limits(state)
             expected = room.fixed + round(room.talk_ratio * (sent + behind))
-            return bool(abs(gauge.used - expected) <= 2)
+            return bool(abs(gauge.used - expected) <= 0.03 * expected)
 
         for number in range(12):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on {number + 1} March.")
