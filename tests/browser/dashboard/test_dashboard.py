@@ -132,10 +132,26 @@ async def test_the_cards_are_what_sql_says(seen: Seen, place: Place) -> None:
     )
     cards = page.locator(".kpi b")
     await expect(cards).to_have_text(
-        [f"{round(share)}\u202f%", "9.9M", "$14.62", "90\u202f%", str(len(place.links))]
+        [f"{round(share)}\u202f%", "9.9M", "$14.62", str(len(place.links)), "90\u202f%"]
     )
     await page.get_by_role("tab", name="Requests").click()
     await expect(page.get_by_label("Spend", exact=True).locator("tbody tr").last).to_contain_text("–")
+
+
+async def test_strip_above_the_transcript_leads_to_the_summaries(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(place.session_url)
+    strip, transcript = page.locator("dl.strip"), page.get_by_label("Transcript", exact=True)
+    await expect(strip.locator(".kpi")).to_have_count(4)
+    await expect(transcript).to_be_visible()
+    above, below = await strip.bounding_box(), await transcript.bounding_box()
+    assert above is not None
+    assert below is not None
+    assert above["y"] + above["height"] <= below["y"]
+    await strip.get_by_role("button", name="Summaries").click()
+    newest = page.locator(".fold-item").first
+    await newest.locator("summary").first.click()
+    await expect(newest.locator(".summary-text .md")).to_be_visible()
 
 
 async def test_summary_and_original_are_read_by_keyboard_and_undo_is_run(seen: Seen, place: Place) -> None:
