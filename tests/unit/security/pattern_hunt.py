@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from re import _constants as sre
-from re import _parser as parser
 from typing import Any
 
+sre: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = ("shared", "bot", "web", "worker")
 CALLS = ("compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")

@@ -38,7 +38,8 @@ STALE = (
 CHANGES = "SELECT count(*) FROM session_list_changes"
 CHANGED_BY_TURNS = (
     "next_seq", "next_event_seq", "next_turn", "open_turn", "open_address", "answered_turn", "turn_epoch",
-    "leased_by", "leased_at", "context_tokens", "context_limit", "token_ratio", "last_active_at",
+    "leased_by", "leased_at", "context_tokens", "context_limit", "context_reserved", "token_ratio",
+    "token_scale", "last_active_at",
 )  # fmt: skip
 
 
