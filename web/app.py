@@ -39,6 +39,7 @@ from web.security import MAX_BODY_BYTES, guard
 from web.server.hub import Announcements, Hub, Replies
 from web.server.origins import Proxies
 from web.server.pages import Files
+from web.server.poll_lines import PollLines
 from web.server.rate_limits import LOCAL, ClientLimits, Places, RateWindows, Tries
 from web.server.shared_rate_limits import CommonCounts, Counts
 
@@ -133,6 +134,7 @@ def make_parts(
         key_windows=RateWindows(KEY_SECONDS),
         recovery_tries=Tries(),
         admissions=TokenRevocation(hub, stores.visitors),
+        poll_lines=PollLines(spawn=tasks.start),
         crash_point=services.crash_point,
         storage_limiter=partial(storage_limiter, services.pool),
     )
@@ -185,7 +187,8 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
 
 def count_screens(app: web.Application) -> dict[str, int]:
     """Open ones, by kind."""
-    return {"chat": app[PARTS].hub.screens, "desk": app[DESK].open_streams()}
+    hub = app[PARTS].hub
+    return {"chat": hub.screens, "desk": app[DESK].open_streams(), **hub.count_transports()}
 
 
 def list_present(app: web.Application) -> Present:

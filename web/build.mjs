@@ -98,6 +98,16 @@ const apart = (file, place) => ({
   },
 });
 
+/** The names that modules of other files take from one. */
+async function taken(name, file, place, links) {
+  const takers = links.filter(({ from, to }) => to === name && place.get(from) !== file);
+  const texts = await Promise.all(takers.map(({ from }) => readFile(`${STATIC}/${from}`, "utf8")));
+  const base = posix.basename(name);
+  const found = texts.flatMap((text) => [...text.matchAll(/import \{([^}]+)\} from "([^"]+)"/g)])
+    .filter(([, , path]) => posix.basename(path) === base);
+  return new Set(found.flatMap(([, names]) => names.split(",").map((one) => one.trim().split(" as ")[0])));
+}
+
 async function write(name, options) {
   const { outputFiles } = await build({ ...options, outfile: `${OUT}/${name}` });
   await mkdir(posix.dirname(`${OUT}/${name}`), { recursive: true });
@@ -110,7 +120,10 @@ async function pack(folder, place, links, texts = () => []) {
   for (const file of files) {
     const asked = links.filter(({ from, to, later }) => place.get(to) === file && (later || place.get(from) !== file));
     const given = new Set([file, ...asked.map(({ to }) => to)]);
-    const contents = [...given].map((name) => `export * from "./${name}";`).join("\n");
+    const contents = (await Promise.all([...given].map(async (name) => {
+      const whole = folder !== "widget" || name === file || asked.some(({ to, later }) => to === name && later);
+      return `export ${whole ? "*" : `{ ${[...await taken(name, file, place, links)].join(", ")} }`} from "./${name}";`;
+    }))).join("\n");
     const within = [...place.keys()].filter((name) => place.get(name) === file);
     await write(`${folder}/${posix.basename(file)}`, { ...joined, stdin: { contents, resolveDir: STATIC }, plugins: [...texts(within), apart(file, place)] });
   }

@@ -24,6 +24,7 @@ from web.auth.visitors import Site, Visitors
 from web.server.hub import Hub, Replies
 from web.server.origins import Proxies
 from web.server.pages import Files
+from web.server.poll_lines import PollLines
 from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class Parts:
     key_windows: RateWindows
     recovery_tries: Tries
     admissions: TokenRevocation
+    poll_lines: PollLines
     crash_point: CrashPoint
     storage_limiter: StorageLimiter
     readiness: Readiness = field(default_factory=Readiness)

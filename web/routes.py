@@ -11,7 +11,7 @@ from shared.core.identity.api_keys import Scope
 from shared.core.values.errors import StorageUnavailable
 from web import dashboard
 from web.api import commands, conversations, desk, export, memory, messages, push, recovery, rest, uploads
-from web.chat import event_stream_chat
+from web.chat import event_stream_chat, long_poll
 from web.parts import PARTS
 from web.protocol import wire
 from web.rest import kinds
@@ -49,6 +49,7 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *memory.router,
     *description,
     *event_stream_chat.router,
+    *long_poll.router,
     *recovery.router,
     *desk.router,
     *push.router,

@@ -60,7 +60,8 @@ Frames = TypedDict("Frames", {
 Close = TypedDict("Close", {"code": int, "reason": str})
 Frame = Annotated[dict[str, Any], describe("frame as on the WebSocket; `t` is its kind")]
 FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Frame], "close": NotRequired[Close]})
-_NAME = re.compile(r"[a-z0-9]{16,64}")
+NAME = re.compile(r"^[a-z0-9]{16,64}$")
+"""Id of a client whose frames arrive by requests."""
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
@@ -143,9 +144,9 @@ async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Re
     frames = body.get("frames")
     if not isinstance(frames, list) or not 0 < len(frames) <= MAX_FRAMES:
         raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
-    known = await _find_sender(request, parts, body.get("site"))
+    known = await find_sender(request, parts, body.get("site"))
     known = await parts.visitors.open(known, _read_word(body, "session", wire.WORDS)) or known
-    said = _ReplyFrames(parts, known.row.session_id, _read_word(body, "stream", _NAME))
+    said = _ReplyFrames(parts, known.row.session_id, _read_word(body, "stream", NAME))
     limits = parts.limits_for(request)
     talk = SocketSession(
         parts, known, limits=limits, address=parts.proxies.client_key(request),
@@ -205,7 +206,9 @@ class _Stream:
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._until_closed(once=True)
             return
-        place = Handshake(self._parts, self._known, self._send_queue, name=self._name)
+        place = Handshake(
+            self._parts, self._known, self._send_queue, name=self._name, transport="event_stream"
+        )
         connection = self._request.protocol
         try:
             if isinstance(connection, Connection):
@@ -294,7 +297,7 @@ async def _redeem(parts: Parts, ticket: str) -> TicketHolder:
     return admitted
 
 
-async def _find_sender(request: web.Request, parts: Parts, site: Any) -> Known:
+async def find_sender(request: web.Request, parts: Parts, site: Any) -> Known:
     if not isinstance(site, str) or not wire.is_site(site):
         raise wire.BadFrame("`site` is missing or malformed")
     try:

@@ -14,7 +14,7 @@ from web.auth.visitors import Known, NobodyYet, Site, UnknownToken, describe
 from web.chat.socket_session import STEP_SECONDS, Closed, build_retry_close
 from web.parts import Parts, build_command_entry
 from web.protocol import wire
-from web.server.hub import Subscriber
+from web.server.hub import Subscriber, Transport
 from web.server.rate_limits import ClientLimits
 from web.server.send_queue import SendQueue
 
@@ -35,13 +35,22 @@ class TooManySockets(BadInput):
 class Handshake:
     """One screen's place in its session; `leave` after every `take`, even one that failed."""
 
-    def __init__(self, parts: Parts, known: Known, send_queue: SendQueue, *, name: str = "") -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        known: Known,
+        send_queue: SendQueue,
+        *,
+        name: str = "",
+        transport: Transport = "websocket",
+    ) -> None:
         self._parts = parts
         self._known = known
         self._public = known.audience == "public"
         self._subscriber: Subscriber | None = None
         self._send_queue = send_queue
         self._name = name
+        self._transport = transport
 
     async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
         """The welcome is sent, and everything that follows it; raises Closed."""
@@ -50,7 +59,7 @@ class Handshake:
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
         subscriber = self._subscriber = Subscriber(
             self._send_queue, public=self._public, address_id=row.address_id, name=self._name,
-            admitted_by=self._known.admitted_by,
+            admitted_by=self._known.admitted_by, transport=self._transport,
         )  # fmt: skip
         await self._parts.hub.join(row.session_id, subscriber)
         await self._welcome(subscriber, hello)

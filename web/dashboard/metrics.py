@@ -30,6 +30,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[Mapping[str, str], float]
 _REDIS_ERRORS = ("publish", "enqueue")
+_TRANSPORTS = ("websocket", "event_stream", "long_poll")
 _ALERTS = tuple(kind for kind in KINDS if kind != "test")
 
 
@@ -77,6 +78,7 @@ _SERIES: Mapping[str, tuple[str, str]] = {
     "evertalk_duty_success_age_seconds": ("gauge", "Seconds since the last successful run, by duty."),
     "evertalk_processes": ("gauge", "Running processes by role."),
     "evertalk_sockets": ("gauge", "Open client connections, by kind."),
+    "evertalk_chat_connections": ("gauge", "Open connections of chat pages, by transport."),
     "evertalk_redis_errors": (
         "gauge", "Failed Redis operations since process start, by kind.",
     ),
@@ -187,6 +189,7 @@ def _some(sums: Sums) -> dict[str, float]:
 
 
 def gauge_samples(gauges: Mapping[str, Any]) -> dict[str, list[Sample]]:
+    screens = gauges["screens"]
     return {
         "evertalk_sessions_unanswered": _one(gauges["unanswered"]),
         "evertalk_spent_today_dollars": _one(gauges["spent_today_micro"] / 1e6),
@@ -202,7 +205,8 @@ def gauge_samples(gauges: Mapping[str, Any]) -> dict[str, list[Sample]]:
         "evertalk_duty_success_age_seconds": _by_duty(gauges, "success_age_seconds"),
         "evertalk_deliveries": _by("state", gauges["deliveries"] | gauges["doubts"]),
         "evertalk_updates_waiting": _one(gauges["updates_waiting"]),
-        "evertalk_sockets": _by("kind", gauges["screens"]),
+        "evertalk_sockets": _by("kind", {kind: screens.get(kind, 0) for kind in ("chat", "desk")}),
+        "evertalk_chat_connections": _by("transport", {kind: screens.get(kind, 0) for kind in _TRANSPORTS}),
         "evertalk_redis_errors": _by("kind", dict.fromkeys(_REDIS_ERRORS, 0) | gauges["redis_errors"]),
         "evertalk_breakers_open": _by("role", {role: of["open"] for role, of in gauges["breakers"].items()}),
         "evertalk_accounts_refused": _by(

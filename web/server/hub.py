@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import structlog
 
@@ -79,12 +79,13 @@ class EventLog(Protocol):
 
 
 Measure = Callable[[int], Awaitable[ContextMeasured | None]]
+Transport = Literal["websocket", "event_stream", "long_poll"]
 
 
 class Subscriber:
     """One screen of a session: first held back until its welcome is out, then strictly in order."""
 
-    __slots__ = ("_held", "address_id", "admitted_by", "last", "name", "public", "send_queue")
+    __slots__ = ("_held", "address_id", "admitted_by", "last", "name", "public", "send_queue", "transport")
 
     def __init__(
         self,
@@ -94,8 +95,11 @@ class Subscriber:
         address_id: int = 0,
         name: str = "",
         admitted_by: bytes | int | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.send_queue = send_queue
+        self.transport = transport
+        """Connection of a visitor's page; None for a program that waits for an answer."""
         self.admitted_by = admitted_by
         """The hash of a visitor's token, or the id of a program's key."""
         self.name = name
@@ -136,6 +140,7 @@ class SessionChannel:
     __slots__ = (
         "delivered",
         "draft",
+        "draft_is_remote",
         "filling",
         "later",
         "local_deltas",
@@ -152,6 +157,8 @@ class SessionChannel:
         """The highest number every subscriber was given; None until the first welcome."""
         self.pending: dict[int, tuple[str, Mapping[str, Any]] | None] = {}
         self.draft: Draft | None = None
+        self.draft_is_remote = False
+        """True if another process writes the draft. Without a subscriber this process does not follow it."""
         self.local_deltas = Pieces(SCREEN_SECONDS)
         self.remote_deltas = Pieces(ANNOUNCE_SECONDS)
         self.filling = False
@@ -210,6 +217,14 @@ class Hub:
     def screens(self) -> int:
         return sum(len(channel.subscribers) for channel in self._channels.values())
 
+    def count_transports(self) -> dict[str, int]:
+        """Return the open connections of visitors' pages by transport."""
+        counts = dict.fromkeys(get_args(Transport), 0)
+        for subscriber in self.list_subscribers():
+            if subscriber.transport is not None:
+                counts[subscriber.transport] += 1
+        return counts
+
     def list_subscribers(self) -> list[Subscriber]:
         return [subscriber for channel in self._channels.values() for subscriber in channel.subscribers]
 
@@ -249,6 +264,8 @@ class Hub:
         if not channel.subscribers:
             channel.delivered = None
             channel.pending.clear()
+            if channel.draft_is_remote:
+                channel.draft = None
             self._forget(channel)
             await self._follow()
 
@@ -284,7 +301,8 @@ class Hub:
             case Delta():
                 self._add_delta(session_id, event)
             case RunStarted(turn=turn, attempt=attempt):
-                self._open_channel(session_id).draft = Draft(turn=turn, attempt=attempt)
+                channel = self._open_channel(session_id)
+                channel.draft, channel.draft_is_remote = Draft(turn=turn, attempt=attempt), False
                 self._show_ephemeral(session_id, wire.run(turn, "started"))
             case ToolRunning(turn=turn, name=name, subject=subject):
                 if (draft := self.draft(session_id)) and draft.turn == turn:
@@ -362,6 +380,7 @@ class Hub:
         if channel.draft is None or channel.draft.turn != delta.turn:
             channel.draft = Draft(turn=delta.turn, attempt=delta.attempt)
         channel.draft.add(delta)
+        channel.draft_is_remote = False
         channel.local_deltas.add(delta, lambda: self._flush_local(channel))
         channel.remote_deltas.add(delta, lambda: self._flush_remote(channel))
 
@@ -523,6 +542,7 @@ class Hub:
         except (KeyError, TypeError, ValueError):
             return False
         channel.draft = Draft.from_text(turn=turn, attempt=attempt, text=text)
+        channel.draft_is_remote = True
         return True
 
     def _apply_remote_delta(self, channel: SessionChannel, frame: Mapping[str, Any]) -> bool:
@@ -538,6 +558,7 @@ class Hub:
         if channel.draft is None or channel.draft.turn != delta.turn:
             channel.draft = Draft(turn=delta.turn, attempt=delta.attempt)
         channel.draft.add(delta)
+        channel.draft_is_remote = True
         return True
 
     async def _poll(self) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 
 import pytest
-from playwright.async_api import BrowserContext, Error, Page, expect
+from playwright.async_api import BrowserContext, Error, Page
 
-from tests.browser.real.conftest import WITHIN_MS
+from tests.browser.real.compared import wait_until_equal
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import Link, TcpProxy
@@ -22,16 +21,7 @@ pytestmark = pytest.mark.browser
 STORMS = int(os.environ.get("STORMS") or 30)
 PACE_MS = 60
 SEED = 7
-LOOKED_AT = 24
-"""The newest messages that are compared, in id and order; a tab that was reloaded shows fifty."""
-SHOWN = "all => all.map((one) => one.dataset.mid)"
 STATES = "all => all.slice(-8).map((one) => [one.dataset.mid, one.dataset.status, one.innerText])"
-STORED = """
-SELECT coalesce(array_agg('m' || seq ORDER BY event_seq), '{}') FROM events WHERE kind = 'msg'
-"""
-WAITING = """
-SELECT count(*) FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no > s.answered_turn
-"""
 
 
 async def black_hole(_link: Link, _data: bytes) -> bytes:
@@ -116,7 +106,7 @@ async def test_after_storms_both_tabs_equal_the_database_in_id_and_order(
         weather = Weather(line, tabs, seed=SEED)
         for number in range(STORMS):
             await weather.storm()
-            await _equal(case, tabs, f"storm {number}")
+            await wait_until_equal(case, tabs, f"storm {number}")
         states = [await page.locator("article").evaluate_all(STATES) for page in tabs]
         kept = [await page.evaluate("Object.entries(localStorage)") for page in tabs]
         for page in tabs:
@@ -125,26 +115,3 @@ async def test_after_storms_both_tabs_equal_the_database_in_id_and_order(
         missing = {weather.words(number) for number in range(1, weather.said + 1)} - set(stored)
         assert not missing, f"{missing} of {weather.said}: {states}, {kept}"
         assert len(stored) == weather.said
-
-
-async def _equal(case: Case, tabs: list[Page], when: str) -> None:
-    """Once everything is answered; no order that is wrong is waited for."""
-    end = time.monotonic() + 2 * WITHIN_MS / 1_000
-    while True:
-        waiting = await case.value(WAITING)
-        stored = (await case.value(STORED))[-LOOKED_AT:]
-        shown = [(await page.locator("article").evaluate_all(SHOWN))[-LOOKED_AT:] for page in tabs]
-        if not waiting and shown == [stored, stored]:
-            break
-        for ids in shown:
-            assert _in_order(ids, stored), f"{when}: {ids} is not in the order of {stored}"
-        assert time.monotonic() < end, f"{when}: {shown} is not {stored}, {waiting} turns wait"
-        await asyncio.sleep(0.05)
-    for page in tabs:
-        await expect(page.locator("article[data-status=sending]")).to_have_count(0)
-
-
-def _in_order(ids: list[str], stored: list[str]) -> bool:
-    """Those that are known to be stored; what is being written has no id yet."""
-    places = [stored.index(one) for one in ids if one in stored]
-    return places == sorted(places)

@@ -150,7 +150,8 @@ def asked(stub: Stub) -> dict[str, int]:
 
 def all_of_it() -> dict[str, int]:
     """Every file that a browser may ever fetch for the widget in English."""
-    names = [path.relative_to(STATIC / PACKED).as_posix() for path in SENT]
+    found = [path.relative_to(STATIC / PACKED).as_posix() for path in SENT]
+    names = [name for name in found if not name.startswith("dashboard/")]
     return {
         name: weight(FILES.widget if name == "widget.js" else FILES.get(name, packed=True)) for name in names
     }
@@ -170,8 +171,9 @@ def test_the_whole_widget_grows_no_heavier() -> None:
     # messages, 2,500 for recording and playing speech, which come only where it is transcribed, 1,150 for
     # a rating, which comes with the first human, 250 for hearing answers, 1,300 for notifications of a
     # closed page, most of which come when somebody asks for them, and 50 for an End key that holds; 50 for
-    # messages in their stored order after a lost line, and 400 for answers that were cut.
-    assert sum(sizes.values()) <= 74_200, sizes
+    # messages in their stored order after a lost line, and 400 for answers that were cut; last 700 for long
+    # polling and the way back from it, which come where no WebSocket passes, and 100 for the gauge.
+    assert sum(sizes.values()) <= 75_000, sizes
 
 
 @pytest.mark.parametrize("language", FILES.languages)

@@ -18,6 +18,7 @@ _KINDS = (
     "rerank",
     "responses",
     "speech",
+    "strict_proxy",
     "transcriptions",
 )
 

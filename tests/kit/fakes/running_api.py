@@ -24,9 +24,10 @@ class RunningProcess:
     def __init__(self) -> None:
         self._process: Hatched | None = None
         self.origin = ""
+        self.arguments: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
-        self._process = await run(self.module, ["--parent-pid", str(os.getpid())])
+        self._process = await run(self.module, [*self.arguments, "--parent-pid", str(os.getpid())])
         line = await asyncio.wait_for(self._process.stdout.readline(), 60)
         self.origin = f"http://127.0.0.1:{json.loads(line)['port']}"
         return self

@@ -262,8 +262,8 @@ export class Chat {
   /** @param {string} status */
   show(status) {
     const before = this.status;
-    // Tries to connect go on while the network is away: once said is enough.
-    if (status === before && status === "offline") return;
+    // Tries to connect go on while the network is away, and a better line takes over: once said is enough.
+    if (status === before && /line$/.test(status)) return;
     this.status = status;
     clearTimeout(this.linkTimer);
     const words = /closed|online/.test(status) ? "" : status;

@@ -56,7 +56,7 @@ let notes = new Set();
  * The address if a person may follow it, else null: http, https, mailto and tel only.
  * @param {string} raw @returns {string | null}
  */
-export function safeUrl(raw) {
+function safeUrl(raw) {
   // Browsers drop these characters before they read the scheme; so must the test.
   const text = raw.replace(/[\u0000-\u0020\u007f-\u00a0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]/g, "");
   if (!/^(?:https?:\/\/[^/\\]|mailto:.|tel:[+\d])/i.test(text)) return null;
@@ -398,7 +398,7 @@ const count = (text, char) => text.split(char).length - 1;
  * @param {string} text @param {number} [depth] @param {boolean} [linked] inside a link no other may start
  * @returns {any[]}
  */
-export function inline(text, depth = 0, linked = false) {
+function inline(text, depth = 0, linked = false) {
   if (depth > MAX_INLINE) return [text];
   /** @type {any[]} */
   const out = [];

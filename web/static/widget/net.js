@@ -1,13 +1,22 @@
 /** Keeps one line alive: hello, backoff with full jitter, heartbeat, resume after every break. */
 
 const HELLO_MS = 10_000;
+/** Milliseconds without a welcome after which the next way is tried, too: a proxy may hold everything back. */
+const SOON_MS = 3000;
 const FATAL = new Set([4400, 4403]);
-const MISSES = 3;
+/** Close code of a line on which nothing more comes although it is open. */
+const MUTE = 4000;
 
 export function socketUrl() {
   const url = new URL("../../ws", import.meta.url);
   url.protocol = url.protocol.replace("http", "ws");
   return url.href;
+}
+
+/** Closes a socket. Browsers complain on the console when one is closed while it still opens. @param {any} socket */
+export function shut(socket) {
+  if (socket?.readyState === 0) socket.onopen = () => socket.close(1000);
+  else socket?.close(1000);
 }
 
 export class Connection {
@@ -16,11 +25,11 @@ export class Connection {
     this.hooks = hooks;
     /** @type {any} */
     this.socket = null;
-    // Sockets in a row without a welcome: then every other try is a stream.
+    /** Tries without a welcome; they stand for the place in the round. */
     this.misses = 0;
-    /** @type {any} */
-    this.Line = null;
-    this.streams = false;
+    this.way = 0;
+    /** @type {typeof import("./sse.js") | null} */
+    this.other = null;
     this.online = false;
     this.failures = 0;
     this.heartbeat = 25_000;
@@ -50,7 +59,6 @@ export class Connection {
     removeEventListener("online", this.wake);
     removeEventListener("offline", this.wake);
     document.removeEventListener("visibilitychange", this.seen);
-    this.timer("retry");
     this.resync();
     this.hooks.status("closed");
   }
@@ -64,13 +72,7 @@ export class Connection {
 
   /** A new socket, or none any more. */
   resync() {
-    const { socket } = this;
-    if (socket?.readyState === 0) {
-      // Of one that is closed while it still opens, browsers complain on the page's console.
-      socket.onopen = () => socket.close(1000);
-      this.socket = null;
-    }
-    this.close();
+    this.close(true);
     this.open();
   }
 
@@ -83,13 +85,24 @@ export class Connection {
   open() {
     if (this.stopped || this.socket) return;
     this.timer("retry");
-    this.streams = Boolean(this.Line && this.misses >= MISSES && !this.streams);
-    const socket = new (this.streams ? this.Line : WebSocket)(socketUrl());
-    this.socket = socket;
-    this.timer("hello", () => this.drop(), HELLO_MS);
+    this.way = 0;
+    const socket = this.other?.open(this) ?? new WebSocket(socketUrl());
     socket.onopen = () => socket.send(JSON.stringify(this.hooks.hello()));
+    this.hold(socket);
+    this.timer("hello", () => this.drop(), HELLO_MS);
+    this.timer("soon", () => this.bring().then((one) => one?.descend(this)), SOON_MS);
+  }
+
+  /** @param {any} socket */
+  hold(socket) {
+    this.socket = socket;
     socket.onmessage = (/** @type {any} */ event) => { if (this.socket === socket) this.read(event.data); };
     socket.onclose = (/** @type {any} */ event) => { if (this.socket === socket) this.lost(event.code); };
+  }
+
+  /** Loads the ways beside the WebSocket. */
+  bring() {
+    return import("./sse.js").then((one) => (this.other = one), () => null);
   }
 
   /** @param {any} data */
@@ -107,36 +120,34 @@ export class Connection {
   /** @param {any} frame */
   greeted(frame) {
     this.timer("hello");
+    this.timer("soon");
     this.failures = 0;
-    if (!this.streams) this.misses = 0;
+    if (!this.way) this.misses = 0;
     this.hint = 0;
     this.online = true;
     this.heartbeat = Math.max(Number(frame.heartbeat_ms) || 25_000, 250);
     this.beat();
+    if (this.way) this.other?.climb(this);
     this.hooks.status("online");
   }
 
   // Silent for two heartbeats is dead, whatever the browser says.
   beat() {
     this.timer("beat", () => {
-      if (Date.now() - this.heard > this.heartbeat * 2) return this.drop();
+      if (Date.now() - this.heard > this.heartbeat * 2) return this.lost(MUTE);
       this.send({ t: "ping", n: ++this.pings });
       this.beat();
     }, this.heartbeat);
   }
 
-  close() {
+  /** @param {boolean} [meant] no failure of the line */
+  close(meant = false) {
     const { socket } = this;
-    const missed = socket && !this.online && !this.streams && ++this.misses;
-    if (missed === 1) this.hooks.missed();
-    if (missed === MISSES) {
-      import("./sse.js").then((one) => { this.Line = one.Line; }, () => { this.misses = 0; });
-    }
+    if (socket && !this.online && !meant && ++this.misses === 1) { this.hooks.missed(); void this.bring(); }
     this.socket = null;
     this.online = false;
-    this.timer("hello");
-    this.timer("beat");
-    socket?.close(1000);
+    for (const name in this.timers) this.timer(name);
+    shut(socket);
   }
 
   drop() {
@@ -153,7 +164,10 @@ export class Connection {
 
   /** @param {number} code */
   lost(code) {
-    this.close();
+    // What the server refuses is no fault of the line.
+    this.close(code > MUTE);
+    // The next way, not the same again.
+    if (code === MUTE) this.misses++;
     if (FATAL.has(code) || (code === 4401 && !this.hooks.forget())) {
       this.stopped = true;
       return this.hooks.status("refused");

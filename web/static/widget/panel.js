@@ -30,17 +30,16 @@ h1, h2, h3, h4, h5, h6, p, ul, ol, dl, dd, pre, blockquote { margin: 0; padding:
 .action { min-height: 34px; padding: 0 13px; font-size: 14px; font-weight: 560; }
 .action.solid { background: var(--accent-fill); color: var(--on-accent); } .action.line { box-shadow: inset 0 0 0 1px var(--line); }
 
-.bar { display: flex; align-items: center; gap: 10px; padding: 6px 14px; font-size: 13px; color: var(--muted); background: var(--soft); border-bottom: 1px solid var(--line); }
+.bar { display: flex; align-items: center; gap: 10px; padding: 6px 14px; overflow-wrap: anywhere; font-size: 13px; color: var(--muted); background: var(--soft); border-bottom: 1px solid var(--line); }
 .meter { flex: 1; height: 3px; border-radius: 2px; background: var(--line); overflow: hidden; }
 .meter i { display: block; height: 100%; background: var(--accent); transform-origin: 0 0; transform: scaleX(var(--done, 0)); transition: transform .2s ease-out; }
 .root[dir="rtl"] .meter i { transform-origin: 100% 0; }
 
 .middle { flex: 1; min-height: 0; position: relative; display: flex; }
-.log { flex: 1; min-width: 0; overflow: hidden auto; overscroll-behavior: contain; padding: 16px 14px; }
+.log { flex: 1; min-width: 0; overflow: hidden auto; overscroll-behavior: contain; padding: 16px 14px; overflow-wrap: anywhere; }
 .log:focus-visible { outline-offset: -3px; }
 .items { display: flex; flex-direction: column; gap: 14px; }
 .empty { min-height: 100%; display: grid; place-content: safe center; text-align: center; gap: 6px; }
-.empty, .bars { overflow-wrap: anywhere; }
 .hello { font-size: 20px; font-weight: 620; letter-spacing: -.01em; }
 .jump {
   position: absolute; bottom: 10px; inset-inline-start: calc(50% - 18px); width: 36px; height: 36px; border-radius: 50%; display: grid; place-items: center;

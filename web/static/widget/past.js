@@ -89,6 +89,7 @@ function fill(chat, gap, page, up) {
   const end = up ? page.before : page.after;
   const closed = met || end === null || (up ? end <= after + 1 : end >= until - 1);
   if (end !== null) gap[up ? "until" : "after"] = end;
+  gap.place = (gap.after ?? 0) + 0.1;
   if (closed) chat.items.splice(chat.items.indexOf(gap), 1, ...(up && !after ? [startMark()] : []));
   // A summary stands on top as long as nothing that it covers is there.
   for (const item of chat.items) if (item.card) item.place = chat.boundary(item.card);
@@ -97,7 +98,7 @@ function fill(chat, gap, page, up) {
 }
 
 /** @returns {Item} */
-const startMark = () => ({ key: "start", kind: "start", rev: 1 });
+const startMark = () => ({ key: "start", kind: "start", rev: 1, place: -1 });
 
 /** Puts a page into the gap that it belongs to, and leaves what lies around it open. @param {Conversation} chat @param {Page} page */
 function insert(chat, page) {
@@ -105,7 +106,7 @@ function insert(chat, page) {
   const gap = chat.items.find((item) => item.kind === "gap" && first > (item.after ?? 0) && first < (item.until ?? 0));
   if (!gap) return;
   const { after = 0 } = gap;
-  if (page.before !== null && page.before > after + 1) chat.items.splice(chat.items.indexOf(gap), 0, { key: `gap${page.before}`, kind: "gap", rev: 1, after, until: page.before });
+  if (page.before !== null && page.before > after + 1) chat.items.splice(chat.items.indexOf(gap), 0, { key: `gap${page.before}`, kind: "gap", rev: 1, after, place: after + 0.1, until: page.before });
   else if (!after) chat.items.unshift(startMark());
   gap.after = first - 1;
   fill(chat, gap, page, false);

@@ -1,7 +1,19 @@
-/** The same talk where no WebSocket gets through: an event stream brings the frames, requests carry ours. */
+/** The same talk where no WebSocket gets through: an event stream, or requests that wait, bring the frames, and requests carry ours. */
+import { shut, socketUrl } from "./net.js";
 
 const QUIET_MS = 40_000;
-const CODES = { bad_frame: 4400, unknown_token: 4401, identity_required: 4401, identity_invalid: 4401, identity_expired: 4401, unknown_site: 4403, foreign_origin: 4403, rate_limited: 4429 };
+/** Milliseconds from an acknowledgement to its event at most. */
+const ECHO_MS = 6000;
+const HOLD_SECONDS = 25;
+const CODES = { bad_frame: 4400, unknown_token: 4401, unauthorized: 4401, identity_required: 4401, identity_invalid: 4401, identity_expired: 4401, unknown_site: 4403, foreign_origin: 4403, rate_limited: 4429 };
+/** Close code of a line on which no event came although the server acknowledged a message. */
+const MUTE = 4000;
+/** Seconds that a request may wait: less behind a proxy that cuts requests. */
+let hold = HOLD_SECONDS;
+/** Whether streams fall silent here after their welcome: only sockets are tried again then. */
+let mute = false;
+/** Looks for a better way since the last WebSocket. */
+let climbs = 0;
 
 /** Behaves like a WebSocket, as far as a connection asks. */
 export class Line {
@@ -43,22 +55,24 @@ export class Line {
     this.fresh = answer.token ?? "";
     this.token = this.fresh || (hello.token ?? "");
     this.name = answer.stream;
+    this.listen(answer);
+  }
+
+  /** @param {any} answer */
+  listen(answer) {
     const source = this.source = new EventSource(`${this.base}?ticket=${encodeURIComponent(answer.ticket)}`);
-    source.onmessage = (event) => this.take(event.data);
+    source.onmessage = (event) => this.take(JSON.parse(event.data));
     source.addEventListener("close", (event) => this.end(JSON.parse(event.data).code));
     // Never again by itself: the ticket is spent, a new hello gets a new one.
     source.onerror = () => this.end(1006);
   }
 
-  /** @param {string} data */
-  take(data) {
+  /** @param {any} frame */
+  take(frame) {
     this.heard = Date.now();
-    const frame = JSON.parse(data);
     if (frame.t === "welcome") {
       if (this.fresh) frame.token = this.fresh;
       this.session = frame.session;
-      clearInterval(this.probing);
-      this.probing = setInterval(() => this.probe(), 4 * (Number(frame.heartbeat_ms) || 25_000));
     }
     this.say(frame);
   }
@@ -74,6 +88,7 @@ export class Line {
       const frames = [this.queue.shift()];
       while (this.queue.length && frames.length < 30 && JSON.stringify([frames, this.queue[0]]).length < 80_000) frames.push(this.queue.shift());
       this.busy = true;
+      const asked = Date.now();
       const answer = await this.ask("/send", { site: this.hello.site, locale: this.hello.locale, stream: this.name, ...(this.session && { session: this.session }), frames });
       this.busy = false;
       for (const frame of answer?.frames ?? []) {
@@ -81,31 +96,32 @@ export class Line {
         if (frame.t !== "pong" || Date.now() - this.heard < QUIET_MS) this.say(frame);
       }
       if (answer?.close) this.end(answer.close.code);
+      // Taken, and shown to nobody: a proxy keeps what the server says.
+      if (answer?.frames.some((/** @type {any} */ one) => one.t === "ack" && one.mid && !one.dup)) setTimeout(() => { if (this.heard < asked) { mute = true; this.end(MUTE); } }, ECHO_MS);
     }
   }
 
   /** @param {string} path @param {object} body @returns {Promise<any>} null when this line is over */
   async ask(path, body) {
-    let code = 1006;
-    try {
-      const response = await fetch(this.base + path, {
-        method: "POST", body: JSON.stringify(body), signal: AbortSignal.timeout(20_000),
-        headers: { "Content-Type": "application/json", ...(this.token && { Authorization: `Bearer ${this.token}` }) },
-      });
-      const answer = await response.json();
-      if (response.ok) return answer;
-      code = /** @type {any} */ (CODES)[answer.code] ?? code;
-      // A socket would say so in a frame: else the token is thought to be at fault, and thrown away.
-      if (/^identity/.test(answer.code)) this.say({ t: "error", code: answer.code, message: answer.message });
-    } catch { /* as if a socket broke */ }
-    this.end(code);
+    const answer = await this.call(path, 20, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+    if (!answer.failed) return answer;
+    this.end(answer.failed);
     return null;
   }
 
-  /** A socket that opens is the better line: the connection says hello there at once. */
-  probe() {
-    const socket = new WebSocket(this.address);
-    socket.onopen = () => { socket.close(); this.end(1000); };
+  /** @param {string} path @param {number} seconds @param {any} [how] @returns {Promise<any>} what was answered, or as `failed` the code of a socket that would break so */
+  async call(path, seconds, how = {}) {
+    try {
+      const response = await fetch(this.base + path, {
+        ...how, cache: "no-store", signal: AbortSignal.timeout(seconds * 1000), headers: { ...how.headers, ...(this.token && { Authorization: `Bearer ${this.token}` }) },
+      });
+      if (response.status === 204) return { frames: [{ t: "pong", n: 0 }] };
+      const answer = await response.json();
+      if (response.ok) return answer;
+      // A socket would say so in a frame: else the token is thought to be at fault, and thrown away.
+      if (/^identity/.test(answer.code)) this.say({ t: "error", code: answer.code, message: answer.message });
+      return { failed: /** @type {any} */ (CODES)[answer.code] ?? 1006 };
+    } catch { return { failed: 1006 }; }
   }
 
   close() {
@@ -116,8 +132,80 @@ export class Line {
   end(code) {
     if (this.readyState === 3) return;
     this.readyState = 3;
-    clearInterval(this.probing);
     this.source?.close();
     this.onclose({ code });
   }
+}
+
+/** Where a stream is held back, too: each request waits for what comes next. */
+export class Poll extends Line {
+  async listen() {
+    let after = this.hello.last_seq;
+    let batch = "";
+    let failures = 0;
+    while (this.readyState === 1) {
+      const asked = Date.now();
+      const query = { site: this.hello.site, stream: this.name, after, batch, wait: String(hold), locale: this.hello.locale ?? "", session: this.session || (this.hello.session ?? "") };
+      const answer = await this.call(`/events?${new URLSearchParams(query)}`, hold + 10);
+      if (this.readyState !== 1) return;
+      if (!Array.isArray(answer.frames)) {
+        // Too many requests break nothing; a proxy that cuts what waits is asked for less time.
+        const code = answer.failed ?? 1006;
+        if (++failures > 4 || !/1006|4429/.test(code)) return this.end(code);
+        const waited = (Date.now() - asked) / 1000;
+        if (batch && waited > 0.5) hold = Math.max(1, Math.floor(Math.min(hold, waited) * 0.8));
+        await new Promise((done) => setTimeout(done, 150 * 2 ** failures));
+        continue;
+      }
+      failures = 0;
+      batch = answer.batch ?? batch;
+      for (const frame of answer.frames) {
+        after = Math.max(after, (frame.t === "welcome" ? frame.head : frame.event_seq) ?? 0);
+        this.take(frame);
+      }
+      if (answer.close) this.end(answer.close.code);
+    }
+  }
+}
+
+const WAYS = [WebSocket, Line, Poll];
+/** Ways in the order of tries: a WebSocket twice, an event stream, requests that wait. */
+const ROUND = [0, 0, 1, 2];
+
+/** Opens the way whose turn it is. @param {import("./net.js").Connection} net @returns {any} */
+export const open = (net) => new WAYS[net.way = ROUND[net.misses % 4]](socketUrl());
+
+/** Tries the ways below one that stays without a welcome. @param {import("./net.js").Connection} net */
+export const descend = (net) => race(net, [1, 2].slice(net.way));
+
+/** Tries other ways one after the other, and moves over to the first that welcomes us. @param {import("./net.js").Connection} net @param {number[]} ways */
+function race(net, [way, ...others]) {
+  const { socket: from } = net;
+  if (!from || way === undefined) return;
+  /** @type {any} */
+  const trial = new WAYS[way](socketUrl());
+  const over = () => {
+    clearTimeout(timer);
+    trial.onclose = trial.onmessage = () => {};
+    shut(trial);
+    if (net.socket === from) race(net, others);
+  };
+  const timer = setTimeout(over, others[0] ? 3000 : 10_000);
+  trial.onopen = () => trial.send(JSON.stringify(net.hooks.hello()));
+  trial.onclose = over;
+  trial.onmessage = (/** @type {any} */ event) => {
+    if (net.socket !== from || JSON.parse(event.data).t !== "welcome") return;
+    clearTimeout(timer);
+    net.close(true);
+    net.way = way;
+    net.misses = way && way + 1;
+    if (!way) climbs = 0;
+    net.hold(trial);
+    net.read(event.data);
+  };
+}
+
+/** Looks for a better way while a worse one serves, less and less often. @param {import("./net.js").Connection} net */
+export function climb(net) {
+  net.timer("climb", () => { race(net, [0, 1].slice(0, mute ? 1 : net.way)); climb(net); }, net.heartbeat * Math.min(0.4 * 2 ** climbs++, 4));
 }

@@ -21,8 +21,6 @@
 const RUNNING = new Set(["started", "tool"]);
 /** Milliseconds for which a confirmed message is sent again under its id, if the server has lost it. */
 const AGAIN_MS = 600_000;
-/** Rank of a message that has no number yet: below all that have one, above drafts. */
-const UNSENT = Number.MAX_SAFE_INTEGER;
 
 export class Conversation {
   /** @param {{changed: () => void, said: (item: Item) => void, gap: (turn?: number) => void}} hooks */
@@ -94,7 +92,7 @@ export class Conversation {
     if (fresh) for (const item of [...again, ...unsent, ...commands]) this.items.push(Object.assign(item, { place: undefined }));
     for (const event of frame.events ?? []) this.durable(event, !fresh, true);
     const first = frame.events?.[0]?.event_seq ?? (Number(frame.head) || 0) + 1;
-    if (fresh && first > 1) this.items.unshift({ key: "gap", kind: "gap", rev: 1, after: 0, until: first });
+    if (fresh && first > 1) this.items.unshift({ key: "gap", kind: "gap", rev: 1, after: 0, place: 0.1, until: first });
     this.pinned = new Set(frame.pinned ?? []);
     this.last = Math.max(this.last, Number(frame.head) || 0);
     this.snapshot(frame.state ?? {});
@@ -231,7 +229,7 @@ export class Conversation {
   /** The place after the last message that a summary covers; the top of what is here when all of them are older. @param {any} event */
   boundary({ to_mid: mid, through_turn: turn = -1 }) {
     return 0.2 + Math.max(0, ...this.items.map((/** @type {any} */ item) =>
-      item.kind === "gap" ? item.after + 0.1 : item.kind === "msg" && (item.mid === mid || (item.turn ?? Infinity) <= turn) ? item.seq ?? 0 : 0));
+      item.kind === "gap" ? item.place : item.kind === "msg" && (item.mid === mid || (item.turn ?? Infinity) <= turn) ? item.seq ?? 0 : 0));
   }
 
   /** The answer that may be given again. */
@@ -474,9 +472,9 @@ export class Conversation {
 
   /** Puts everything in the order of the log; what is unsent comes after it, and drafts last. */
   moved() {
-    /** @param {any} item */
-    const rank = ({ kind, status, after, seq, place = UNSENT }) => (status === "draft" ? Infinity : kind === "gap" ? after + 0.1 : kind === "start" ? -1 : seq ?? place);
-    this.items.sort((one, other) => { const [a, b] = [rank(one), rank(other)]; return a < b ? -1 : Number(a > b); });
+    /** Unsent messages rank below all numbers. @param {any} item */
+    const rank = ({ status, seq, place = 9e15 }) => (status === "draft" ? Infinity : seq ?? place);
+    this.items.sort((one, other) => rank(one) - rank(other) || 0);
     this.hooks.changed();
   }
 

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[4]
 FILES = ROOT / "web" / "dashboard" / "observability"
 WORDS = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _LANGUAGE = """max sum by le and or rate increase histogram_quantile absent offset m h s state stage kind role
-outcome version python duty"""
+outcome version python duty transport"""
 _VALUES = """dead due running waiting worker uncertain queued sending sent turn wait model job refused failed
 stopped retention"""
 
@@ -185,8 +185,12 @@ async def test_screens_and_providers_are_counted_for_all_living_processes(dashbo
     def out(provider: str, *, refused: bool = False) -> dict[str, Any]:
         return {"provider": provider, "open": True, "refused": refused}
 
-    await lives("web", screens={"chat": 2, "desk": 1}, providers=[out("one.example")])
-    await lives("web", screens={"chat": 5, "desk": 0}, providers=[out("one.example"), out("two.example")])
+    await lives("web", screens={"chat": 2, "desk": 1, "long_poll": 2}, providers=[out("one.example")])
+    await lives(
+        "web",
+        screens={"chat": 5, "desk": 0, "websocket": 4, "long_poll": 1},
+        providers=[out("one.example"), out("two.example")],
+    )
     await lives("worker", providers=[out("one.example", refused=True)])
     await lives("bot", providers=[{**out("one.example", refused=True), "open": False}])
     gone = await lives("web", screens={"chat": 100})
@@ -195,6 +199,11 @@ async def test_screens_and_providers_are_counted_for_all_living_processes(dashbo
     told = await scraped(dashboard)
     assert {name: value for name, value in told.items() if "sockets" in name} == {
         'evertalk_sockets{kind="chat"}': 7, 'evertalk_sockets{kind="desk"}': 1,
+    }  # fmt: skip
+    assert {name: value for name, value in told.items() if "chat_connections" in name} == {
+        'evertalk_chat_connections{transport="event_stream"}': 0,
+        'evertalk_chat_connections{transport="long_poll"}': 3,
+        'evertalk_chat_connections{transport="websocket"}': 4,
     }  # fmt: skip
     assert {name: value for name, value in told.items() if "breakers" in name or "refused{" in name} == {
         'evertalk_breakers_open{role="bot"}': 0, 'evertalk_accounts_refused{role="bot"}': 0,
@@ -309,6 +318,7 @@ async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Poo
     for family in families.values():
         for sample in family.samples:
             labels |= dict.fromkeys(sample.labels)
-    assert labels.keys() <= {"state", "kind", "role", "outcome", "stage", "le", "version", "python"}
+    known = {"state", "kind", "role", "outcome", "stage", "le", "version", "python", "transport"}
+    assert labels.keys() <= known
     told = {name if kind != "counter" else name.removesuffix("_total") for name, (kind, _) in METRICS.items()}
     assert families.keys() <= told
