@@ -195,6 +195,7 @@ CRASH_POINTS = (
     "after_reword",
     "after_claim",
     "before_model",
+    "after_tokens_held",
     "mid_stream",
     "after_model",
     "after_tool_calls",

@@ -181,7 +181,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     pool = await open_pool(database_url)
     stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)
     await stores.readiness.refuse_unknown()
-    models.cap_tokens(build_token_cap(settings, stores.unpriced_tokens))
+    models.cap_tokens(build_token_cap(settings, stores.token_reservations, crash_point))
     transcriber = build_transcriber(settings) if role != "worker" else None
     speaker = build_speaker(settings) if role != "worker" else None
     picture_maker = build_picture_maker(settings)

@@ -16,9 +16,9 @@ from shared.adapters.mcp.tools import list_server_names
 from shared.adapters.meaning.client import LocalEncoder, fits_socket, has_encoder
 from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.offline import OFFLINE_MODEL
-from shared.adapters.models.token_cap import TokenCap, UnpricedDay, find_token_cap
+from shared.adapters.models.token_cap import TokenCap, find_token_cap
 from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
-from shared.adapters.postgres.turns.allowance import PostgresUnpricedTokens
+from shared.adapters.postgres.turns.allowance import PostgresTokenReservations
 from shared.config.agents import AgentDefaults
 from shared.config.settings import (
     BadSettings,
@@ -37,6 +37,7 @@ from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.turns import Caps
 from shared.ports import Clock, Encoder
+from shared.runtime import CrashPoint
 from shared.services.admin.alert_sender import AlertChannel
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
@@ -111,15 +112,14 @@ def build_caps(settings: Settings) -> Caps:
     )
 
 
-def build_token_cap(settings: Settings, tokens: PostgresUnpricedTokens) -> TokenCap:
+def build_token_cap(
+    settings: Settings, store: PostgresTokenReservations, crash_point: CrashPoint
+) -> TokenCap:
     """Build the cap on tokens of models without a price; the built-in demo is free."""
-
-    async def load_day() -> UnpricedDay:
-        day, input_tokens, output_tokens = await tokens.load_day((OFFLINE_MODEL,))
-        return UnpricedDay(day=day, input_tokens=input_tokens, output_tokens=output_tokens)
-
     cap = find_token_cap(dollars=settings.cap_total_per_day_usd, tokens=settings.cap_tokens_per_day)
-    return TokenCap(load_day, cap=cap, timezone=settings.timezone)
+    return TokenCap(
+        store, cap=cap, timezone=settings.timezone, free_models=(OFFLINE_MODEL,), crash_point=crash_point
+    )
 
 
 def to_micro(dollars: Decimal | None) -> int | None:

@@ -59,7 +59,7 @@ from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
-from shared.adapters.postgres.turns.allowance import PostgresUnpricedTokens
+from shared.adapters.postgres.turns.allowance import PostgresTokenReservations
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.edits import PostgresEdits
@@ -127,7 +127,7 @@ class Stores:
     speech: PostgresSpeech
     turns: PostgresTurns
     uncertain_notices: PostgresUncertainNotices
-    unpriced_tokens: PostgresUnpricedTokens
+    token_reservations: PostgresTokenReservations
     uploads: PostgresUploads
 
     flushes: PostgresFlushes
@@ -210,7 +210,7 @@ def build_stores(
         speech=PostgresSpeech(pool),
         turns=PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice")),
         uncertain_notices=PostgresUncertainNotices(pool),
-        unpriced_tokens=PostgresUnpricedTokens(pool, timezone=timezone),
+        token_reservations=PostgresTokenReservations(pool, timezone=timezone),
         uploads=PostgresUploads(pool),
         flushes=PostgresFlushes(pool),
         job_backoff=PostgresJobBackoff(pool),

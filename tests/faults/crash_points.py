@@ -69,6 +69,8 @@ VOICE_POINTS = (BEFORE_HEARING, AFTER_HEARING, *SPEECH)
 
 MONEY_POINTS = ("after_slice",)
 """With the beat after the first answer that cost something."""
+TOKEN_POINT = "after_tokens_held"
+"""Before a call of a model without a price."""
 
 
 PUT_BACK = "after_put_back"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.services.turns.session_service import WAKE_SECONDS
 from tests.faults.conftest import TEMPLATE
-from tests.faults.crash_points import MONEY_POINTS, PUT_BACK
+from tests.faults.crash_points import MONEY_POINTS, PUT_BACK, TOKEN_POINT
 from tests.faults.lengths import lasting
 from tests.faults.provided import LONG, provided_by
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
@@ -24,6 +26,8 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.free_ports import free_port
 
 ANY_CHAT = {"kind": "chat"}
+KNOWN = "claude-sonnet-5-5"
+"""Model of the fake; at a foreign address its price is unknown."""
 
 
 class Provided:
@@ -343,5 +347,35 @@ async def test_a_slice_of_the_days_money_outlives_its_process_and_comes_back(
             await case.promises_hold(person)
         spent = await case.value("SELECT sum(spent_micro)::bigint FROM spend_days WHERE scope = 'total'")
         assert spent == await case.value("SELECT sum(cost_micro)::bigint FROM usage")
+    finally:
+        await plant.drop(case.database)
+
+
+async def test_tokens_of_a_killed_call_count_in_full_after_the_sweep(
+    plant: Plant, fake: RunningFake, tmp_path: Path
+) -> None:
+    case = await plant.case(TEMPLATE)
+    models = tmp_path / "models.json"
+    entry = {"name": KNOWN, "wire": "messages", "base_url": fake.base_url, "window": 100_000}
+    models.write_text(json.dumps([{**entry, "max_output": 1_000, "key_env": "ANTHROPIC_API_KEY"}]))
+    named = {"EVERTALK_MODELS_FILE": str(models), "EVERTALK_MODEL": KNOWN}
+    provided = {"ANTHROPIC_API_KEY": provided_by(fake)["ANTHROPIC_API_KEY"], **named}
+    held = "SELECT count(*) FROM reservations WHERE scopes = '{tokens}' AND state = 'held'"
+    try:
+        async with case.web(crash_point=TOKEN_POINT, **provided) as web, Person(case.port) as person:
+            await person.say("Good day.")
+            await web.crashed()
+            assert web.exits == [CRASHED], web.words()
+            await person.answered()
+            assert await case.value(held) == 1, "the tokens of the call that was never sent"
+            await case.value(
+                "UPDATE reservations SET created_at = now() - interval '12 min' WHERE state = 'held'"
+            )
+            async with case.worker(**provided):
+                await case.until(f"SELECT ({held}) = 0")
+            row = "SELECT amount_micro, settled_micro FROM reservations WHERE state = 'released'"
+            [swept] = await case.rows(f"{row} AND scopes = '{{tokens}}'")
+            assert swept["settled_micro"] == swept["amount_micro"] > 0
+            await case.promises_hold(person)
     finally:
         await plant.drop(case.database)

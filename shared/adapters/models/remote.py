@@ -150,12 +150,13 @@ class RemoteModel:
     ) -> ModelReply:
         """Answer a request; `on_first_chunk` is called when the first part of the answer has arrived.
 
-        Raises: CapReached if `token_cap` has no room for the shortest answer.
+        Raises: CapReached if `token_cap` has no room for the shortest answer, StorageUnavailable.
         """
         if token_cap is None:
             return await self._reply_uncapped(request, on_text=on_text, on_first_chunk=on_first_chunk)
         sent = round(self._card().token_factor * size_of(request, self._counter.count_tokens))
-        longest = await token_cap.hold(sent, min(request.max_output_tokens, self._card().max_output))
+        held = await token_cap.hold(sent, min(request.max_output_tokens, self._card().max_output))
+        longest = held.output_tokens
         used: Sequence[Usage] = (Usage(input_tokens=sent, output_tokens=longest),)
         try:
             reply = await self._reply_uncapped(
@@ -167,8 +168,8 @@ class RemoteModel:
             used = error.aborted
             raise
         finally:
-            token_cap.release(
-                sent, longest, used_input=sum(map(input_of, used)),
+            await token_cap.settle(
+                held, used_input=sum(map(input_of, used)),
                 used_output=sum(usage.output_tokens for usage in used),
             )  # fmt: skip
 

@@ -1,30 +1,52 @@
-"""Cap on the tokens of models whose price is unknown: it stands in for the caps in dollars."""
+"""Cap on the tokens of models whose price is unknown: it stands in for the caps in dollars.
+
+The tokens of a call are reserved in the database before it is sent, as money is, so that all processes
+together stay below the cap.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Protocol
 
 from shared.adapters.models.catalog import HOSTS
-from shared.core.values.errors import cap_reached
+from shared.core.values.errors import StorageUnavailable, cap_reached
+from shared.runtime import CrashPoint, ignore_crash_point
 
-LOOK_SECONDS = 5.0
-"""Seconds for which the sum of all processes is used; what this process adds counts at once."""
-NEAR_SHARE = 0.8
-"""Share of the cap above which the sum is loaded before each call."""
 LEAST_OUTPUT = 512
 """Tokens: an answer for which less is left is not begun."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnpricedDay:
-    """Tokens of a day's calls without a price, in all processes."""
+class HeldTokens:
+    """Tokens that one call has reserved."""
 
-    day: str
-    input_tokens: int
+    reservation_id: int
     output_tokens: int
+    """Longest answer that there is room for."""
+
+
+class TokenReservations(Protocol):
+    """Reservations of tokens, counted in input tokens; an output token counts `weight` times."""
+
+    async def reserve_tokens(
+        self,
+        *,
+        cap: int,
+        input_tokens: int,
+        output_tokens: int,
+        least_output: int,
+        weight: int,
+        free_models: Sequence[str],
+    ) -> tuple[int, int] | None:
+        """Return the reservation and the longest answer; None if less than `least_output` is left."""
+        ...
+
+    async def settle_tokens(self, reservation_id: int, tokens: int) -> None: ...
 
 
 def find_dearest_prices() -> tuple[float, float]:
@@ -45,55 +67,48 @@ def find_token_cap(*, dollars: Decimal, tokens: int | None) -> int:
 
 
 class TokenCap:
-    """Cap of one process; near its end each call asks for the sum of all processes."""
+    """Cap of a deployment and a day, whichever process makes the call."""
 
     def __init__(
         self,
-        load_day: Callable[[], Awaitable[UnpricedDay]],
+        store: TokenReservations,
         *,
         cap: int,
         timezone: str,
-        clock: Callable[[], float] = time.monotonic,
+        free_models: Sequence[str] = (),
+        crash_point: CrashPoint = ignore_crash_point,
     ) -> None:
-        self._load_day = load_day
+        self._store = store
         self._cap = cap
         self._timezone = timezone
-        self._clock = clock
+        self._free_models = tuple(free_models)
+        self._crash_point = crash_point
         self._weight = find_output_weight()
-        self._day = ""
-        self._used = 0
-        self._loaded_at = float("-inf")
-        self._held = 0
 
-    async def hold(self, input_tokens: int, output_tokens: int) -> int:
-        """Set a call's tokens aside, and return the longest answer that is left; `release` ends it.
+    async def hold(self, input_tokens: int, output_tokens: int) -> HeldTokens:
+        """Reserve a call's tokens for the longest answer that is left; `settle` ends the reservation.
 
-        Raises: CapReached if less than the shortest answer is left.
+        Raises: CapReached if less than the shortest answer is left, StorageUnavailable.
         """
-        if self._is_old(input_tokens):
-            await self._load()
-        left = (self._cap - self._used - self._held - input_tokens) // self._weight
-        if left < min(output_tokens, LEAST_OUTPUT):
+        found = await self._store.reserve_tokens(
+            cap=self._cap,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            least_output=LEAST_OUTPUT,
+            weight=self._weight,
+            free_models=self._free_models,
+        )
+        if found is None:
             raise cap_reached("total", timezone=self._timezone)
-        longest = min(output_tokens, left)
-        self._held += self._size_of(input_tokens, longest)
-        return longest
+        self._crash_point("after_tokens_held")
+        return HeldTokens(reservation_id=found[0], output_tokens=found[1])
 
-    def release(self, input_tokens: int, output_tokens: int, *, used_input: int, used_output: int) -> None:
-        """End a held call, and count the tokens that it used."""
-        self._held -= self._size_of(input_tokens, output_tokens)
-        self._used += self._size_of(used_input, used_output)
+    async def settle(self, held: HeldTokens, *, used_input: int, used_output: int) -> None:
+        """End a reservation with the tokens that its call used.
 
-    async def _load(self) -> None:
-        """Load the sum of all processes; what this one has used on the same day may not be stored yet."""
-        found = await self._load_day()
-        stored = self._size_of(found.input_tokens, found.output_tokens)
-        self._used = max(self._used, stored) if found.day == self._day else stored
-        self._day, self._loaded_at = found.day, self._clock()
-
-    def _is_old(self, more: int) -> bool:
-        is_near = self._used + self._held + more > NEAR_SHARE * self._cap
-        return is_near or self._clock() - self._loaded_at >= LOOK_SECONDS
-
-    def _size_of(self, input_tokens: int, output_tokens: int) -> int:
-        return input_tokens + self._weight * output_tokens
+        While the database is away the reservation stays; the sweep counts it in full later.
+        """
+        try:
+            await self._store.settle_tokens(held.reservation_id, used_input + self._weight * used_output)
+        except StorageUnavailable:
+            _log.warning("tokens_settled_later: reservation %s", held.reservation_id)

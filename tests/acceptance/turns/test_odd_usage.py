@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,36 @@ async def test_token_cap_closes_for_a_model_without_a_price(
     assert (refused > 0, priced) == (True, 0)
     assert 30_000 < sent <= 1.02 * 60_000, calls
     assert [(one.level, "odd" in one.what) for one in findings] == [("warn", True)]
+
+
+async def test_two_processes_share_the_token_cap_while_calls_run(
+    database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    sent = 0
+    said = TEXT * 8
+
+    def reply(body: Any) -> Answer:
+        nonlocal sent
+        sent += count_request(body) + find_output_weight() * COUNT(said)
+        chunk = events({"choices": [{"delta": {"content": said}, "finish_reason": "stop"}]})
+        return Answer(chunks=[chunk], pause_seconds=1.0)
+
+    async with dialect_server(reply) as server:
+        models = tmp_path / "models.json"
+        entry = {"name": "odd", "wire": "openai", "base_url": server.url, "window": 100_000}
+        models.write_text(json.dumps([{**entry, "max_output": 2_400}]))
+        settings = settings_for(
+            database_url, redis_url, models_file=models, model="odd", summary_model="odd",
+            cap_tokens_per_day=60_000,
+        )  # fmt: skip
+        async with running_app(settings) as one, running_app(settings) as other:
+            guests = [await visit(app) for app in (one, other) for _ in range(6)]
+            await asyncio.gather(*(guest.ask("When does it open?") for guest in guests))
+            refused = await guests[0].one("SELECT count(*) FROM turns WHERE error_code = 'cap_reached'")
+            held = await guests[0].one("SELECT reserved_micro FROM spend_days WHERE scope = 'tokens'")
+    assert 30_000 < sent <= 1.02 * 60_000
+    assert refused == len(guests) - len(server.requests) > 0
+    assert held == 0
 
 
 async def test_default_token_cap_comes_from_the_dollar_cap(

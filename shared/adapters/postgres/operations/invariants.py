@@ -631,6 +631,10 @@ _MONEY = {
                               AND t.turn_no = r.turn_no AND t.ended_at IS NULL)
            AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = r.job_id
                               AND j.state IN ('due', 'running'))""",
+    "I9: tokens are reserved with money": f"""
+        SELECT {_at("reservation=id")} FROM reservations
+         WHERE 'tokens' = ANY (scopes) AND (cardinality(scopes) > 1 OR party_id <> 0 OR slice_id IS NOT NULL
+                                            OR turn_no IS NOT NULL OR job_id IS NOT NULL)""",
     "I9: a reservation is held and ended, or neither": f"""
         SELECT {_at("reservation=id")} FROM reservations
          WHERE (state = 'held') <> (ended_at IS NULL)

@@ -77,30 +77,41 @@ class SliceHold:
         return row
 
 
-_UNPRICED = """
--- The partial index usage_without_price has these rows alone: where prices are known there are none.
-SELECT (now() AT TIME ZONE $1)::date::text AS day,
-       coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0)::bigint AS input_tokens,
-       coalesce(sum(output_tokens), 0)::bigint AS output_tokens
-  FROM usage
- WHERE cost_micro IS NULL AND at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
-   AND model <> ALL ($2::text[])
-"""
-
-
-class PostgresUnpricedTokens:
-    """Tokens of calls whose price is unknown."""
+class PostgresTokenReservations:
+    """Reservations of tokens for calls whose price is unknown."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str) -> None:
         self._pool = pool
         self._timezone = timezone
 
     @store_method
-    async def load_day(self, free_models: Sequence[str]) -> tuple[str, int, int]:
-        """Return today's date, input and output tokens; `free_models` cost nothing."""
-        row = await self._pool.fetchrow(_UNPRICED, self._timezone, list(free_models))
-        assert row is not None
-        return row["day"], row["input_tokens"], row["output_tokens"]
+    async def reserve_tokens(
+        self,
+        *,
+        cap: int,
+        input_tokens: int,
+        output_tokens: int,
+        least_output: int,
+        weight: int,
+        free_models: Sequence[str],
+    ) -> tuple[int, int] | None:
+        """Return the reservation and the longest answer; None if less than `least_output` is left.
+
+        `free_models` cost nothing.
+        """
+        asked = (self._timezone, cap, input_tokens, output_tokens, min(output_tokens, least_output), weight)
+        row = await self._pool.fetchrow(sql.RESERVE_TOKENS, *asked)
+        if row is not None and not row["is_there"]:
+            await self._pool.execute(sql.MAKE_TOKEN_DAY, self._timezone, weight, list(free_models))
+            row = await self._pool.fetchrow(sql.RESERVE_TOKENS, *asked)
+        if row is None or row["id"] is None:
+            return None
+        return row["id"], row["output_tokens"]
+
+    @store_method
+    async def settle_tokens(self, reservation_id: int, tokens: int) -> None:
+        """End a reservation with what its call used; a second time changes nothing."""
+        await self._pool.execute(sql.SETTLE_TOKENS, reservation_id, tokens)
 
 
 class Allowance:

@@ -1,4 +1,7 @@
-"""Slices of the day's money: taken from the shared row, grown by a call, and closed with what was spent of them."""
+"""Slices of the day's money: taken from the shared row, grown by a call, and closed with what was spent of them.
+
+Tokens of calls without a price are reserved in the shared row `tokens`, without slices.
+"""
 
 from __future__ import annotations
 
@@ -84,3 +87,47 @@ SPENT_OF_OPEN = """
   WHERE s.closed_at IS NULL AND s.day = {day} AND 'total' = ANY (s.scopes))
 """
 """Spending of open slices, which the shared row receives when they close."""
+
+TOKENS = "tokens"
+"""Scope whose amounts are tokens, not micro-dollars."""
+RESERVE_TOKENS = f"""
+WITH d AS MATERIALIZED (
+  SELECT day, least($4::bigint, ($2::bigint - spent_micro - reserved_micro - $3::bigint) / $6::bigint) AS longest
+    FROM spend_days WHERE scope = '{TOKENS}' AND day = (now() AT TIME ZONE $1)::date FOR NO KEY UPDATE
+), held AS (
+  SELECT day, longest, $3::bigint + $6::bigint * longest AS amount FROM d WHERE longest >= $5::bigint
+), u AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro + h.amount
+    FROM held h WHERE d.scope = '{TOKENS}' AND d.day = h.day
+), r AS (
+  INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, asked_scopes)
+  SELECT 0, 0, day, amount, '{{{TOKENS}}}', 1 FROM held RETURNING id
+)
+SELECT EXISTS (SELECT FROM d) AS is_there, (SELECT id FROM r) AS id, (SELECT longest FROM held) AS output_tokens
+"""
+"""Look at the day's row and reserve from it in one statement: rivals wait, then see what is left."""
+
+MAKE_TOKEN_DAY = f"""
+WITH d AS (
+  INSERT INTO spend_days (scope, day, spent_micro)
+  SELECT '{TOKENS}', (now() AT TIME ZONE $1)::date,
+         coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens + $2::bigint * output_tokens), 0)
+    FROM usage
+   WHERE cost_micro IS NULL AND at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
+     AND model <> ALL ($3::text[])
+  ON CONFLICT DO NOTHING
+  RETURNING day, spent_micro
+)
+INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state, scopes, ended_at, asked_scopes)
+SELECT 0, 0, day, spent_micro, spent_micro, 'settled', '{{{TOKENS}}}', now(), 1 FROM d WHERE spent_micro > 0
+"""
+"""Day's row, with the ledger's tokens of calls that an earlier version made without a reservation."""
+
+SETTLE_TOKENS = f"""
+WITH done AS (
+  UPDATE reservations SET state = 'settled', settled_micro = $2::bigint, ended_at = now()
+   WHERE id = $1 AND state = 'held' RETURNING day, amount_micro
+)
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro, spent_micro = d.spent_micro + $2::bigint
+  FROM done WHERE d.scope = '{TOKENS}' AND d.day = done.day
+"""

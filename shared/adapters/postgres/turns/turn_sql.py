@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
+from shared.adapters.postgres.turns.slice_sql import TOKENS
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
 from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
@@ -795,6 +796,9 @@ twice.
 UNBOUND_SECONDS = 270
 """Half as long again as a picture may be made (`adapters.media.drawing`), for the way to the database."""
 
+TOKEN_CALL_SECONDS = 660
+"""All attempts for one answer take ten minutes (`Patience.total_seconds`), and a minute is for the database."""
+
 LEFT_BEHIND = f"""
 SELECT r.id FROM reservations r
  WHERE r.state = 'held' AND r.created_at < now() - interval '{LEASE_SECONDS} s' AND (
@@ -804,7 +808,9 @@ SELECT r.id FROM reservations r
     OR r.job_id IS NOT NULL AND NOT EXISTS (
          SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND {WORKER_IS_ALIVE}
           WHERE j.id = r.job_id AND j.state = 'running' AND j.started_at <= r.created_at)
-    OR r.turn_no IS NULL AND r.job_id IS NULL AND r.created_at < now() - interval '{UNBOUND_SECONDS} s'
+    OR r.scopes = '{{{TOKENS}}}' AND r.created_at < now() - interval '{TOKEN_CALL_SECONDS} s'
+    OR r.turn_no IS NULL AND r.job_id IS NULL AND r.scopes <> '{{{TOKENS}}}'
+       AND r.created_at < now() - interval '{UNBOUND_SECONDS} s'
        AND NOT EXISTS (
          SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
            JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1

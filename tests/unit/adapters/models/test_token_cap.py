@@ -1,50 +1,67 @@
-"""Cap on tokens of models without a price: it holds in one process and beside others."""
+"""Cap on tokens of models without a price: what it asks of the store, and what it makes of its answer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
 
 from shared.adapters.models.token_cap import (
-    LOOK_SECONDS,
+    LEAST_OUTPUT,
+    HeldTokens,
     TokenCap,
-    UnpricedDay,
     find_dearest_prices,
     find_output_weight,
     find_token_cap,
 )
-from shared.core.values.errors import CapReached
-from tests.kit.model_makers import HandClock
+from shared.core.values.errors import CapReached, StorageUnavailable
 
 WEIGHT = find_output_weight()
 CAP = 100_000
 
 
-class Ledger:
-    """Tokens that all processes have stored."""
+class Store:
+    """Reservations in memory."""
 
     def __init__(self) -> None:
-        self.day, self.input, self.output, self.looks = "2026-11-28", 0, 0, 0
+        self.held: dict[int, int] = {}
+        self.settled: dict[int, int] = {}
+        self.is_away = False
 
-    async def __call__(self) -> UnpricedDay:
-        self.looks += 1
-        return UnpricedDay(day=self.day, input_tokens=self.input, output_tokens=self.output)
+    async def reserve_tokens(
+        self,
+        *,
+        cap: int,
+        input_tokens: int,
+        output_tokens: int,
+        least_output: int,
+        weight: int,
+        free_models: Sequence[str],
+    ) -> tuple[int, int] | None:
+        used = sum(self.held.values()) + sum(self.settled.values())
+        longest = min(output_tokens, (cap - used - input_tokens) // weight)
+        if longest < min(output_tokens, least_output):
+            return None
+        number = len(self.held) + len(self.settled) + 1
+        self.held[number] = input_tokens + weight * longest
+        return number, longest
+
+    async def settle_tokens(self, reservation_id: int, tokens: int) -> None:
+        if self.is_away:
+            raise StorageUnavailable
+        self.settled[reservation_id] = tokens
+        del self.held[reservation_id]
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def store() -> Store:
+    return Store()
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def cap(ledger: Ledger, clock: HandClock) -> TokenCap:
-    return TokenCap(ledger, cap=CAP, timezone="UTC", clock=clock)
+def cap(store: Store) -> TokenCap:
+    return TokenCap(store, cap=CAP, timezone="UTC")
 
 
 def test_default_cap_is_the_dollar_cap_at_the_dearest_price() -> None:
@@ -55,49 +72,36 @@ def test_default_cap_is_the_dollar_cap_at_the_dearest_price() -> None:
     assert find_token_cap(dollars=Decimal("5.00"), tokens=7) == 7
 
 
-async def test_calls_at_once_never_exceed_the_cap(cap: TokenCap) -> None:
-    held = 0
-    with pytest.raises(CapReached):
-        for _ in range(1_000):
-            held += 1_000 + WEIGHT * await cap.hold(1_000, 2_000)
-    assert 0.9 * CAP < held <= CAP
-
-
 async def test_answer_is_shortened_to_what_is_left(cap: TokenCap) -> None:
-    assert await cap.hold(CAP - 600 * WEIGHT, 4_096) == 600
+    held = await cap.hold(CAP - 600 * WEIGHT, 4_096)
+    assert held.output_tokens == 600
     with pytest.raises(CapReached):
         await cap.hold(10, 4_096)
 
 
-async def test_released_call_counts_what_it_used(cap: TokenCap) -> None:
-    for _ in range(10):
-        longest = await cap.hold(1_000, 2_000)
-        cap.release(1_000, longest, used_input=1_000, used_output=10)
-    left = CAP - 10 * (1_000 + 10 * WEIGHT)
-    assert await cap.hold(left - 600 * WEIGHT, 4_096) == 600
-
-
-async def test_tokens_of_other_processes_count_within_seconds(
-    cap: TokenCap, ledger: Ledger, clock: HandClock
-) -> None:
-    longest = await cap.hold(100, 600)
-    cap.release(100, longest, used_input=100, used_output=600)
-    ledger.input = CAP
-    await cap.hold(100, 600)
-    assert ledger.looks == 1
-    clock.now += LOOK_SECONDS
+async def test_answer_below_the_shortest_is_not_begun(cap: TokenCap) -> None:
     with pytest.raises(CapReached):
-        await cap.hold(100, 600)
+        await cap.hold(CAP - (LEAST_OUTPUT - 1) * WEIGHT, 4_096)
+    assert (await cap.hold(CAP - 20 * WEIGHT, 20)).output_tokens == 20
 
 
-async def test_own_call_counts_before_the_ledger_has_it(
-    cap: TokenCap, ledger: Ledger, clock: HandClock
-) -> None:
-    longest = await cap.hold(1_000, 600)
-    cap.release(1_000, longest, used_input=CAP, used_output=600)
-    clock.now += LOOK_SECONDS
-    with pytest.raises(CapReached):
-        await cap.hold(100, 600)
-    ledger.day = "2026-11-29"
-    clock.now += LOOK_SECONDS
-    assert await cap.hold(100, 600) == 600, "a new day begins at nothing"
+async def test_settled_call_counts_what_it_used(cap: TokenCap, store: Store) -> None:
+    held = await cap.hold(1_000, 2_000)
+    await cap.settle(held, used_input=900, used_output=10)
+    assert store.settled == {held.reservation_id: 900 + 10 * WEIGHT}
+
+
+async def test_reservation_stays_while_the_database_is_away(cap: TokenCap, store: Store) -> None:
+    held = await cap.hold(1_000, 2_000)
+    store.is_away = True
+    await cap.settle(held, used_input=900, used_output=10)
+    assert store.held == {held.reservation_id: 1_000 + 2_000 * WEIGHT}
+
+
+async def test_crash_point_is_between_reservation_and_call(store: Store) -> None:
+    seen: list[tuple[str, int]] = []
+    cap = TokenCap(
+        store, cap=CAP, timezone="UTC", crash_point=lambda name: seen.append((name, len(store.held)))
+    )
+    assert isinstance(await cap.hold(1_000, 2_000), HeldTokens)
+    assert seen == [("after_tokens_held", 1)]

@@ -413,6 +413,7 @@ BROKEN = [
     ("I9", "not the sum", "UPDATE spend_days SET reserved_micro = 0"),
     ("I9", "not the sum", "DELETE FROM spend_days"),
     ("I9", "negative", "UPDATE spend_days SET spent_micro = -1"),
+    ("I9", "tokens are reserved with money", "UPDATE reservations SET scopes = '{tokens,total}'"),
     ("I9", "fewer scopes", "UPDATE reservations SET asked_scopes = 2"),
     (
         "I9",
