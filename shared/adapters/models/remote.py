@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, build_card
+from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, build_card, find_known_card
 from shared.adapters.models.dialects.hidden_text import HiddenText
 from shared.adapters.models.dialects.opaque_state import drop_idle, stamp
 from shared.adapters.models.error_mapping import (
@@ -23,6 +23,7 @@ from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer, Eve
 from shared.adapters.models.timeouts import Patience, Watch
 from shared.adapters.models.token_cap import TokenCap
 from shared.adapters.models.usage_check import (
+    find_other_share,
     has_low_input,
     has_low_output,
     input_of,
@@ -440,8 +441,11 @@ class RemoteModel:
             return self._estimate_usage(call, parser)
         factor = self._card().token_factor
         has_tools = "tools" in self._card(call.missing).capabilities
-        low_input = has_low_input(usage, call.request, count=count, factor=factor, has_tools=has_tools)
-        low_output = has_low_output(usage, words, count=count, factor=factor)
+        share = self._find_other_share()
+        low_input = has_low_input(
+            usage, call.request, count=count, factor=factor, has_tools=has_tools, share=share
+        )
+        low_output = has_low_output(usage, words, count=count, factor=factor, share=share)
         if not (low_input or low_output or self._is_suspected(call)):
             return usage
         if low_input or low_output:
@@ -450,6 +454,15 @@ class RemoteModel:
         ours = self._estimate_usage(call, parser)
         output = max(usage.output_tokens, ours.output_tokens)
         return replace(raise_input(usage, ours.input_tokens), output_tokens=output, known=False)
+
+    def _find_other_share(self) -> float:
+        """Return the share of our count that this model's count reaches in scripts other than ASCII."""
+        entry, prices = self._entry, self._card().prices
+        is_free = prices is not None and not (prices.input or prices.output)
+        is_known = find_known_card(entry.wire_name, self._provider.host) is not None
+        return find_other_share(
+            entry.wire_name, is_known=is_free or is_known or entry.token_factor is not None
+        )
 
     def _is_suspected(self, call: _Call) -> bool:
         """Return whether low counts speak against this one; a right count of plain text ends that."""

@@ -1,7 +1,8 @@
 """Checks of the token counts of providers: impossible and too low counts are replaced by our own.
 Vocabularies differ, so that our count alone proves nothing. No vocabulary makes fewer than 62 tokens of
-plain ASCII for 100 by our count, times the model's own factor, and none makes fewer than half of that of
-other scripts.
+plain ASCII for 100 by our count, times the model's own factor. Of other scripts, large vocabularies make as
+few as 30, so that half of our count may be right there: it is believed of models whose vocabulary is known to
+be large, and of those that cost nothing. Of any other model the larger count is booked.
 """
 
 from __future__ import annotations
@@ -21,14 +22,24 @@ SPARE_TOKENS = 20_000
 """Upper bound for the provider's frame around a request, and for a picture."""
 OUTPUT_FACTOR = 2
 """Tolerance for servers that stop after more tokens than the limit."""
-_ASCII_SHARE, _OTHER_SHARE = 0.62, 0.3
-"""Shares of our count that every vocabulary reaches: English comes to nine tenths, Hindi to half."""
+_ASCII_SHARE = 0.62
+"""Share of our count that every vocabulary reaches for ASCII: English comes to nine tenths."""
+LARGE_SHARE, USUAL_SHARE = 0.3, 0.56
+"""Shares of our count in other scripts: of a large vocabulary (Hindi: a third), and of one like ours."""
+LARGE_VOCABULARIES = (
+    "chatgpt", "claude", "command", "deepseek", "doubao", "ernie", "gemini", "gemma", "gigachat", "glm",
+    "gpt", "grok", "hunyuan", "kimi", "llama", "magistral", "minimax", "ministral", "mistral", "mixtral",
+    "moonshot", "nemotron", "nova", "o1-", "o3-", "o4-", "phi-", "qwen", "qwq", "sonar", "yandexgpt",
+)  # fmt: skip
+"""Parts of model names whose vocabularies have 100,000 tokens or more, many of them of other scripts."""
 _TOOL_SHARE = 0.45
 """The same for schemas and calls of tools, which servers spell in their own way."""
 _NOISE = 16
 """Tokens by which a count may be lower: a short answer is one token here and two there."""
 _MOST_BYTES_PER_TOKEN = 5
-"""Bytes per token up to which a count is believed without counting; English has four and a half."""
+"""Bytes of ASCII per token up to which a count is believed without counting; English has four and a half."""
+_OTHER_WEIGHT = 2
+"""Weight of bytes beyond ASCII in that sum: a Thai token has two bytes, an English one more than four."""
 _PLAIN_SHARE = 0.95
 """Share of ASCII in a text whose number of tokens hardly depends on the vocabulary."""
 
@@ -60,20 +71,30 @@ def input_of(usage: Usage) -> int:
 
 
 def has_low_input(
-    usage: Usage, request: ModelRequest, *, count: Count, factor: float, has_tools: bool
+    usage: Usage, request: ModelRequest, *, count: Count, factor: float, has_tools: bool, share: float
 ) -> bool:
-    """Return whether fewer input tokens were reported than any vocabulary makes of the request.
+    """Return whether fewer input tokens were reported than the model's vocabulary can make of the request.
 
-    `factor` converts our count to the model's. Without `has_tools` the tools were not sent.
+    `factor` converts our count to the model's, `share` is what it reaches in other scripts. Without
+    `has_tools` the tools were not sent.
     """
     texts = [*_texts_of(request)]
     spelled = [*_spelled_of(request, has_tools=has_tools)]
-    return _is_low(input_of(usage), texts, spelled, count=count, factor=factor)
+    return _is_low(input_of(usage), texts, spelled, count=count, factor=factor, share=share)
 
 
-def has_low_output(usage: Usage, words: str, *, count: Count, factor: float) -> bool:
-    """Return whether fewer output tokens were reported than any vocabulary makes of what came."""
-    return _is_low(usage.output_tokens, [words], [], count=count, factor=factor)
+def has_low_output(usage: Usage, words: str, *, count: Count, factor: float, share: float) -> bool:
+    """Return whether fewer output tokens were reported than the model's vocabulary can make of what came."""
+    return _is_low(usage.output_tokens, [words], [], count=count, factor=factor, share=share)
+
+
+def find_other_share(name: str, *, is_known: bool) -> float:
+    """Return the share of our count that a model reaches in scripts other than ASCII.
+
+    `is_known` tells that its vocabulary or its price makes a larger count than the reported one unlikely.
+    """
+    is_large = is_known or any(part in name.lower() for part in LARGE_VOCABULARIES)
+    return LARGE_SHARE if is_large else USUAL_SHARE
 
 
 def is_plain(request: ModelRequest) -> bool:
@@ -97,21 +118,26 @@ def raise_input(usage: Usage, tokens: int) -> Usage:
     )  # fmt: skip
 
 
-def _is_low(reported: int, texts: list[str], spelled: list[str], *, count: Count, factor: float) -> bool:
-    if (reported + _NOISE) * _MOST_BYTES_PER_TOKEN >= sum(map(_count_bytes, (*texts, *spelled))):
+def _is_low(
+    reported: int, texts: list[str], spelled: list[str], *, count: Count, factor: float, share: float
+) -> bool:
+    weight = 1 if share == LARGE_SHARE else _OTHER_WEIGHT
+    if (reported + _NOISE) * _MOST_BYTES_PER_TOKEN >= sum(
+        _weigh(text, weight) for text in (*texts, *spelled)
+    ):
         return False
-    least = sum(_ascii_share(text) * count(text) for text in texts)
+    least = sum(_find_share(text, share) * count(text) for text in texts)
     least += sum(_TOOL_SHARE * count(text) for text in spelled)
     return reported + _NOISE < factor * least
 
 
-def _ascii_share(text: str) -> float:
-    """Return the share of our count that every vocabulary reaches for a text."""
+def _find_share(text: str, other: float) -> float:
+    """Return the share of our count that the vocabulary reaches for a text, `other` for what is not ASCII."""
     if text.isascii():
         return _ASCII_SHARE
     blanks = text.count(" ")
     plain = (len(text.encode("ascii", "ignore")) - blanks) / max(1, len(text) - blanks)
-    return _OTHER_SHARE + (_ASCII_SHARE - _OTHER_SHARE) * plain
+    return other + (_ASCII_SHARE - other) * plain
 
 
 def _texts_of(request: ModelRequest) -> Iterator[str]:
@@ -136,5 +162,9 @@ def _spelled_of(request: ModelRequest, *, has_tools: bool) -> Iterator[str]:
                 yield str(dict(block.input))
 
 
-def _count_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+def _weigh(text: str, weight: int) -> int:
+    """Return the bytes of a text, of which those beyond ASCII count `weight` times."""
+    if text.isascii():
+        return len(text)
+    plain = len(text.encode("ascii", "ignore"))
+    return plain + weight * (len(text.encode("utf-8", "replace")) - plain)

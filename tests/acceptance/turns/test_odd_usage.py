@@ -19,7 +19,15 @@ from tests.kit.dialects.server import Answer, completion, dialect_server, events
 
 TEXT = "The shop opens at nine, and on Sundays at ten. " * 20
 RUSSIAN = "Магазин открывается в девять, а по воскресеньям в десять часов. " * 20
-QUESTIONS = {TEXT: "When does it open, number {}?", RUSSIAN: "Когда он открывается, номер {}?"}
+CHINESE = "商店九点开门，星期天十点开门。灯塔看守人在九点记录天气，晚上再记录一次。" * 12
+ARABIC = "يفتح المتجر في الساعة التاسعة وفي أيام الأحد في الساعة العاشرة صباحا. " * 11
+QUESTIONS = {
+    TEXT: "When does it open, number {}?",
+    RUSSIAN: "Когда он открывается, номер {}?",
+    CHINESE: "它什么时候开门，第{}个？",
+    ARABIC: "متى يفتح المتجر، رقم {}؟",
+}
+SCRIPTS = {"Cyrillic": RUSSIAN, "Chinese": CHINESE, "Arabic": ARABIC}
 INPUT_PRICE, OUTPUT_PRICE = 10, 40
 CAP_MICRO = 400_000
 COUNT = VocabularyCounter().count_tokens
@@ -45,13 +53,27 @@ def counts(read: int, said: int) -> dict[str, Any]:
     return {"prompt_tokens": read, "completion_tokens": said}
 
 
+BY_DAY = {"half", "50 % more", "none"}
+"""Reports that are tried in each script by day; the others at night."""
+
+
+def list_cases() -> list[Any]:
+    """Return each report in each script."""
+    latin = [pytest.param(name, TEXT, id=f"{name}-Latin") for name in REPORTS]
+    return latin + [
+        pytest.param(name, text, id=f"{name}-{script}", marks=[] if name in BY_DAY else [pytest.mark.night])
+        for script, text in SCRIPTS.items()
+        for name in REPORTS
+    ]
+
+
 def count_request(body: Any) -> int:
     """Return the tokens of a request as its server should count them."""
     texts = [str(message["content"]) for message in body["messages"]]
     return COUNT("\n".join((*texts, json.dumps(body.get("tools", [])))))
 
 
-@pytest.mark.parametrize(("name", "text"), [*((name, TEXT) for name in REPORTS), ("a tenth", RUSSIAN)])
+@pytest.mark.parametrize(("name", "text"), list_cases())
 async def test_cap_closes_whatever_a_provider_reports(
     database_url: str, redis_url: str, tmp_path: Path, name: str, text: str
 ) -> None:
