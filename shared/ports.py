@@ -113,8 +113,13 @@ class Transcriber(Protocol):
         """For the ledger."""
         ...
 
-    async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
-        """Raises only `ModelError`s; `language` is a guess such as `de`, or empty."""
+    async def transcribe(
+        self, recording: Recording, *, language: str = "", session: int | None = None
+    ) -> Transcript:
+        """Raises only `ModelError`s; `language` is a guess such as `de`, or empty.
+
+        Faults count for other conversations than `session` only after three different ones.
+        """
         ...
 
 
@@ -124,14 +129,19 @@ class Speaker(Protocol):
         """For the ledger."""
         ...
 
-    async def speak(self, words: str, *, form: SpeechFormat) -> bytes:
-        """Raises only `ModelError`s."""
+    async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:
+        """Raises only `ModelError`s; faults count by `session` as a transcriber's do."""
         ...
 
 
 class Reranker(Protocol):
-    async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
-        """Return the places of passages, the best first; None without an answer in time. Never raises."""
+    async def rank(
+        self, question: str, passages: Sequence[str], *, session: int | None = None
+    ) -> Sequence[int] | None:
+        """Return the places of passages, the best first; None without an answer in time. Never raises.
+
+        Faults count by `session` as a transcriber's do.
+        """
         ...
 
     async def close(self) -> None: ...

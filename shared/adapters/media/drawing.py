@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from shared.adapters.media.media_service import MediaService, build_paid_failure, parse_body
@@ -29,14 +29,14 @@ class HttpPictureMaker:
     def list_states(self) -> Mapping[str, BreakerState]:
         return self._service.list_states()
 
-    async def make(self, prompt: str) -> bytes:
+    async def make(self, prompt: str, *, session: int | None = None) -> bytes:
         """Return one picture of unchecked content. Raises ModelErrors."""
 
-        def request() -> dict[str, Any]:
+        def request(refused: Collection[str]) -> dict[str, Any]:
             body: dict[str, Any] = {"model": self.model, "prompt": prompt, "n": 1}
-            return {"json": body if _FORMAT in self._service.refused else {**body, _FORMAT: "b64_json"}}
+            return {"json": body if _FORMAT in refused else {**body, _FORMAT: "b64_json"}}
 
-        return await self._service.ask(request, _read)
+        return await self._service.ask(request, _read, session=session)
 
 
 def _read(answer: bytes) -> bytes:

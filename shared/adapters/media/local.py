@@ -41,7 +41,9 @@ class LocalTranscriber:
         """Return no circuit breakers: no provider is called."""
         return {}
 
-    async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
+    async def transcribe(
+        self, recording: Recording, *, language: str = "", session: int | None = None
+    ) -> Transcript:
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._place.acquire()

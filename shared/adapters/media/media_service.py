@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
@@ -22,13 +22,19 @@ from shared.core.values.errors import (
     ModelUnavailable,
 )
 from shared.core.values.money import Usage
-from shared.core.verdicts.breaker import Breaker, BreakerState
+from shared.core.verdicts.breaker import BreakerState
+from shared.core.verdicts.evidence import Clock, EvidenceLog
+from shared.core.verdicts.session_breakers import SessionBreakers
 
 SECONDS = 120.0
 CONNECT_SECONDS = 10.0
 TRIES = 2
 LONGEST_WAIT_SECONDS = 5.0
+KEPT_SECONDS = 86_400.0
+"""Seconds for which a refused field is left out of requests."""
 T = TypeVar("T")
+BuildBody = Callable[[Collection[str]], dict[str, Any]]
+"""Builds the body of a request without the fields that a server refuses."""
 
 
 class MediaService:
@@ -43,36 +49,40 @@ class MediaService:
         most_bytes: int,
         seconds: float = SECONDS,
         optional: tuple[str, ...] = (),
+        clock: Clock = time.monotonic,
     ) -> None:
         self._url = f"{add_usual_path(url.rstrip('/'))}{path}"
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._seconds = seconds
         self._most_bytes = most_bytes
         self._optional = optional
-        self._breaker = Breaker(clock=time.monotonic)
-        self.refused: set[str] = set()
-        """Fields that this server does not take."""
+        self._breaker = SessionBreakers(clock=clock)
+        self._refused = EvidenceLog(clock=clock, kept_seconds=KEPT_SECONDS)
 
     def list_states(self) -> Mapping[str, BreakerState]:
         """Return the circuit breakers by address, for the dashboard and alerts."""
         return {self._url: self._breaker.get_state()}
 
-    async def ask(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
-        """`request` makes a body, without what is `refused`; `read` may raise ModelErrors."""
+    async def ask(self, request: BuildBody, read: Callable[[bytes], T], *, session: int | None = None) -> T:
+        """Return what `read` makes of the answer; it may raise ModelErrors.
+
+        `request` builds a body without the fields that it is given. What goes wrong in `session`, the number
+        of a conversation, counts for the others after three different ones.
+        """
         try:
             async with asyncio.timeout(self._seconds + 1.0):
-                return await self._tries(request, read)
+                return await self._tries(request, read, session)
         except TimeoutError as error:
             raise build_paid_failure("took too long") from error
 
-    async def _tries(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
+    async def _tries(self, request: BuildBody, read: Callable[[bytes], T], session: int | None) -> T:
         failures = 0
         while True:
-            self._breaker.admit()
+            self._breaker.admit(session)
             try:
-                return await self._attempt(request, read)
+                return await self._attempt(request, read, session)
             except ModelRejectedRequest as error:
-                if not self._narrows(error):
+                if not self._narrows(error, session):
                     raise
             except (ModelUnavailable, ModelBusy) as error:
                 failures += 1
@@ -81,25 +91,32 @@ class MediaService:
                     raise
                 await asyncio.sleep(wait)
 
-    async def _attempt(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
+    async def _attempt(self, request: BuildBody, read: Callable[[bytes], T], session: int | None) -> T:
         try:
-            answer = read(await self._post(request()))
+            answer = read(await self._post(request(self._list_refused(session))))
         except ModelRefusedAccount as error:
-            self._breaker.record_refusal(str(error))
+            self._breaker.record_refusal(str(error), session=session)
             raise
-        except ModelRejectedRequest:
-            self._breaker.record_success()
+        except ModelUnavailable as error:
+            self._breaker.record_failure(str(error), session=session, answered=error.answered)
             raise
-        except ModelError as error:
-            self._breaker.record_failure(str(error))
+        except ModelError:
+            # A busy server, or a refusal of this one request, is an answer.
+            self._breaker.record_success(session)
             raise
-        self._breaker.record_success()
+        self._breaker.record_success(session)
         return answer
 
-    def _narrows(self, error: ModelRejectedRequest) -> bool:
-        """Some servers refuse what others need: they are asked again without it, and then never for it."""
-        fresh = [name for name in self._optional if name in str(error) and name not in self.refused]
-        self.refused.update(fresh[:1])
+    def _list_refused(self, session: int | None) -> Collection[str]:
+        """Return the optional fields that this server did not take from the session, or from three others."""
+        return [name for name in self._optional if self._refused.find(name, session=session or 0) is not None]
+
+    def _narrows(self, error: ModelRejectedRequest, session: int | None) -> bool:
+        """Return whether the request is repeated without a field that some servers refuse and others need."""
+        refused = self._list_refused(session)
+        fresh = [name for name in self._optional if name in str(error) and name not in refused]
+        for name in fresh[:1]:
+            self._refused.record(name, session=session or 0)
         return bool(fresh)
 
     async def _post(self, body: dict[str, Any]) -> bytes:

@@ -25,7 +25,7 @@ class HttpSpeaker:
     def list_states(self) -> Mapping[str, BreakerState]:
         return self._service.list_states()
 
-    async def speak(self, words: str, *, form: SpeechFormat) -> bytes:
+    async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:
         """Raises ModelErrors, also where what came back is another kind of file."""
 
         def read(body: bytes) -> bytes:
@@ -34,4 +34,4 @@ class HttpSpeaker:
             return body
 
         asked = {"model": self.model, "voice": self._voice, "input": words, "response_format": form}
-        return await self._service.ask(lambda: {"json": asked}, read)
+        return await self._service.ask(lambda _: {"json": asked}, read, session=session)

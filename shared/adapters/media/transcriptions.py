@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import aiohttp
@@ -31,14 +31,20 @@ class HttpTranscriber:
     def list_states(self) -> Mapping[str, BreakerState]:
         return self._service.list_states()
 
-    async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
-        """`language` is a guess, as `de`; empty where there is none."""
+    async def transcribe(
+        self, recording: Recording, *, language: str = "", session: int | None = None
+    ) -> Transcript:
+        """Return the words of a recording. Raises ModelErrors.
+
+        `language` is a guess, such as `de`, or empty; `session` is the number of the conversation.
+        """
         return await self._service.ask(
-            lambda: {"data": self._form(recording, language)}, lambda body: _transcript(parse_body(body))
+            lambda refused: {"data": self._form(recording, language, refused)},
+            lambda body: _transcript(parse_body(body)),
+            session=session,
         )
 
-    def _form(self, recording: Recording, language: str) -> aiohttp.FormData:
-        refused = self._service.refused
+    def _form(self, recording: Recording, language: str, refused: Collection[str]) -> aiohttp.FormData:
         form = aiohttp.FormData()
         form.add_field(
             "file",

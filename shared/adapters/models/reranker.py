@@ -17,7 +17,7 @@ from shared.adapters.certificates import describe_failure
 from shared.adapters.models.openai_provider import add_usual_path
 from shared.adapters.redirects import refuse_redirect
 from shared.core.values.errors import ModelError, ModelRedirected, ModelUnavailable
-from shared.core.verdicts.breaker import Breaker
+from shared.core.verdicts.session_breakers import SessionBreakers
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class RerankServer(ABC):
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._model = {"model": model} if model else {}
         self._seconds = seconds
-        self._breaker = Breaker(clock=time.monotonic)
+        self._breaker = SessionBreakers(clock=time.monotonic)
         self._session: aiohttp.ClientSession | None = None
         self._failing = False
 
@@ -43,9 +43,11 @@ class RerankServer(ABC):
     async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
         """Rank passages as `rank` does, without a timeout. Raises ModelUnavailable."""
 
-    async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
+    async def rank(
+        self, question: str, passages: Sequence[str], *, session: int | None = None
+    ) -> Sequence[int] | None:
         try:
-            self._breaker.admit()
+            self._breaker.admit(session)
         except ModelError:
             return None
         try:
@@ -53,10 +55,10 @@ class RerankServer(ABC):
                 places = await self.ask(question, passages)
         except (ModelUnavailable, ModelRedirected, TimeoutError) as error:
             reason = str(error) or f"no answer within {self._seconds:g} s"
-            self._breaker.record_failure(reason)
+            self._breaker.record_failure(reason, session=session)
             self._log_change(failing=True, reason=reason)
             return None
-        self._breaker.record_success()
+        self._breaker.record_success(session)
         self._log_change(failing=False)
         return places
 

@@ -77,7 +77,7 @@ class RecallTool:
             encoder, vector = await encode_question(self._encoder, question.text)
             query = replace(query, encoder=encoder, vector=vector)
             found = rank_passages(await self._store.search(query), question)
-            items = await rerank(self._reranker, found, question.text)
+            items = await rerank(self._reranker, found, question.text, session=context.session_id)
             return pack_passages(
                 items, limit_tokens=RESULT_TOKENS, count=count, session_id=context.session_id
             )

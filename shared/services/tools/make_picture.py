@@ -41,7 +41,7 @@ MAKE_PICTURE = ToolSpec(
 class PictureMaker(Protocol):
     model: str
 
-    async def make(self, prompt: str) -> bytes: ...
+    async def make(self, prompt: str, *, session: int | None = None) -> bytes: ...
 
 
 class PictureLedger(Protocol):
@@ -99,7 +99,7 @@ class MakePictureTool:
         try:
             async with tracker.hold_micro(self._price or 0) as pay:
                 try:
-                    picture = await self._maker.make(prompt)
+                    picture = await self._maker.make(prompt, session=context.session_id)
                 except ModelError as error:
                     pay([replace(made, known=False, aborted=True)] if error.aborted else [])
                     raise

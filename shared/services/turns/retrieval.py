@@ -98,7 +98,9 @@ class Retriever:
         except StorageUnavailable as error:
             log.warning("turn_recall_failed", session_id=claim.session_id, reason=str(error))
             return NOTHING_RECALLED
-        items = await rerank(self._reranker, rank_passages(search, question, spans), question.text)
+        items = await rerank(
+            self._reranker, rank_passages(search, question, spans), question.text, session=claim.session_id
+        )
         return self._recalled(items, limit, claim.session_id, today)
 
     def _recalled(self, items: Sequence[Ranked], limit: int, session_id: int, today: date) -> Recalled:
@@ -139,10 +141,12 @@ async def encode_question(encoder: Encoder | None, question: str) -> tuple[str, 
     return encoded.encoder, encoded.vectors[0]
 
 
-async def rerank(reranker: Reranker | None, items: Sequence[Ranked], question: str) -> Sequence[Ranked]:
+async def rerank(
+    reranker: Reranker | None, items: Sequence[Ranked], question: str, *, session: int | None = None
+) -> Sequence[Ranked]:
     """Return passages in the reranker's order; unchanged without a reranker or an answer in time."""
     if reranker is None or len(items) < 2:
         return items
     passages = [redact(item.passage.text) for item in items[:RERANKED]]
-    places = await reranker.rank(redact(question[-QUESTION_CHARS:]), passages)
+    places = await reranker.rank(redact(question[-QUESTION_CHARS:]), passages, session=session)
     return items if places is None else reorder(items, places)

@@ -109,7 +109,7 @@ class HearingService:
             self._store.record_transcript, session_id, attachment_id, reservation_id=reservation_id
         )
         try:
-            transcript = await self._transcriber.transcribe(recording, language=language)
+            transcript = await self._transcriber.transcribe(recording, language=language, session=session_id)
         except ModelError as error:
             log.warning("transcription_failed", session_id=session_id, code=error.code, reason=str(error))
             if error.aborted:

@@ -110,7 +110,7 @@ class SpeakingService:
         reservation_id = await self._spend.reserve(session_id, micro, caps=self._caps) if micro else None
         record = partial(self._store.record_spoken, session_id, turn, form, reservation_id=reservation_id)
         try:
-            body = await self._speaker.speak(words, form=form)
+            body = await self._speaker.speak(words, form=form, session=session_id)
         except ModelError as error:
             log.warning("speech_failed", session_id=session_id, code=error.code, reason=str(error))
             if error.aborted:

@@ -104,7 +104,9 @@ async def test_statement_of_small_talk_recalls_nothing() -> None:
 
 
 class LikesThirty:
-    async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int]:
+    async def rank(
+        self, question: str, passages: Sequence[str], *, session: int | None = None
+    ) -> Sequence[int]:
         return [at for at, passage in enumerate(passages) if "harbour 30 " in passage]
 
     async def close(self) -> None: ...
