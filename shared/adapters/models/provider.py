@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import functools
 import importlib
 import json
@@ -529,7 +530,19 @@ def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:
             raise build_error(read_refusal(200, data)) from error
         found = [None] if _WORD.fullmatch(data.strip()) else _scan_objects(data)
     for event in found:
-        yield _check_event(event, kind, data)
+        yield _check_event(_unpack(event), kind, data)
+
+
+def _unpack(event: object) -> object:
+    """Return the event within `chunk.bytes` in base64, as Bedrock's own stream has it; any other as it is."""
+    chunk = event.get("chunk") if isinstance(event, Mapping) else None
+    packed = chunk.get("bytes") if isinstance(chunk, Mapping) else None
+    if not isinstance(packed, str):
+        return event
+    try:
+        return json.loads(base64.b64decode(packed, validate=True), strict=False)
+    except (ValueError, RecursionError):
+        return event
 
 
 def _check_event(event: object, kind: str | None, data: str) -> Event:

@@ -1,8 +1,8 @@
 """Turns an answer, or a part of one, into the shape of Chat Completions where a server uses another.
 
 Shapes that were seen at addresses of Chat Completions: the answer within `result`, `data` or `output` (Workers AI,
-DashScope), the own APIs of Ollama, llama.cpp and TGI behind a proxy, Google's candidates, and a single choice that is
-an object.
+DashScope), the own APIs of Ollama, llama.cpp and TGI behind a proxy, Google's candidates, events of Bedrock's
+Converse and of Cohere, and a single choice that is an object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ TEXTS: Sequence[str] = (
 """Fields that hold the text of an answer without choices: Workers AI, llama.cpp, DashScope, TGI, Baidu, MiniMax."""
 DONE: Sequence[str] = ("done", "stop", "is_end", "is_finished", "finished", "end")
 """Fields that are true in the last part: Ollama, llama.cpp, Baidu, Cohere."""
-REASONS: Sequence[str] = ("finish_reason", "finishReason", "stop_reason", "done_reason", "stop_type")
+REASONS: Sequence[str] = (
+    "finish_reason",
+    "finishReason",
+    "stop_reason",
+    "stopReason",
+    "done_reason",
+    "stop_type",
+)
 _REASON_NAMES = frozenset(REASONS)
 _MOST_DEPTH = 3
 _NO_REASON = frozenset({"", "null", "none"})
@@ -61,7 +68,8 @@ def _find_choice(chunk: Json, *, depth: int) -> Sequence[object] | None:
         inner = chunk.get(name)
         if isinstance(inner, Mapping) and (found := _choices_within(inner, depth=depth + 1)):
             return found
-    return _choice_of_candidates(chunk) or _plain_choice(chunk)
+    found = _choice_of_candidates(chunk) or _choice_of_converse(chunk) or _choice_of_delta(chunk)
+    return found or _plain_choice(chunk)
 
 
 def _choices_within(inner: Json, *, depth: int) -> Sequence[object] | None:
@@ -86,6 +94,50 @@ def _choice_of_candidates(chunk: Json) -> Sequence[object] | None:
     ]
     delta: dict[str, Any] = {"content": told, **({"tool_calls": calls} if calls else {})}
     return ({"index": 0, "delta": delta, "finish_reason": first.get("finishReason")},)
+
+
+def _choice_of_converse(chunk: Json) -> Sequence[object] | None:
+    """Return an event or a message of Bedrock's Converse, whose parts name their kind by a field."""
+    if isinstance(stop := chunk.get("messageStop"), Mapping):
+        return ({"index": 0, "delta": {}, "finish_reason": stop.get("stopReason")},)
+    for name in ("contentBlockDelta", "contentBlockStart"):
+        event = chunk.get(name)
+        if isinstance(event, Mapping):
+            part = event.get("delta", event.get("start"))
+            return (_convert_parts([part], event.get("contentBlockIndex"), None),)
+    message = chunk.get("message")
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if isinstance(content, list) and any(isinstance(part, Mapping) and "toolUse" in part for part in content):
+        return (_convert_parts(content, None, chunk.get("stopReason")),)
+    return None
+
+
+def _convert_parts(parts: Sequence[object], index: object, reason: object) -> Json:
+    """Return parts of Converse as one choice."""
+    told = [part for part in parts if isinstance(part, Mapping)]
+    calls = [
+        {
+            **({"index": index} if index is not None else {}),
+            "id": use.get("toolUseId"),
+            "function": {"name": use.get("name"), "arguments": use.get("input")},
+        }
+        for part in told
+        if isinstance(use := part.get("toolUse"), Mapping)
+    ]
+    texts = [{"text": part["text"]} for part in told if isinstance(part.get("text"), str)]
+    delta: dict[str, Any] = {"content": texts, **({"tool_calls": calls} if calls else {})}
+    return {"index": 0, "delta": delta, "finish_reason": reason}
+
+
+def _choice_of_delta(chunk: Json) -> Sequence[object] | None:
+    """Return an event of Cohere, whose `delta` holds a part of the message, or the reason of its end."""
+    delta = chunk.get("delta")
+    if not isinstance(delta, Mapping):
+        return None
+    message, reason = delta.get("message"), read_reason(delta)
+    if not isinstance(message, Mapping) and not reason:
+        return None
+    return ({"index": 0, "delta": message if isinstance(message, Mapping) else {}, "finish_reason": reason},)
 
 
 def _plain_choice(chunk: Json) -> Sequence[object] | None:

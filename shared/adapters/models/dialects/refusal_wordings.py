@@ -49,6 +49,7 @@ FULL_WINDOWS: Sequence[Wording] = (
     ),
     _row(rf"passed {_N} (?:input )?tokens.{{0,80}}context length is only {_M}", "vLLM"),
     _row(rf"prompt \(length {_N}\) is longer than the maximum model length of {_M}", "vLLM"),
+    _row(rf"prompt \(total length {_N}\) is too long to fit into the model \(context length {_M}\)", "vLLM"),
     _row(rf"exceed the configured limit of {_M} tokens.{{0,40}}resulted in {_N} tokens", "Azure"),
     _row(rf"maximum context length (?:is|of) {_M}", "OpenAI and servers like it"),
     _row(rf"prompt token count of {_N} exceeds the limit of {_M}", "GitHub Copilot"),

@@ -84,6 +84,8 @@ def _parse(text: str) -> object:
         return found
     if (found := _parse_literal(text)) is not None:
         return found
+    if (found := _parse_without_start(text)) is not None:
+        return found
     raise UnreadableArguments("its arguments are not valid JSON")
 
 
@@ -99,6 +101,17 @@ def _parse_repeated(text: str) -> Mapping[str, Any] | None:
     if not isinstance(first, Mapping) or not isinstance(second, Mapping):
         return None
     return second if first in ({}, second) else None
+
+
+def _parse_without_start(text: str) -> Mapping[str, Any] | None:
+    """Return the object of a text whose first piece, a brace or a brace and a quote, the server has lost."""
+    if not text.endswith("}") or text.startswith(("{", "[")):
+        return None
+    try:
+        found = _load(("{" if text.startswith('"') else '{"') + text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, Mapping) else None
 
 
 def _parse_literal(text: str) -> Mapping[str, Any] | None:

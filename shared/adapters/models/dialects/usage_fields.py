@@ -27,7 +27,8 @@ CACHED: Sequence[str] = (
 )
 _DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _PLACES: Sequence[str] = (
-    "usage", "usageMetadata", "usage_metadata", "x_groq", "amazon-bedrock-invocationMetrics", "details", "timings",
+    "usage", "usageMetadata", "usage_metadata", "x_groq", "amazon-bedrock-invocationMetrics", "metadata",
+    "details", "timings",
 )  # fmt: skip
 """Fields of a chunk, a choice or an answer that hold counts, or hold an object with `usage`."""
 _PLACE_NAMES = frozenset(_PLACES)
