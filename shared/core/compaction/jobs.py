@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil, inf
+from math import ceil, floor, inf
 
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.context.build_context import can_grow_unseen, window_through
 from shared.core.session.budget import ContextBudget, pressure
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import is_clearing_enough
-from shared.core.session.session import BackoffReason, CompactionBackoff, View
+from shared.core.session.session import BackoffReason, CompactionBackoff, View, turns_of
 from shared.core.session.session_state import JobEnd
 from shared.core.session.turns import JobOrder, Spending
 
@@ -38,6 +38,10 @@ THRASH_LEAST_BUDGET = 4_000
 BACKOFF_TURNS = 20
 """Turns after which a pause of compaction ends, since the conversation has changed."""
 NOTHING_TURNS = 5
+_TURNS_LOOKED_AT = 5
+"""Newest turns whose average is the estimate of the next one."""
+_AHEAD_SHARE = 0.25
+"""Share of the limit that a compaction may come early; a single long turn moves it no further."""
 BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
@@ -120,11 +124,15 @@ def next_job(
     ratio: float = 1.0,
     model: str = "",
     cache_seconds: float = CACHE_SECONDS,
+    ahead: int = 0,
 ) -> JobOrder | None:
-    """A compaction by turns or size, an early flush, one for idle time, a link for what left the window."""
+    """A compaction by turns or size, an early flush, one for idle time, a link for what left the window.
+
+    A context that crosses the limit with `ahead` more tokens is due for a compaction, too.
+    """
     due = _due(
         view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
-        cache_seconds=cache_seconds,
+        cache_seconds=cache_seconds, ahead=ahead,
     )  # fmt: skip
     through = window_through(view, policy) if due is None else None
     return due if through is None else _window(view, through)
@@ -139,18 +147,21 @@ def _due(
     ratio: float,
     model: str,
     cache_seconds: float,
+    ahead: int,
 ) -> JobOrder | None:
     context_tokens = _counted(view, budget, policy, context_tokens, ratio)
     rested = rests(view, limit=budget.limit, model=model)
     held = view.hold_compaction or not policy.compact_auto
-    by_size = partial(_by_size, view, budget, policy, context_tokens, ratio, held=held)
+    threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
+    # Memory that is owed early is saved first; the next turn may look ahead.
+    sight = 0 if threshold is not None else ahead
+    by_size = partial(_by_size, view, budget, policy, context_tokens, ratio, held=held, ahead=sight)
     if not rested:
         wish = _by_turns(view, budget, policy, context_tokens, ratio, held=held) or by_size()
         if wish is not None:
             return wish
     elif hides_without_model(view, budget, context_tokens) and (wish := by_size()) is not None:
         return wish
-    threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
     if threshold is not None:
         return _flush(view, threshold=threshold)
     if rested or held or not policy.idle_compaction:
@@ -176,10 +187,28 @@ def _by_turns(
     return _compaction(view, plan, trigger="turns", force=True) if isinstance(plan, CompactionPlan) else None
 
 
+def estimate_ahead(view: View, policy: ContextPolicy, *, limit: int, ratio: float) -> int:
+    """Return the tokens that the next turn will add; 0 for policies that look at what is there alone."""
+    newest = turns_of(view.entries)[-_TURNS_LOOKED_AT:] if policy.compact_ahead else ()
+    if not newest:
+        return 0
+    each = ratio * sum(entry.tokens for turn in newest for entry in turn) / len(newest)
+    return min(floor(each), floor(_AHEAD_SHARE * limit))
+
+
 def _by_size(
-    view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
+    view: View,
+    budget: ContextBudget,
+    policy: ContextPolicy,
+    context_tokens: int,
+    ratio: float,
+    *,
+    held: bool,
+    ahead: int = 0,
 ) -> JobOrder | None:
     state = pressure(budget, context_tokens)
+    if state in ("calm", "flush") and pressure(budget, context_tokens + ahead) in ("compact", "overflow"):
+        state = "compact"
     if not ((state == "overflow" and policy.compact_auto) or (state == "compact" and not held)):
         return None
     if is_clearing_enough(view, budget, policy, context_tokens, ratio=ratio):

@@ -21,6 +21,8 @@ from shared.core.session.summary import Form, form_of, render_summary, shorten_l
 from shared.core.values.money import Prices
 
 Way = Literal["cheap", "warm"]
+SAVED_SHARE = 0.1
+"""Share of a cycle's price that a second model must save before it writes the summary."""
 _WRITTEN_FACTOR = 1.25
 """Price of a token that the provider stores in its cache, relative to input."""
 
@@ -37,6 +39,8 @@ class Costs:
     answer_tokens: int
     cache_age_seconds: float
     cache_seconds: float
+    cycle_micro: float = 0.0
+    """Micro-dollars of the turns that the compaction hides."""
 
 
 def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> Way:
@@ -55,17 +59,37 @@ def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> W
 
 
 def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, same: bool) -> bool:
-    """Whether notes and summary in one answer behind the chat cost less than two requests.
+    """Return whether notes and summary are asked for in one answer after the chat, not in two requests.
 
     The ghost turn reads the chat's prefix in any case, remembered or not. What is left is the summary: the
-    instruction and its answer by the chat model, or the source and its answer by the writer.
+    instruction and its answer by the chat model, or the source and its answer by the writer. A second model
+    reads everything again, so it must save more than a tenth of what turns and compaction cost.
     """
     if same:
         return _WRITTEN_FACTOR * costs.instruction_tokens < costs.source_tokens
     if writer is None or chat is None:
         return False
-    behind = costs.instruction_tokens * chat.cache_write + costs.answer_tokens * chat.output
-    return behind < costs.source_tokens * writer.input + costs.answer_tokens * writer.output
+    together = _price_behind(costs, chat)
+    apart = costs.source_tokens * writer.input + costs.answer_tokens * writer.output
+    whole = costs.cycle_micro + costs.prefix_tokens * chat.cache_read + together
+    return together - apart <= SAVED_SHARE * whole
+
+
+def stays_with_chat(costs: Costs, *, writer: Prices | None, chat: Prices | None) -> bool:
+    """Return whether the chat model writes a summary alone, since its prefix is remembered.
+
+    True unless a second model saves more than a tenth of what turns and compaction cost.
+    """
+    if writer is None or chat is None or costs.cache_age_seconds >= costs.cache_seconds:
+        return False
+    alone = costs.prefix_tokens * chat.cache_read + _price_behind(costs, chat)
+    apart = costs.source_tokens * writer.input + costs.answer_tokens * writer.output
+    return alone - apart <= SAVED_SHARE * (costs.cycle_micro + alone)
+
+
+def _price_behind(costs: Costs, chat: Prices) -> float:
+    """Return the micro-dollars of a task after the chat and of its answer, without the prefix."""
+    return costs.instruction_tokens * chat.input + costs.answer_tokens * chat.output
 
 
 def models_for(summariser: str, *, summary_model: str, own_model: str, falls_back: bool) -> tuple[str, ...]:

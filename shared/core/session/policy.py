@@ -92,11 +92,14 @@ class ContextPolicy:
     compact_after_turns: int | None = None
     """Turns since the last summary after which one is due, however small the context is."""
     compact_before_call: bool = False
+    compact_ahead: bool = False
+    """Whether a compaction is asked for as soon as the next turn is expected to cross the limit."""
     compact_above: Literal["limit", "hard"] = "limit"
     flush_threshold: int = 4_000
     """How far below the limit memory is saved; 0 means only together with what hides messages."""
     flush_with_summary: bool = False
-    """Where the chat model writes the summaries, too, memory is saved in the same request, and not before."""
+    """Whether the chat model writes notes and summary in one request; a second model writes the summary where
+    it saves more than a tenth of the price. Memory is saved early only beside a second model."""
     flush_share: float = 0.10
     """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
     flush_share_below: int = 40_000

@@ -181,6 +181,10 @@ class Pace:
     unanswered: bool
     written: tuple[SummaryEnd, ...] = ()
     """The summaries of all sessions lately, newest first."""
+    turn_micro: float = 0.0
+    """Average price of the newest turns in micro-dollars; 0 without a known price."""
+    summary_tokens: int | None = None
+    """Average answer to the session's newest requests for a summary; None before the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from shared.core.compaction.plan import (
     why_not_committed,
     why_not_smaller,
 )
-from shared.core.compaction.summary_prompts import Costs, cheaper_way, saves_together
+from shared.core.compaction.summary_prompts import Costs, cheaper_way, saves_together, stays_with_chat
 from shared.core.context.build_context import LeftOut, left_out_counter, window_through
 from shared.core.session.budget import pressure
 from shared.core.session.session import BackoffReason, CompactionBackoff, Entry
@@ -68,7 +68,7 @@ INSTRUCTION_TOKENS = 1_000
 BEGINNING_TOKENS = 16
 """Tokens of each message's beginning in the list that follows the chat."""
 ANSWER_TOKENS = 1_500
-"""Tokens of a summary's JSON, for comparing prices."""
+"""Tokens of a session's first summary as JSON, for comparing prices."""
 
 ReportStage = Callable[[int, str], Awaitable[None]]
 
@@ -363,7 +363,8 @@ class Compactor:
         if context.resting or not owed or context.chat_rests or form_of(plan.form).is_text:
             return None
         same = self._silent_requests.list_models(prepared)[0] == prepared.card.name
-        if not same and prepared.policy.summariser not in ("warm", "auto"):
+        joins = prepared.policy.flush_with_summary or prepared.policy.summariser in ("warm", "auto")
+        if not (same or joins):
             return None
         warm = await self._build_warm(context)
         way, _ = self._silent_requests.find_way(warm, context.state.agent_config)
@@ -385,7 +386,9 @@ class Compactor:
             return (), None
         prepared, wanted = context.prepared, context.prepared.policy.summariser
         models = self._silent_requests.list_available_models(prepared, context.pace)
-        if wanted not in ("warm", "auto") or context.chat_rests:
+        second = self._silent_requests.list_models(prepared)[0] != prepared.card.name
+        joins = prepared.policy.flush_with_summary and second and not form_of(plan.form).is_text
+        if not (joins or wanted in ("warm", "auto")) or context.chat_rests:
             return models, None
         warm = await self._build_warm(context)
         if warm.estimate + INSTRUCTION_TOKENS > warm.budget.hard:
@@ -396,6 +399,12 @@ class Compactor:
             cheap = await self._silent_requests.load_writer(prepared)
             costs = _costs(context, plan, warm, cheap, behind=INSTRUCTION_TOKENS, cache_age_seconds=age)
             if cheaper_way(costs, cheap=cheap.prices, chat=prepared.card.prices) == "cheap":
+                return models, None
+        elif wanted == "cheap":
+            writer = await self._silent_requests.load_writer(prepared)
+            age = context.pace.idle_seconds
+            costs = _costs(context, plan, warm, writer, behind=INSTRUCTION_TOKENS, cache_age_seconds=age)
+            if not stays_with_chat(costs, writer=writer.prices, chat=prepared.card.prices):
                 return models, None
         return models, await self._silent_requests.with_pictures(warm)
 
@@ -555,9 +564,10 @@ def _costs(
         prefix_tokens=warm.estimate,
         instruction_tokens=behind,
         source_tokens=round(writer.token_factor * sum(entry.tokens for entry in plan.entries)),
-        answer_tokens=ANSWER_TOKENS,
+        answer_tokens=context.pace.summary_tokens or ANSWER_TOKENS,
         cache_age_seconds=cache_age_seconds,
         cache_seconds=context.cache_seconds,
+        cycle_micro=context.pace.turn_micro * (plan.through_turn - plan.from_turn + 1),
     )
 
 

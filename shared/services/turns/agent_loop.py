@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.compaction.jobs import next_job
+from shared.core.compaction.jobs import estimate_ahead, next_job
 from shared.core.context.build_context import (
     LeftOut,
     count_fading,
@@ -556,6 +556,9 @@ class AgentLoop:
             ratio=prepared.ratio,
             model=prepared.card.name,
             cache_seconds=state.given.cache_life.total_seconds(),
+            ahead=estimate_ahead(
+                state.view, prepared.policy, limit=prepared.budget.limit, ratio=prepared.ratio
+            ),
         )
 
     async def _with_files(self, state: TurnAttempt, ended: TurnResult) -> TurnResult:

@@ -55,6 +55,15 @@ SELECT extract(epoch FROM now() - last_active_at)::float8 AS idle_seconds,
   FROM sessions WHERE id = $1
 """
 
+_USAGE = """
+SELECT coalesce(
+         sum(cost_micro) FILTER (WHERE purpose = 'chat')
+         / nullif(count(DISTINCT turn_no) FILTER (WHERE purpose = 'chat'), 0), 0)::float8 AS turn_micro,
+       round(avg(output_tokens) FILTER (WHERE purpose = 'compact'))::int AS summary_tokens
+  FROM (SELECT turn_no, purpose, cost_micro, output_tokens FROM usage
+         WHERE session_id = $1 AND status = 'done' ORDER BY id DESC LIMIT 200) lately
+"""
+
 _SAVE_CHECKPOINT = """
 INSERT INTO checkpoints (session_id, parent, from_turn, through_turn, ledger, audit, tokens, model,
                          cost_micro, job_id)
@@ -81,11 +90,15 @@ class PostgresJobBackoff:
         activity = await self._pool.fetchrow(_ACTIVITY, session_id)
         assert activity is not None
         written = await self._pool.fetch(_WRITTEN, session_id)
+        usage = await self._pool.fetchrow(_USAGE, session_id)
+        assert usage is not None
         return Pace(
             written=tuple(map(_parse_summary_end, written)),
             ends=tuple(JobEnd(**dict(row)) for row in ends),
             idle_seconds=activity["idle_seconds"],
             unanswered=activity["unanswered"],
+            turn_micro=usage["turn_micro"],
+            summary_tokens=usage["summary_tokens"],
         )
 
     @store_method

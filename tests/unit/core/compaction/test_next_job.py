@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.compaction.jobs import NEAR_LIMIT, next_job
+from shared.core.compaction.jobs import NEAR_LIMIT, estimate_ahead, next_job
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import with_overrides
-from shared.core.session.presets import preset
+from shared.core.session.presets import PRESETS, preset
 from shared.core.session.session import View
 from shared.core.session.turns import JobOrder
 from tests.kit.builders import budget, exchanges, view
@@ -37,6 +37,45 @@ def due(state: View, tokens: int) -> JobOrder | None:
 def test_the_size_alone_decides(tokens: int, kind: str | None, trigger: str | None) -> None:
     wish = due(STATE, tokens)
     assert (wish and wish.kind, wish and wish.trigger) == (kind, trigger)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "trigger"),
+    [(LIMIT - 301, None), (LIMIT - 300, None), (LIMIT - 299, "limit"), (LIMIT, "limit")],
+)
+def test_compaction_is_due_when_the_next_turn_crosses_the_limit(tokens: int, trigger: str | None) -> None:
+    flushed = replace(STATE, flushed_turn=20)
+    wish = next_job(flushed, budget=budget(), policy=STEADY, context_tokens=tokens, ahead=300)
+    assert (wish and wish.trigger) == trigger
+
+
+def test_looking_ahead_makes_no_overflow() -> None:
+    flushed = replace(STATE, flushed_turn=20)
+    wish = next_job(flushed, budget=budget(), policy=STEADY, context_tokens=LIMIT, ahead=HARD)
+    assert wish is not None
+    assert wish.trigger == "limit"
+
+
+def test_early_flush_comes_before_a_compaction_ahead() -> None:
+    wish = next_job(STATE, budget=budget(), policy=STEADY, context_tokens=LIMIT, ahead=300)
+    assert wish is not None
+    assert (wish.kind, wish.trigger) == ("flush", NEAR_LIMIT)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(20_000, 600), (2_400, 600), (2_399, 599), (400, 100)])
+def test_tokens_ahead_are_one_turn_but_never_a_large_share(limit: int, expected: int) -> None:
+    assert estimate_ahead(STATE, STEADY, limit=limit, ratio=1.5) == expected
+
+
+def test_tokens_ahead_are_the_average_of_the_newest_turns() -> None:
+    grown = view((*exchanges(20, tokens=10), *exchanges(5, tokens=100, first=21)))
+    assert estimate_ahead(grown, STEADY, limit=20_000, ratio=1.0) == 200
+    assert estimate_ahead(view(()), STEADY, limit=20_000, ratio=1.0) == 0
+
+
+@pytest.mark.parametrize("name", sorted({*PRESETS} - {"steady"}))
+def test_other_presets_look_at_what_is_there_alone(name: str) -> None:
+    assert estimate_ahead(STATE, preset(name), limit=20_000, ratio=1.0) == 0
 
 
 def test_asking_twice_gives_the_same_natural_key() -> None:

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.compaction.summary_prompts import Costs, cheaper_way, models_for, saves_together
+from shared.core.compaction.summary_prompts import (
+    Costs,
+    cheaper_way,
+    models_for,
+    saves_together,
+    stays_with_chat,
+)
 from shared.core.session.presets import PRESETS, preset
 from shared.core.values.money import Prices
 from shared.ports import ModelCard
@@ -62,6 +68,27 @@ def test_spec008_never_falls_back_to_the_main_model() -> None:
     )
     assert asked == ("haiku",)
     assert preset("steady").summary_falls_back
+
+
+@pytest.mark.parametrize(
+    ("cycle_micro", "together"), [(105_499.0, False), (105_500.0, True), (105_501.0, True)]
+)
+def test_second_model_writes_only_if_it_saves_more_than_a_tenth(cycle_micro: float, together: bool) -> None:
+    # 17,000 for the answer behind the chat, 4,350 for a separate one, 4,000 to read the chat once more.
+    costs = replace(COSTS, cycle_micro=cycle_micro)
+    assert saves_together(costs, writer=HAIKU_55, chat=SONNET, same=False) is together
+    free = Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0, dated="")
+    assert not saves_together(costs, writer=free, chat=SONNET, same=False), "a local model costs nothing"
+
+
+@pytest.mark.parametrize(("cycle_micro", "stays"), [(145_499.0, False), (145_500.0, True)])
+def test_chat_model_writes_a_late_summary_unless_the_second_saves_a_tenth(
+    cycle_micro: float, stays: bool
+) -> None:
+    costs = replace(COSTS, cycle_micro=cycle_micro)
+    assert stays_with_chat(costs, writer=HAIKU_55, chat=SONNET) is stays
+    assert not stays_with_chat(replace(costs, cache_age_seconds=300.0), writer=HAIKU_55, chat=SONNET)
+    assert not stays_with_chat(costs, writer=None, chat=SONNET)
 
 
 def test_joint_notes_and_summary_are_cheaper_unless_writer_is_cheap() -> None:
