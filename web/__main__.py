@@ -32,6 +32,7 @@ from shared.supervision.listening_sockets import keep_listening_sockets, take_li
 from shared.supervision.spare import wait_as_spare
 from web.app import (
     count_screens,
+    follow_settings,
     list_present,
     make_parts,
     make_web_app,
@@ -64,8 +65,7 @@ _WAITING = Waiting(channels=build_alert_channels, room=open_waiting_room)
 
 async def _serve(services: App, ending: Ending) -> int:
     settings = services.settings
-    model = ModelInfo(name=services.models.chat, offline=services.models.offline)
-    parts = make_parts(services, model=model)
+    parts = make_parts(services, model=_model_of(services))
 
     def warm_up() -> None:
         parts.tasks.start(_warm_up(services))
@@ -74,6 +74,11 @@ async def _serve(services: App, ending: Ending) -> int:
     parts.readiness.write_state = lambda: services.heartbeat.write_state
     server = make_web_app(services, parts)
     services.health.count_screens(partial(count_screens, server))
+
+    async def follow() -> None:
+        follow_settings(server, services, model=_model_of(services))
+
+    services.followers.append(follow)
     runner = web.AppRunner(server, handle_signals=False, shutdown_timeout=5)
     await runner.setup()
     listener = Listener(runner, is_counted=parts.proxies.is_direct_and_unknown)
@@ -89,8 +94,7 @@ async def _serve(services: App, ending: Ending) -> int:
     start_parts(parts, counts=counts)
     parts.tasks.run_forever(services.alert_monitor.run_sweeps)
     parts.tasks.run_forever(services.alert_monitor.run_sends)
-    carriers = services.alert_monitor.carriers
-    parts.tasks.run_forever(partial(run_outage_alerts, services, lambda: carriers))
+    parts.tasks.run_forever(partial(run_outage_alerts, services, lambda: services.alert_monitor.carriers))
     parts.tasks.run_forever(partial(services.push.run, partial(list_present, server)))
     for remark in services.models.remarks:
         log.warning("model_choice", remark=remark)
@@ -105,6 +109,10 @@ async def _serve(services: App, ending: Ending) -> int:
     await runner.cleanup()
     await counts.close()
     return 0
+
+
+def _model_of(services: App) -> ModelInfo:
+    return ModelInfo(name=services.models.chat, offline=services.models.offline)
 
 
 async def _warm_up(services: App) -> None:

@@ -185,6 +185,25 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     return app
 
 
+def follow_settings(app: web.Application, services: Services, *, model: ModelInfo) -> None:
+    """Use the parts of `services` that changed settings have replaced; open sockets and answers stay."""
+    parts, context = app[PARTS], app[DESK]
+    parts.settings = services.settings
+    parts.stores = services.stores
+    parts.commands = services.commands
+    parts.model = model
+    parts.speaking = services.speaking
+    parts.visitors.settings = services.settings
+    parts.uploads.hearing = services.hearing
+    context.follow(
+        settings=services.settings,
+        stores=services.stores,
+        context_inspector=services.context_inspector,
+        playground=services.playground,
+        demo=model.offline,
+    )
+
+
 def count_screens(app: web.Application) -> dict[str, int]:
     """Open ones, by kind."""
     hub = app[PARTS].hub

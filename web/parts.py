@@ -116,8 +116,10 @@ class Readiness:
     """State of the database by this process's newest written heartbeat; tests have no heartbeat."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Parts:
+    """Handlers' parts. Those that depend on settings are replaced when these change."""
+
     settings: Settings
     sessions: TurnService
     commands: CommandRunner

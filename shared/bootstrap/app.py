@@ -18,7 +18,9 @@ from shared.bootstrap.build_admin import (
 from shared.bootstrap.build_commands import build_commands
 from shared.bootstrap.build_compaction import build_job_runner
 from shared.bootstrap.build_turns import build_hearing, build_speaking, build_turns
-from shared.bootstrap.foundation import Foundation, Role, open_foundation
+from shared.bootstrap.configured_parts import Role
+from shared.bootstrap.foundation import Foundation, open_foundation
+from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.ports import Tool
 from shared.services.admin.alert_sender import AlertMonitor
@@ -41,7 +43,18 @@ from shared.services.voice.hearing import HearingService
 from shared.services.voice.speaking import SpeakingService
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def build_passage_encoder(base: Foundation) -> PassageEncoder | None:
+    """Return None where no encoder answers."""
+    return PassageEncoder(base.stores.passage_vectors, base.encoder) if base.encoder else None
+
+
+def build_retention(settings: Settings, stores: Stores, erasure: ErasureService) -> RetentionService:
+    return RetentionService(
+        store=stores.retention, tables=tuple(RULES), forgetting=erasure, days=settings.retention_days
+    )
+
+
+@dataclass(slots=True, kw_only=True)
 class App(Foundation):
     """Process of Evertalk: its foundation, and the services built on it."""
 
@@ -68,6 +81,8 @@ class App(Foundation):
     push: PushSender
     knowledge_indexer: KnowledgeIndexer | None
     """In the worker only."""
+    more_tools: tuple[Tool, ...] = ()
+    """Tools beside the built-in ones."""
 
     async def close(self) -> None:
         await self.pictures.close()
@@ -82,26 +97,26 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     base = await open_foundation(settings, role=role)
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
     turns = build_turns(base, tools=tools)
+    base.health.watch_turns(turns.sessions.list_active_sessions)
     recall_indexer = RecallIndexer(stores.recall_index, crash_point=crash_point, given_up=base.given_up)
     erasure = ErasureService(store=stores.erasure, announcer=announcer, crash_point=crash_point)
     inspector = build_context_inspector(base, turns)
     exporter = DataExporter(store=stores.export, clock=base.clock)
     return App(
         **{each.name: getattr(base, each.name) for each in fields(base)},
+        more_tools=tuple(tools),
         sessions=turns.sessions,
         commands=build_commands(base, turns, forecast=inspector, erasure=erasure, exporter=exporter),
         job_runner=build_job_runner(base, turns, indexer=recall_indexer),
         recall_indexer=recall_indexer,
-        passage_encoder=PassageEncoder(stores.passage_vectors, base.encoder) if base.encoder else None,
+        passage_encoder=build_passage_encoder(base),
         pictures=turns.pictures,
         hearing=build_hearing(base),
         speaking=build_speaking(base),
         erasure=erasure,
         erasure_file=ErasureFile(settings.backups / ERASURES),
         exporter=exporter,
-        retention=RetentionService(
-            store=stores.retention, tables=tuple(RULES), forgetting=erasure, days=settings.retention_days
-        ),
+        retention=build_retention(settings, stores, erasure),
         handover_service=HandoverService(stores.handovers, announcer, base.counter, crash_point=crash_point),
         context_inspector=inspector,
         job_admin=JobAdmin(stores.job_changes, base.doorbell, announcer, crash_point=crash_point),

@@ -79,7 +79,6 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
         tracer=base.tracer,
     )
     sessions = _build_session_service(base, agent_loop)
-    base.health.watch_turns(sessions.list_active_sessions)
     return TurnServices(requests=requests, toolbox=toolbox, pictures=pictures, sessions=sessions)
 
 

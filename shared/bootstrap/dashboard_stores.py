@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import asyncpg
 
@@ -74,6 +74,19 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
         ),
         login_tries=LoginTries(pool),
         stored_settings=build_stored_settings(pool, settings),
+    )
+
+
+def change_dashboard_timezone(
+    stores: DashboardStores, settings: Settings, *, former: Settings
+) -> DashboardStores:
+    """Return the stores with the zone for days of other settings."""
+    if settings.timezone == former.timezone:
+        return stores
+    return replace(
+        stores,
+        overview=stores.overview.in_zone(settings.timezone),
+        metrics=stores.metrics.in_zone(settings.timezone),
     )
 
 

@@ -1,12 +1,15 @@
-"""Stored settings of a process that runs without our supervisor: read at its start, watched while it runs.
-Under `./evertalk up` the supervisor passes stored settings on, so its processes read nothing here.
+"""Stored settings of a process: read at its start, and followed while it runs.
+
+Without our supervisor a process asks the table, which PostgreSQL announces to it. Under `./evertalk up` the
+supervisor gives each process its environment again, so that a process receives no secret of another one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,26 +19,35 @@ from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken, list_entries
 from shared.adapters.postgres.db.pool import Pool, open_pool
 from shared.adapters.postgres.db.readiness import PostgresReadiness
-from shared.bootstrap.foundation import Role
+from shared.adapters.postgres.people.stored_settings import SettingsNews
+from shared.bootstrap.configured_parts import Role
 from shared.bootstrap.from_settings import build_policy, resolve_server_urls
 from shared.bootstrap.stored_settings import build_stored_settings
 from shared.config.bots import load_bots
-from shared.config.settings import ORIGINS_NAME, BadSettings, Settings
+from shared.config.settings import ORIGINS_NAME, BadSettings, Settings, list_setting_names, load_settings
 from shared.config.stored import StoredSettings, list_storable, load_with_stored
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.errors import StorageUnavailable
+from shared.supervision.given_environment import GivenEnvironment
 from shared.supervision.process_secrets import works_with
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 2.0
-"""Seconds between looks at the version of the stored settings, as `up` looks."""
+LOOK_SECONDS = 1.0
+"""Seconds between looks at the version of the stored settings; an announcement shortens them."""
 UNUSABLE = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken)
 
 
 class SettingsStore(Protocol):
     async def load_version(self) -> int: ...
     async def load(self, names: frozenset[str] | None = None) -> StoredSettings: ...
+
+
+class ChangeNews(Protocol):
+    async def wait(self, seconds: float) -> None:
+        """Return when a change was announced, at the latest after `seconds`."""
+
+    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,33 +58,71 @@ class FollowedSettings:
     version: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChange:
+    """Settings that a process has to work with from now on."""
+
+    settings: Settings
+    names: Sequence[str]
+
+
+class Follower(Protocol):
+    async def wait_for_change(self) -> SettingsChange:
+        """Return the next settings that differ from those in force and can be used."""
+
+    async def close(self) -> None: ...
+
+
+class PollOnly:
+    """News of a process that nothing announces changes to."""
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        pass
+
+
 class SettingsFollower:
     """Compares what a process works with to what is stored; the table is the truth, so it asks the table."""
 
-    def __init__(self, store: SettingsStore, followed: FollowedSettings, *, role: Role) -> None:
+    def __init__(
+        self,
+        store: SettingsStore,
+        followed: FollowedSettings,
+        *,
+        role: Role,
+        news: ChangeNews | None = None,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
         self._store = store
         self._settings = followed.settings
         self._version = followed.version
-        self._role = role
+        self._role: Role = role
+        self._news = news or PollOnly()
+        self._look_seconds = look_seconds
 
-    async def wait_for_change(self, *, look_seconds: float = LOOK_SECONDS) -> Sequence[str]:
-        """Return the names of changed settings once this process has to work with other values.
+    async def wait_for_change(self) -> SettingsChange:
+        """Return the next settings that differ from those in force.
 
         Values that cannot be used change nothing: the former ones stay in force, and the log says why.
         """
         while True:
-            await asyncio.sleep(look_seconds)
+            await self._news.wait(self._look_seconds)
             try:
-                if changed := await self._find_changes():
-                    return changed
+                if (change := await self._find_change()) is not None:
+                    return change
             except StorageUnavailable:
                 continue
             except UNUSABLE as error:
                 log.error("stored_settings_unusable", reason=str(error))
 
-    async def _find_changes(self) -> Sequence[str]:
+    async def close(self) -> None:
+        await self._news.close()
+
+    async def _find_change(self) -> SettingsChange | None:
         if (version := await self._store.load_version()) == self._version:
-            return ()
+            return None
         try:
             found = await self._store.load(_names_for(self._role))
             wanted = await asyncio.to_thread(load_usable, found, self._role)
@@ -80,21 +130,68 @@ class SettingsFollower:
             self._version = version
             raise
         self._version = version
-        return tuple(
-            name
-            for name, field in list_storable().items()
-            if works_with(self._role, field) and getattr(self._settings, field) != getattr(wanted, field)
-        )
+        names = list_changes(self._settings, wanted, self._role)
+        if names:
+            self._settings = wanted
+        return SettingsChange(settings=wanted, names=names) if names else None
+
+
+class EnvironmentFollower:
+    """Waits for the environment that the supervisor gives again."""
+
+    def __init__(self, settings: Settings, given: GivenEnvironment, *, role: Role) -> None:
+        self._settings = settings
+        self._given = given
+        self._role: Role = role
+
+    async def wait_for_change(self) -> SettingsChange:
+        while True:
+            apply_environment(json.loads(await self._given.read()))
+            try:
+                wanted = await asyncio.to_thread(load_settings)
+                check_usable(wanted, self._role)
+            except UNUSABLE as error:
+                log.error("stored_settings_unusable", reason=str(error))
+                continue
+            if names := list_changes(self._settings, wanted, self._role):
+                self._settings = wanted
+                return SettingsChange(settings=wanted, names=names)
+
+    async def close(self) -> None:
+        self._given.close()
+
+
+def apply_environment(changes: Mapping[str, str | None]) -> None:
+    """Set variables of this process; None removes one."""
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def list_changes(former: Settings, wanted: Settings, role: Role) -> tuple[str, ...]:
+    """Return the names of settings that a process works with and that differ."""
+    return tuple(
+        name
+        for field, name in list_setting_names().items()
+        if works_with(role, field) and getattr(former, field) != getattr(wanted, field)
+    )
 
 
 def load_usable(found: StoredSettings, role: Role) -> Settings:
     """Build the settings with the stored values; raises one of UNUSABLE if the process cannot use them."""
     settings = load_with_stored(found.values)
+    check_usable(settings, role)
+    return settings
+
+
+def check_usable(settings: Settings, role: Role) -> None:
+    """Raise one of UNUSABLE if a process cannot work with the settings."""
     build_policy(settings)
     list_entries(settings)
     if role == "bot":
         load_bots(settings)
-    return settings
 
 
 async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedSettings:
@@ -116,11 +213,14 @@ async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedS
     )
 
 
-def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> SettingsFollower | None:
-    """Return None where the supervisor follows for its processes."""
+def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> Follower | None:
+    """Return None if a supervisor has started this process and gives it nothing."""
     if followed.version is None:
-        return None
-    return SettingsFollower(build_stored_settings(pool, followed.settings), followed, role=role)
+        given = GivenEnvironment.open()
+        return None if given is None else EnvironmentFollower(followed.settings, given, role=role)
+    store = build_stored_settings(pool, followed.settings)
+    news = SettingsNews(resolve_server_urls(followed.settings)[0])
+    return SettingsFollower(store, followed, role=role, news=news)
 
 
 def _names_for(role: Role) -> frozenset[str]:

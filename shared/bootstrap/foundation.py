@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
 import structlog
 
 from shared.adapters.files.workspace_files import WorkspaceFiles
-from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpToolReviews, McpTools, list_servers
-from shared.adapters.models.routing import Models, open_configured_models
+from shared.adapters.mcp.tools import KnownMcpTools, McpTools
+from shared.adapters.models.catalog import list_entries
+from shared.adapters.models.routing import Models
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import measure_longest_wait, open_pool, storage_limiter
 from shared.adapters.redis.announcer import RedisAnnouncer
@@ -23,18 +24,8 @@ from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
 from shared.adapters.telemetry.heartbeat import HeartbeatThread
 from shared.adapters.telemetry.otlp_traces import open_traces
-from shared.bootstrap.from_settings import (
-    WORKSPACES_FOLDER,
-    build_caps,
-    build_encoder,
-    build_picture_maker,
-    build_policy,
-    build_reranker,
-    build_speaker,
-    build_token_cap,
-    build_transcriber,
-    resolve_server_urls,
-)
+from shared.bootstrap.configured_parts import ConfiguredParts, Role, build_parts
+from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_policy, resolve_server_urls
 from shared.bootstrap.host_fingerprint import HostFingerprint
 from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings
@@ -54,6 +45,10 @@ if TYPE_CHECKING:
     from shared.adapters.media.local import LocalTranscriber
     from shared.adapters.media.speech import HttpSpeaker
     from shared.adapters.media.transcriptions import HttpTranscriber
+
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
 
 
 class LoadableModels(Protocol):
@@ -90,7 +85,6 @@ log = structlog.get_logger(__name__)
 
 FAILED_BACKUP_FILE = "failed.txt"
 """File beside the backups with the reason why the last daily one failed; deleted when one succeeds."""
-Role = Literal["web", "bot", "worker"]
 CHANNELS: Mapping[Role, str] = {"web": "web", "bot": "telegram", "worker": ""}
 """Channel whose turns a process answers, by role."""
 
@@ -100,9 +94,12 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Foundation:
-    """`close` ends it, and its leases lapse at once."""
+    """`close` ends it, and its leases lapse at once.
+
+    Parts that settings decide are replaced while it runs.
+    """
 
     settings: Settings
     role: Role
@@ -138,6 +135,10 @@ class Foundation:
     """Work that has stopped processes, as of the start of this one."""
     background_tasks: BackgroundTasks
     """How busy this loop is, for the heartbeat to tell; and whether another server is the primary."""
+    retired: list[Closable] = field(default_factory=list)
+    """Parts that changed settings have replaced, and that answers under way still use."""
+    followers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """Called after each change of settings, in order."""
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
         """Return the state of the circuit breakers by provider."""
@@ -147,6 +148,8 @@ class Foundation:
     async def close(self) -> None:
         if isinstance(self.mcp_tools, McpTools):
             await self.mcp_tools.close()
+        for part in self.retired:
+            await part.close()
         with suppress(StorageUnavailable):
             await self.stores.turns.return_allowance()
         await self.heartbeat.stop()
@@ -172,21 +175,18 @@ class Foundation:
 async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     """Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken."""
     database_url, redis_url = resolve_server_urls(settings)
+    # Refused before anything is opened.
+    build_policy(settings)
+    list_entries(settings)
     counter = VocabularyCounter()
     crash_point = build_crash_point(settings.crash_point)
     tracer = open_traces(settings.otlp_endpoint, service=f"evertalk-{role}")
-    models = open_configured_models(settings, counter)
-    policy = build_policy(settings, demo=models.offline)
-    models.trace(tracer)
     pool = await open_pool(database_url)
     stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)
     await stores.readiness.refuse_unknown()
-    models.cap_tokens(build_token_cap(settings, stores.token_reservations, crash_point))
-    transcriber = build_transcriber(settings) if role != "worker" else None
-    speaker = build_speaker(settings) if role != "worker" else None
-    picture_maker = build_picture_maker(settings)
-    services = tuple(one for one in (transcriber, speaker, picture_maker) if one is not None)
-    health = build_health(settings, models, services)
+    parts = build_parts(settings, stores, role=role, counter=counter, tracer=tracer)
+    models = parts.models
+    health = build_health(parts)
     # Before anything is claimed: what stopped the process before may be waiting again.
     await store_faults(stores.process_faults, settings.data_dir, crash_point=crash_point)
     given_up = await stores.process_faults.list_given_up()
@@ -214,26 +214,16 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     )
     await workspaces.preload(filter(None, (await stores.agent_folders.load_folders()).values()))
     return Foundation(
-        settings=settings,
+        **{each.name: getattr(parts, each.name) for each in fields(parts)},
         role=role,
         pool=pool,
-        stores=stores,
         limit_storage=partial(storage_limiter, pool),
         announcer=announcer,
         dashboard_announcer=dashboard_announcer,
         doorbell=doorbell,
-        models=models,
-        transcriber=transcriber,
-        speaker=speaker,
-        picture_maker=picture_maker,
-        reranker=build_reranker(settings),
-        encoder=build_encoder(settings),
         counter=counter,
         warm_up=WarmUp(models, counter),
-        mcp_tools=build_mcp_tools(settings, stores.mcp_tool_lists, role=role),
         workspaces=workspaces,
-        policy=policy,
-        caps=build_caps(settings),
         clock=SystemClock(),
         crash_point=crash_point,
         tracer=tracer,
@@ -261,8 +251,11 @@ def _states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
     return {url: state for service in services for url, state in service.list_states().items()}
 
 
-def build_health(settings: Settings, models: Models, services: Sequence[HasBreakers] = ()) -> Health:
+def build_health(parts: ConfiguredParts) -> Health:
     """Build the health report; a file tells of a failed backup, whichever process made it."""
+    settings, models = parts.settings, parts.models
+    others = (parts.transcriber, parts.speaker, parts.picture_maker)
+    services = tuple(one for one in others if one is not None)
     failed = settings.backups / FAILED_BACKUP_FILE if settings.backup_keep else None
     marks = _build_fingerprint(settings)
     return Health(
@@ -283,20 +276,3 @@ def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
     return HostFingerprint(
         settings, settings.secret_key.get_secret_value().encode(), settings.data_dir / WORKSPACES_FOLDER
     )
-
-
-def build_mcp_tools(
-    settings: Settings, reviews: McpToolReviews, *, role: Role
-) -> McpTools | KnownMcpTools | None:
-    """Return connections to MCP servers, for the worker only the tools that models saw before."""
-    servers, problems = list_servers(settings)
-    for problem in problems:
-        log.warning("mcp_file_invalid", problem=problem)
-    if not servers:
-        return None
-    known = settings.data_dir / KNOWN_FILE
-    if role == "worker":
-        return KnownMcpTools(servers, known=known)
-    tools = McpTools(servers, known=known, reviews=reviews, rule=settings.mcp_approval)
-    tools.start()
-    return tools

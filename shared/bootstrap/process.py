@@ -16,10 +16,11 @@ from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken
 from shared.adapters.postgres.db.readiness import SchemaRefused
 from shared.bootstrap.app import App, open_app
-from shared.bootstrap.followed_settings import SettingsFollower, build_follower, load_followed_settings
-from shared.bootstrap.foundation import Role
+from shared.bootstrap.configured_parts import Role
+from shared.bootstrap.followed_settings import Follower, build_follower, load_followed_settings
 from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.outages import Waiting, wait_for_writes
+from shared.bootstrap.settings_change import follow_settings
 from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.errors import EvertalkError, StorageUnavailable
@@ -36,6 +37,11 @@ EXIT_REPLACED = 4
 EXIT_SETTINGS_CHANGED = 5
 """The process could not replace itself after a change of settings; its supervisor starts it again."""
 
+RENEWS_BOT = frozenset({
+    "EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_HANDOVER", "EVERTALK_TIMEZONE", "EVERTALK_TRANSCRIBE_URL",
+    "EVERTALK_SPEECH_URL", "EVERTALK_TRANSCRIBE_MOST_MINUTES", "EVERTALK_TRANSCRIBE_MOST_MB",
+})  # fmt: skip
+"""Settings beside those of Telegram that a bot reads once, when it starts."""
 CONFIGURATION_ERRORS = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken, SchemaRefused)
 """Errors in what an operator has configured: another start would not help."""
 
@@ -118,9 +124,10 @@ async def _serve(
         if isinstance(error, StorageUnavailable):
             await wait_for_writes(settings, ending, waiting)
         return EXIT_CANNOT_START
+    follower = build_follower(app.pool, followed, role=role)
     watching = [
         asyncio.create_task(_stop_when_lost(app, ending)),
-        asyncio.create_task(_renew_when_changed(build_follower(app.pool, followed, role=role), ending)),
+        asyncio.create_task(_follow_changes(app, follower, ending)),
     ]
     try:
         code = await work(app, ending)
@@ -128,6 +135,8 @@ async def _serve(
         for task in watching:
             task.cancel()
         await asyncio.wait(watching)
+        if follower is not None:
+            await follower.close()
         await app.close()
     if app.heartbeat.is_lost:
         return EXIT_REPLACED
@@ -143,10 +152,20 @@ async def _stop_when_lost(app: App, ending: Ending) -> None:
     ending.end()
 
 
-async def _renew_when_changed(follower: SettingsFollower | None, ending: Ending) -> None:
-    if follower is not None:
-        log.info("settings_changed", names=await follower.wait_for_change())
-        ending.renew()
+async def _follow_changes(app: App, follower: Follower | None, ending: Ending) -> None:
+    """Use changed settings from the next turn on; the bot renews itself for those that Telegram concern."""
+    while follower is not None:
+        change = await follower.wait_for_change()
+        try:
+            await follow_settings(app, change.settings)
+        except Exception as error:
+            log.exception("settings_not_followed", names=change.names, reason=str(error))
+            ending.renew()
+            return
+        log.info("settings_followed", names=change.names)
+        if app.role == "bot" and any(name in RENEWS_BOT or "TELEGRAM" in name for name in change.names):
+            ending.renew()
+            return
 
 
 def report_refusal(role: Role, error: Exception) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,8 @@ from shared.adapters.postgres.turns.session_settings import PostgresSessionSetti
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.adapters.postgres.voice.speech import PostgresSpeech
-from shared.runtime import CrashPoint, ignore_crash_point
+from shared.config.settings import Settings
+from shared.runtime import CrashPoint, build_crash_point, ignore_crash_point
 
 if TYPE_CHECKING:
     from shared.adapters.postgres.people.agents import PostgresAgents
@@ -255,6 +256,23 @@ def build_stores(
         job_changes=PostgresJobChanges(pool),
         playground=PostgresPlayground(pool),
         session_stats=PostgresSessionStats(pool, timezone=timezone),
+    )
+
+
+def change_timezone(stores: Stores, pool: asyncpg.Pool[asyncpg.Record], settings: Settings) -> Stores:
+    """Return the same stores with another zone for days."""
+    zone = settings.timezone
+    account_links = PostgresAccountLinks(pool, timezone=zone)
+    return replace(
+        stores,
+        account_links=account_links,
+        identities=PostgresIdentities(pool, people=account_links),
+        hour_counts=PostgresHourCounts(
+            pool, timezone=zone, crash_point=build_crash_point(settings.crash_point)
+        ),
+        token_reservations=PostgresTokenReservations(pool, timezone=zone),
+        hourly_stats=PostgresHourlyStats(pool, timezone=zone),
+        session_stats=PostgresSessionStats(pool, timezone=zone),
     )
 
 

@@ -41,7 +41,7 @@ from shared.supervision.child_process import ChildMisconfigured, ChildProcess, b
 from shared.supervision.process_secrets import ProcessName, select_environment
 
 if TYPE_CHECKING:
-    from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
+    from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings, SettingsNews
 
 _READY_SECONDS = 60.0
 _CHILD_STOP_SECONDS = 2.5
@@ -50,6 +50,8 @@ _WORKING_STOP_SECONDS = 4.5
 _PROBE_SECONDS = 2.0
 _ENROLMENT_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 2.0
+_LOOK_AT_SETTINGS_SECONDS = 1.0
+"""Seconds between looks at the stored settings; an announcement shortens them."""
 _LEAST_FREE_MB = 100
 """Below it PostgreSQL stops in the middle of something."""
 
@@ -159,9 +161,10 @@ class _Supervisor:
         self, store: PostgresStoredSettings, version: int, database_url: str, redis_url: str,
         tasks: asyncio.TaskGroup,
     ) -> None:  # fmt: skip
-        """Follow changed settings; only processes that use one of them restart."""
+        """Follow changed settings; each process is given those that it uses, and goes on running."""
+        news = await _listen(database_url)
         while True:
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            await news.wait(_LOOK_AT_SETTINGS_SECONDS)
             with contextlib.suppress(StorageUnavailable):
                 if (seen := await store.load_version()) == version:
                     continue
@@ -183,7 +186,14 @@ class _Supervisor:
         changed = [name for name in {**self._children, **wanted} if self._differs(name, wanted.get(name))]
         if changed:
             print_line(f"Settings were changed: {', '.join(changed)} take them now.")
-        await asyncio.gather(*(self._replace(name, wanted.get(name), tasks) for name in changed))
+        await asyncio.gather(*(self._change(name, wanted.get(name), tasks) for name in changed))
+
+    async def _change(self, name: str, wanted: ChildProcess | None, tasks: asyncio.TaskGroup) -> None:
+        """Give a running process its settings again; start or stop one that is new or no longer needed."""
+        if wanted is not None and (running := self._children.get(name)) is not None:
+            await running.give(wanted.environment)
+        else:
+            await self._replace(name, wanted, tasks)
 
     def _differs(self, name: str, wanted: ChildProcess | None) -> bool:
         """Return whether the environment differs; sources of settings do not count."""
@@ -345,6 +355,13 @@ def _open_stored_settings(
     from shared.bootstrap.stored_settings import open_stored_settings
 
     return open_stored_settings(database_url, settings)
+
+
+async def _listen(database_url: str) -> SettingsNews:
+    """Imported late, as whatever speaks with PostgreSQL."""
+    from shared.adapters.postgres.people.stored_settings import SettingsNews
+
+    return SettingsNews(database_url)
 
 
 def _remarks_on_root() -> Sequence[str]:

@@ -15,6 +15,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from shared.adapters.embedded.process import die_with_parent, stop_leftover
+from shared.supervision.given_environment import write_environment
 from shared.supervision.spare import GO, SPARE_NAME, has_room_for_spare
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,8 @@ _CONFIGURATION_EXIT = 2
 _SPARE_AFTER_SECONDS = 10.0
 """Seconds after which a process gets a spare: its start is over, and imports delay no answer."""
 _LONGEST_SPARE_PAUSE_SECONDS = 600.0
+_GIVE_SECONDS = 2.0
+"""Seconds for a process to take another environment; one that does not has it after its next start."""
 _GO_SECONDS = 2.0
 """Seconds for a spare to take the go, or to end."""
 
@@ -90,6 +93,17 @@ class ChildProcess:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
 
+    async def give(self, environment: Mapping[str, str]) -> None:
+        """Give the running process another environment; a later start has it, too."""
+        line, self.environment = write_environment(self.environment, environment), environment
+        await self._end_spare()
+        process = self._process
+        if process is None or process.returncode is not None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError, TimeoutError):
+            process.stdin.write(line)
+            await asyncio.wait_for(process.stdin.drain(), _GIVE_SECONDS)
+
     async def stop(self, *, timeout_seconds: float) -> None:
         await self._end_spare()
         process = self._process
@@ -126,7 +140,7 @@ class ChildProcess:
     async def _spawn(self, *, spare: bool = False) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *self.command,
-            stdin=asyncio.subprocess.PIPE if spare else asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=ROOT,
@@ -156,7 +170,6 @@ class ChildProcess:
         try:
             spare.stdin.write(GO)
             await asyncio.wait_for(spare.stdin.drain(), _GO_SECONDS)
-            spare.stdin.close()
         except (OSError, TimeoutError):
             spare.kill()
             return None

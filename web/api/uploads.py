@@ -97,7 +97,7 @@ class Uploads:
         self.store = store
         self.most_bytes = most_bytes
         self._messages = messages
-        self._hearing = hearing
+        self.hearing = hearing
         self._idle_seconds = idle_seconds
         self._body_seconds = body_seconds
         self._openings = SandboxClient()
@@ -117,9 +117,9 @@ class Uploads:
         if not (audience == "personal" if said is None else said):
             return None
         mimes = [*PICTURE_MIMES, PDF, *PAPER_MIMES, *OTHER_MIMES, PLAIN]
-        if self._hearing is None:
+        if self.hearing is None:
             return {"most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": mimes}
-        limits = self._hearing.limits
+        limits = self.hearing.limits
         voice = {"seconds": limits.minutes * 60, "bytes": limits.bytes}
         return {
             "most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": [*mimes, *AUDIO_MIMES], "voice": voice,
@@ -134,7 +134,7 @@ class Uploads:
         """Return the transcript of an uploaded recording, empty for other files. Raises what
         `HearingService` raises.
         """
-        if self._hearing is None or attached.mime not in AUDIO_MIMES:
+        if self.hearing is None or attached.mime not in AUDIO_MIMES:
             return ""
         session_id = known.row.session_id
         [kept] = await self.store.load_for_message(session_id, [attached.id])
@@ -142,7 +142,7 @@ class Uploads:
         body = b"" if served is None else served.body
         spoken = Recording(body=body, mime=attached.mime, seconds=header_seconds(body, attached.mime))
         language = guess_language(request.headers.get("Accept-Language", ""))
-        return await self._hearing.hear(session_id, kept.attachment_id, spoken, language=language)
+        return await self.hearing.hear(session_id, kept.attachment_id, spoken, language=language)
 
     async def load_for_message(
         self,
@@ -284,9 +284,9 @@ class Uploads:
         """A text at once, a recording not at all; all else where few are opened at once, and one of each
         address.
         """
-        if self._hearing is not None and (mime := audio_mime(content)) is not None:
-            self._hearing.check_length(header_seconds(content, mime))
-            if len(content) > self._hearing.limits.bytes:
+        if self.hearing is not None and (mime := audio_mime(content)) is not None:
+            self.hearing.check_length(header_seconds(content, mime))
+            if len(content) > self.hearing.limits.bytes:
                 raise self._too_large()
             return Recording(body=content, mime=mime)
         opened = partial(self._openings.open, sender=address, most_seconds=limits.opening_seconds)

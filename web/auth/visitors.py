@@ -135,7 +135,8 @@ class Visitors:
     ) -> None:
         self._store = store
         self._identities = identities
-        self._settings = settings
+        self.settings = settings
+        """Replaced when stored settings change."""
         self._proxies = proxies
         self._clock = clock
         self._sites: Mapping[str, Site] = {}
@@ -171,7 +172,7 @@ class Visitors:
 
     def _secret(self, row: SiteRow, name: str) -> bytes | None:
         if self._encryption is None:
-            self._encryption = Encryption(resolve_secret_key(self._settings))
+            self._encryption = Encryption(resolve_secret_key(self.settings))
         try:
             return self._encryption.open(row.secrets[name], about=build_secret_context(row.name, name))
         except CannotUnseal as error:
@@ -199,7 +200,7 @@ class Visitors:
     def _is_origin_allowed(self, request: web.Request, origin: Origin) -> bool:
         if self._proxies.is_same_origin(request, origin):
             return True
-        return any(origin_matches(origin, pattern) for pattern in self._settings.allowed_origins)
+        return any(origin_matches(origin, pattern) for pattern in self.settings.allowed_origins)
 
     async def greet(
         self, request: web.Request, hello: wire.Hello, *, wait: Callable[[], float] = lambda: 0.0
@@ -383,11 +384,11 @@ class Visitors:
 
     def _network_of(self, request: web.Request) -> str | None:
         """Return a keyed hash of the client's network; None where no spending cap needs it."""
-        network = self._proxies.network(request) if self._settings.profile == "public" else None
+        network = self._proxies.network(request) if self.settings.profile == "public" else None
         if network is None:
             return None
         if self._key is None:
-            self._key = resolve_secret_key(self._settings)
+            self._key = resolve_secret_key(self.settings)
         return hmac.digest(self._key, b"evertalk.network.1 " + network.encode(), "sha256").hex()[:32]
 
     async def _load_by_token(self, token: str, site: str, *, network: str | None = None) -> VisitorRow:
@@ -427,7 +428,7 @@ class Visitors:
         )  # fmt: skip
 
     def _audience(self, said: str) -> Literal["public", "personal"]:
-        return "public" if "public" in (self._settings.profile, said) else "personal"
+        return "public" if "public" in (self.settings.profile, said) else "personal"
 
 
 def _zone(name: str) -> str | None:

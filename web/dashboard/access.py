@@ -15,7 +15,7 @@ from aiohttp import web
 from shared.adapters.oidc import OidcProvider
 from shared.adapters.postgres.dashboard.read_models import BadQuery
 from shared.adapters.postgres.people.operator_auth import SignedIn
-from shared.bootstrap.dashboard_stores import DashboardStores
+from shared.bootstrap.dashboard_stores import DashboardStores, change_dashboard_timezone
 from shared.bootstrap.stores import Stores
 from shared.config.settings import BadSettings, Settings
 from shared.core.identity.operators import StaleOperator, UnknownOperator
@@ -59,7 +59,7 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DashboardContext:
     """Stores, settings and services that handlers of the dashboard use."""
 
@@ -82,6 +82,20 @@ class DashboardContext:
     """Whether no model is set, so that the built-in demo answers."""
     static_root: str = "/static"
     """Path below which browsers find the packed files; it changes with any of them."""
+
+    def follow(
+        self,
+        *,
+        settings: Settings,
+        stores: Stores,
+        context_inspector: ContextInspector | None,
+        playground: Playground | None,
+        demo: bool,
+    ) -> None:
+        """Use what changed settings have replaced."""
+        self.admin = change_dashboard_timezone(self.admin, settings, former=self.settings)
+        self.settings, self.stores, self.demo = settings, stores, demo
+        self.context_inspector, self.playground = context_inspector, playground
 
     def open_streams(self) -> int:
         return 0 if self.live is None else self.live.streams

@@ -69,6 +69,13 @@ class Health:
         self._redis_errors: Callable[[], Mapping[str, int]] = dict
         self._turns: Callable[[], Collection[int]] | None = None
 
+    def follow(self, other: Health) -> None:
+        """Report the providers and models of `other`, which depend on settings."""
+        self._states = other._states
+        self._narrowed = other._narrowed
+        self._learned = other._learned
+        self._rejected = other._rejected
+
     def count_screens(self, screens: Callable[[], Mapping[str, int]]) -> None:
         """Open ones of this process, by kind."""
         self._screens = screens

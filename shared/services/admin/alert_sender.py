@@ -100,6 +100,12 @@ class AlertMonitor:
         self._crash_point = crash_point
         self._bringing = AlertSender(store, worker_id=worker_id, crash_point=crash_point)
 
+    def follow(self, other: AlertMonitor) -> None:
+        """Use the rules, targets and channels of `other`, which depend on settings."""
+        self._rules = other._rules
+        self._targets = other._targets
+        self.carriers = other.carriers
+
     async def sweep_once(self) -> AlertSweep | None:
         """Open and end what is so; raises StorageUnavailable."""
         self._crash_point("before_alert_opens")

@@ -73,6 +73,11 @@ class PushSender:
         self._places = asyncio.Semaphore(AT_ONCE)
         self._tasks = BackgroundTasks()
 
+    def follow(self, other: PushSender) -> None:
+        """Use the channel and the working hours of `other`, which depend on settings."""
+        self._channel = other._channel
+        self._away = other._away
+
     async def public_key(self) -> str:
         """Return the public key for subscriptions. Raises StorageUnavailable and PushUnavailable."""
         return await self._channel.public_key()

@@ -114,6 +114,10 @@ class CommandService:
         for room in more:
             self._doers |= room.handlers
 
+    def follow(self, other: CommandService) -> None:
+        """Use the commands of `other`, which depend on settings."""
+        self._humans, self._speaks, self._doers = other._humans, other._speaks, other._doers
+
     def list_offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
         """Return the commands of a channel; a channel may add more in its adapter."""
         demo = "sample" in self._doers

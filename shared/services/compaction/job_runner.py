@@ -92,6 +92,14 @@ class JobRunner:
         self._strange: dict[int, float] = {}
         """Jobs that are ours on paper and that nothing here works at, and since when they are."""
 
+    def follow(self, other: JobRunner) -> None:
+        """Use the parts of `other` that depend on settings; jobs under way end with the former ones."""
+        self._flusher = other._flusher
+        self._compactor = other._compactor
+        self._checkpoints = other._checkpoints
+        self._consolidator = other._consolidator
+        self._silent_requests = other._silent_requests
+
     async def run(self, job_id: int) -> None:
         """Do one job if it is still to be done; its row ends as done, dead or due again, whatever happens."""
         self._running.append(job_id)

@@ -268,6 +268,16 @@ class SessionService:
         """Sessions that the table says are ours and nothing here works at, and since when it does."""
         self._timeline = ""
 
+    def follow(self, other: SessionService) -> None:
+        """Use the parts of `other` that depend on settings; answers under way end with the former ones."""
+        self._agent_loop = other._agent_loop
+        self._caps = other._caps
+        self._reminders = other._reminders
+        self._handovers = other._handovers
+        self._samples = other._samples
+        self._answered = other._answered
+        self._prices = None
+
     async def accept(self, inbound: Inbound) -> Accepted:
         """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
         with self._mark_message(inbound):
@@ -602,6 +612,10 @@ class SessionService:
             raise
         finally:
             self._claiming.discard(session_id)
+
+    def list_answering(self) -> frozenset[tuple[int, int]]:
+        """Return session and turn of each answer under way."""
+        return frozenset(self._answering.items())
 
     async def load_prices(self) -> ClaimPrices:
         """Learn what a first call costs: with the next beat there is money for it."""

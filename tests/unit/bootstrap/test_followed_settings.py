@@ -49,18 +49,19 @@ class ScriptedStore:
 
 
 def follower(store: ScriptedStore) -> SettingsFollower:
-    return SettingsFollower(store, FollowedSettings(settings=load_settings(), version=0), role="worker")
+    followed = FollowedSettings(settings=load_settings(), version=0)
+    return SettingsFollower(store, followed, role="worker", look_seconds=0)
 
 
 async def test_change_is_noticed_after_the_database_was_away_between_two_reads() -> None:
     store = ScriptedStore([StorageUnavailable("away"), stored(1, EVERTALK_MODEL="one")])
-    assert await follower(store).wait_for_change(look_seconds=0) == ("EVERTALK_MODEL",)
+    assert (await follower(store).wait_for_change()).names == ("EVERTALK_MODEL",)
     assert len(store.asked) == 2
 
 
 async def test_follower_asks_for_no_secret_of_another_process() -> None:
     store = ScriptedStore([stored(1, EVERTALK_MODEL="one")])
-    await follower(store).wait_for_change(look_seconds=0)
+    await follower(store).wait_for_change()
     (names,) = store.asked
     assert names is not None
     assert "ANTHROPIC_API_KEY" in names

@@ -55,6 +55,10 @@ class MetricsInsights:
         self._pool = pool
         self._today = SpentToday(pool, timezone, clock=clock)
 
+    def in_zone(self, timezone: str) -> MetricsInsights:
+        """Return the same queries with another zone for days."""
+        return MetricsInsights(self._pool, timezone=timezone)
+
     async def load_gauges(self) -> dict[str, Any]:
         spent = await self._today.read()
         return {**await read_page(self._pool, sql.GAUGES), "spent_today_micro": spent["spent"]}

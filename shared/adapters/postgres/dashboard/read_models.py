@@ -55,6 +55,10 @@ class Insights:
         self._today = SpentToday(pool, timezone, clock=clock)
         self._times = AnswerTimes(pool)
 
+    def in_zone(self, timezone: str) -> Insights:
+        """Return the same queries with another zone for days."""
+        return Insights(self._pool, timezone=timezone)
+
     async def load_overview(self) -> dict[str, Any]:
         """Spend of today, and what needs an eye."""
         spent = await self._today.read()

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import asyncpg
 
 from shared.adapters.encryption import Encryption, Sealed
+from shared.adapters.postgres.db.connecting import CANNOT_CONNECT, connect
 from shared.adapters.postgres.db.pool import Pool, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.config.stored import StoredSetting, StoredSettings, is_sealed
+from shared.core.values.errors import StorageUnavailable
 from shared.runtime import CrashPoint
+
+CHANNEL = "evertalk_settings"
+RECONNECT_SECONDS = 10.0
+"""Seconds between attempts to listen again after the connection was lost."""
 
 
 class PostgresStoredSettings(PoolStore):
@@ -48,6 +56,7 @@ class PostgresStoredSettings(PoolStore):
             await append_audit(
                 connection, actor=by, action="settings.changed", about="settings", detail=detail
             )
+            await connection.execute(_ANNOUNCE, str(seen + 1))
         return seen + 1
 
     async def _write(self, connection: Any, name: str, text: str | None, *, version: int, by: str) -> None:
@@ -66,10 +75,49 @@ class PostgresStoredSettings(PoolStore):
         return build_value(StoredSetting, row, text=text)
 
 
+class SettingsNews:
+    """Announcements of changes, by PostgreSQL's NOTIFY over a connection of its own.
+
+    An announcement may be lost, behind a pooler all of them are: whoever waits looks at the table, too.
+    """
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+        self._changed = asyncio.Event()
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+        self._next_try = 0.0
+
+    async def wait(self, seconds: float) -> None:
+        """Return when a change was announced, at the latest after `seconds`."""
+        await self._listen()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close(timeout=2)
+
+    async def _listen(self) -> None:
+        now = time.monotonic()
+        if now < self._next_try or not (self._connection is None or self._connection.is_closed()):
+            return
+        self._next_try = now + RECONNECT_SECONDS
+        try:
+            self._connection = await connect(self._database_url, timeout=2.0)
+            await self._connection.add_listener(CHANNEL, lambda *_: self._changed.set())
+        except (StorageUnavailable, *CANNOT_CONNECT):
+            return
+
+
 def _about(name: str) -> str:
     return f"setting:{name}"
 
 
+_ANNOUNCE = f"SELECT pg_notify('{CHANNEL}', $1)"
 _VERSION = "SELECT coalesce(max(version), 0) FROM stored_settings"
 _ROWS = "SELECT * FROM stored_settings ORDER BY name"
 _WRITE = """
