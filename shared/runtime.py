@@ -217,6 +217,7 @@ CRASH_POINTS = (
     "after_operator_reply",
     "mid_login",
     "mid_settings",
+    "mid_follow",
     "after_job_claim",
     "after_flush_model",
     "after_flush",

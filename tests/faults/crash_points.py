@@ -30,8 +30,8 @@ PLAYED = "after_sample"
 SAMPLE_POINTS = (PLAYED,)
 
 
-IN_A_CHANGE = "mid_settings"
-SETTINGS_POINTS = (IN_A_CHANGE,)
+IN_A_CHANGE, IN_A_FOLLOW = "mid_settings", "mid_follow"
+SETTINGS_POINTS = (IN_A_CHANGE, IN_A_FOLLOW)
 
 
 BOT_SHORT = ("telegram_before_send", "telegram_after_send")

@@ -13,6 +13,7 @@ from shared.bootstrap.stored_settings import open_stored_settings
 from shared.config.settings import load_settings
 from shared.config.stored import list_storable
 from shared.supervision.process_secrets import works_with
+from tests.faults.crash_points import IN_A_FOLLOW
 from tests.kit.deployment.breakable_servers import SECRET, Case
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import START_SECONDS, Process, ended
@@ -109,6 +110,19 @@ async def test_stored_key_answers_the_next_turn_without_restart(case: Case, fake
         assert (await anna.ask("And now?"))["text"] == REAL
         assert (web.pid, web.exits, worker.exits) == (pid, [], [])
         assert web.events["web_ready"] == 1
+        await case.promises_hold(anna)
+
+
+async def test_process_that_dies_while_following_starts_with_the_change(
+    case: Case, fake: RunningFake
+) -> None:
+    await fake.script([{"match": {"kind": "chat"}, "times": 50, "action": {"text": REAL}}])
+    async with running(case, "web", EVERTALK_CRASH_POINT=IN_A_FOLLOW) as (web,), Person(case.port) as anna:
+        assert (await anna.ask("Who are you?"))["text"] != REAL
+        await store(case, {"ANTHROPIC_API_KEY": "a-key-for-the-fake", "ANTHROPIC_BASE_URL": fake.base_url})
+        await web.crashed()
+        await web.until_event("web_ready", times=2)
+        assert (await anna.ask("And now?"))["text"] == REAL
         await case.promises_hold(anna)
 
 

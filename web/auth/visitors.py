@@ -37,7 +37,7 @@ DESK_HEADER = "X-Evertalk-Desk"
 """Sent by the dashboard: who is also a visitor in this browser asks as an operator there."""
 """Name of our page that sent the request, where cookies identify the caller."""
 YEAR_SECONDS = 365 * 24 * 3600
-SITES_SECONDS = 10.0
+SITES_SECONDS = 2.0
 MOST_ORIGIN_CHARS = 200
 
 
@@ -145,7 +145,7 @@ class Visitors:
         self._key: bytes | None = None
 
     async def sites(self) -> Mapping[str, Site]:
-        """At most ten seconds old."""
+        """Return sites by name, at most two seconds old."""
         now = time.monotonic()
         if now - self._sites_read > SITES_SECONDS:
             read = [self._site(row) for row in (await self._store.load_sites()).values()]
