@@ -66,7 +66,7 @@ class SettingsChange:
     names: Sequence[str]
 
 
-class Follower(Protocol):
+class ChangeFollower(Protocol):
     async def wait_for_change(self) -> SettingsChange:
         """Return the next settings that differ from those in force and can be used."""
 
@@ -74,7 +74,7 @@ class Follower(Protocol):
 
 
 class PollOnly:
-    """News of a process that nothing announces changes to."""
+    """Replacement for announcements: waits for the next poll."""
 
     async def wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -213,7 +213,7 @@ async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedS
     )
 
 
-def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> Follower | None:
+def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> ChangeFollower | None:
     """Return None if a supervisor has started this process and gives it nothing."""
     if followed.version is None:
         given = GivenEnvironment.open()

@@ -17,7 +17,7 @@ from shared.adapters.models.catalog import ModelsFileBroken
 from shared.adapters.postgres.db.readiness import SchemaRefused
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.configured_parts import Role
-from shared.bootstrap.followed_settings import Follower, build_follower, load_followed_settings
+from shared.bootstrap.followed_settings import ChangeFollower, build_follower, load_followed_settings
 from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.outages import Waiting, wait_for_writes
 from shared.bootstrap.settings_change import follow_settings
@@ -152,7 +152,7 @@ async def _stop_when_lost(app: App, ending: Ending) -> None:
     ending.end()
 
 
-async def _follow_changes(app: App, follower: Follower | None, ending: Ending) -> None:
+async def _follow_changes(app: App, follower: ChangeFollower | None, ending: Ending) -> None:
     """Use changed settings from the next turn on; the bot renews itself for those that Telegram concern."""
     while follower is not None:
         change = await follower.wait_for_change()

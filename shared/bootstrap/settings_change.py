@@ -58,7 +58,7 @@ async def follow_settings(app: App, settings: Settings) -> None:
 
 
 def _rebuild_services(app: App) -> None:
-    """Build the services again; those with a state of their own take over the parts of the new ones."""
+    """Rebuild the services; stateful ones stay and take the parts of the new ones."""
     turns = build_turns(app, tools=app.more_tools)
     app.sessions.follow(turns.sessions)
     turns = replace(turns, sessions=app.sessions)

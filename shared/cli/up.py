@@ -161,7 +161,7 @@ class _Supervisor:
         self, store: PostgresStoredSettings, version: int, database_url: str, redis_url: str,
         tasks: asyncio.TaskGroup,
     ) -> None:  # fmt: skip
-        """Follow changed settings; each process is given those that it uses, and goes on running."""
+        """Follow changed settings: give each running process those that it uses."""
         news = await _listen(database_url)
         while True:
             await news.wait(_LOOK_AT_SETTINGS_SECONDS)

@@ -32,7 +32,7 @@ class GivenEnvironment:
 
     @classmethod
     def open(cls) -> GivenEnvironment | None:
-        """Return None if the standard input is no pipe, so that nobody writes to it."""
+        """Return None if the standard input is no pipe: no supervisor writes to it."""
         try:
             is_pipe = stat.S_ISFIFO(os.fstat(_STDIN).st_mode) or stat.S_ISSOCK(os.fstat(_STDIN).st_mode)
         except OSError:

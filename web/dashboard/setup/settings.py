@@ -93,7 +93,7 @@ async def change_settings(
 ) -> Reply:
     """Store settings.
 
-    Every process uses them within ten seconds.
+    Every process uses them within two seconds, without a restart.
     """
     store, seen = authed.context.admin.stored_settings, parse_version(if_match)
     found = await load_stored(authed)

@@ -76,4 +76,4 @@ function everySetting(all, params, go) {
 
 /** @param {Api["Setting"]} one */
 const cells = (one) => [h("code", { class: "setting-name" }, one.name), one.value === null ? DASH : one.secret ? h("span", { class: `state ${one.value === "set" ? "answering" : ""}` }, ts(one.value)) : h("code", null, String(one.value)),
-  h("span", { class: one.from === "default" ? "muted" : "strong" }, FROM[/** @type {keyof typeof FROM} */ (one.from)] ?? one.from), one.default || DASH, h("span", { class: "meaning" }, one.meaning || DASH)];
+  h("span", { class: one.from === "default" ? "muted" : "strong" }, FROM[/** @type {keyof typeof FROM} */ (one.from)] ?? one.from), one.default || DASH, h("span", { class: "meaning" }, one.meaning || DASH, !one.kind && h("span", { class: "muted small block" }, t("Set in the environment; used after a restart.")))];

@@ -76,9 +76,9 @@ class PostgresStoredSettings(PoolStore):
 
 
 class SettingsNews:
-    """Announcements of changes, by PostgreSQL's NOTIFY over a connection of its own.
+    """Announcements of changes, by PostgreSQL's NOTIFY over a separate connection.
 
-    An announcement may be lost, behind a pooler all of them are: whoever waits looks at the table, too.
+    An announcement can be lost, and a pooler drops all of them: followers also poll the table.
     """
 
     def __init__(self, database_url: str) -> None:
