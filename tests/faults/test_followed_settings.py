@@ -64,6 +64,7 @@ def saved_values(fake_url: str) -> dict[str, str]:
         "EVERTALK_SPEECH_URL": "http://127.0.0.1:9/v1", "EVERTALK_SPEECH_KEY": "k",
         "EVERTALK_SPEECH_MODEL": "speaker", "EVERTALK_SPEECH_VOICE": "nova",
         "EVERTALK_SPEECH_PER_1000_CHARS_USD": "0.02",
+        "EVERTALK_MEANING": "false",
         "EVERTALK_RERANK_URL": "http://127.0.0.1:9", "EVERTALK_RERANK_KEY": "k",
         "EVERTALK_RERANK_MODEL": "orderer", "EVERTALK_EMBEDDINGS_URL": "http://127.0.0.1:9/v1",
         "EVERTALK_EMBEDDINGS_KEY": "k", "EVERTALK_EMBEDDINGS_MODEL": "embedder",

@@ -122,31 +122,64 @@ function copier(text, label, say) {
 /** @param {Api["SiteWhole"]} site @param {(words: string) => void} say */
 const snippet = (site, say) => card(t("On your page"), [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, t("Copy the snippet"), say)), h("p", { class: "muted small" }, tn("{count} visitor came so far.", "{count} visitors came so far.", site.visitors))]);
 
+/**
+ * One control of the form: it is drawn from a setting and read back into it by the same row; `null` leaves the setting out.
+ * @typedef {{name: string, draw: (value: any, off: any, site: Api["SiteWhole"]) => any, read: (field: any) => any}} Control
+ */
+
+/** @param {string} name @param {(value: any, off: any, site: Api["SiteWhole"]) => any} draw @param {(field: any) => any} read @returns {Control} */
+const control = (name, draw, read) => ({ name, draw, read });
+const typed = (/** @type {any} */ field) => field.value.trim();
+const lined = (/** @type {any} */ field) => typed(field).split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
+const labelled = (/** @type {string} */ label, /** @type {any} */ node) => h("label", null, h("span", null, label), node);
+
+/** @param {string} name @param {string} label @param {number} most */
+const text = (name, label, most) => control(name, (value, off) => labelled(label, LONG.has(name)
+  ? area(name, value ?? "", most, 2, off) : h("input", { type: "text", name, value: value ?? "", maxlength: most, dir: "auto", autocomplete: "off", ...off })), (field) => typed(field) || null);
+
+/** The first option is the default, and is not stored. @param {string} name @param {string} label @param {[any, string][]} options */
+const choice = (name, label, options) => control(name, (value, off) => labelled(label, h("select", { name, ...off }, options.map(([one, words]) => h("option", { value: String(one), selected: one === (value ?? options[0][0]) }, words)))), (field) => {
+  const chosen = options.find(([one]) => String(one) === field.value)?.[0];
+  return chosen === options[0][0] ? null : chosen;
+});
+
+/** @param {string} name @param {string} label @param {boolean} usual the default, which is not stored */
+const tick = (name, label, usual = false) => control(name, (value, off) => h("label", { class: "tick" }, h("input", { type: "checkbox", name, checked: value ?? usual, ...off }), h("span", null, label)), (field) => field.checked === usual ? null : field.checked);
+
+/** @param {string} name @param {string} label @param {string} type @param {string} placeholder @param {number} most */
+const code = (name, label, type, placeholder, most) => control(name, (value, off) => labelled(label, h("input", { type, dir: "ltr", name, value: value ?? "", placeholder, maxlength: most, spellcheck: "false", autocomplete: "off", ...off })), (field) => typed(field) || null);
+
+/** The form: its parts, in rows of controls that stand beside each other. @type {[string, Control[][]][]} */
+const FORM = [
+  [t("Where and for whom"), [
+    [control("origins", (value, off) => labelled(t("Origins of its pages, one a line"), area("origins", value.join("\n"), 8000, 2, off, "ltr")), lined)],
+    [control("agent", (value, off, site) => labelled(t("Agent"), h("select", { name: "agent", ...off }, (site.agents.includes(value) ? site.agents : [value, ...site.agents]).map((one) => h("option", { value: one, selected: one === value }, one)))), typed),
+      control("audience", (value, off) => labelled(t("Audience"), h("select", { name: "audience", ...off }, [["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]].map(([one, words]) => h("option", { value: one, selected: one === value }, words)))), typed),
+      choice("verified", t("Signed-in people"), [["off", t("off")], ["optional", t("optional")], ["required", t("required")]])],
+  ]],
+  [t("Look"), [[code("accent", t("Colour"), "text", "#4f46e5", 7), choice("position", t("Side"), [["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]])]]],
+  [t("Words"), [
+    ...TEXTS.map(([name, label, most]) => [text(/** @type {string} */ (name), /** @type {string} */ (label), /** @type {number} */ (most))]),
+    [control("starters", (value, off) => labelled(t("Starter questions (one per line, max 6)"), area("starters", (value ?? []).join("\n"), 600, 2, off)), (field) => lined(field).length ? lined(field) : null)],
+    [code("privacy_url", t("Privacy page"), "url", "https://", 500)],
+    [control("texts", (value, off) => labelled(t("The same in other languages, as JSON by language"), area("texts", value ? JSON.stringify(value, null, 2) : "", 40_000, 3, off, "ltr")), (field) => {
+      if (!typed(field)) return null;
+      try { return JSON.parse(typed(field)); } catch { return typed(field); }
+    })],
+  ]],
+  [t("What visitors may"), [
+    [choice("uploads", t("Send files"), [[null, t("in personal chats only")], [true, t("yes")], [false, t("no")]])],
+    [choice("conversations", t("Conversations of one person"), [["one", t("one")], ["many", t("many")]])],
+    [tick("handover", t("Ask for a human"), true)], [tick("memory_toasts", t("See when something is remembered"))], [tick("webview", t("Allow native apps (no Origin header)"))],
+  ]],
+];
+
 /** Returns the form, read-only for operators who may not change it. @param {Api["SiteWhole"]} site @param {any} now @param {boolean} may */
 function fields(site, now, may) {
   const off = may ? null : { disabled: true };
-  const text = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ most) => h("label", null, h("span", null, label), LONG.has(name)
-    ? area(name, now[name] ?? "", most, 2, off) : h("input", { type: "text", name, value: now[name] ?? "", maxlength: most, dir: "auto", autocomplete: "off", ...off }));
-  const choose = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ value, /** @type {string[][]} */ options) => h("label", null, h("span", null, label),
-    h("select", { name, ...off }, options.map(([one, words]) => h("option", { value: one, selected: one === value }, words))));
-  const tick = (/** @type {string} */ name, /** @type {string} */ label, /** @type {boolean} */ on) => h("label", { class: "tick" }, h("input", { type: "checkbox", name, checked: on, ...off }), h("span", null, label));
-  return h("form", { class: "site-form" },
-    h("fieldset", null, h("legend", null, t("Where and for whom")),
-      h("label", null, h("span", null, t("Origins of its pages, one a line")), area("origins", now.origins.join("\n"), 8000, 2, off, "ltr")),
-      h("div", { class: "pair" }, choose("agent", t("Agent"), now.agent, (site.agents.includes(now.agent) ? site.agents : [now.agent, ...site.agents]).map((/** @type {string} */ one) => [one, one])),
-        choose("audience", t("Audience"), now.audience, [["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]]),
-        choose("verified", t("Signed-in people"), now.verified ?? "off", [["off", t("off")], ["optional", t("optional")], ["required", t("required")]]))),
-    h("fieldset", null, h("legend", null, t("Look")),
-      h("div", { class: "pair" }, h("label", null, h("span", null, t("Colour")), h("input", { type: "text", dir: "ltr", name: "accent", value: now.accent ?? "", placeholder: "#4f46e5", maxlength: 7, spellcheck: "false", autocomplete: "off", ...off })),
-        choose("position", t("Side"), now.position ?? "", [["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]]))),
-    h("fieldset", null, h("legend", null, t("Words")), TEXTS.map(([name, label, most]) => text(/** @type {string} */ (name), /** @type {string} */ (label), /** @type {number} */ (most))),
-      h("label", null, h("span", null, t("Starter questions (one per line, max 6)")), area("starters", (now.starters ?? []).join("\n"), 600, 2, off)),
-      h("label", null, h("span", null, t("Privacy page")), h("input", { type: "url", dir: "ltr", name: "privacy_url", value: now.privacy_url ?? "", placeholder: "https://", maxlength: 500, ...off })),
-      h("label", null, h("span", null, t("The same in other languages, as JSON by language")), area("texts", now.texts ? JSON.stringify(now.texts, null, 2) : "", 40_000, 3, off, "ltr"))),
-    h("fieldset", null, h("legend", null, t("What visitors may")),
-      choose("uploads", t("Send files"), now.uploads === true ? "yes" : now.uploads === false ? "no" : "", [["", t("in personal chats only")], ["yes", t("yes")], ["no", t("no")]]),
-      choose("conversations", t("Conversations of one person"), now.conversations ?? "one", [["one", t("one")], ["many", t("many")]]),
-    tick("handover", t("Ask for a human"), now.handover ?? true), tick("memory_toasts", t("See when something is remembered"), now.memory_toasts ?? false), tick("webview", t("Allow native apps (no Origin header)"), now.webview ?? false)));
+  const drawn = (/** @type {Control} */ one) => one.draw(now[one.name], off, site);
+  return h("form", { class: "site-form" }, FORM.map(([title, rows]) => h("fieldset", null, h("legend", null, title),
+    rows.map((row) => row.length > 1 ? h("div", { class: "pair" }, row.map(drawn)) : drawn(row[0])))));
 }
 
 /** @param {string} name @param {string} value @param {number} most @param {number} rows @param {any} off @param {string} [dir] */
@@ -158,20 +191,11 @@ function area(name, value, most, rows, off, dir = "auto") {
 
 /** Returns the form as settings; values that it does not show stay. @param {any} form @param {any} before */
 function read(form, before) {
-  const value = (/** @type {string} */ name) => form.elements[name].value.trim();
-  const lines = (/** @type {string} */ name) => value(name).split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
-  /** @type {any} */
-  const settings = { ...before, agent: value("agent"), audience: value("audience"), origins: lines("origins") };
-  const put = (/** @type {string} */ name, /** @type {any} */ said) => { if (said === null) delete settings[name]; else settings[name] = said; };
-  for (const name of ["title", "welcome", "ai_notice", "offline_text", "launcher_label", "accent", "position", "privacy_url"]) put(name, value(name) || null);
-  put("starters", lines("starters").length ? lines("starters") : null);
-  put("verified", value("verified") === "off" ? null : value("verified"));
-  put("uploads", /** @type {Record<string, boolean>} */ ({ yes: true, no: false })[value("uploads")] ?? null);
-  put("handover", form.elements.handover.checked ? null : false);
-  for (const name of ["memory_toasts", "webview"]) put(name, form.elements[name].checked ? true : null);
-  let texts = null;
-  if (value("texts")) try { texts = JSON.parse(value("texts")); } catch { texts = value("texts"); }
-  put("texts", texts);
+  const settings = { ...before };
+  for (const { name, read: value } of FORM.flatMap(([, rows]) => rows.flat())) {
+    const said = value(form.elements[name]);
+    if (said === null) delete settings[name]; else settings[name] = said;
+  }
   return settings;
 }
 
