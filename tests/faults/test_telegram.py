@@ -666,3 +666,35 @@ async def test_edit_whose_process_died_is_made_once(telegram: Telegram, recovery
         assert bot.exits == [CRASHED], bot.words()
         assert await telegram.case.value("SELECT count(*) FROM entries WHERE replaces_seq IS NOT NULL") == 1
         await telegram.promises_hold(strays=1)
+
+
+@pytest.mark.row("F50")
+async def test_edit_while_postgres_is_away_is_read_later(telegram: Telegram, plant: Plant) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot() as bot:
+        said = await ada.person.say("My flight leaves on the 12th.")
+        ada.said.append("My flight leaves on the 12th.")
+        await telegram.rests()
+        await plant.crash_postgres()
+        await ada.person.edit(said.message_id, "My flight leaves on the 14th.")
+        await asyncio.sleep(1.0)
+        await plant.start_postgres()
+        await ada.person.sees("Shall I answer again?", within=SECONDS)
+        newest = "SELECT blocks::text FROM entries WHERE replaces_seq IS NOT NULL"
+        assert "14th" in await telegram.case.value(newest)
+        await telegram.promises_hold(strays=1)
+        assert bot.exits == [], bot.words()
+
+
+async def test_edit_that_arrives_before_its_message_is_answered_once(telegram: Telegram) -> None:
+    ada = await telegram.talker()
+    async with telegram.bot(**telegram.posted_to()) as bot:
+        await telegram.says(bot, "webhook_set")
+        await telegram.api.reorder_updates(2, bot=telegram.bot_id)
+        said = await ada.person.say("My flight leaves on the 12th.")
+        await ada.person.edit(said.message_id, "My flight leaves on the 14th.")
+        ada.said.append("My flight leaves on the 14th.")
+        await telegram.promises_hold()
+        assert await telegram.case.value("SELECT count(*) FROM entries WHERE author = 'person'") == 1
+        held = "SELECT blocks::text FROM entries WHERE author = 'person'"
+        assert "14th" in await telegram.case.value(held)

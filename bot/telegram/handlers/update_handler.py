@@ -77,7 +77,7 @@ from shared.core.values.errors import (
     StorageUnavailable,
 )
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
-from shared.core.values.messages import Block, Image, Text, own_text_of, with_own_text
+from shared.core.values.messages import Block, Image, Text, is_file, own_text_of, swap_file, with_own_text
 from shared.core.values.recordings import (
     RECORDING_NOTE,
     Recording,
@@ -355,6 +355,7 @@ class UpdateHandler:
                 chat_id=chat.chat_id,
                 message_ids=batch.message_ids,
                 own_texts=list_own_texts(batch.messages, text),
+                files=tuple(one.media.unique_id or None if one.media else None for one in batch.messages),
                 late_for=batch.late_for,
             ),
         )
@@ -566,18 +567,26 @@ class UpdateHandler:
         """Put the new wording in the place of the old one; for the last turn, offer a new answer once."""
         message = batch.first
         assert known.seq is not None
+        replaced: tuple[Block, ...] | None = None
+        if _has_other_file(message, known):
+            try:
+                message, replaced = await self._read_replaced_file(chat, batch)
+            except (NotHeard, CapReached, CapHeld) as error:
+                await self._defer_recordings(chat, batch, get_chat_texts(chat), error)
+                return
         if not await self._is_answer_shown(known):
             await self._sessions.break_off(known.session_id, turn=known.turn)
         edited = await self._sessions.reword(
             known.session_id,
             known.seq,
-            reword=lambda blocks: _reword_blocks(blocks, message, known),
+            reword=lambda blocks: _reword_blocks(blocks, message, known, replaced),
             dedupe_key=f"tg:{self._bot_id}:{message.update_id}",
             part=EditedPart(
                 bot_id=self._bot_id,
                 chat_id=message.chat.chat_id,
                 message_id=message.message_id,
-                own_text=message.text,
+                own_text=batch.first.text,
+                file_unique_id=message.media.unique_id or None if message.media else None,
             ),
         )
         match edited.result:
@@ -591,6 +600,19 @@ class UpdateHandler:
             case "same" | "unknown":
                 pass
         await self._mark_handled(*batch.update_ids)
+
+    async def _read_replaced_file(
+        self, chat: ChatRow, batch: MessageBatch
+    ) -> tuple[IncomingMessage, tuple[Block, ...]]:
+        """Read the new file of an edited message; return the message with its transcript, and the blocks.
+
+        Raises NotHeard, CapReached, CapHeld.
+        """
+        alone = replace(batch, messages=(replace(batch.first, quoted=None),))
+        transcripts: dict[int, str] = {}
+        found = await self._read_files(chat, alone, get_chat_texts(chat), transcripts)
+        await self._keep_for_retry(chat, batch, found)
+        return _add_transcripts(batch, transcripts).first, found
 
     async def _is_answer_shown(self, known: MessageRow) -> bool:
         """Whether the person has seen a part of the answer to this message's turn."""
@@ -745,10 +767,26 @@ def _find_languages(chat: ChatRow) -> tuple[str, ...]:
     return tuple(filter(None, found))
 
 
+def _has_other_file(message: IncomingMessage, known: MessageRow) -> bool:
+    """Whether an edit has put another file in the place of the former one, or added one."""
+    media = message.media
+    return media is not None and bool(media.file_id) and media.unique_id != known.file_unique_id
+
+
 def _reword_blocks(
-    blocks: tuple[Block, ...], message: IncomingMessage, known: MessageRow
+    blocks: tuple[Block, ...],
+    message: IncomingMessage,
+    known: MessageRow,
+    replaced: tuple[Block, ...] | None = None,
 ) -> tuple[Block, ...]:
-    """The blocks of a stored message after an edit; files stay, and nothing is left empty."""
+    """The blocks of a stored message after an edit; files stay but for a replaced one, and nothing is left
+    empty.
+    """
+    if replaced is not None:
+        place = known.files.index(message.message_id) if message.message_id in known.files else None
+        # Messages from before their files were recorded keep them.
+        if known.files or not any(map(is_file, blocks)):
+            blocks = swap_file(blocks, replaced, place=place)
     text = reword_prompt(own_text_of(blocks), message, former=known.own_text)
     return with_own_text(blocks, text) or blocks
 

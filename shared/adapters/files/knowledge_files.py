@@ -31,6 +31,7 @@ _KINDS = {
 _PDF = ".pdf"
 _PAPERS = (
     ".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".rtf", ".epub", ".doc", ".xls", ".ppt",
+    ".html", ".htm", ".eml", ".msg", ".zip", ".ipynb", ".ics", ".vcf",
 )  # fmt: skip
 _READ = (*_KINDS, _PDF, *_PAPERS)
 _NO_KIND = f"is none of {', '.join(_READ)}"

@@ -10,9 +10,11 @@ import json
 import quopri
 import re
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.message import Message
+from gzip import GzipFile
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -218,6 +220,18 @@ def read_bundle(content: bytes, read: ReadFile) -> tuple[dict[str, Any], str]:
     if not readable:
         raise Refused("file_unknown_kind")
     return parts.result(ZIP)
+
+
+def unpack_gzip(content: bytes) -> bytes:
+    """Return the file that gzip has packed. Raises Refused for a damaged or very large one."""
+    try:
+        with GzipFile(fileobj=io.BytesIO(content)) as packed:
+            unpacked = packed.read(MOST_FILE_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Refused("file_unreadable") from error
+    if len(unpacked) > MOST_FILE_BYTES:
+        raise Refused("file_unreadable")
+    return unpacked
 
 
 def _name(member: Any) -> str:

@@ -66,6 +66,8 @@ def page_markdown(text: str, *, menus: bool = False) -> tuple[str, str]:
     """Title and words of an HTML page: its main part where it names one, mostly without menus and forms."""
     from justhtml import JustHTML
 
+    from shared.adapters.files.page_tables import lift_tables
+
     # Nobody shows it as HTML: its own cleaning would only take away what tells menus from words.
     whole = JustHTML(text, sanitize=False)
     title = whole.query_one("title")
@@ -75,11 +77,12 @@ def page_markdown(text: str, *, menus: bool = False) -> tuple[str, str]:
             node.parent.remove_child(node)
     for picture in whole.query("img, picture, video, audio, source"):
         _replace_with_text(picture, str((picture.attrs or {}).get("alt") or ""))
+    tables = lift_tables(whole.root)
     main = whole.query_one("main") or whole.query_one("article")
     found = main.to_markdown().strip() if main is not None else ""
     if len(found) < _LEAST_MAIN_CHARS:
         found = (whole.query_one("body") or whole).to_markdown().strip()
-    return said, html.unescape(found)
+    return said, tables.put_back(html.unescape(found)).strip()
 
 
 def _replace_with_text(node: Any, text: str) -> None:

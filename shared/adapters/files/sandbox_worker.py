@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from shared.core.values.files import (
+    GZIPPED,
     JPEG,
     PDF,
     Refused,
@@ -181,11 +182,13 @@ def page(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def paper(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
-    """An office paper, a book, a mail of Outlook, or an archive of texts as Markdown."""
+    """An office paper, a book, a mail of Outlook, a packed file, or an archive of texts as Markdown."""
     from shared.adapters.files import mail_files, old_office
     from shared.adapters.files.papers import read_paper
 
     inner = partial(_read_inner, depth=depth + 1)
+    if content.startswith(GZIPPED):
+        return {}, inner(mail_files.unpack_gzip(content)).encode("utf-8", "replace")
     if content.startswith(_OLD_OFFICE):
         if "EncryptedPackage".encode("utf-16-le") in content:
             raise Refused("file_locked")

@@ -24,6 +24,8 @@ class InboxReceipt:
     message_ids: tuple[int, ...] = ()
     own_texts: tuple[str | None, ...] = ()
     """The text of each of these messages, where the entry holds more than that; else None."""
+    files: tuple[str | None, ...] = ()
+    """Telegram's unique id of the file of each of these messages; None without one."""
     late_for: int | None = None
     """An earlier message of the chat that this one is the rest of: it joins its turn where it still can."""
 
@@ -59,6 +61,8 @@ class EditedPart:
     chat_id: int
     message_id: int
     own_text: str
+    file_unique_id: str | None = None
+    """Unique id of the file that the message has now; None leaves the stored one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,8 @@ _MAGIC = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_PAPERS = (b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
+GZIPPED = b"\x1f\x8b\x08"
+_PAPERS = (GZIPPED, b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
 _PAGE = re.compile(rb"<(?:!doctype\s{1,9}html|html)[\s>]", re.IGNORECASE)
 _PDF_HEAD_BYTES = 1_024
 """Bytes of junk before a PDF's first line that its readers pass over (ISO 32000-1, Annex H)."""

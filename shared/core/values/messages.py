@@ -163,6 +163,30 @@ def own_text_of(blocks: Sequence[Block]) -> str:
     return first.text if isinstance(first, Text) and is_typed(first) else ""
 
 
+def is_file(block: Block) -> bool:
+    """Whether it is a picture, or the text of a file."""
+    return not is_typed(block)
+
+
+def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | None) -> tuple[Block, ...]:
+    """Put a file in the place of the one numbered `place`; None adds it behind the typed text.
+
+    A text and the pictures after it are one file, such as a document with scanned pages.
+    """
+    head = tuple(blocks[:1] if blocks and is_typed(blocks[0]) else ())
+    files: list[list[Block]] = []
+    for block in blocks[len(head) :]:
+        if isinstance(block, Image) and files and isinstance(files[-1][0], Text):
+            files[-1].append(block)
+        else:
+            files.append([block])
+    if place is None or place >= len(files):
+        files.insert(0 if place is None else len(files), list(file))
+    else:
+        files[place] = list(file)
+    return (*head, *(block for one in files for block in one))
+
+
 def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[Block]) -> tuple[Block, ...]:
     """Put one message's new text in the place of its former one, among the blocks of several messages."""
     old, new = own_text_of(before), own_text_of(after)

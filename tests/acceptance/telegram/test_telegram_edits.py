@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.kit.fakes.bot_api import USERNAME, Person
+from tests.kit.sample_files import OLD_OFFICE
 from tests.kit.telegram.deployment import MINE, Deployment, deployment, has_button
 
 OFFER = "Shall I answer again?"
@@ -16,6 +19,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "slowly": {"latency": 6.0, "text": "At last."},
     "aloud": {"text": " ".join(f"word{number}" for number in range(60)), "pace_ms": 150},
     "flight": {"text": "Have a good trip."},
+    "My plan": {"text": "Noted."},
+    "Which gate": {"text": "I see."},
     "again and again": {"status": 400, "message": "no"},
 }
 
@@ -199,3 +204,69 @@ async def test_search_finds_the_newest_wording_only(here: Deployment) -> None:
     screen = await ada.sees("14th from")
     assert not any("12th from" in text for text in screen.texts[-1:])
     assert not has_button("12th")(screen)
+
+
+def picture(colour: str) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (64, 64), colour).save(out, "JPEG")
+    return out.getvalue()
+
+
+def read_blocks(body: str, kind: str) -> list[Any]:
+    return [block for message in json.loads(body) for block in message["content"] if block["type"] == kind]
+
+
+async def test_replaced_document_is_fetched_and_read_anew(here: Deployment) -> None:
+    ada = await here.person()
+    sent = await ada.send_file("plan.txt", b"Gate B7 on Monday", caption="My plan", media_type="text/plain")
+    await here.answered(ada.id, 1)
+    await ask(here, ada, "Which gate, Mira?", 2)
+    await ada.replace_file(sent.message_id, "plan2.txt", b"Gate C9 on Tuesday", caption="My new plan")
+    await settled(here)
+    body = await ask(here, ada, "Which gate now, Mira?", 3)
+    assert "Gate C9 on Tuesday" in body
+    assert "plan2.txt" in body
+    assert "My new plan" in body
+    assert "Gate B7" not in body
+    await ada.edit(sent.message_id, "My newest plan")
+    await settled(here)
+    body = await ask(here, ada, "And the caption, Mira?", 4)
+    assert "My newest plan" in body
+    assert body.count("Gate C9 on Tuesday") == 1
+
+
+async def test_replaced_picture_of_album_is_the_only_new_one(here: Deployment) -> None:
+    ada = await here.person()
+    album = await ada.album(3, caption="My boats", content=picture("red"))
+    await here.answered(ada.id, 1)
+    before = read_blocks(await last_request(here, "My boats"), "image")
+    await ada.replace_file(album[1].message_id, "blue.jpg", picture("blue"), folder="photos")
+    await ada.sees(OFFER)
+    await ada.tap("Answer again")
+    await here.answered(ada.id, 2)
+    after = read_blocks(await last_request(here, "My boats"), "image")
+    assert len(before) == len(after) == 3
+    same = [old["source"] == new["source"] for old, new in zip(before, after, strict=True)]
+    assert same == [True, False, True]
+
+
+async def test_document_added_by_edit_is_read(here: Deployment) -> None:
+    ada = await here.person()
+    said = await ada.say("My plan follows.")
+    await here.answered(ada.id, 1)
+    await ada.replace_file(said.message_id, "plan.txt", b"Gate D4", caption="My plan is here.")
+    await settled(here)
+    body = await ask(here, ada, "Which gate, Spica?", 2)
+    assert "My plan is here." in body
+    assert "Gate D4" in body
+
+
+async def test_replaced_file_that_cannot_be_read_is_named(here: Deployment) -> None:
+    ada = await here.person()
+    sent = await ada.send_file("plan.txt", b"Gate E1", caption="My plan", media_type="text/plain")
+    await here.answered(ada.id, 1)
+    await ada.replace_file(sent.message_id, "old.doc", OLD_OFFICE, caption="My plan")
+    await settled(here)
+    body = await ask(here, ada, "What is it, Rigel?", 2)
+    assert "old.doc, not read" in body
+    assert "Gate E1" not in body

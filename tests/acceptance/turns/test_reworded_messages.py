@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -166,3 +167,29 @@ async def test_same_wording_and_repeated_edit_change_nothing(guest: Visit, provi
     for _ in range(2):
         assert await guest.reword(seq, FLIGHT.format(NEW), key="tg:1:2") == "last"
     assert await guest.one("SELECT count(*) FROM entries WHERE replaces_seq IS NOT NULL") == 1
+
+
+@pytest.mark.parametrize("kind", ["summary", "flush"])
+async def test_silent_call_begins_anew_when_its_message_is_edited(
+    guest: Visit, provider: RunningFake, kind: str
+) -> None:
+    seq = await tell_flight(guest, provider)
+    await talk(guest, 6)
+    await provider.script([{"match": {"kind": kind}, "times": 1, "action": {"latency": 2.0}}])
+    compacting = asyncio.ensure_future(run(guest, "compact", "--force"))
+    async with asyncio.timeout(60):
+        while not [one for one in await provider.requests() if one["kind"] == kind]:
+            await asyncio.sleep(0.02)
+    await edit_twice(guest, seq)
+    assert (await compacting).success
+    asked = [json.dumps(one["body"]) for one in await provider.requests() if one["kind"] == kind]
+    assert len(asked) > 1
+    assert NEWEST in asked[-1]
+    assert OLD not in asked[-1]
+    assert OLD not in str(await guest.one("SELECT string_agg(summary_text, '|') FROM links"))
+    live = "SELECT string_agg(text, '|') FROM notes WHERE superseded_by IS NULL AND forgotten_at IS NULL"
+    assert OLD not in str(await guest.one(live))
+    await guest.ask("And now?")
+    body = await sent(provider)
+    assert OLD not in body
+    assert NEW not in body

@@ -9,7 +9,7 @@ export function knowledgeCard({ path, may, say, signal }) {
   const list = h("div");
   const reply = h("div", { role: "status" });
   const found = h("div", { role: "status" });
-  const file = h("input", { type: "file", name: "file", accept: ".md,.markdown,.txt,.csv,.pdf,.docx,.xlsx,.pptx,.odt,.ods,.odp,.rtf,.epub,.doc,.xls,.ppt", required: true });
+  const file = h("input", { type: "file", name: "file", accept: ".md,.markdown,.txt,.csv,.pdf,.docx,.xlsx,.pptx,.odt,.ods,.odp,.rtf,.epub,.doc,.xls,.ppt,.html,.htm,.eml,.msg,.zip,.ipynb,.ics,.vcf", required: true });
   const button = h("button", { type: "submit", class: "line" }, t("Add"));
   const words = h("input", { type: "search", name: "q", maxlength: 200, required: true, autocomplete: "off", "aria-label": t("Search the files"), placeholder: t("Search the files") });
   /** @param {any} error */
@@ -58,6 +58,6 @@ export function knowledgeCard({ path, may, say, signal }) {
     } catch (error) { if (!signal.aborted) show(found, problem(error)); }
   }
   load();
-  return card(t("Knowledge"), [list, may && h("form", { class: "stack", onsubmit: add }, h("label", null, h("span", { class: "small muted" }, t("A Markdown, text, CSV or PDF file of at most 20 MB")), file), reply, h("p", { class: "actions" }, button)),
+  return card(t("Knowledge"), [list, may && h("form", { class: "stack", onsubmit: add }, h("label", null, h("span", { class: "small muted" }, t("A file of at most 20 MB: text, CSV, PDF, office file, web page, mail, e-book or archive")), file), reply, h("p", { class: "actions" }, button)),
     h("form", { class: "filters", role: "search", "aria-label": t("Search the files"), onsubmit: search }, words, h("button", { type: "submit", class: "line" }, t("Search"))), found]);
 }

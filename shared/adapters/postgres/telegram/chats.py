@@ -61,6 +61,9 @@ class MessageRow:
     part: int | None
     own_text: str | None = None
     """The text of this message alone, where its entry holds more than that."""
+    file_unique_id: str | None = None
+    files: tuple[int, ...] = ()
+    """Messages with a file that are in the same entry, this one among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,11 +248,14 @@ class PostgresTelegramChats(PoolStore):
     @store_method
     async def find_message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
         row = await self._pool.fetchrow(
-            """SELECT session_id, turn_no AS turn, seq, part, own_text FROM telegram_messages
-                WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3""",
+            """SELECT m.session_id, m.turn_no AS turn, m.seq, m.part, m.own_text, m.file_unique_id,
+                      ARRAY (SELECT o.message_id FROM telegram_messages o
+                              WHERE o.session_id = m.session_id AND o.seq = m.seq AND o.bot_id = m.bot_id
+                                AND o.file_unique_id IS NOT NULL ORDER BY o.message_id) AS files
+                 FROM telegram_messages m WHERE m.bot_id = $1 AND m.chat_id = $2 AND m.message_id = $3""",
             bot_id, chat_id, message_id,
         )  # fmt: skip
-        return None if row is None else MessageRow(**dict(row))
+        return None if row is None else MessageRow(**{**row, "files": tuple(row["files"])})
 
     @store_method
     async def find_messages(

@@ -80,7 +80,7 @@ class PostgresEdits:
             after = reword(before)
             if part is not None:
                 place = (part.bot_id, part.chat_id, part.message_id)
-                await connection.execute(_KEEP_PART, *place, part.own_text)
+                await connection.execute(_KEEP_PART, *place, part.own_text, part.file_unique_id)
             if after == before:
                 return _build_edited(session, "same", newest, current["seq"])
             seq = await self._replace_wording(
@@ -393,8 +393,9 @@ _FOLLOW = (
 )
 """Redirection of references to an entry's newest wording; of events, the last five thousand."""
 _KEEP_PART = """
-UPDATE telegram_messages SET own_text = $4
- WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3 AND own_text IS NOT NULL
+UPDATE telegram_messages SET own_text = CASE WHEN own_text IS NOT NULL THEN $4 END,
+                             file_unique_id = coalesce($5, file_unique_id)
+ WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3
 """
 _MARK_OUTDATED = """
 UPDATE events SET payload = payload || jsonb_build_object('outdated', $3::bigint)

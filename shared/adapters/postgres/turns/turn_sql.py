@@ -73,9 +73,10 @@ _WITH_ITS_UPDATES = """
   UPDATE telegram_updates u SET handled_at = now()
     FROM s, mine WHERE u.bot_id = $10 AND u.update_id = mine.update_id
 ), known AS (
-  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text)
-  SELECT $10, $12, x.message_id, $1, seq, turn_no, x.own_text
-    FROM s, unnest($13::bigint[], $14::text[]) AS x(message_id, own_text)
+  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text,
+                                 file_unique_id)
+  SELECT $10, $12, x.message_id, $1, seq, turn_no, x.own_text, x.file
+    FROM s, unnest($13::bigint[], $14::text[], $15::text[]) AS x(message_id, own_text, file)
   ON CONFLICT DO NOTHING
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
 """
@@ -113,7 +114,7 @@ WITH {_MINE}s AS (
    WHERE id = $1 AND {_MAY_WRITE} {_IF_ALL_ARE_MINE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
      AND EXISTS (SELECT FROM turns t JOIN telegram_messages m USING (session_id, turn_no)
                   WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.address_id = $4
-                    AND m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = $15)
+                    AND m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = $16)
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
 {_WITH_ITS_UPDATES.lstrip()}"""
 """Remaining part of a message whose turn is not claimed; the partial answer was discarded."""

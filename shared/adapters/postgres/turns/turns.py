@@ -93,7 +93,9 @@ class PostgresTurns:
         if receipt is not None:
             sql = turn_sql.ACCEPT_FROM_INBOX
             texts = receipt.own_texts or (None,) * len(receipt.message_ids)
-            arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids, texts)
+            files = receipt.files or (None,) * len(receipt.message_ids)
+            arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids)
+            arguments += (texts, files)
         try:
             row = None
             if receipt is not None and receipt.late_for is not None:

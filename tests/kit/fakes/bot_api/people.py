@@ -26,6 +26,7 @@ from tests.kit.fakes.bot_api.speech import (
 from tests.kit.fakes.bot_api.world import NoSuchThing, Query, World
 
 MAX_QUERIES = 10_000
+_MEDIA = frozenset({"document", "photo", "voice", "video_note", "audio"})
 Act = Callable[[World, Json], Any]
 
 
@@ -77,7 +78,13 @@ async def album(world: World, wish: Json) -> list[Json]:
 
 
 def send_file(world: World, wish: Json) -> Json:
-    who = speaker(world, wish)
+    found, content = _keep_file(world, wish)
+    spoken = speak(world, speaker(world, wish), {**content, **_captioned(wish.get("caption"))}, wish)
+    return {**spoken, "file_id": found.file_id}
+
+
+def _keep_file(world: World, wish: Json) -> tuple[Any, Json]:
+    """The stored file, and the message content that shows it."""
     found = world.files.keep(
         _content(wish),
         name=wish["name"],
@@ -92,11 +99,7 @@ def send_file(world: World, wish: Json) -> Json:
         "video_notes": {"video_note": found.as_video_note(duration)},
         "music": {"audio": {**found.as_document(), "duration": duration}},
     }
-    content = shapes.get(found.folder, {"document": found.as_document()})
-    return {
-        **speak(world, who, {**content, **_captioned(wish.get("caption"))}, wish),
-        "file_id": found.file_id,
-    }
+    return found, shapes.get(found.folder, {"document": found.as_document()})
 
 
 def send_content(world: World, wish: Json) -> Json:
@@ -109,7 +112,11 @@ def edit(world: World, wish: Json) -> Json:
     stored = _own(who, wish["message_id"])
     for name in ("text", "entities", "caption"):
         stored.message.pop(name, None)
-    media = {"document", "photo", "voice", "video_note", "audio"} & set(stored.message)
+    if "file" in wish:
+        for name in _MEDIA & set(stored.message):
+            del stored.message[name]
+        stored.message.update(_keep_file(world, wish["file"])[1])
+    media = _MEDIA & set(stored.message)
     stored.message.update(_captioned(wish["text"]) if media else text_content(wish, wish["text"]))
     stored.message["edit_date"] = world.clock.date()
     who.chat.saw_message("edited", stored, at=world.clock.now(), by_bot=False)

@@ -101,6 +101,13 @@ class Person:
     async def edit(self, message_id: int, text: str, **where: Any) -> Sent:
         return _sent(await self._act("edit", where, message_id=message_id, text=text))
 
+    async def replace_file(
+        self, message_id: int, name: str, content: bytes, *, caption: str = "", folder: str = "documents"
+    ) -> Sent:
+        """Edits a message so that it shows another file."""
+        file = {"name": name, "content": _encoded(content), "folder": folder}
+        return _sent(await self._act("edit", {}, message_id=message_id, text=caption, file=file))
+
     async def delete(self, message_id: int, **where: Any) -> None:
         await self._act("delete", where, message_id=message_id)
 
