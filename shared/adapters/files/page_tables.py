@@ -14,7 +14,7 @@ MOST_SPANNED = 200_000
 """Places of one table that spans and short rows may fill; beyond that, cells follow each other."""
 _PARTS = frozenset({"table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup", "col"})
 _BLOCKS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "pre", "blockquote", "hr"})
-"""What stands in the cells of a layout, and not in those of a table of values."""
+"""Elements by which a layout differs from a table of values."""
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,7 @@ async def open_edit(message: Locator, text: str) -> None:
 async def edit_older(message: Locator, text: str) -> None:
     """Edit a message that is not answered again."""
     await open_edit(message, text)
-    await message.get_by_role("button", name="Save", exact=True).click()
+    await message.locator(".editing button[type=submit]").click()
 
 
 async def delete(message: Locator) -> None:
