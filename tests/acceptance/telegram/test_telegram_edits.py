@@ -216,7 +216,7 @@ def read_blocks(body: str, kind: str) -> list[Any]:
     return [block for message in json.loads(body) for block in message["content"] if block["type"] == kind]
 
 
-async def test_replaced_document_is_fetched_and_read_anew(here: Deployment) -> None:
+async def test_replaced_document_is_fetched_and_read(here: Deployment) -> None:
     ada = await here.person()
     sent = await ada.send_file("plan.txt", b"Gate B7 on Monday", caption="My plan", media_type="text/plain")
     await here.answered(ada.id, 1)

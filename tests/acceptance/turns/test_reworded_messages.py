@@ -170,7 +170,7 @@ async def test_same_wording_and_repeated_edit_change_nothing(guest: Visit, provi
 
 
 @pytest.mark.parametrize("kind", ["summary", "flush"])
-async def test_silent_call_begins_anew_when_its_message_is_edited(
+async def test_silent_call_restarts_when_its_message_is_edited(
     guest: Visit, provider: RunningFake, kind: str
 ) -> None:
     seq = await tell_flight(guest, provider)
