@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0079"
-down_revision = "0078"
+revision = "0081"
+down_revision = "0080"
 branch_labels = None
 depends_on = None
 
