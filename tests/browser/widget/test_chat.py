@@ -304,7 +304,7 @@ def test_a_message_sent_during_an_answer_is_queued_and_answered_next(desk: Desk,
     expect(log(page).get_by_text("You said: and then")).to_be_visible()
     expect(log(page).get_by_text("Queued")).to_have_count(0)
     order = page.locator("article").evaluate_all("all => all.map(one => one.className)")
-    assert order == ["person", "assistant", "person", "assistant"]
+    assert order == ["person", "person", "assistant", "assistant"]
     before = texts(page)
     page.reload()
     expect(log(page).get_by_text("You said: and then")).to_be_visible()
