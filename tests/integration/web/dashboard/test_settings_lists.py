@@ -82,7 +82,7 @@ async def test_what_the_list_says_is_what_processes_work_with() -> None:
         ({MODELS: json.dumps([entry("a", key_env="EVERTALK_SECRET_KEY")])}, MODELS, "cannot have key_env"),
         ({KEYS: "[]"}, KEYS, "a JSON object"),
         ({KEYS: json.dumps({ROUTER: 7})}, KEYS, "names and texts"),
-        ({BOTS: json.dumps([{"token_env": "1"}])}, BOTS, "entry 1: token_env: 1 is set neither"),
+        ({BOTS: json.dumps([{"token_env": "1"}])}, BOTS, "entry 1: token_env: 1 has no token in"),
         ({BOTS: json.dumps([{"token_env": "1"}]), TOKENS: json.dumps({"1": "x"})}, BOTS, "not a bot's token"),
     ],
 )
