@@ -71,9 +71,10 @@ async def test_the_year_is_played_word_for_word_and_summarised_on_the_way(guest:
     assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary' AND active") == 1
     gauges = [one.percent for one in guest.heard if isinstance(one, ContextMeasured)]
     full = gauges.index(max(gauges))
-    assert max(gauges) > 100
+    assert max(gauges) > 95
     assert full < len(YEAR) - 1
-    assert gauges[full + 1] < 85
+    assert gauges[full + 1] < 70
+    assert gauges[-1] < 70, "the gauge ends green"
 
 
 @pytest.mark.parametrize(
