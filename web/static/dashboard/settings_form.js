@@ -139,12 +139,11 @@ function field(row, label, may) {
   const { name, kind } = row;
   const id = `set-${name.toLowerCase()}`;
   const usual = kind === "secret" || ["", "none"].includes(row.default) ? null : row.default;
-  const isFigure = /^[\d.]+$/.test(usual ?? "");
   const error = h("p", { class: "crit-text small", id: `${id}-error` });
   const state = h("p", { class: "small muted", id: `${id}-state` });
   const told = { id, name, "aria-describedby": `${id}-state ${id}-error ${id}-help`, oninput: () => type(read()) };
-  const asks = { dir: "ltr", autocomplete: kind === "secret" ? "new-password" : "off", autocapitalize: "none", spellcheck: "false", maxlength: 8000, placeholder: isFigure ? usual : null };
-  const input = kind === "switch" ? h("input", { type: "checkbox", ...told }) : kind === "choice" ? h("select", told, h("option", { value: "" }, t("default")), (row.choices ?? []).map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)))
+  const asks = { dir: "ltr", autocomplete: kind === "secret" ? "new-password" : "off", autocapitalize: "none", spellcheck: "false", maxlength: 8000, placeholder: usual };
+  const input = kind === "switch" ? h("input", { type: "checkbox", ...told }) : kind === "choice" ? h("select", told, h("option", { value: "" }, usual ? `${t("default")} (${usual})` : t("default")), (row.choices ?? []).map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)))
     : h("input", { type: kind === "secret" ? "password" : "text", inputmode: kind === "number" ? "decimal" : null, ...told, ...asks });
   const drop = kind === "secret" && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: label }), onclick: () => { input.value = ""; type(typed.get(name) === null ? undefined : null); paint(); } }, t("Remove"));
   let now = row;
@@ -191,5 +190,5 @@ function field(row, label, may) {
   sync(row);
   const words = h("label", { for: id, class: kind === "switch" ? "tick" : null }, kind === "switch" ? [input, h("span", null, label)] : h("span", null, label));
   return { name, sync, refuse, focus: () => input.focus(), node: h("div", { class: "setting-field" }, words, kind !== "switch" && (drop ? h("div", { class: "setting-secret" }, input, drop) : input), error, state,
-    h("p", { class: "small muted meaning", id: `${id}-help`, dir: "auto" }, kind === "switch" ? row.meaning.replace(/^true /, "") : row.meaning, usual && kind !== "switch" && !isFigure && ["; ", h("code", null, usual)])) };
+    h("p", { class: "small muted meaning", id: `${id}-help`, dir: "auto" }, kind === "switch" ? row.meaning.replace(/^true /, "") : row.meaning)) };
 }
