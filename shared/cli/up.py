@@ -514,7 +514,7 @@ def describe_recall(settings: Settings) -> str:
     if not settings.meaning:
         return "finds words (EVERTALK_MEANING is off)"
     if not has_encoder():
-        return "finds words; ./evertalk install meaning lets it find what was meant (60 MB of memory)"
+        return "finds words; ./evertalk install meaning lets it find what was meant (90 MB of memory)"
     if not fits_socket(settings.meaning_socket):
         return "finds words; the path of the data folder is too long for the socket of the encoder"
     return "finds words, and what was meant"
