@@ -19,7 +19,7 @@ SWEEP_SECONDS = 4.0
 """Seconds that a sweep may encode; the duty runs every ten, so that the past takes less than half a core."""
 PASSAGES_AT_ONCE = 256
 TEXTS_AT_ONCE = 8
-"""Texts of a request: a question of a person waits for one of them at most."""
+"""Texts of a request: a question waits for the one that is being encoded."""
 ENDS = 2
 """Times that a text may end the encoder's process before it is left without a vector."""
 

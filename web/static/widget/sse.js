@@ -2,7 +2,7 @@
 import { shut, socketUrl } from "./net.js";
 
 const QUIET_MS = 40_000;
-/** Milliseconds from an acknowledgement to its event at most. */
+/** Longest time from an acknowledgement to its event, in milliseconds. */
 const ECHO_MS = 6000;
 const HOLD_SECONDS = 25;
 const CODES = { bad_frame: 4400, unknown_token: 4401, unauthorized: 4401, identity_required: 4401, identity_invalid: 4401, identity_expired: 4401, unknown_site: 4403, foreign_origin: 4403, rate_limited: 4429 };
