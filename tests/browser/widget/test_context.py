@@ -104,6 +104,19 @@ def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stu
     assert commands(stub) == []
 
 
+def test_a_command_typed_before_the_welcome_is_given_after_it(desk: Desk, stub: Stub) -> None:
+    stub.hold_welcome.clear()
+    page = desk.chat()
+    say(page, "/help")
+    say(page, "and a message")
+    expect(page.locator(".result")).to_have_attribute("data-pending", "true")
+    assert commands(stub) == []
+    stub.hold_welcome.set()
+    expect(page.locator(".result")).to_contain_text("help says hello.")
+    expect(log(page).get_by_text("You said: and a message")).to_be_visible()
+    assert commands(stub) == ["help"]
+
+
 def test_command_result_is_announced_once_and_failure_at_once(desk: Desk, stub: Stub) -> None:
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     page, other = desk.chat(), desk.chat()

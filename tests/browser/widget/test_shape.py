@@ -262,9 +262,10 @@ def test_the_full_page_is_three_files(desk: Desk, stub: Stub) -> None:
 def test_no_file_turns_text_into_markup_or_code(path: Any) -> None:
     source = path.read_text()
     assert FORBIDDEN.findall(source) == []
-    assert not re.search(
-        r"[\"'`]https?://[a-z]", re.sub(r"http://www\.w3\.org/(2000/svg|1998/Math/MathML)", "", source)
-    )
+    own = re.sub(r"http://www\.w3\.org/(2000/svg|1998/Math/MathML)", "", source)
+    # The dashboard's forms show addresses of providers as examples; the widget knows none.
+    if "dashboard" not in path.parts:
+        assert not re.search(r"[\"'`]https?://[a-z]", own)
 
 
 def test_the_document_tells_a_page_all_that_it_can_say() -> None:

@@ -41,7 +41,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const head = h("div", { class: "page-head" }, facts,
     h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => session?.running ?? null })));
   const strip = h("dl", { class: "kpis four strip" });
-  const numbers = h("dl", { class: "kpis four" });
+  const numbers = h("p", { class: "muted small" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
   const flushes = h("div");
@@ -66,8 +66,8 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** Parts of each tab and their loaders; a tab loads when it is first shown. @type {Record<string, {make: () => any, fill: (refresh: boolean) => Promise<any>}>} */
   const parts = {
     conversation: { make: () => talkCard, fill: (refresh) => talk.load(refresh) },
-    context: { make: () => [numbers, card(t("Context per turn"), [chart], spans), h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
-      fill: (refresh) => { when("numbers", session, () => show(numbers, cacheCard(session))); return Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]); } },
+    context: { make: () => [card(t("Context per turn"), [chart, numbers], spans), h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
+      fill: (refresh) => { when("numbers", session, () => show(numbers, cacheLine(session))); return Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]); } },
     summaries: { make: () => card(t("Summaries"), [folds]), fill: async (refresh) => {
       const compactions = await ask(`${path}/compactions`, { refresh, signal });
       when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
@@ -228,7 +228,7 @@ function heading(session, mark) {
 }
 
 /** @param {Api["SessionWhole"]} session */
-const cacheCard = (session) => kpi(t("Cache hit rate"), pct(session.cache_hit_pct), t("{read} read · {written} written", { read: tokens(session.cache_read_tokens), written: tokens(session.cache_write_tokens) }));
+const cacheLine = (session) => joinWithDots([`${t("Cache hit rate")}: ${pct(session.cache_hit_pct)}`, t("{read} read · {written} written", { read: tokens(session.cache_read_tokens), written: tokens(session.cache_write_tokens) })]);
 
 /** Returns what is looked at first: the context now, and what the conversation has taken so far. @param {Api["SessionWhole"]} session @param {() => void} history shows the summaries */
 function cards(session, history) {

@@ -300,7 +300,7 @@ export class Chat {
     return true;
   }
 
-  /** Commands act on the present, so they are never kept for later. @param {string} name @param {string} args @returns {boolean} */
+  /** Commands act on the present, so they are kept for later only until the first welcome. @param {string} name @param {string} args @returns {boolean} */
   command(name, args) {
     if (name === "search" && this.commands().some((/** @type {any} */ one) => one.name === name)) {
       this.later((one) => one.look(this, "find", args));
@@ -308,11 +308,10 @@ export class Chat {
     }
     if (name === "new" && this.many) return this.menu((one) => void one.start(this)), true;
     const cid = newId();
-    if (!this.net.send({ t: "command", cid, command: name, args })) {
-      this.chat.command(cid, name, "");
-      this.chat.take({ t: "error", cid, message: t("command_offline") });
-    } else {
-      this.chat.command(cid, name, "");
+    const isSent = this.net.send({ t: "command", cid, command: name, args });
+    this.chat.command(cid, name, "");
+    if (!isSent && this.chat.session) this.chat.take({ t: "error", cid, message: t("command_offline") });
+    else {
       Object.assign(this.chat.byCid(cid) ?? {}, { sentAt: Date.now(), args });
       if (name === "export") void import("./rare.js").then((one) => one.download(this, args.trim() === "json" ? "json" : "md")).catch(() => this.chat.take({ t: "error", cid, message: t("command_offline") }));
     }

@@ -79,7 +79,7 @@ export class Conversation {
   /** @param {any} frame */
   welcome(frame) {
     const unsent = this.items.filter((item) => item.status === "sending" || item.status === "failed");
-    const commands = this.items.filter((item) => item.kind === "result" && item.pending);
+    const commands = this.items.filter((item) => item.kind === "result" && (item.pending || item.broken));
     const fresh = !frame.resumed;
     const again = fresh && this.undone(frame) ? this.items.filter((item) => Date.now() - (item.sentAt ?? 0) < AGAIN_MS && item.status === "sent") : [];
     if (fresh) this.clear();
