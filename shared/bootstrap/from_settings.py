@@ -62,7 +62,7 @@ BUILT_IN_TOOLS = tuple(map(without_limits, (
     REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, LOOK_AT_PICTURE,
 )))  # fmt: skip
 """Tools of every agent whose configuration does not select its tools."""
-DEMO_SOFT_BUDGET = 3_700
+DEMO_SOFT_BUDGET = 3_750
 """Tokens of the demo's conversation that the talk in `shared/samples` fills."""
 _EARLY = {
     "soft_budget": DEMO_SOFT_BUDGET, "flush_threshold": DEMO_SOFT_BUDGET // 10, "recall_tokens": 400,

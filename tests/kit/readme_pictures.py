@@ -1,7 +1,7 @@
 """Pictures of the README, made from a running `./evertalk up` with the demo in an empty data folder.
 
-`python -m tests.kit.readme_pictures LOGIN_LINK` plays the sample conversation in the chat, opens its summary, and
-writes `docs/pictures/chat.png` and `docs/pictures/session.png`.
+`python -m tests.kit.readme_pictures LOGIN_LINK` plays the sample conversation in the chat, opens its summary,
+and writes `docs/pictures/chat.png` and `docs/pictures/session.png`.
 """
 
 from __future__ import annotations
