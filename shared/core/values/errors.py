@@ -304,9 +304,7 @@ class ModelUnavailable(ModelError):
 
 
 class EncoderEnded(ModelUnavailable):
-    """The process of the encoder ended while it read a text."""
-
-    code = "encoder_ended"
+    """The process of the encoder ended while it read a text; no person reads of it."""
 
 
 class ModelBusy(ModelError):

@@ -211,7 +211,7 @@ async def test_forms_of_the_dashboard_work_in_every_service_of_compose(composed:
             await ben.sees(
                 lambda screen: any(line.text == REAL for line in screen.answers), within=START_SECONDS
             )
-            await worker.until_event("worker_ready", times=2)
+            await worker.until_event("settings_followed", times=2)
             link = await composed.run("bot", "-m", "shared", "pairing", "owner")
             assert f"t.me/{USERNAME}" in link
             while (await anna.ask("And now?"))["text"] != REAL:

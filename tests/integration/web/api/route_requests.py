@@ -61,6 +61,8 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         sent["headers"] = {"Origin": server.url}
     if one.name == "openStream":
         given["ticket"] = (await ticket(server))["ticket"]
+    if one.name == "pollFrames":
+        given |= {"site": "default", "stream": "a" * 16, "wait": "0"}
     if one.takes == "application/octet-stream":
         sent |= {"data": b"words", "headers": {"Content-Type": one.takes}}
     elif one.name in bodies:

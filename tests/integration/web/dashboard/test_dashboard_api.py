@@ -157,7 +157,7 @@ async def test_metrics_are_read_by_prometheus(dashboard: Dashboard) -> None:
     assert len(families) >= 8
     assert all(family.documentation for family in families)
     labels = {label for family in families for sample in family.samples for label in sample.labels}
-    assert labels <= {"state", "kind", "role", "outcome", "stage", "le", "version", "python"}
+    assert labels <= {"state", "kind", "role", "outcome", "stage", "transport", "le", "version", "python"}
 
 
 async def test_what_is_unknown_has_no_series(dashboard: Dashboard) -> None:
