@@ -142,7 +142,7 @@ function field(row, label, may) {
   const error = h("p", { class: "crit-text small", id: `${id}-error` });
   const state = h("p", { class: "small muted", id: `${id}-state` });
   const told = { id, name, "aria-describedby": `${id}-state ${id}-error ${id}-help`, oninput: () => type(read()) };
-  const asks = { dir: "ltr", autocomplete: kind === "secret" ? "new-password" : "off", autocapitalize: "none", spellcheck: "false", maxlength: 8000, placeholder: usual };
+  const asks = { dir: "ltr", autocomplete: kind === "secret" ? "new-password" : "off", autocapitalize: "none", spellcheck: "false", translate: "no", maxlength: 8000, placeholder: usual };
   const input = kind === "switch" ? h("input", { type: "checkbox", ...told }) : kind === "choice" ? h("select", told, h("option", { value: "" }, usual ? `${t("default")} (${usual})` : t("default")), (row.choices ?? []).map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)))
     : h("input", { type: kind === "secret" ? "password" : "text", inputmode: kind === "number" ? "decimal" : null, ...told, ...asks });
   const drop = kind === "secret" && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: label }), onclick: () => { input.value = ""; type(typed.get(name) === null ? undefined : null); paint(); } }, t("Remove"));
