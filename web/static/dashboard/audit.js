@@ -45,9 +45,10 @@ export function auditPage({ root, go, say, entitle, signal }) {
   /** @param {Api["AuditChain"]} found */
   function draw(found) {
     chain.className = `chain ${found.state}`;
-    const words = found.state === "empty" || !(found.through ?? found.broken_at) ? t("Nothing is in the log yet.")
+    // A broken chain has entries before the break that hold: the state decides, not `through`.
+    const words = found.state === "broken" ? t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at?.id), time: formatWhen(found.broken_at?.at ?? "") })
       : found.through ? tn("Verified: {count} entry, no gaps, up to number {id} of {time}.", "Verified: {count} entries, no gaps, up to number {id} of {time}.", found.entries, { id: String(found.through.id), time: formatWhen(found.through.at) })
-      : t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at?.id), time: formatWhen(found.broken_at?.at ?? "") });
+      : t("Nothing is in the log yet.");
     show(chain, h("span", { class: found.state }, words), again());
   }
 
