@@ -290,5 +290,5 @@ async def test_a_long_paste_is_kept_whole_and_shown_folded(page: Page) -> None:
     await expect(mine).to_contain_text("The very end.")
     shown = await mine.locator(".body").evaluate("node => node.firstChild.data")
     assert shown == log
-    await page.get_by_role("button", name="Edit", exact=True).click()
+    await mine.get_by_role("button", name="Edit", exact=True).click()
     await expect(page.get_by_role("textbox", name="Edit message")).to_have_value(log)

@@ -140,11 +140,12 @@ def test_a_file_that_is_refused_says_why_and_can_be_taken_away(desk: Desk, stub:
     desk.tolerated = ("status of 422",)
     stub.refuse_file = "file_unknown_kind"
     page = shop(desk)
-    pick(page, file("a.zip", b"PK"), file("large.txt", b"x" * 200_001), file("empty.txt", b""))
+    pick(page, file("a.exe", b"MZ"), file("large.txt", b"x" * 200_001), file("empty.txt", b""))
     failed = page.locator(".composer .file[data-state=failed]")
     expect(failed).to_have_count(3)
     expect(chips(page).nth(0)).to_contain_text(
-        "only pictures, texts, PDF, office files and e-books can be read"
+        "pictures, texts, web pages, PDF, office files, e-books, mails, calendars, contacts, notebooks"
+        " and archives can be read"
     )
     expect(chips(page).nth(1)).to_contain_text("larger than 0 MB")
     expect(chips(page).nth(2)).to_contain_text("there is nothing in it to read")
@@ -156,7 +157,7 @@ def test_a_file_that_is_refused_says_why_and_can_be_taken_away(desk: Desk, stub:
     expect(page.get_by_role("button", name="Remove large.txt")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("[aria-live=polite]")).to_contain_text("large.txt was removed.")
-    page.get_by_role("button", name="Retry: a.zip").click()
+    page.get_by_role("button", name="Retry: a.exe").click()
     expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
     page.get_by_role("textbox", name="Message").press("Enter")
     expect(log(page).locator(".person")).to_contain_text("Still here")
