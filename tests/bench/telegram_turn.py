@@ -145,7 +145,9 @@ async def _bot(
     )
     # For as long as it works: the heart opens a connection of its own, sooner or later.
     with (
-        mock.patch("shared.bootstrap.configured_parts.open_configured_models", return_value=InstantModel(ANSWER)),
+        mock.patch(
+            "shared.bootstrap.configured_parts.open_configured_models", return_value=InstantModel(ANSWER)
+        ),
         mock.patch("shared.adapters.postgres.db.pool._read_json", meter.listen),
     ):
         app = await open_app(settings, role="bot")

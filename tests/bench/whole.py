@@ -86,7 +86,9 @@ class InstantModel:
 
 async def app_with_instant_model(settings: Settings, *, answer: str) -> App:
     """The whole app as a web process builds it, but for its model."""
-    with mock.patch("shared.bootstrap.configured_parts.open_configured_models", return_value=InstantModel(answer)):
+    with mock.patch(
+        "shared.bootstrap.configured_parts.open_configured_models", return_value=InstantModel(answer)
+    ):
         return await open_app(settings, role="web")
 
 
