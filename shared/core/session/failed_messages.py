@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from shared.core.session.session import Entry
+from shared.core.session.session import Entry, View
 from shared.core.values.messages import Text
 from shared.core.values.tokens import estimate_blocks, estimate_by_script
 
@@ -37,10 +37,14 @@ FAILED_FORMS: Mapping[str, FailedForm] = {
 }
 """Forms by the error code of the turn. What a provider forbade, or stopped a process, is not repeated."""
 
+WITHOUT_BEGINNING = "beginning_rejected"
+"""Form of a rejected message whose beginning was rejected, too."""
+_FORMS = {**FAILED_FORMS, WITHOUT_BEGINNING: FailedForm(reason="the model's server rejected the request")}
+
 
 def show_failed(entry: Entry, code: str) -> Entry:
     """Return a person's message as requests show it after its turn ended with the error `code`."""
-    form = FAILED_FORMS[code]
+    form = _FORMS[code]
     mark = f"This message was not answered: {form.reason}."
     words = "\n".join(block.text for block in entry.blocks if isinstance(block, Text)).strip()
     if not form.has_beginning or not words:
@@ -51,3 +55,20 @@ def show_failed(entry: Entry, code: str) -> Entry:
         text = f"[{mark} It was:]\n{words}"
     blocks = (Text(text=text),)
     return replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, estimate_by_script), failed=code)
+
+
+def hide_beginnings(view: View) -> View | None:
+    """Return the view with marks alone in place of rejected messages; None if it holds no beginning of one.
+
+    It is for a request that was rejected as well, perhaps because of what such a beginning says.
+    """
+    rejected = {
+        entry.seq for entry in (*view.entries, *view.pins) if entry.failed == "model_rejected_request"
+    }
+    if not rejected:
+        return None
+
+    def hide(entry: Entry) -> Entry:
+        return show_failed(entry, WITHOUT_BEGINNING) if entry.seq in rejected else entry
+
+    return replace(view, entries=tuple(map(hide, view.entries)), pins=tuple(map(hide, view.pins)))

@@ -15,6 +15,7 @@ import structlog
 
 from shared.core.overflow.overflow_recovery import Shrunk, largest_contributors
 from shared.core.session.artifacts import Artifact
+from shared.core.session.failed_messages import hide_beginnings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
 from shared.core.session.turns import Caps, Claim, Delta, Spending
@@ -23,6 +24,7 @@ from shared.core.values.errors import (
     ContextBudgetExceeded,
     EvertalkError,
     ModelError,
+    ModelRejectedRequest,
     PromptTooLong,
 )
 from shared.core.values.local_time import minute_text
@@ -110,6 +112,12 @@ class ModelCaller:
                 reply = await self._call_and_record(state, prepared)
             except PromptTooLong as error:
                 self._lower_ceiling(state, prepared, error)
+                continue
+            except ModelRejectedRequest:
+                shorter = hide_beginnings(state.view)
+                if shorter is None:
+                    raise
+                state.view = shorter
                 continue
             self._crash_point("after_model")
             if reply.stop_reason == "window_exceeded" and state.meter.restarts < MAX_OVERFLOW_RETRIES:

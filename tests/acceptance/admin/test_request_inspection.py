@@ -192,7 +192,7 @@ async def agrees(guest: Visit, page: Screen) -> None:
     assert told["parts"] == dict(gauge.parts)
     assert sum(told["parts"].values()) == told["used"]
     assert told["used"] + told["free"] == told["limit"]
-    assert told["limit"] + told["beyond"] + told["answer"] == told["window"]
+    assert told["limit"] + told["reserved"] + told["beyond"] + told["answer"] == told["window"]
     card = await app.models.load_card(told["model"])
     assert told["model_window"] == card.window
     assert choose_token_ratio(find_learned_ratio(state, card.name), card) > 0

@@ -176,7 +176,9 @@ async def test_next_messages_keep_most_context_while_summary_is_missing(
     begins = [r["body"]["messages"][0]["content"][0]["text"] for r in chats[full:]]
     assert all(words.startswith("<conversation_summary") for words in begins)
     assert len(set(begins)) < len(begins) / 3, "the provider's cache holds from message to message"
-    assert all(record["body"]["max_tokens"] >= 2_048 for record in chats)
+    # Presets by share of the window cut the room of the answer first where the window is small.
+    least = 2_048 if preset == "spec008" else 1_000
+    assert min(record["body"]["max_tokens"] for record in chats) >= least
 
 
 async def test_preset_that_checks_before_the_call_waits_and_says_so(careful: Visit) -> None:

@@ -182,7 +182,7 @@ def test_a_talk_survives_429s_resets_and_two_restarts_of_the_bot(
     assert (found["sent"], found["acknowledged"], found["answered"]) == (7, 7, 7)
     assert (found["lost"], found["doubled"], found["out_of_order"], found["violations"]) == (0, 0, 0, 0)
     assert found["restarts"] == 2
-    assert found["uncertain"] + found["pressed"] >= 1
+    assert found["pressed"] == 0, "the lost reply was settled without the person"
     used = found["faults"]
     assert used["429 sendMessage"] >= 2
     assert used["reset after sendMessage"] == 1

@@ -207,7 +207,8 @@ async def test_documents_are_read_and_what_cannot_be_is_said(here: Deployment) -
     await ada.sees("diary.odt is locked by a password. Please send it without one.")
     await ada.send_file("old.doc", OLD_OFFICE)
     await ada.sees(
-        "I cannot read old.doc. Pictures, PDFs with text, office files, e-books and text files work."
+        "I cannot read old.doc. Pictures, PDFs, texts, web pages, office files, e-books, mails, calendars, "
+        "contacts, notebooks and archives work."
     )
     files = len(await here.api.calls("getFile"))
     await ada.send_file("film.pdf", size=21 * 1024 * 1024, media_type="application/pdf")

@@ -186,3 +186,18 @@ async def test_request_after_a_failed_message_is_replayed_byte_for_byte(
         await sent.ask("And now?")
         expect_shown(sent.bodies[0], "beginning")
         assert sorted_keys(await again(guest, 2)) == sorted_keys(sent.bodies[0])
+
+
+async def test_a_beginning_that_is_rejected_too_gives_way_to_a_mark(
+    database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    rejected = FAILURES["model_rejected_request"]
+
+    def reply(body: Json) -> Answer:
+        return rejected if "4711" in json.dumps(body["messages"]) else completion(GOOD)
+
+    async with guest_of(database_url, redis_url, tmp_path, reply) as (guest, server):
+        await fail(guest)
+        assert await guest.ask("And now?") == GOOD
+        assert BEGINNING in json.dumps(server.requests[-2]["messages"])
+        expect_shown(sent_text(server), "mark")
