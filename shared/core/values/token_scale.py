@@ -78,10 +78,13 @@ class TokenScale:
         return _changed(self, ratios=ratios, spread=spread)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the stored form: of the covariances, which are symmetric, each row from its variance on."""
+        size = len(KINDS)
+        half = [self.spread[i * size + j] for i in range(size) for j in range(i, size)]
         return {
             "model": self.model,
             "ratios": [round(ratio, 4) for ratio in self.ratios],
-            "spread": [round(value, 8) for value in self.spread],
+            "spread": [round(value, 8) for value in half],
             "epoch": self.epoch,
             "last": list(self.last),
         }
@@ -101,11 +104,18 @@ def assume_scale(model: str, ratio: float) -> TokenScale:
 
 
 def scale_from_json(found: Mapping[str, Any] | None, model: str, *, ratio: float) -> TokenScale:
-    """Return the stored scale; the assumed one if another model's or none is stored."""
+    """Return the stored scale; the assumed one if another model's or none is stored.
+
+    Covariances are read in their former form as well, in which all rows were stored whole.
+    """
     size = len(KINDS)
     if not found or found.get("model") != model:
         return assume_scale(model, ratio)
     ratios, spread = found.get("ratios", ()), found.get("spread", ())
+    if len(spread) == size * (size + 1) // 2:
+        places = iter(spread)
+        half = {(i, j): next(places) for i in range(size) for j in range(i, size)}
+        spread = [half[min(i, j), max(i, j)] for i in range(size) for j in range(size)]
     if len(ratios) != size or len(spread) != size * size:
         return assume_scale(model, ratio)
     return TokenScale(

@@ -59,6 +59,15 @@ def test_scale_of_another_model_is_not_used() -> None:
     assert scale_from_json(stored, "other", ratio=1.0) == assume_scale("other", 1.0)
 
 
+def test_scale_is_read_from_half_of_its_covariances_and_from_all() -> None:
+    scale = cycle(assume_scale(MODEL, 1.43), epoch=0, summary=0)
+    stored = scale.to_json()
+    assert len(stored["spread"]) == 15
+    for form in (stored, stored | {"spread": list(scale.spread)}):
+        found = scale_from_json(form, MODEL, ratio=1.0)
+        assert found.spread == pytest.approx(scale.spread, abs=1e-8)
+
+
 @pytest.mark.parametrize("found", [None, {}, {"model": MODEL}, {"model": MODEL, "ratios": [1], "spread": []}])
 def test_scale_begins_afresh_without_usable_numbers(found: dict[str, object] | None) -> None:
     assert scale_from_json(found, MODEL, ratio=1.3) == assume_scale(MODEL, 1.3)
