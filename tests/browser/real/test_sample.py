@@ -58,6 +58,7 @@ async def test_a_year_is_played_summarised_looked_at_and_removed(page: Page) -> 
     await guide.get_by_role("button", name="Ask about the beginning").click()
     await expect(answers.last).to_contain_text("Saffron must never get fish")
     await guide.get_by_role("button", name="See the originals").click()
+    await card.get_by_role("button", name="Earlier messages").click()
     await expect(card.get_by_role("tabpanel", name="Original")).to_contain_text("I am Nora, I live in Bergen")
     await photograph(page, "sample-originals")
     await guide.get_by_role("button", name="Undo the summary").click()

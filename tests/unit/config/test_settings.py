@@ -215,7 +215,7 @@ def test_any_numbers_start_or_are_refused_once_with_fitting_ones(
 
 @pytest.mark.parametrize(
     ("given", "budget"),
-    [({}, 3_000), ({"soft_budget": 20_000}, 20_000), ({"flush_threshold": 5_000}, 16_000),
+    [({}, 3_750), ({"soft_budget": 20_000}, 20_000), ({"flush_threshold": 5_000}, 16_000),
      ({"context_window": 100_000}, 16_000), ({"preset": "langmem"}, 2_000), ({"preset": "goclaw"}, None)],
 )  # fmt: skip
 def test_the_demo_summarises_early_unless_the_operator_says_when(
