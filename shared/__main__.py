@@ -56,7 +56,11 @@ def _parse(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     for name, (_, help_line, takes_more) in _VERBS.items():
         verbs.add_parser(name, help=help_line, add_help=not takes_more)
     if arguments and arguments[0] in _VERBS and _VERBS[arguments[0]][2]:
-        return arguments[0], arguments[1:]
+        verb, *rest = arguments
+        if verb in _USAGES and rest in (["-h"], ["--help"]):
+            print(f"usage: evertalk {_USAGES[verb]}\n\n{_VERBS[verb][1]}")
+            raise SystemExit(0)
+        return verb, rest
     return str(parser.parse_args(arguments).verb), ()
 
 
@@ -464,36 +468,46 @@ def _test(rest: Sequence[str]) -> int:
 
 _WITHOUT_SETTINGS = ("setup", "install", "doctor", "audit", "test", "version")
 _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
-    "up": (_up, "start everything, and keep it running", False),
-    "setup": (_setup, "ask for what matters and write .env", False),
+    "up": (_up, "start all processes and keep them running", False),
+    "setup": (_setup, "ask for the most important settings and write .env", False),
     "install": (_install, "install an extra: voice, traces, meaning", True),
-    "doctor": (_doctor, "check everything, and say what to do; --security reviews how it is set up", True),
+    "doctor": (
+        _doctor,
+        "check this installation and print what to do; --security reviews its security",
+        True,
+    ),
     "login-link": (_login_link, "print a one-time link to the dashboard", False),
-    "pairing": (_pairing, "decide who may write to the bots of Telegram", True),
+    "pairing": (_pairing, "decide who may write to the Telegram bots", True),
     "person": (_person, "list people; export, erase or hold their data", True),
-    "agent": (_agent, "show and change the agents that answer", True),
-    "site": (_site, "show and change where the widget may live, and how", True),
-    "settings": (_settings, "show and change the settings that are stored: list, set, unset, export", True),
+    "agent": (_agent, "show and change agents: model, instructions, tools", True),
+    "site": (_site, "show and change sites, the web pages with the widget", True),
+    "settings": (_settings, "show and change stored settings", True),
     "key": (_key, "create and revoke API keys", True),
-    "alert": (_alert, "send a test to all recipients of alerts", True),
-    "operator": (_operator, "who may use the dashboard: add, passwd, list, revoke, totp", True),
-    "command": (_command, "run a command such as compact for a conversation", True),
-    "eval": (_eval, "measure what this deployment remembers, and what that costs", True),
-    "backup": (_backup, "make a copy of everything, or list and check them", True),
-    "restore": (_restore, "replace the present data with a backup", True),
-    "upgrade": (_upgrade, "make a backup, then bring the data to this version", True),
-    "service": (_service, "run with the machine: install, status, logs, uninstall", True),
+    "alert": (_alert, "send a test alert to all recipients", True),
+    "operator": (_operator, "manage the operators of the dashboard", True),
+    "command": (_command, "run a command, such as compact, in a conversation", True),
+    "eval": (_eval, "measure how much each preset remembers and what it costs", True),
+    "backup": (_backup, "back up all data; list and verify backups", True),
+    "restore": (_restore, "replace all data with a backup", True),
+    "upgrade": (_upgrade, "back up, then upgrade the data to this version", True),
+    "service": (_service, "run Evertalk as a service that starts at boot", True),
     "replay": (_replay, "play recorded conversations through the running system", True),
-    "demo": (_demo, "talk with the bot in the terminal, as if in Telegram", True),
-    "migrate": (_migrate, "bring the database up to date, and nothing else", False),
-    "database": (_database, "print the roles of few rights for a PostgreSQL of your own", True),
-    "psql": (_psql, "look into the database", True),
-    "audit": (_audit, "ask pip-audit for known holes of requirements", True),
+    "demo": (_demo, "chat with the bot in the terminal, as in Telegram", True),
+    "migrate": (_migrate, "upgrade the database schema", False),
+    "database": (_database, "print SQL for roles with minimal rights on your own PostgreSQL", True),
+    "psql": (_psql, "open psql on the database; arguments go to psql", True),
+    "audit": (_audit, "check the pinned packages for known vulnerabilities", True),
     "test": (_test, "run all checks and tests; arguments go to pytest", True),
-    "version": (_version, "print versions", False),
+    "version": (_version, "print the versions of Evertalk, its schema and its libraries", False),
 }
 """Verbs by name: function, line in the help, and whether more arguments may follow."""
 VERB_NAMES = tuple(_VERBS)
+_USAGES = {
+    "install": f"install {{{','.join(EXTRAS)}}} ...",
+    "psql": "psql [ARGUMENT ...]",
+    "audit": "audit [ARGUMENT ...]",
+}
+"""Usage lines of verbs without a parser."""
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)

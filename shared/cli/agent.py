@@ -28,23 +28,26 @@ _FILE_KEYS = frozenset({"agent", "version", "config"})
 
 def read_agent_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk agent", description="Who answers, and how.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk agent",
+        description="Manage agents: who answers, with which model, instructions and tools.",
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="show all agents and where they are used")
+    verbs.add_parser("list", help="list agents and where they are used")
     _add_name(verbs.add_parser("show", help="print an agent's settings as JSON"))
     _add_name(verbs.add_parser("edit", help="open an agent's settings in your editor"))
-    _add_name(verbs.add_parser("create", help="create an agent; edit or import gives it settings"))
+    _add_name(verbs.add_parser("create", help="create an agent with default settings"))
     _add_name(verbs.add_parser("delete", help="delete an agent that is not in use"))
-    export = _add_name(verbs.add_parser("export", help="write an agent to a file, or to the screen"))
+    export = _add_name(verbs.add_parser("export", help="write an agent to a file or to standard output"))
     export.add_argument("file", metavar="FILE", nargs="?", type=Path)
-    brought = verbs.add_parser("import", help="make or replace an agent from such a file")
+    brought = verbs.add_parser("import", help="create or replace an agent from an exported file")
     brought.add_argument("file", metavar="FILE", type=Path)
-    assign = _add_name(verbs.add_parser("assign", help="give a site to an agent, or the talks of a bot"))
+    assign = _add_name(verbs.add_parser("assign", help="let an agent answer on a site or for a bot"))
     where = assign.add_mutually_exclusive_group(required=True)
     where.add_argument("--site", metavar="SITE", default="")
-    where.add_argument("--bot", metavar="BOT", default="", help="its @name or number")
+    where.add_argument("--bot", metavar="BOT", default="", help="@name or number of the bot")
     assign.add_argument(
-        "--existing", action="store_true", help="conversations that exist already move to the agent, too"
+        "--existing", action="store_true", help="also move existing conversations to the agent"
     )
     return parser.parse_args(arguments)
 

@@ -15,9 +15,11 @@ _OPEN = ("due", "sending")
 
 def read_alert_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk alert", description="Alerts to operators.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk alert", description="Check that alerts reach their recipients."
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("test", help="send a test to every target, and say what became of it")
+    verbs.add_parser("test", help="send a test alert to every recipient and show the outcomes")
     return parser.parse_args(arguments)
 
 

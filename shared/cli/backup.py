@@ -78,13 +78,21 @@ class BackupResult:
 
 def read_backup_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk backup", description="A copy of everything in one file.")
-    parser.add_argument("--to", type=Path, metavar="PATH", help="a folder, instead of the usual one")
-    parser.add_argument("--without-key", action="store_true", help="leave the secret key out of the file")
-    parser.add_argument("--daily", action="store_true", help="only when the newest one is a day old")
+    parser = argparse.ArgumentParser(
+        prog="evertalk backup", description="Back up all data into one file, or list and verify backups."
+    )
+    parser.add_argument(
+        "--to", type=Path, metavar="PATH", help="folder for the backup; default: EVERTALK_BACKUP_DIR"
+    )
+    parser.add_argument("--without-key", action="store_true", help="do not store the secret key in the file")
+    parser.add_argument(
+        "--daily", action="store_true", help="do nothing if the newest backup is less than a day old"
+    )
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--list", action="store_true", dest="shows", help="show those that there are")
-    shown.add_argument("--verify", type=Path, metavar="FILE", help="read one through, and change nothing")
+    shown.add_argument("--list", action="store_true", dest="shows", help="list backups")
+    shown.add_argument(
+        "--verify", type=Path, metavar="FILE", help="check that a backup can be read; changes nothing"
+    )
     return parser.parse_args(arguments)
 
 

@@ -35,19 +35,21 @@ def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     names = ", ".join(command.name for command in _list_offered())
     parser = argparse.ArgumentParser(
         prog="evertalk command",
-        description="Run a command for a conversation.",
-        epilog=f"commands: {names}. GET /api/v1/commands tells their arguments.",
+        description="Run a command in a conversation.",
+        epilog=f"commands: {names}. GET /api/v1/commands lists their arguments.",
     )
     parser.add_argument("name", metavar="NAME", type=lambda name: name.removeprefix("/"))
-    parser.add_argument("--session", metavar="ID", type=UUID, required=True, help="its public id")
+    parser.add_argument(
+        "--session", metavar="ID", type=UUID, required=True, help="public id of the conversation"
+    )
     parser.add_argument(
         "--arg",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help=f"an argument by name; {RAW}=WORDS are the words as a person types them",
+        help=f"argument of the command; {RAW}=TEXT passes the text as a person types it",
     )
-    parser.add_argument("--json", action="store_true", help="the whole result as one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as one line of JSON")
     return parser.parse_args(arguments)
 
 

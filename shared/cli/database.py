@@ -11,12 +11,14 @@ from shared.core.values.errors import BadInput
 
 def read_database_arguments(rest: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk database", description="About a PostgreSQL of your own.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk database", description="Prepare your own PostgreSQL server."
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     roles = verbs.add_parser(
-        "roles", help="print the SQL that makes roles of few rights, for psql; it may be run again"
+        "roles", help="print SQL for psql that creates roles with minimal rights; safe to repeat"
     )
-    roles.add_argument("--prefix", default=PREFIX, help=f"of their names, {PREFIX} without it")
+    roles.add_argument("--prefix", default=PREFIX, help=f"prefix of the role names; default: {PREFIX}")
     return parser.parse_args(rest)
 
 

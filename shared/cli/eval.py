@@ -75,36 +75,50 @@ def read_eval_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(
         prog="evertalk eval",
-        description="Plant facts in a conversation of its own, compact it, and ask for them: "
-        "what each preset keeps here, and what it costs.",
+        description="Plant facts in a separate conversation, compact it and ask for them: "
+        "shows how much each preset remembers and what it costs.",
     )
     parser.add_argument(
         "--preset",
         metavar="NAMES",
         type=_presets,
         default=(),
-        help="divided by commas; else the deployment's",
+        help="presets, separated by commas; default: the configured one",
     )
-    parser.add_argument("--agent", metavar="NAME", default=DEFAULT_AGENT, help="whose configuration holds")
-    parser.add_argument("--compactions", metavar="N", type=_natural, default=COMPACTIONS, help="at least")
-    parser.add_argument("--window", metavar="TOKENS", type=_natural, help="a smaller context window")
     parser.add_argument(
-        "--data", metavar="FILE", type=Path, help="recorded talk: LoCoMo's or LongMemEval's JSON"
+        "--agent", metavar="NAME", default=DEFAULT_AGENT, help="agent whose configuration is used"
     )
-    parser.add_argument("--talks", metavar="N", type=_natural, default=1, help="of the file, the first N")
-    parser.add_argument("--messages", metavar="N", type=_natural, help="of each talk, the first N")
-    parser.add_argument("--questions", metavar="N", type=_natural, help="for each talk, at most N")
-    parser.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, too")
-    parser.add_argument("--cap", metavar="DOLLARS", type=_dollars, help="the most that it may cost")
-    parser.add_argument("--run", metavar="NAME", default="", help="a run of its own beside one that is kept")
-    parser.add_argument("--dry-run", action="store_true", help="show the estimated price, and end")
-    parser.add_argument("--yes", action="store_true", help="do not ask before money is spent")
-    parser.add_argument("--keep", action="store_true", help="keep the conversations")
     parser.add_argument(
-        "--forget", action="store_true", help="erase the conversations of earlier runs, and end"
+        "--compactions", metavar="N", type=_natural, default=COMPACTIONS, help="minimum number of compactions"
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON, with every answer")
-    parser.add_argument("--picture", metavar="FILE", type=Path, help="write a picture (SVG)")
+    parser.add_argument("--window", metavar="TOKENS", type=_natural, help="use a smaller context window")
+    parser.add_argument(
+        "--data", metavar="FILE", type=Path, help="recorded conversations as JSON of LoCoMo or LongMemEval"
+    )
+    parser.add_argument(
+        "--talks", metavar="N", type=_natural, default=1, help="use the first N conversations of the file"
+    )
+    parser.add_argument(
+        "--messages", metavar="N", type=_natural, help="use the first N messages of each conversation"
+    )
+    parser.add_argument(
+        "--questions", metavar="N", type=_natural, help="ask at most N questions about each conversation"
+    )
+    parser.add_argument("--judge", metavar="MODEL", help="model that also judges the answers")
+    parser.add_argument("--cap", metavar="DOLLARS", type=_dollars, help="stop before the run costs more")
+    parser.add_argument(
+        "--run", metavar="NAME", default="", help="name of the run; keeps it apart from earlier runs"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the estimated price and exit")
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask for confirmation before spending money"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the conversations of the run")
+    parser.add_argument(
+        "--forget", action="store_true", help="erase the conversations of earlier runs and exit"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, with every answer")
+    parser.add_argument("--picture", metavar="FILE", type=Path, help="write a chart as SVG")
     return parser.parse_args(arguments)
 
 

@@ -18,20 +18,28 @@ def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     scopes = "\n".join(f"  {scope:<16} {told}" for scope, told in SCOPES.items())
     parser = argparse.ArgumentParser(
         prog="evertalk key",
-        description="Keys for programs that talk over REST.",
+        description="Manage API keys for programs that use the REST API.",
         epilog=f"scopes:\n{scopes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    create = verbs.add_parser("create", help="create a key; it is shown this once")
+    create = verbs.add_parser("create", help="create a key; it is shown only once")
     create.add_argument("name", metavar="NAME")
-    create.add_argument("--scope", action="append", metavar="SCOPE", required=True, help="may be given again")
-    create.add_argument("--expires", type=int, metavar="DAYS", help="without it, until it is revoked")
-    create.add_argument("--site", metavar="SITE", help="only people of this site")
-    create.add_argument("--agent", metavar="AGENT", help="only conversations with this agent")
-    verbs.add_parser("list", help="show all keys, not their secrets")
-    revoke = verbs.add_parser("revoke", help="end a key, at once")
-    revoke.add_argument("name", metavar="NAME", help="or the beginning that the list shows")
+    create.add_argument(
+        "--scope",
+        action="append",
+        metavar="SCOPE",
+        required=True,
+        help="permission of the key; repeat for more",
+    )
+    create.add_argument(
+        "--expires", type=int, metavar="DAYS", help="days until the key expires; default: never"
+    )
+    create.add_argument("--site", metavar="SITE", help="limit the key to visitors of this site")
+    create.add_argument("--agent", metavar="AGENT", help="limit the key to conversations with this agent")
+    verbs.add_parser("list", help="list keys without their secrets")
+    revoke = verbs.add_parser("revoke", help="revoke a key at once")
+    revoke.add_argument("name", metavar="NAME", help="name of the key, or its prefix as listed")
     return parser.parse_args(arguments)
 
 

@@ -21,18 +21,22 @@ AUDIT_ACTOR = "command line"
 
 def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk operator", description="Who may use the dashboard.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk operator", description="Manage the operators of the dashboard."
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    add = verbs.add_parser("add", help="invite somebody; prints a link that logs in once")
+    add = verbs.add_parser("add", help="create an operator and print a one-time login link")
     add.add_argument("name", metavar="NAME")
-    add.add_argument("--role", choices=ROLES, default="operator", help="operator without it")
-    password = verbs.add_parser("passwd", help="set a password and end all their logins")
+    add.add_argument("--role", choices=ROLES, default="operator", help="default: operator")
+    password = verbs.add_parser("passwd", help="set an operator's password and end all of their logins")
     password.add_argument("name", metavar="NAME")
-    verbs.add_parser("list", help="show all operators and how many logins they have open")
-    revoke = verbs.add_parser("revoke", help="lock somebody out, and end their logins at once")
+    verbs.add_parser("list", help="list operators with their number of open logins")
+    revoke = verbs.add_parser("revoke", help="remove an operator and end all of their logins")
     revoke.add_argument("name", metavar="NAME")
-    totp = verbs.add_parser("totp", help="the second factor of somebody who lost phone and recovery codes")
-    totp.add_argument("what", choices=("reset",), help="take it away; the password alone opens again")
+    totp = verbs.add_parser("totp", help="manage an operator's second factor")
+    totp.add_argument(
+        "what", choices=("reset",), help="remove the second factor; the password alone logs in again"
+    )
     totp.add_argument("name", metavar="NAME")
     return parser.parse_args(arguments)
 

@@ -26,15 +26,17 @@ _NAME_CHARS = 32
 
 def read_pairing_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk pairing", description="Who may write to the bots.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk pairing", description="Decide who may write to the Telegram bots."
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="show who asked, who may write and who may not")
-    approve = verbs.add_parser("approve", help="let the person or group with this code in")
-    deny = verbs.add_parser("deny", help="refuse the person or group with this code")
+    verbs.add_parser("list", help="list requests, and people and groups that are approved or denied")
+    approve = verbs.add_parser("approve", help="approve the person or group with this code")
+    deny = verbs.add_parser("deny", help="deny the person or group with this code")
     for verb in (approve, deny):
         verb.add_argument("code", metavar="CODE")
-    verbs.add_parser("revoke", help="shut somebody out again").add_argument("id", metavar="ID", type=int)
-    verbs.add_parser("owner", help="make a link: whoever opens it first owns the bot")
+    verbs.add_parser("revoke", help="withdraw an approval").add_argument("id", metavar="ID", type=int)
+    verbs.add_parser("owner", help="print a link; the first person to open it becomes the bot's owner")
     return parser.parse_args(arguments)
 
 

@@ -42,15 +42,17 @@ class PersonTerminal:
 
 def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk person", description="People and what is kept of them.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk person", description="List people; export, erase or hold their data."
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listed = verbs.add_parser("list", help="show whom this installation knows")
-    listed.add_argument("search", metavar="SEARCH", nargs="?", default="", help="a part of a name or an id")
-    export = verbs.add_parser("export", help="write everything of a person to standard output")
+    listed = verbs.add_parser("list", help="list people")
+    listed.add_argument("search", metavar="SEARCH", nargs="?", default="", help="part of a name or id")
+    export = verbs.add_parser("export", help="write all data of a person to standard output")
     export.add_argument("--format", choices=("md", "json"), default="json")
-    erase = verbs.add_parser("erase", help="forget a person; asks before it does")
-    hold = verbs.add_parser("hold", help="place a person on legal hold")
-    release = verbs.add_parser("release", help="lift the hold")
+    erase = verbs.add_parser("erase", help="erase all data of a person, after confirmation")
+    hold = verbs.add_parser("hold", help="place a legal hold: the person's data cannot be deleted")
+    release = verbs.add_parser("release", help="lift a legal hold")
     for verb in (export, erase, hold, release):
         verb.add_argument("id", metavar="ID", type=UUID)
     return parser.parse_args(arguments)

@@ -51,16 +51,16 @@ def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(
         prog="evertalk restore",
-        description="Put a backup in the place of what is there; stop Evertalk first.",
+        description="Replace all data with a backup. Stop Evertalk first.",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="the file that ./evertalk backup has made")
+    parser.add_argument("path", type=Path, metavar="PATH", help="file written by ./evertalk backup")
     parser.add_argument(
         "--foreign", action="store_true",
-        help="take one whose seal is not of this installation's key: only when you know where it comes from",
+        help="accept a backup that was sealed with another installation's key; only if you trust its origin",
     )  # fmt: skip
     parser.add_argument(
         "--erasures", type=Path, metavar="FILE",
-        help=f"the log of erasures of the installation it comes from ({ERASURES} beside its backups)",
+        help=f"erasure log of the backup's installation ({ERASURES} in its backup folder)",
     )  # fmt: skip
     return parser.parse_args(arguments)
 

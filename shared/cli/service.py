@@ -67,18 +67,16 @@ class ServiceHost:
 def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="evertalk service", description="Evertalk as a service of this machine."
+        prog="evertalk service", description="Run Evertalk as a service of this machine that starts at boot."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    install = verbs.add_parser("install", help="start now, and with the machine")
-    install.add_argument(
-        "--dry-run", action="store_true", help="print what would be written, and change nothing"
-    )
-    install.add_argument("--account", metavar="NAME", help="as root: under whose rights it runs")
-    verbs.add_parser("status", help="say whether it runs")
-    logs = verbs.add_parser("logs", help="show what it has said last")
-    logs.add_argument("-f", "--follow", action="store_true", help="and what it says from now on")
-    verbs.add_parser("uninstall", help="stop it and remove the service; data stay")
+    install = verbs.add_parser("install", help="start Evertalk now and at each boot")
+    install.add_argument("--dry-run", action="store_true", help="print the files without writing them")
+    install.add_argument("--account", metavar="NAME", help="account that the service runs as; only for root")
+    verbs.add_parser("status", help="show whether the service is running")
+    logs = verbs.add_parser("logs", help="show the newest log lines")
+    logs.add_argument("-f", "--follow", action="store_true", help="keep printing new log lines")
+    verbs.add_parser("uninstall", help="stop and remove the service; data are kept")
     return parser.parse_args(arguments)
 
 

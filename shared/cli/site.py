@@ -41,20 +41,22 @@ _TAKES = "A running Evertalk follows within ten seconds."
 
 def read_site_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk site", description="Where the widget may live.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk site", description="Create and change sites: the web pages that may show the widget."
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="show all sites")
+    verbs.add_parser("list", help="list all sites")
     for verb, told in (
         ("show", "print a site's settings as JSON"),
-        ("snippet", "print the line that puts the widget on a page"),
+        ("snippet", "print the HTML line that adds the widget to a page"),
         ("add", "create a site"),
-        ("edit", "change the settings that are given; without any, open your editor"),
+        ("edit", "change the given settings; without any, open your editor"),
     ):
         one = verbs.add_parser(verb, help=told)
         one.add_argument("name", metavar="NAME")
         if verb in ("add", "edit"):
             _add_flags(one)
-    secret = verbs.add_parser("secret", help="add, list or revoke the secrets that sign people in")
+    secret = verbs.add_parser("secret", help="add, list or revoke the secrets that sign visitors in")
     secret.add_argument("name", metavar="NAME")
     secret.add_argument("what", choices=("add", "list", "revoke"))
     secret.add_argument("id", metavar="ID", nargs="?", default="")
@@ -65,11 +67,16 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="AGENT")
     parser.add_argument("--audience", choices=AUDIENCES)
     parser.add_argument(
-        "--origin", metavar="ORIGIN", action="append", help="a page's origin; may be given again"
+        "--origin",
+        metavar="ORIGIN",
+        action="append",
+        help="origin of a page, such as https://example.org; repeat for more",
     )
-    parser.add_argument("--starter", metavar="TEXT", action="append", help="may be given up to six times")
+    parser.add_argument(
+        "--starter", metavar="TEXT", action="append", help="suggested first message; repeat for up to six"
+    )
     for name in _TEXT_FLAGS:
-        parser.add_argument(f"--{name}", metavar="TEXT", help="empty takes it away")
+        parser.add_argument(f"--{name}", metavar="TEXT", help="an empty text removes it")
     for name in _SWITCHES:
         parser.add_argument(f"--{name}", choices=tuple(_SWITCHED))
 

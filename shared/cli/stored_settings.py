@@ -29,16 +29,20 @@ _FORMAT = "evertalk-settings-1"
 
 def read_settings_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="evertalk settings", description="Settings in the database.")
+    parser = argparse.ArgumentParser(
+        prog="evertalk settings", description="Show and change the settings that are stored in the database."
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("list", help="show what is stored; of secrets, that they are")
-    setting = verbs.add_parser("set", help="store a setting; a secret is asked for, or read from the input")
+    verbs.add_parser("list", help="list stored settings; secrets are masked")
+    setting = verbs.add_parser(
+        "set", help="store a setting; a secret is prompted for or read from standard input"
+    )
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("value", metavar="VALUE", nargs="?")
     unset = verbs.add_parser("unset", help="remove a setting")
     unset.add_argument("name", metavar="NAME")
-    verbs.add_parser("export", help="print what is stored as JSON, without secrets")
-    incoming = verbs.add_parser("import", help="store what such a file says; other settings stay")
+    verbs.add_parser("export", help="print stored settings as JSON, without secrets")
+    incoming = verbs.add_parser("import", help="store the settings of an exported file; others are kept")
     incoming.add_argument("file", metavar="FILE", type=Path)
     return parser.parse_args(arguments)
 

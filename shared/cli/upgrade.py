@@ -39,11 +39,12 @@ Migrate = Callable[[str], Awaitable[None]]
 def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="evertalk upgrade", description="Bring the data to this version of Evertalk; stop it first."
+        prog="evertalk upgrade",
+        description="Upgrade the data to this version of Evertalk. Stop Evertalk first.",
     )
     parser.add_argument(
         "--old-postgres", type=Path, metavar="FOLDER",
-        help="programs of the PostgreSQL that made the data, when its major version was another one",
+        help="folder with the programs of the PostgreSQL major version that wrote the data",
     )  # fmt: skip
     return parser.parse_args(arguments)
 

@@ -22,9 +22,11 @@ _REDIS_SECONDS = 5.0
 
 def read_doctor_arguments(rest: Sequence[str]) -> argparse.Namespace:
     """`security` and `as_json`; ends with 2 and a line for what is none."""
-    parser = argparse.ArgumentParser(prog="evertalk doctor", description="Check everything; say what to do.")
-    parser.add_argument("--security", action="store_true", help="review how safely this is set up, instead")
-    parser.add_argument("--json", action="store_true", dest="as_json", help="with --security: for programs")
+    parser = argparse.ArgumentParser(
+        prog="evertalk doctor", description="Check this installation and print what to do."
+    )
+    parser.add_argument("--security", action="store_true", help="review the security of the setup instead")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="with --security: print JSON")
     found = parser.parse_args(rest)
     if found.as_json and not found.security:
         parser.error("--json goes with --security")

@@ -84,5 +84,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="evertalk demo", description="Talk with the bot in the terminal, as if in Telegram."
     )
     parser.add_argument("channel", choices=("telegram",))
-    parser.add_argument("--language", choices=("en", "de"), default="en", help="of the person's app")
+    parser.add_argument(
+        "--language", choices=("en", "de"), default="en", help="language of the person's Telegram app"
+    )
     return parser.parse_args(arguments)

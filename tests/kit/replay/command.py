@@ -239,16 +239,31 @@ def _parse(arguments: Sequence[str]) -> ReplayOptions:
     parser = _ReplayParser(
         prog="evertalk replay", description="Play recorded conversations through the running system."
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="JSON in the format of LoCoMo")
-    parser.add_argument("--only", metavar="ID", help="one conversation, by its sample_id")
+    parser.add_argument(
+        "path", type=Path, metavar="PATH", help="file with conversations in LoCoMo's JSON format"
+    )
+    parser.add_argument("--only", metavar="ID", help="sample_id of a single conversation")
     parser.add_argument("--channel", choices=("web", "telegram"), default="web")
-    parser.add_argument("--wire", choices=get_args(Wire), help="against a strict server of that API")
-    parser.add_argument("--window", type=_count, metavar="N", help="context window; starts a system for it")
-    parser.add_argument("--speed", choices=("max", "real"), default="max", help="real: a person's typing")
-    parser.add_argument("--limit", type=_count, metavar="TURNS", help="messages per conversation at most")
-    parser.add_argument("--together", type=_count, default=5, metavar="N", help="conversations at a time")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--url", type=_address, help="a system that runs already")
+    parser.add_argument(
+        "--wire", choices=get_args(Wire), help="use a strict fake server of this API as the model"
+    )
+    parser.add_argument(
+        "--window", type=_count, metavar="N", help="context window in tokens; starts a separate system"
+    )
+    parser.add_argument(
+        "--speed",
+        choices=("max", "real"),
+        default="max",
+        help="real: send messages at the pace of a person who types",
+    )
+    parser.add_argument(
+        "--limit", type=_count, metavar="TURNS", help="maximum number of messages per conversation"
+    )
+    parser.add_argument(
+        "--together", type=_count, default=5, metavar="N", help="conversations that run at the same time"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument("--url", type=_address, help="address of a running system")
     return ReplayOptions(**vars(parser.parse_args(arguments)))
 
 
