@@ -69,7 +69,7 @@ async def serve(app: App, stop: asyncio.Event, *, load: Callable[[], None] | Non
         await stop.wait()
         log.info("bots_stopping")
     except OSError as error:
-        log.error("cannot_listen", port=settings.telegram_port, reason=str(error))
+        log.error("port_listen_failed", port=settings.telegram_port, reason=str(error))
         return EXIT_CANNOT_START
     finally:
         if server is not None:

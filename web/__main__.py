@@ -86,7 +86,7 @@ async def _serve(services: App, ending: Ending) -> int:
         inherited = take_listening_sockets()
         port = await listener.start(settings.http_host, settings.http_port, sockets=inherited)
     except OSError as error:
-        log.error("cannot_listen", host=settings.http_host, port=settings.http_port, reason=str(error))
+        log.error("port_listen_failed", host=settings.http_host, port=settings.http_port, reason=str(error))
         await runner.cleanup()
         return EXIT_CANNOT_START
     services.promotion.on_promotion(parts.hub.reset)
@@ -97,7 +97,7 @@ async def _serve(services: App, ending: Ending) -> int:
     parts.tasks.run_forever(partial(run_outage_alerts, services, lambda: services.alert_monitor.carriers))
     parts.tasks.run_forever(partial(services.push.run, partial(list_present, server)))
     for remark in services.models.remarks:
-        log.warning("model_choice", remark=remark)
+        log.warning("model_choice_remark", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)
     await ending.wait()
     log.info("web_stopping", screens=parts.hub.screens)

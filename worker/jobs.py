@@ -154,7 +154,7 @@ async def keep_erasure_log(app: App) -> None:
             if await app.stores.leftovers.clear():
                 log.info("log_rotated_after_erasure")
         except (StorageUnavailable, OSError) as error:
-            log.warning("leftovers_not_cleared", reason=f"{type(error).__name__}: {error}")
+            log.warning("leftovers_cleanup_failed", reason=f"{type(error).__name__}: {error}")
         await asyncio.sleep(ERASURE_SECONDS)
 
 

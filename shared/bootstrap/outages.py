@@ -77,7 +77,7 @@ async def wait_for_writes(settings: Settings, stop: asyncio.Event, waiting: Wait
         after_seconds=settings.alert_outage_seconds,
         has_beaten=False,
     )
-    log.error("waits_for_database", state=state)
+    log.error("database_wait_started", state=state)
     try:
         async with waiting.room(settings, lambda: state):
             while state != "ok" and not stop.is_set():

@@ -25,9 +25,9 @@ HERE = (
     local.check_pruning_plug_ins, local.check_recall_order, local.check_mcp, check_bots, local.check_backups,
 )  # fmt: skip
 REDIS = Check(server.check_redis, "Redis", "REDIS_URL")
-REDIS_WRITES = Check(check_redis_writes, "Redis takes no writes", "REDIS_URL")
+REDIS_WRITES = Check(check_redis_writes, "Redis rejects writes", "REDIS_URL")
 POSTGRES = Check(server.check_postgres, "PostgreSQL")
-WRITES = Check(check_database_writes, "PostgreSQL takes no writes")
+WRITES = Check(check_database_writes, "PostgreSQL rejects writes")
 POOLER, SCHEMA = Check(server.check_pooler, "the pooler"), Check(server.check_schema, "the schema")
 STORED = Check(server.check_stored, "the data")
 ROWS = (

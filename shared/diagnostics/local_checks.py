@@ -61,7 +61,7 @@ def check_settings() -> Iterator[Finding]:
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     for name, nearest in find_unknown_names({**os.environ, **dict.fromkeys(written, "")}).items():
         advice = f"Did you mean {nearest}?" if nearest else "Remove it; docs/settings.md lists all settings."
-        yield Finding("warn", f"{name} means nothing to Evertalk", advice)
+        yield Finding("warn", f"{name} is not a setting of Evertalk", advice)
     if path is not None and path.is_file() and path.stat().st_mode & 0o077:
         yield Finding("warn", f"others can read {path}", f"chmod 600 {path}")
 
@@ -168,7 +168,7 @@ async def check_recall_order(settings: Settings, url: str = "") -> Sequence[Find
 async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[Finding]:
     """Says nothing where no plug-in is installed, which is nearly everywhere."""
     working, wrong = check_pruners(preset(settings.preset))
-    advice = "It is not asked. Repair or uninstall the package that brings it."
+    advice = "It is ignored. Repair or uninstall its package."
     found = [Finding("warn", f"pruning plug-in {what}", advice) for what in wrong]
     number = "1 pruning plug-in" if working == 1 else f"{working} pruning plug-ins"
     return [*found, Finding("ok", number)] if working else found
@@ -188,16 +188,14 @@ async def check_mcp(settings: Settings, url: str = "") -> Sequence[Finding]:
 def _about_mcp(probed: ServerProbe) -> Iterator[Finding]:
     if not probed.reached:
         what = f"the MCP server {probed.server} cannot be used: {probed.problem}"
-        yield Finding("warn", what, "Start it by hand to see what it says, or take it out of the file.")
+        yield Finding("warn", what, "Start it by hand to see its output, or remove it from the file.")
         return
     named = ", ".join(probed.tools[:_TOOLS_NAMED])
     more = f" and {len(probed.tools) - _TOOLS_NAMED} more" if len(probed.tools) > _TOOLS_NAMED else ""
     yield Finding("ok", f"MCP server {probed.server}: {named or 'no tools'}{more}")
     for tool in probed.left_out:
         what = f"the tool {tool.name} of {tool.server} is left out: {tool.reason}"
-        yield Finding(
-            "warn", what, "No model can be offered it; its server would have to describe it otherwise."
-        )
+        yield Finding("warn", what, "Models cannot use it until its server describes it differently.")
 
 
 async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
@@ -206,8 +204,8 @@ async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
         return []
     found = [_newest_backup(settings, datetime.now(UTC))]
     if (settings.data_dir / JOURNAL).exists():
-        what = "a restore was cut off while it put files in their places"
-        found.append(Finding("warn", what, "./evertalk up brings it to its end."))
+        what = "a restore was interrupted while it replaced files"
+        found.append(Finding("warn", what, "Run ./evertalk up to complete it."))
     return found
 
 
@@ -215,17 +213,17 @@ def _newest_backup(settings: Settings, now: datetime) -> Finding:
     last = find_last_backup(settings, now=now)
     if (failure := read_last_failure(settings)) is not None:
         what = f"the last daily backup failed: {failure}"
-        return Finding("warn", what, "Mend the reason, then run ./evertalk backup.")
+        return Finding("warn", what, "Fix the cause, then run ./evertalk backup.")
     if settings.backup_keep == 0:
-        what = f"no backups are made by themselves{f'; the newest is of {last:%Y-%m-%d}' if last else ''}"
-        return Finding("warn", what, "Set EVERTALK_BACKUP_KEEP=7, or copy them yourself.")
+        what = f"automatic backups are off{f'; the newest backup is of {last:%Y-%m-%d}' if last else ''}"
+        return Finding("warn", what, "Set EVERTALK_BACKUP_KEEP=7, or run ./evertalk backup yourself.")
     if last is None:
         if not (settings.data_dir / "servers" / "pg").exists():
             return Finding("ok", "nothing to back up yet")
-        advice = "The running system makes one within minutes; ./evertalk backup makes one now."
+        advice = "The running system creates one within minutes; ./evertalk backup creates one now."
         return Finding("warn", "there is no backup yet", advice)
     what = f"the newest backup is of {last:%Y-%m-%d %H:%M} UTC, in {settings.backups}"
     if now - last > _LATE:
-        advice = "Evertalk makes one each day while it runs; ./evertalk backup makes one now."
+        advice = "Evertalk creates one each day while it runs; ./evertalk backup creates one now."
         return Finding("warn", what, advice)
     return Finding("ok", what)

@@ -57,8 +57,8 @@ async def check_reminders(settings: Settings, url: str) -> Sequence[Finding]:
     """Says nothing where every reminder comes in time."""
     async with open_stores(url, size=1) as stores:
         late = await stores.reminders.count_overdue(_LATE_MINUTES)
-    what = f"reminders that are due for more than {_LATE_MINUTES} minutes: {late}"
-    advice = "Whoever serves their channel tells them: does the bot run, and the web? ./evertalk up"
+    what = f"reminders overdue by more than {_LATE_MINUTES} minutes: {late}"
+    advice = "The bot and web processes send reminders. Check that both run: ./evertalk up"
     return [Finding("warn", what, advice)] if late else []
 
 
@@ -70,37 +70,39 @@ async def check_pruning_rules(settings: Settings, url: str) -> Sequence[Finding]
             if "pruning" in config:
                 prune_rules(config["pruning"])
         except BadPruneRules as error:
-            found.append(Finding("warn", f"agent {name}: its pruning rules are left out", error.advice))
+            found.append(Finding("warn", f"agent {name}: its pruning rules are ignored", error.advice))
     return found
 
 
 _REJECTED_ADVICE = (
-    "People read that there is no answer. EVERTALK_FALLBACK_MODELS names models that answer instead; "
-    "the log has each refusal as turn_rejected_by_model."
+    "People are told that there is no answer. Set fallback models with EVERTALK_FALLBACK_MODELS; "
+    "the log lists each refusal as turn_rejected_by_model."
 )
 
 
 async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
     """Report problems of models; returns nothing if there are none, or if no process runs."""
-    advice = "Requests are kept shorter meanwhile. If that is its window, name it in a models file."
+    advice = "Requests are shortened meanwhile. If this is the model's window, set it in a models file."
     found = [
         Finding(
-            "warn", f"{provider} refuses {model} more than {window:,} tokens; it should take {most:,}", advice
+            "warn",
+            f"{provider} refuses more than {window:,} tokens for {model}; its window is {most:,}",
+            advice,
         )
         for provider, model, window, most in await list_narrowed_windows(url)
     ]
     found += [
         Finding(
             "warn",
-            f"{provider} gives no usable answer with {model}: {wording} ({count} times)",
+            f"{provider} returns no usable answer for {model}: {wording} ({count} times)",
             _REJECTED_ADVICE,
         )
         for provider, model, wording, count in await list_rejections(url)
     ]
     found += [_build_lesson(*lesson) for lesson in await list_learned_abilities(url)]
     if await has_no_summaries(url):
-        what = "no model wrote the newest summaries: conversations go on with mechanical excerpts"
-        advice = "The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another model."
+        what = "no model wrote the newest summaries: conversations continue with extracted sentences"
+        advice = "See the page Jobs for the reason, or set another model with EVERTALK_SUMMARY_MODEL."
         found.append(Finding("warn", what, advice))
     return found
 
@@ -109,8 +111,12 @@ def _build_lesson(provider: str, model: str, ability: str, number: int | None) -
     """Return what a server refuses as a remark, with the field of a models file that says it for good."""
     instead = next((text for name, text in INSTEAD.items() if name == ability), "it is left out")
     setting = next((text for name, text in SETTINGS.items() if name == ability), "")
-    advice = f"Its entry in a models file can say so: {setting.format(number=number)}" if setting else ""
-    return Finding("ok", f"{provider} refuses {ability} of {model}: {instead}, for a day", advice)
+    advice = (
+        f"To set this permanently, add to its entry in a models file: {setting.format(number=number)}"
+        if setting
+        else ""
+    )
+    return Finding("ok", f"{provider} does not accept {ability} for {model}: {instead} for a day", advice)
 
 
 async def check_spending(settings: Settings, url: str) -> Sequence[Finding]:
@@ -122,13 +128,13 @@ def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) 
     """Report today's spending; `warned` counts people and conversations near a cap of today."""
     cap = settings.cap_total_per_day_usd
     whose = "1 person or conversation" if warned == 1 else f"{warned} people or conversations"
-    near = f"; {whose} came near a cap" if warned else ""
+    near = f"; {whose} close to a cap" if warned else ""
     cap_micro = int(cap * 1_000_000)
     percent = 100 * used_micro // cap_micro if cap_micro else 100
-    what = f"${used_micro / 1e6:.2f} of today's ${cap:.2f} are used ({percent} %){near}"
+    what = f"${used_micro / 1e6:.2f} of today's ${cap:.2f} used ({percent} %){near}"
     if percent < _NEARLY_PERCENT:
         return Finding("ok", what)
-    advice = "At 100 % nobody is answered until midnight. EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap."
+    advice = "At 100 % answers stop until midnight. Raise the cap with EVERTALK_CAP_TOTAL_PER_DAY_USD."
     return Finding("warn", what, advice)
 
 
@@ -150,7 +156,9 @@ async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
     if finding.level != "ok" or not remarks:
         return [finding]
     return [
-        list_together("warn", "about the agents:", remarks, "./evertalk agent edit NAME changes an agent.")
+        list_together(
+            "warn", "about the agents:", remarks, "Change an agent with ./evertalk agent edit NAME."
+        )
     ]
 
 
@@ -171,8 +179,8 @@ def check_agent_rows(settings: Settings, configs: Mapping[str, Mapping[str, Any]
     if not problems:
         whose = "1 agent's" if len(configs) == 1 else f"{len(configs)} agents'"
         return Finding("ok", f"{whose} context settings can be used")
-    advice = f"Until they are corrected, these agents keep contexts as {defaults.policy.name}."
-    return list_together("warn", "agents have settings that cannot be used:", problems, advice)
+    advice = f"Until they are corrected, these agents use the preset {defaults.policy.name}."
+    return list_together("warn", "agents have invalid settings:", problems, advice)
 
 
 def check_agent_remarks(
@@ -192,7 +200,7 @@ def check_agent_remarks(
         told = defaults.load_workspace(folder)
         if name in public and config.get("audience") != "public" and (told.text(PERSON) or told.text(MEMORY)):
             yield (
-                f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder tells of one "
+                f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder is about one "
                 'person. "audience": "public" in its settings keeps that from them.'
             )
 
@@ -234,8 +242,8 @@ def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Ite
             near = difflib.get_close_matches(bot.agent, agents, 1)
             meant = f" Did you mean {near[0]}?" if near else ""
             yield (
-                f"the bot of {bot.token_name} wants an agent {bot.agent!r} that is not there: "
-                f"another one answers for it.{meant}"
+                f"the bot of {bot.token_name} has the agent {bot.agent!r}, which does not exist: "
+                f"the default agent answers instead.{meant}"
             )
 
 
@@ -250,7 +258,7 @@ async def check_sites(settings: Settings, url: str) -> Sequence[Finding]:
     ]
     if not problems:
         return [Finding("ok", f"{len(sites)} site{'' if len(sites) == 1 else 's'} can be used")]
-    what, advice = "sites have settings that cannot be used:", "./evertalk site edit NAME changes a site."
+    what, advice = "sites have invalid settings:", "Change a site with ./evertalk site edit NAME."
     return [list_together("warn", what, problems, advice)]
 
 
@@ -261,14 +269,14 @@ def _find_closed_secrets(settings: Settings, site: SiteRow) -> Iterator[str]:
     try:
         encryption = Encryption(resolve_secret_key(settings))
     except BadSettings as error:
-        yield f"its secrets cannot be opened: {error}"
+        yield f"its secrets cannot be decrypted: {error}"
         return
     for secret_id, sealed in sorted(site.secrets.items()):
         try:
             encryption.open(sealed, about=build_secret_context(site.name, secret_id))
         except CannotUnseal:
             yield (
-                f"secret {secret_id} was sealed with another EVERTALK_SECRET_KEY: nobody can sign in with it"
+                f"secret {secret_id} is encrypted with another EVERTALK_SECRET_KEY: it signs in no visitor"
             )
 
 
@@ -276,7 +284,7 @@ def _find_problem(site: SiteRow) -> tuple[str, ...]:
     try:
         config = read_site_config(site.config)
     except BadSiteConfig as error:
-        return (*error.problems, "Until that is corrected, nobody is let in there.")
+        return (*error.problems, "Until this is corrected, the site admits no visitors.")
     if config.verified != "off" and not site.secrets:
-        return (f"nobody can sign in yet: ./evertalk site secret {site.name} add makes a secret",)
+        return (f"visitors cannot sign in yet: add a secret with ./evertalk site secret {site.name} add",)
     return ()

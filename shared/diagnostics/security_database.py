@@ -91,8 +91,8 @@ def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[Find
     yield from _record(settings, stored)
     if stored.followers and not stored.waits_for_followers:
         yield serious(
-            "a standby follows the database, and no commit waits for it",
-            "When it is promoted, what was acknowledged a moment before may be lost.",
+            "a standby follows the database, but no commit waits for it",
+            "After a promotion, messages acknowledged just before may be lost.",
             "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)' (docs/server.md, A standby)",
         )
     yield from _operators(settings, stored.operators)
@@ -109,15 +109,15 @@ def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[Find
 def _record(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
     if stored.broken_record is not None:
         yield grave(
-            f"the record of what operators did is broken at line {stored.broken_record}",
-            "Somebody changed or removed a line in the database itself.",
-            "Compare it with the newest backup, and find out who else can write to the database",
+            f"the audit log is broken at line {stored.broken_record}",
+            "A line was changed or removed in the database itself.",
+            "Compare the log with the newest backup, and find out who else can write to the database",
         )
     if stored.superuser and settings.database_url is not None:
         yield serious(
-            f"Evertalk uses the database as {stored.role}, who may do everything there",
-            "A hole in one statement would be a hole in the whole server, its files and programs.",
-            "./evertalk database roles | psql, then DATABASE_URL with evertalk_app (docs/server.md)",
+            f"Evertalk connects to the database as {stored.role}, a superuser",
+            "A vulnerability in one statement would expose the whole server with its files and programs.",
+            "run ./evertalk database roles | psql, then use evertalk_app in DATABASE_URL (docs/server.md)",
         )
 
 
@@ -126,21 +126,21 @@ def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> It
     if len(admins) > _MANY_ADMINS:
         yield slight(
             f"{len(admins)} admins: {', '.join(admins)}",
-            "Each of them can let others in and forget people; most need to read or to answer only.",
-            "on the page Operators, make those operators or viewers who need no more",
+            "Admins can add operators and erase people; most operators only need to read or answer.",
+            "on the page Operators, give those who need less the role operator or viewer",
         )
     for one in operators:
         if one["is_long_away"]:
             yield risk(
                 "serious" if one["role"] == "admin" else "slight",
                 f"{one['name']} ({one['role']}) has not logged in for 90 days",
-                "Nobody notices when such an account is used by somebody else.",
+                "The misuse of an unused account goes unnoticed.",
                 f"./evertalk operator revoke '{one['name']}'",
             )
         elif one["has_old_password"]:
             yield slight(
                 f"the password of {one['name']} is older than a year",
-                "It may stand in somebody's list by now.",
+                "It may have leaked since then.",
                 f"./evertalk operator passwd '{one['name']}'",
             )
     if settings.oidc_issuer is None and is_public(settings):
@@ -148,9 +148,9 @@ def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> It
         names = [str(one["name"]) for one in alone]
         if names:
             yield slight(
-                f"{', '.join(names)} log in by a password alone, on a public address",
-                "A password that was read over a shoulder is enough.",
-                "a second factor, on the page Account; or EVERTALK_OIDC_ISSUER with its like",
+                f"{', '.join(names)} log in with only a password, on a public address",
+                "A password that was seen or leaked is enough to log in.",
+                "add a second factor on the page Account, or use EVERTALK_OIDC_ISSUER",
             )
 
 
@@ -160,20 +160,20 @@ def _key(key: Mapping[str, Any]) -> Iterator[Finding]:
     if everything and key["is_unbound"]:
         yield risk(
             "grave" if key["is_endless"] else "serious",
-            f"the key {name} may do everything for everybody{', for ever' if key['is_endless'] else ''}",
-            "Whoever finds it in a log or a repository reads and writes all conversations.",
+            f"the key {name} has all scopes everywhere{' and never expires' if key['is_endless'] else ''}",
+            "Anyone who finds it in a log or repository can read and write all conversations.",
             f"./evertalk key revoke '{name}', then a new one with few scopes, --site and --days",
         )
     elif key["is_endless"]:
         yield serious(
-            f"the key {name} never ends",
-            "A key that was forgotten somewhere opens for ever.",
+            f"the key {name} never expires",
+            "A forgotten key stays valid for ever.",
             f"./evertalk key revoke '{name}', then a new one with --days 365",
         )
     if key["is_unused"]:
         yield slight(
-            f"nobody has used the key {name} for 90 days",
-            "What nobody needs can only be stolen.",
+            f"the key {name} has not been used for 90 days",
+            "An unused key is only a risk.",
             f"./evertalk key revoke '{name}'",
         )
 
@@ -185,14 +185,14 @@ def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Finding]:
     if personal and is_public(settings) and config.get("verified") != "required":
         yield risk(
             "grave" if not site["origins"] else "serious",
-            f"the site {name} is personal, and anybody can open it at {settings.public_url}",
-            "Strangers talk with your own assistant: its tools, its folder, your money.",
+            f"the site {name} is personal, but anyone can open it at {settings.public_url}",
+            "Strangers can use your personal assistant with its tools, files and budget.",
             f'./evertalk site edit {name}: "audience": "public", or "verified": "required"',
         )
     if config.get("webview") and config.get("verified") != "required":
         yield slight(
-            f"the site {name} lets in pages that do not say where they are from (webview)",
-            "So can any page that hides it; limits and caps are then all that holds.",
+            f"the site {name} admits pages that do not name their origin (webview)",
+            "Any page can hide its origin; then only limits and caps protect the site.",
             f'./evertalk site edit {name}: "webview": false, or "verified": "required"',
         )
 
@@ -200,9 +200,9 @@ def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Finding]:
 def _bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
     if bot["access"] == "open" and bot["audience"] == "personal":
         yield serious(
-            f"anybody who finds @{bot['username']} talks with an assistant that is meant for you",
-            "They spend your money, and reach whatever tools its agent has.",
-            "access: pairing, or audience: public, where this bot is set up",
+            f"anyone who finds @{bot['username']} can use it as your personal assistant",
+            "They spend your money and can use all tools of its agent.",
+            "set access: pairing, or audience: public, in this bot's settings",
         )
 
 
@@ -220,15 +220,15 @@ def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
         lent = ", ".join(server.name for server in servers)
         if lent and not tools.get("allow"):
             yield serious(
-                f"strangers at {', '.join(where)} have all tools of {lent}",
-                "Those act with your rights at that server, for whoever asks.",
+                f"strangers at {', '.join(where)} can use all tools of {lent}",
+                "These tools act with your rights at that server for anyone who asks.",
                 f'./evertalk agent edit {name}: "tools": {{"allow": [the few that strangers need]}}',
             )
         if _may_fetch(tools):
             yield risk(
                 "serious" if lent else "slight",
-                f"strangers at {', '.join(where)} can have pages fetched (fetch_url)",
-                "A page can talk the assistant into carrying words away in the next address.",
+                f"strangers at {', '.join(where)} can make the assistant fetch pages (fetch_url)",
+                "A page can trick the assistant into sending text away inside an address.",
                 f'./evertalk agent edit {name}: "tools": {{"deny": ["fetch_url"]}}',
             )
 

@@ -26,18 +26,20 @@ _PINNED = re.compile(r".+(@[0-9][\w.+-]*|==[\w.+-]+)")
 def review_files(settings: Settings) -> Iterator[Finding]:
     folder = settings.data_dir
     yield from _private(
-        folder, "it holds every conversation, and the key that seals secrets", passing=_can_traverse(settings)
+        folder,
+        "it holds every conversation and the key that encrypts secrets",
+        passing=_can_traverse(settings),
     )
-    yield from _private(folder / "secret_key", "it opens every sealed secret")
-    yield from _private(settings.backups, "each copy holds everything")
+    yield from _private(folder / "secret_key", "it decrypts every stored secret")
+    yield from _private(settings.backups, "each backup holds all data")
     if (env := default_env_file()) is not None:
-        yield from _private(env, "it holds the keys of this deployment")
-    yield from _unchangeable(folder / "workspaces", "whoever writes there tells the assistant what to do")
+        yield from _private(env, "it holds this deployment's keys")
+    yield from _unchangeable(folder / "workspaces", "files there are instructions to the assistant")
     yield from _root(folder)
     yield from _shared_account(settings)
     yield from _backups(settings)
     if (path := find_mcp_file(settings)) is not None:
-        yield from _unchangeable(path, "whoever writes there has programs started as you")
+        yield from _unchangeable(path, "programs named there are started as you")
         yield from _tool_servers(path)
 
 
@@ -56,7 +58,7 @@ def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]
     right = f"{0o700 | passing:o}" if path.is_dir() else "600"
     yield risk(
         "grave" if mode & 0o022 or (mode & 0o044 and path.is_file()) else "serious",
-        f"others on this machine can {'change' if mode & 0o022 else 'look into'} {path} ({mode:o})",
+        f"other accounts on this machine can {'change' if mode & 0o022 else 'read'} {path} ({mode:o})",
         f"{because[0].upper()}{because[1:]}.",
         f"chmod {right} {path}",
     )
@@ -66,7 +68,7 @@ def _unchangeable(path: Path, because: str) -> Iterator[Finding]:
     mode = _mode(path)
     if mode & 0o022:
         yield grave(
-            f"others on this machine can change {path} ({mode:o})",
+            f"other accounts on this machine can change {path} ({mode:o})",
             f"{because[0].upper()}{because[1:]}.",
             f"chmod -R go-w {path}",
         )
@@ -76,8 +78,8 @@ def _root(folder: Path) -> Iterator[Finding]:
     if os.name != "posix" or os.geteuid() != 0:
         return
     yield serious(
-        "Evertalk runs with the rights of root",
-        "A hole in anything that it reads would be a hole in the whole machine.",
+        "Evertalk runs as root",
+        "A vulnerability in any of its parts would expose the whole machine.",
         f"useradd --system evertalk; chown -R evertalk {folder}; then start it as that user",
     )
 
@@ -100,18 +102,18 @@ def _shared_account(settings: Settings) -> Iterator[Finding]:
     account = _servers_account(settings)
     if account is not None and account.is_shared:
         yield serious(
-            "the servers run as nobody, as other programs of this machine do",
-            "Whatever else runs under that account can read every conversation.",
-            "./evertalk up as root makes an account for them, where useradd or adduser is installed",
+            "the servers run as the account nobody, which other programs use, too",
+            "Every other program of that account can read all conversations.",
+            "install useradd or adduser; ./evertalk up as root then creates an account for them",
         )
 
 
 def _backups(settings: Settings) -> Iterator[Finding]:
     if not settings.embedded_postgres:
         yield slight(
-            "whether the database is copied somewhere cannot be seen from here",
-            "A copy on another machine is what is left after a break-in or a broken disk.",
-            "./evertalk backup --to FOLDER each day, and bring one back once to see that it works",
+            "Evertalk cannot see whether the database is backed up",
+            "After a break-in or a disk failure, only a copy on another machine is left.",
+            "run ./evertalk backup --to FOLDER each day, and test a restore once",
         )
         return
     now = datetime.now(UTC)
@@ -121,7 +123,7 @@ def _backups(settings: Settings) -> Iterator[Finding]:
     age = "none" if last is None else f"{(now - last).days} days old"
     yield serious(
         f"the newest backup in {settings.backups} is {age}",
-        "After a break-in or a broken disk, only a copy brings conversations back.",
+        "After a break-in or a disk failure, only a backup can restore conversations.",
         "./evertalk backup, and copy it to another machine",
     )
 
@@ -133,23 +135,23 @@ def _tool_servers(path: Path) -> Iterator[Finding]:
     literal = [name for name in _written_secrets(path) if name]
     if literal and _mode(path) & 0o044:
         yield grave(
-            f"others can read {path}, which holds secrets of {', '.join(sorted(set(literal)))}",
-            "With them they pass for you at those servers.",
-            f"chmod 600 {path}, or write ${{NAME}} there and NAME=… into .env",
+            f"other accounts can read {path}, which holds secrets of {', '.join(sorted(set(literal)))}",
+            "With these secrets they can act as you at those servers.",
+            f"chmod 600 {path}, or write ${{NAME}} there and put NAME=… into .env",
         )
 
 
 def _server(server: McpServer, path: Path) -> Iterator[Finding]:
     if server.url.startswith("http://") and classify_host(_host(server.url)) != "here":
         yield grave(
-            f"the tools of {server.name} are asked over http",
-            "Who is on the way reads what the assistant asks, and answers in that server's name.",
+            f"the tools of {server.name} are called over http",
+            "Anyone on the network path can read the calls and answer in the server's name.",
             f"{path}: {server.url.replace('http://', 'https://', 1)}",
         )
     if Path(server.command).name in _PACKAGE_RUNNERS and not any(map(_PINNED.fullmatch, server.args)):
         yield serious(
-            f"the tools of {server.name} are whatever {Path(server.command).name} finds newest today",
-            "Whoever takes over that package has a program running here as you.",
+            f"{Path(server.command).name} starts the newest version of the tools of {server.name}",
+            "If that package is taken over, its code runs here as you.",
             f"{path}: name a version, as in package@1.2.3 or package==1.2.3",
         )
 

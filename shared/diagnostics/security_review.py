@@ -56,9 +56,9 @@ async def _check_rows(settings: Settings, url: str) -> Iterable[Finding]:
     except Exception as error:  # noqa: BLE001  whatever it is, the rest of the review is told
         reason = str(error) if isinstance(error, StorageUnavailable) else type(error).__name__
         unknown = serious(
-            f"operators, keys, sites and agents could not be looked at: {reason}",
-            "What is not seen is not known to be safe.",
-            "./evertalk doctor tells what is wrong with the database; then review again",
+            f"operators, keys, sites and agents could not be checked: {reason}",
+            "Unchecked parts may be unsafe.",
+            "fix the database with the help of ./evertalk doctor, then review again",
         )
         return [unknown]
 
@@ -74,9 +74,9 @@ async def _check_redis(settings: Settings, url: str) -> Iterable[Finding]:
     return [
         risk(
             "slight" if classify_host(parts.hostname or "") == "here" else "grave",
-            f"Redis at {parts.hostname} lets in without the password of REDIS_URL, too",
-            "A password that nobody is asked for keeps nobody out.",
-            "requirepass in Redis, or `ACL SETUSER default off` where you use another user",
+            f"Redis at {parts.hostname} accepts connections without the password of REDIS_URL",
+            "A password that the server does not ask for protects nothing.",
+            "set requirepass in Redis, or `ACL SETUSER default off` if you use another user",
         )
     ]
 
@@ -100,7 +100,7 @@ async def _accepts_without_password(url: str) -> bool:
 def _as_text(risks: Sequence[Finding]) -> Iterator[str]:
     yield from map(str, risks)
     told = ", ".join(f"{count} {grade}" for grade, count in _count(risks).items() if count)
-    yield f"\n{told or 'Nothing to change'}. docs/controls.md says what the program itself keeps."
+    yield f"\n{told or 'Nothing to change'}. docs/controls.md lists the security controls of Evertalk itself."
 
 
 def _as_json(risks: Sequence[Finding]) -> Iterator[str]:

@@ -62,14 +62,14 @@ def _review_addresses(settings: Settings, *, in_container: bool) -> Iterator[Fin
     if in_container:
         yield slight(
             f"the web process listens at {settings.http_host or 'every address'} of its container",
-            "Whoever publishes that port to the world goes around the certificate.",
+            "Publishing that port to the internet bypasses the certificate.",
             "In docker-compose.yml publish it to this machine only: ports: ['127.0.0.1:8080:8080']",
         )
         return
     yield risk(
         "serious" if encrypted else "grave",
         f"the web process listens at {settings.http_host or 'every address'}, without encryption",
-        "Words and passwords can be read and changed on the way; a certificate can be gone around.",
+        "Messages and passwords can be read in transit, and a certificate can be bypassed.",
         "EVERTALK_HTTP_HOST=127.0.0.1, behind a proxy with a certificate, and EVERTALK_PUBLIC_URL=https://…",
     )
 
@@ -79,14 +79,14 @@ def _proxies(settings: Settings) -> Iterator[Finding]:
         network = ipaddress.ip_network(word, strict=False)
         if network.prefixlen < _TOO_WIDE[network.version]:
             yield grave(
-                f"EVERTALK_TRUSTED_PROXIES={word} trusts half the world",
-                "Whoever comes from there may claim any address, and no limit by address holds for them.",
+                f"EVERTALK_TRUSTED_PROXIES={word} trusts a large part of the internet",
+                "Those clients can claim any address, so limits by address do not hold for them.",
                 "EVERTALK_TRUSTED_PROXIES= the addresses of your own proxies, such as 127.0.0.1",
             )
     if is_public(settings) and not settings.trusted_proxies:
         yield serious(
-            "there is a public address and no trusted proxy",
-            "Behind a proxy all share one address: one flood, or five wrong passwords, shuts out all.",
+            "there is a public address but no trusted proxy",
+            "Behind a proxy all share one address: five wrong passwords lock out everyone.",
             "EVERTALK_TRUSTED_PROXIES=127.0.0.1 (the proxy), which sends X-Forwarded-For",
         )
 
@@ -98,13 +98,13 @@ def _origins(words: tuple[str, ...], where: str) -> Iterator[Finding]:
         if "*" in host and host.removeprefix("*.").count(".") == 0:
             yield grave(
                 f"{where} allows {word}",
-                "Anybody can have a page below that name, and so use this deployment and its money.",
-                f"{where}: name the pages, such as https://shop.example.org or https://*.example.org",
+                "Anyone can create a page under that name and spend this deployment's money.",
+                f"{where}: list the origins, such as https://shop.example.org or https://*.example.org",
             )
         elif parts.scheme == "http" and classify_host(host) == "away":
             yield serious(
                 f"{where} allows {word}",
-                "Anybody on the network path can put a script into that page, and it may use the chat.",
+                "Anyone on the network path can inject a script into that page and use the chat.",
                 f"{where}: https://{host} instead",
             )
 
@@ -120,8 +120,8 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
         if value is not None and (why := explain_weakness(value.get_secret_value())):
             yield grave(
                 f"{names[field]} can be guessed: {why}",
-                "Whoever guesses it passes for you, or reads what it keeps sealed.",
-                f"{names[field]}= what `openssl rand -hex 32` prints",
+                "An attacker who guesses it can impersonate you or read what it encrypts.",
+                f"{names[field]}= the output of `openssl rand -hex 32`",
             )
 
 
@@ -131,11 +131,11 @@ def explain_weakness(secret: str) -> str:
     if len(secret) < _MANY_CHARACTERS:
         return f"it has {len(secret)} characters"
     if len(set(secret)) < _FEW_CHARACTERS:
-        return "it has few different characters"
+        return "it uses too few different characters"
     if any(secret == secret[:size] * (len(secret) // size) for size in range(1, len(secret) // 2 + 1)):
         return "it repeats itself"
     known = next((word for word in _GUESSED if word in plain), None)
-    return f"it holds a word that is tried first ({known})" if known else ""
+    return f"it contains a word that attackers try first ({known})" if known else ""
 
 
 def _servers(settings: Settings) -> Iterator[Finding]:
@@ -159,17 +159,17 @@ def _database(url: str, setting: str) -> Iterator[Finding]:
     if asked.get("sslmode", ["prefer"])[0] not in _ENCRYPTED:
         yield risk(
             "grave" if near == "away" else "slight",
-            f"{setting} does not insist on encryption to {host}",
-            "Every word that people say passes there, and the password with it.",
-            f"{setting}=…?sslmode=verify-full, with &sslrootcert=FILE for an authority of your own",
+            f"{setting} does not require encryption to {host}",
+            "All messages and the password pass over that connection.",
+            f"{setting}=…?sslmode=verify-full, with &sslrootcert=FILE for your own certificate authority",
         )
     password = unquote(parts.password or "")
     if len(password) < _MANY_CHARACTERS // 2:
         yield risk(
             _BY_NEARNESS[near],
             f"the password in {setting} is short" if password else f"{setting} has no password",
-            "Whoever reaches the server reads all conversations.",
-            f"ALTER ROLE … PASSWORD with what `openssl rand -hex 24` prints, then {setting}",
+            "Anyone who can connect to the server can read all conversations.",
+            f"ALTER ROLE … PASSWORD with the output of `openssl rand -hex 24`, then change {setting}",
         )
 
 
@@ -184,13 +184,13 @@ def _redis(url: str) -> Iterator[Finding]:
         yield risk(
             _BY_NEARNESS[near],
             "REDIS_URL has no password",
-            "Whoever reaches the server hears answers being written, and can stop or forge jobs' bells.",
-            "requirepass (or an ACL user) in Redis, then REDIS_URL=redis://:PASSWORD@HOST:6379/0",
+            "Anyone who can connect can read streaming answers and forge job announcements.",
+            "set set requirepass (or an ACL user) in Redis, then REDIS_URL=redis://:PASSWORD@HOST:6379/0",
         )
     if parts.scheme == "redis" and near == "away":
         yield grave(
-            f"REDIS_URL is not encrypted to {parts.hostname}",
-            "Answers pass there while they are written, and the password with them.",
+            f"REDIS_URL does not encrypt the connection to {parts.hostname}",
+            "Answers pass over that connection as they stream, and so does the password.",
             "REDIS_URL=rediss://…",
         )
 
@@ -202,7 +202,7 @@ def _review_outbound_urls(settings: Settings) -> Iterator[Finding]:
         if parts.scheme == "http" and classify_host(parts.hostname or "") == "away":
             yield grave(
                 f"{names[field]} begins with http://",
-                "Words and keys can be read and changed by everybody on the way.",
+                "Messages and keys can be read and changed by anyone on the network path.",
                 f"{names[field]}=https://{parts.netloc}{parts.path}",
             )
 
@@ -213,24 +213,24 @@ def _review_choices(settings: Settings) -> Iterator[Finding]:
         yield grave(
             "EVERTALK_CRASH_POINT is set",
             "It ends processes on purpose; only tests need it.",
-            "Take EVERTALK_CRASH_POINT out of the environment and .env",
+            "Remove EVERTALK_CRASH_POINT from the environment and .env",
         )
     if settings.telegram_access == "open" and settings.profile == "personal":
         yield serious(
-            "anybody who finds the bot may talk with it, as with your own assistant",
-            "They spend your money, and reach whatever tools its agent has.",
+            "anyone who finds the bot can use it as your personal assistant",
+            "They spend your money and can use all tools of its agent.",
             "EVERTALK_TELEGRAM_ACCESS=pairing, or EVERTALK_PROFILE=public",
         )
     if strangers and settings.retention_days is None:
         yield slight(
-            "conversations of strangers are kept until they ask to be forgotten",
-            "What is not there cannot be stolen, and laws want a time.",
+            "conversations of strangers are kept until they ask for erasure",
+            "Deleted data cannot be stolen, and privacy laws require a limit.",
             "EVERTALK_RETENTION_DAYS=365",
         )
     if settings.log_level == "debug":
         yield slight(
-            "the log says everything (EVERTALK_LOG_LEVEL=debug)",
-            "It has no words of people, but more of who did what when than anybody needs.",
+            "the log level is debug (EVERTALK_LOG_LEVEL=debug)",
+            "The log holds no messages, but more about who did what and when than operations need.",
             "EVERTALK_LOG_LEVEL=info",
         )
 

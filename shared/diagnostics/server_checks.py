@@ -48,7 +48,7 @@ async def check_redis(settings: Settings, url: str) -> Sequence[Finding]:
     if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_REDIS:
         return [Finding("fail", what, "Redis 7 or newer, or Valkey, is needed.")]
     if facts.get("maxmemory_policy", "noeviction") != "noeviction":
-        return [Finding("warn", what, "Set maxmemory-policy noeviction: jobs live there.")]
+        return [Finding("warn", what, "Set maxmemory-policy noeviction, so that jobs are not evicted.")]
     return [Finding("ok", what)]
 
 
@@ -63,7 +63,7 @@ async def check_postgres(settings: Settings, url: str) -> Sequence[Finding]:
     if number < LEAST_POSTGRES * 10_000 or encoding != "UTF8":
         return [Finding("fail", what, f"PostgreSQL {LEAST_POSTGRES} or newer with encoding UTF8 is needed.")]
     if skew > _CLOCK_SECONDS:
-        advice = f"Its clock and ours differ by {skew:.1f} s: let NTP run on both machines."
+        advice = f"Its clock differs from this machine's by {skew:.1f} s: run NTP on both machines."
         return [Finding("warn", what, advice)]
     return [Finding("ok", what)]
 
@@ -76,16 +76,16 @@ async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
         role = await connection.fetchval("SELECT session_user")
     if not found.pooler:
         return []
-    findings = [Finding("ok", "a pooler stands before PostgreSQL")]
+    findings = [Finding("ok", "PostgreSQL is reached through a connection pooler")]
     if not found.keeps_prepared:
-        what = "the pooler carries no prepared statements: each is read and planned again, which costs time"
+        what = "the pooler does not support prepared statements, so each statement is planned again"
         findings.append(Finding("warn", what, "PgBouncer 1.21 or newer with max_prepared_statements = 200."))
     if timeout == "0":
-        what = "the pooler keeps no settings of ours: a statement may take for ever"
+        what = "the pooler drops session settings: statements have no time limit"
         findings.append(Finding("warn", what, f"As administrator: {_ROLE_SETTINGS.format(role=role)}"))
     try:
         if await has_transaction_pooling(settings.direct_url(url)):
-            what = "backups and restores need a session, and the pooler lends one for a transaction"
+            what = "backups and restores need a session, but the pooler assigns one per transaction"
             advice = "Set EVERTALK_DIRECT_DATABASE_URL to the address of PostgreSQL itself."
             findings.append(Finding("warn", what, advice))
     except StorageUnavailable as error:
@@ -101,10 +101,10 @@ async def check_schema(settings: Settings, url: str) -> Sequence[Finding]:
         case Standing.SAME:
             return [Finding("ok", state.describe())]
         case Standing.NEWER:
-            what = f"{state.describe()}; this version works on beside it"
+            what = f"{state.describe()}; this version keeps working with it"
             by = f"Evertalk {state.made_by}" if state.made_by else "the same version"
-            return [Finding("warn", what, f"Bring this machine to {by}.")]
-    return [Finding("warn", state.describe(), "./evertalk up brings it up to date.")]
+            return [Finding("warn", what, f"Upgrade this machine to {by}.")]
+    return [Finding("warn", state.describe(), "Run ./evertalk up to upgrade it.")]
 
 
 async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
@@ -116,9 +116,9 @@ async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
             await connection.execute("SET statement_timeout = 0")
         broken = [str(line) for line in await check_invariants(connection)]
     if not broken:
-        return [Finding("ok", "every promise about stored conversations holds")]
+        return [Finding("ok", "all invariants of stored conversations hold")]
     advice = "Please report this, with the lines above."
-    return [list_together("fail", "stored conversations break promises:", broken[:20], advice)]
+    return [list_together("fail", "stored conversations violate invariants:", broken[:20], advice)]
 
 
 async def check_hosts(settings: Settings, url: str) -> Iterable[Finding]:
@@ -139,22 +139,22 @@ def compare_hosts(by_role: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Ite
         return
     if len({told["key"] for role in by_role.values() for told in role.values()}) > 1:
         what = f"the hosts have different secret keys: {', '.join(places)}"
-        advice = "EVERTALK_SECRET_KEY must be the same: what one host seals the others cannot read."
+        advice = "EVERTALK_SECRET_KEY must be the same: hosts cannot read each other's encrypted secrets."
         yield Finding("fail", what, advice)
         return
     differ = sorted({name for role in by_role.values() for name in _different(role.values(), "settings")})
     if differ:
         what = f"settings differ between {', '.join(places)}: {', '.join(differ[:_NAMED])}"
-        advice = "Give every host the same .env but for its folder, its addresses and its log."
+        advice = "Use the same .env on every host, except for its folder, addresses and log."
         yield Finding("warn", what, advice)
     files = sorted({name for role in by_role.values() for name in _different(role.values(), "files")})
     for name in files[:_NAMED]:
         have = {place for role in by_role.values() for place, told in role.items() if name in told["files"]}
         what = f"{name} is not the same on every host: {', '.join(sorted(have))}"
-        advice = "Copy it from one host to the others (rsync -a): until then an answer depends on the host."
+        advice = "Copy it from one host to the others (rsync -a). Until then answers depend on the host."
         yield Finding("warn", what, advice)
     if not differ and not files:
-        yield Finding("ok", f"{len(places)} hosts, set up alike: {', '.join(places)}")
+        yield Finding("ok", f"{len(places)} hosts with the same setup: {', '.join(places)}")
 
 
 def _different(told: Iterable[Mapping[str, Any]], part: str) -> set[str]:
@@ -175,32 +175,30 @@ async def _check_bot(bot: BotConfig, api_url: str) -> Sequence[Finding]:
         seen = await probe_bot(bot.token, api_url=api_url)
         webhook = await probe_webhook(bot.token, api_url=api_url)
     except TokenRefused as error:
-        advice = "Copy it again from @BotFather; /revoke there makes a new one."
+        advice = "Copy it again from @BotFather, or create a new one there with /revoke."
         return [Finding("fail", f"{bot.token_name}: {error}", advice)]
     except TelegramUnreachable as error:
-        advice = (
-            "Check the network and EVERTALK_TELEGRAM_API_URL; meanwhile Telegram keeps what people write."
-        )
+        advice = "Check the network and EVERTALK_TELEGRAM_API_URL. Meanwhile Telegram keeps new messages."
         return [Finding("warn", f"{bot.token_name}: {error}", advice)]
-    what = f"Telegram knows @{seen.username} ({bot.mode}, access {bot.access})"
+    what = f"Telegram confirms @{seen.username} ({bot.mode}, access {bot.access})"
     return [Finding("ok", what), *_check_webhook(bot, seen, webhook)]
 
 
 def _check_webhook(bot: BotConfig, seen: BotProbe, webhook: WebhookProbe) -> Iterator[Finding]:
     name = f"@{seen.username}"
     if bot.mode == "polling" and webhook.host:
-        what = f"{name} is polled here, but Telegram posts its messages to {webhook.host}"
-        advice = "The bot takes that webhook away when it starts; does another program use this token?"
+        what = f"{name} uses polling, but Telegram sends its messages to a webhook at {webhook.host}"
+        advice = "The bot removes the webhook when it starts. Does another program use this token?"
         yield Finding("warn", what, advice)
     if bot.mode == "webhook" and not webhook.host:
         what = f"Telegram has no webhook for {name}"
-        yield Finding("warn", what, "The bot process sets it: ./evertalk up")
+        yield Finding("warn", what, "Run ./evertalk up: the bot process sets it.")
     if webhook.waiting:
-        what = f"messages for {name} that wait at Telegram: {webhook.waiting}"
-        yield Finding("warn", what, "They come when the bot runs: ./evertalk up")
+        what = f"messages for {name} waiting at Telegram: {webhook.waiting}"
+        yield Finding("warn", what, "Run ./evertalk up to receive them.")
     if webhook.last_error and webhook.last_error_at is not None:
         what = f"Telegram could not deliver to {webhook.host}: {webhook.last_error}"
-        advice = f"That was at {webhook.last_error_at:%Y-%m-%d %H:%M} UTC. Can it be reached from outside?"
+        advice = f"Last error at {webhook.last_error_at:%Y-%m-%d %H:%M} UTC. Is it reachable from outside?"
         yield Finding("warn", what, advice)
 
 
@@ -220,13 +218,15 @@ def _check_in_service(bot: BotConfig, state: BotState | None) -> Iterator[Findin
         return
     name = f"@{state.username}"
     if state.served_by is None:
-        yield Finding("ok", f"nobody serves {name} at the moment; ./evertalk up does")
+        yield Finding("ok", f"no process serves {name} at the moment; start it with ./evertalk up")
     else:
         yield Finding("ok", f"{name} is served by process {state.served_by}")
     if state.problem:
-        yield Finding("warn", f"{name}: {state.problem}", "The log of the bot tells more.")
+        yield Finding("warn", f"{name}: {state.problem}", "See the bot's log for details.")
     if state.uncertain:
         number = "1 message" if state.uncertain == 1 else f"{state.uncertain} messages"
         what = f"{number} of {name} may not have arrived: Telegram did not answer"
-        advice = "Each person was notified, with a button that brings it; the dashboard shows whose they are."
+        advice = (
+            "Each person was notified and can request the message with a button; the dashboard lists them."
+        )
         yield Finding("warn", what, advice)

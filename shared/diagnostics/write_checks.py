@@ -13,19 +13,19 @@ from shared.diagnostics.checks import Finding
 _ADVICE: Mapping[RefusalKind, str] = {
     "standby": "DATABASE_URL leads to a standby. Promote it, or name the primary; with several hosts add "
     "target_session_attrs=primary.",
-    "disk_full": "The disk of PostgreSQL is full: make room there, see docs/runbook.md, A full disk.",
-    "forbidden": "Give the role of DATABASE_URL its rights again: ./evertalk migrate.",
-    "other": "docs/runbook.md, A database that takes no writes.",
+    "disk_full": "The disk of PostgreSQL is full: free space there; see docs/runbook.md, A full disk.",
+    "forbidden": "Restore the rights of the role in DATABASE_URL: ./evertalk migrate.",
+    "other": "See docs/runbook.md, A database that takes no writes.",
 }
 _READ_ONLY = (
-    "default_transaction_read_only is on ({source}). A managed server sets it when its disk is full: make "
-    "room there. Otherwise: {reset}"
+    "default_transaction_read_only is on ({source}). A managed server sets it when its disk is full: free "
+    "space there. Otherwise: {reset}"
 )
 _RESETS = {
     "database": "ALTER DATABASE … RESET default_transaction_read_only;",
     "user": "ALTER ROLE … RESET default_transaction_read_only;",
     "database user": "ALTER ROLE … IN DATABASE … RESET default_transaction_read_only;",
-    "client": "take it out of the options of DATABASE_URL.",
+    "client": "remove it from the options of DATABASE_URL.",
 }
 _RESET_ALL = "ALTER SYSTEM RESET default_transaction_read_only; SELECT pg_reload_conf();"
 
@@ -35,10 +35,10 @@ async def check_database_writes(settings: Settings, url: str) -> Sequence[Findin
     async with open_connection(url) as connection:
         refused = await probe_writes(connection)
     if refused is None:
-        return [Finding("ok", "PostgreSQL takes writes")]
+        return [Finding("ok", "PostgreSQL accepts writes")]
     if refused.kind == "no_schema":
         return []  # The check of the schema says what to do.
-    return [Finding("fail", f"PostgreSQL takes no writes: {refused.words}", _advise(refused))]
+    return [Finding("fail", f"PostgreSQL rejects writes: {refused.words}", _advise(refused))]
 
 
 def _advise(refused: WriteRefusal) -> str:
@@ -49,7 +49,7 @@ def _advise(refused: WriteRefusal) -> str:
         case "commit_waits":
             return (
                 f"Commits wait for a standby: synchronous_standby_names is '{refused.awaited}'. Start that "
-                "standby, or take its name out."
+                "standby, or remove its name."
             )
     return _ADVICE.get(refused.kind, _ADVICE["other"])
 
@@ -60,5 +60,5 @@ async def check_redis_writes(settings: Settings, url: str) -> Sequence[Finding]:
         await probe_redis_writes(url)
     except RedisRefused as refused:
         advice = REDIS_REFUSALS[refused.kind]
-        return [Finding("fail", f"Redis takes no {refused.deed}: {refused.words}", advice)]
-    return [Finding("ok", "Redis takes keys and announcements")]
+        return [Finding("fail", f"Redis rejects {refused.deed}: {refused.words}", advice)]
+    return [Finding("ok", "Redis accepts keys and announcements")]

@@ -231,7 +231,7 @@ async def test_people_talk_on_and_jobs_are_done_while_redis_is_frozen(house: Hou
 async def test_people_talk_on_and_jobs_are_done_while_redis_is_full(house: House) -> None:
     async with house.person("full") as person, house.case.queue() as redis:
         await person.ask("Good day.")
-        silent = logged([house.worker], "doorbell_silent")
+        silent = logged([house.worker], "job_announcement_failed")
         await redis.config_set("maxmemory-policy", "noeviction")
         await redis.config_set("maxmemory", "1")
         try:
@@ -245,7 +245,7 @@ async def test_people_talk_on_and_jobs_are_done_while_redis_is_full(house: House
         finally:
             await redis.config_set("maxmemory", "0")
         await all_done(house, waited)
-        assert logged([house.worker], "doorbell_silent") > silent, "nobody said that Redis was full"
+        assert logged([house.worker], "job_announcement_failed") > silent, "nobody said that Redis was full"
         await house.case.promises_hold(person)
 
 

@@ -82,7 +82,7 @@ async def _take_turns(processes: Sequence[Process], rests_seconds: float) -> Non
 
 async def _nothing_was_taken(case: Case, fake: RunningFake, *processes: Process) -> None:
     """A turn that was given back before anybody worked at it may be tried again; none is paid for twice."""
-    assert logged(processes, "turn_lease_lost") == logged(processes, "beats_missed") == 0
+    assert logged(processes, "turn_lease_lost") == logged(processes, "heartbeats_late") == 0
     turns = await case.value("SELECT count(*) FROM turns")
     asked = [one for one in await fake.requests() if one["kind"] == "chat"]
     assert len(asked) == turns, "a call was paid for twice"

@@ -190,7 +190,7 @@ async def test_processes_start_when_the_standby_of_their_address_is_promoted(
         web = case.web(**_hook(receiver), **provider)
         worker = case.worker(**OUTAGE, **provider)
         starts = [await _starting(stack, web), await _starting(stack, worker)]
-        await _until(lambda: logged([web, worker], "waits_for_database") == 2, web.words())
+        await _until(lambda: logged([web, worker], "database_wait_started") == 2, web.words())
         await _until(lambda: _is_listening(case.port), "the port is not open")
         assert await _readyz(case.port) == (503, {"status": "not ready", "database": "read-only"})
         status, text, retry = await _refusal(case.port)

@@ -20,7 +20,7 @@ async def test_a_port_in_use_is_named(case: Case) -> None:
         port = taken.getsockname()[1]
         code, words = await ended("web", case.settings(EVERTALK_HTTP_PORT=str(port)))
     assert code not in (0, BAD_SETTINGS)
-    assert "cannot_listen" in words
+    assert "port_listen_failed" in words
     assert str(port) in words
     assert "Traceback" not in words
     await case.promises_hold()

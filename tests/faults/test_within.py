@@ -50,12 +50,14 @@ async def test_who_computes_for_a_while_keeps_its_turn_and_ends_it(
         await person.until(lambda: any(one["turn"] == 2 for one in person.deltas), "its first words")
         await asyncio.sleep(Random(seed).uniform(0.0, 1.0))
         blocked.send(signal.SIGUSR2)
-        await heard([blocked], "loop_was_blocked")
+        await heard([blocked], "event_loop_blocked")
         await person.answered()
         assert (answer := person.answer_to(cid)) is not None
         assert answer["text"] == LONG
         assert await case.value("SELECT max(attempt) FROM turns") == 1, "nobody took it over"
-        assert logged([blocked, second], "beats_missed") == logged([blocked, second], "turn_lease_lost") == 0
+        assert (
+            logged([blocked, second], "heartbeats_late") == logged([blocked, second], "turn_lease_lost") == 0
+        )
         assert blocked.exits == second.exits == []
         await case.promises_hold(person)
 
@@ -81,8 +83,8 @@ async def test_who_computes_without_end_is_replaced_and_says_nothing_late(
         async with Person(int(port), token=person.token, name="elsewhere") as elsewhere:
             await elsewhere.until(lambda: len(elsewhere.finals) == 2, "the answer of the other process")
             recovery.note("web blocked, another one took over", since)
-        await heard([blocked], "loop_stands_still")
-        await heard([blocked], "beats_missed")
+        await heard([blocked], "event_loop_stalled")
+        await heard([blocked], "heartbeats_late")
         await person.answered()
         await heard([blocked], "turn_lease_lost")
         await person.ask("Can you hear me again?")
@@ -112,7 +114,7 @@ async def test_job_whose_worker_blocks_is_done_once_by_another(
             await person.until(lambda: asked in person.commands, "the summary")
             recovery.note("worker blocked, another one took over", since)
             assert person.commands[asked]["success"], person.commands[asked]
-            await heard([blocked], "beats_missed")
+            await heard([blocked], "heartbeats_late")
             await person.ask("And now?")
             await case.promises_hold(person)
             assert blocked.exits == second.exits == []
@@ -156,7 +158,7 @@ async def test_a_clock_that_jumps_steals_no_lease_and_holds_none(
             await _a_summary_is_made(case, person, times)
         assert await case.value("SELECT max(attempt) FROM turns") == 1, "nobody took a turn over"
         assert await case.value("SELECT max(epoch) FROM jobs") == 1
-        assert not logged([web, right], "turn_lease_lost") + logged([web, right, worker], "beats_missed")
+        assert not logged([web, right], "turn_lease_lost") + logged([web, right, worker], "heartbeats_late")
         web.send(signal.SIGUSR1)
         await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 300}}])
         await person.say("And once more, please.")

@@ -188,7 +188,7 @@ class Uploads:
         try:
             pictures = await read_scans(b"" if served is None else served.body, opened=opened)
         except TimeoutError:
-            log.warning("file_read_timed_out", reason="too many are being opened")
+            log.warning("file_reader_busy", reason="too many are being opened")
             return ()
         stored = [
             await self.store.keep(
@@ -362,7 +362,7 @@ async def upload(
     attached = await parts.uploads.receive(
         request, known.row.session_id, name, parts.limits_for(request), address
     )
-    log.info("file_taken", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
+    log.info("file_stored", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
     heard = await parts.uploads.transcribe(request, known, attached)
     return {**attached.to_payload(), "heard": heard} if heard else attached.to_payload()
 

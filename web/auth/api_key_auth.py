@@ -75,7 +75,7 @@ async def check_api_key(request: web.Request, handler: Handler) -> web.StreamRes
         and response.status < 400
         and RECORDED not in request
     ):
-        log.error("write_of_a_key_was_not_recorded", route=resource.canonical if resource else "")
+        log.error("api_key_write_not_audited", route=resource.canonical if resource else "")
     return response
 
 

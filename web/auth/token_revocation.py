@@ -75,6 +75,6 @@ class TokenRevocation:
 
 
 def _disconnect(subscriber: Subscriber) -> None:
-    log.info("screen_sent_away", address_id=subscriber.address_id)
+    log.info("screen_disconnected", address_id=subscriber.address_id)
     subscriber.send_queue.put(wire.encode(wire.error(UnknownToken("ended"), public=subscriber.public)))
     subscriber.send_queue.close(wire.CLOSE_TOKEN, "unknown token")

@@ -89,7 +89,7 @@ def _is_away(error: EvertalkError) -> bool:
 
 def build_retry_close(error: Exception) -> Closed:
     """Return a close that makes the browser send again under the same `cid`."""
-    log.warning("storage_away", reason=str(error))
+    log.warning("storage_unavailable", reason=str(error))
     return Closed(wire.CLOSE_SLOW, "try again", error=StorageUnavailable())
 
 

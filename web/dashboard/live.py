@@ -178,7 +178,7 @@ class Live:
             try:
                 seen = await self._pulse()
             except (StorageUnavailable, TimeoutError) as error:
-                log.info("live_waits_for_storage", reason=str(error))
+                log.info("live_updates_wait_for_storage", reason=str(error))
             else:
                 if self._seen:
                     self._add_topics({topic for topic, mark in seen.items() if mark != self._seen.get(topic)})

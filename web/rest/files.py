@@ -66,9 +66,9 @@ async def send_file(
             async with asyncio.timeout(WRITE_SECONDS):
                 await response.write_eof()
     except ConnectionError:
-        log.info("export_hung_up", file=name)
+        log.info("export_client_disconnected", file=name)
     except (EvertalkError, TimeoutError) as error:
-        log.warning("export_broken_off", file=name, reason=str(error))
+        log.warning("export_aborted", file=name, reason=str(error))
         # Cut off it is known to be incomplete; a second answer could not be told from the file.
         if request.transport is not None:
             request.transport.abort()

@@ -30,7 +30,7 @@ async def open_waiting_room(settings: Settings, state: Callable[[], str]) -> Asy
     try:
         await web.TCPSite(runner, settings.http_host, settings.http_port, reuse_address=True).start()
     except OSError as error:
-        log.warning("cannot_listen", port=settings.http_port, reason=str(error))
+        log.warning("port_listen_failed", port=settings.http_port, reason=str(error))
     try:
         yield
     finally:

@@ -53,7 +53,7 @@ class AccessRequests:
             # Later requests do not count: of many at the same time, the owners are asked about the first.
             waiting = await self._access.count_waiting(self._bot_id, up_to=chat_ref.chat_id)
             if waiting > MAX_PENDING_NOTICES:
-                log.warning("access_request_not_told", bot=self._bot_id, limit=MAX_PENDING_NOTICES)
+                log.warning("access_request_notice_failed", bot=self._bot_id, limit=MAX_PENDING_NOTICES)
                 return
             name = sender.name if chat_ref.is_private else chat_ref.title
             username = sender.username if chat_ref.is_private else ""
@@ -64,7 +64,7 @@ class AccessRequests:
                 buttons = build_access_buttons(texts, chat_ref.chat_id)
                 await self._notifier.send(ChatTarget(chat_id=owner), text, keyboard=buttons)
         except StorageUnavailable as error:
-            log.warning("access_request_not_told", bot=self._bot_id, reason=str(error))
+            log.warning("access_request_notice_failed", bot=self._bot_id, reason=str(error))
 
     async def handle_press(self, press: ButtonPress, query: CallbackQuery) -> None:
         """Only an owner in their own chat can decide; a second press finds the request decided."""
@@ -129,7 +129,7 @@ class AccessRequests:
         """Return whether nothing is left to do: the group is left, or the bot is not in it any more."""
         outcome = await self._context.sender.leave_chat(chat_id, patience=0.0)
         if not isinstance(outcome, CallDone):
-            log.warning("group_not_left", bot=self._bot_id, outcome=str(outcome))
+            log.warning("group_leave_failed", bot=self._bot_id, outcome=str(outcome))
         return not is_undecided(outcome)
 
     async def _list_owners(self) -> list[int]:

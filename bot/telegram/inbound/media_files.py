@@ -218,7 +218,7 @@ class FileReader:
         try:
             found = await self._read(content, media, method, name, sender, languages)
         except TimeoutError:
-            log.warning("file_read_timed_out", reason="too many are being opened")
+            log.warning("file_reader_busy", reason="too many are being opened")
             return CannotRead(reason="file_unavailable", name=name)
         if not isinstance(found, NotRead):
             return found

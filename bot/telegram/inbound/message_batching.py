@@ -396,7 +396,7 @@ class MessageBatcher:
         try:
             await on_late(message, late_for)
         except StorageUnavailable as error:
-            log.warning("late_part_not_told", update=message.update_id, reason=str(error))
+            log.warning("late_part_notice_failed", update=message.update_id, reason=str(error))
 
     def _choose_buffer(self, queue: _ChatQueue, message: IncomingMessage, now: datetime) -> int:
         """Choose the buffer; old messages and those that arrive meanwhile make one turn for all senders."""

@@ -168,7 +168,7 @@ class DeliveryContext:
 
     async def wait_for_chat(self, chat: ChatRow, refusal: ChatUnreachable | ChatClosed) -> None:
         """Mark the chat as unreachable; its answers wait until a person writes or a later try succeeds."""
-        log.warning("chat_takes_no_messages", chat_id=chat.chat_id, reason=refusal.reason)
+        log.warning("chat_refuses_messages", chat_id=chat.chat_id, reason=refusal.reason)
         if isinstance(refusal, ChatClosed):
             await self.chats.record_refusal(chat.address_id, refusal.reason)
         else:

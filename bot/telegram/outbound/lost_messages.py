@@ -47,7 +47,7 @@ class LostMessages:
         candidates = [number for number in range(span.after + 1, before) if number not in known]
         ordered = _order_probes(candidates, span.known_elsewhere)
         if len(ordered) > MOST_PROBES:
-            log.info("lost_messages_not_searched", chat_id=chat.chat_id, ids=len(ordered))
+            log.info("lost_message_search_skipped", chat_id=chat.chat_id, ids=len(ordered))
             return None
         found = []
         for number in ordered:

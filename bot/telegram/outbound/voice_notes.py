@@ -81,5 +81,5 @@ class VoiceNotes:
         if isinstance(outcome, CallNotSent):
             await self._store.mark_note_not_sent(session_id, turn)
             return
-        log.info("voice_note_ended", session_id=session_id, turn=turn, outcome=type(outcome).__name__)
+        log.info("voice_note_finished", session_id=session_id, turn=turn, outcome=type(outcome).__name__)
         await self._store.end_note(session_id, turn)

@@ -116,7 +116,7 @@ class BotProfile:
             counts=False,
         )
         if not isinstance(outcome, CallDone):
-            log.warning("bot_profile_not_set", bot=self._bot_id, key=call.key, outcome=str(outcome))
+            log.warning("bot_profile_failed", bot=self._bot_id, key=call.key, outcome=str(outcome))
         return not is_undecided(outcome)
 
 

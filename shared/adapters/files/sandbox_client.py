@@ -116,7 +116,7 @@ class SandboxClient:
         at = self._failed.get(key)
         if at is None or self._clock() - at >= FAILED_SECONDS:
             return False
-        log.info("file_failed_before", seconds_ago=round(self._clock() - at))
+        log.info("file_refused_as_known_to_fail", seconds_ago=round(self._clock() - at))
         return True
 
     def _remember_failed(self, key: bytes) -> None:
@@ -145,7 +145,7 @@ async def open_in_sandbox(kind: Kind, content: bytes, *, seconds: float = OPEN_S
     try:
         out, _ = await asyncio.wait_for(process.communicate(content), seconds)
     except TimeoutError:
-        log.warning("file_took_too_long", kind=kind, size=len(content))
+        log.warning("file_reading_timed_out", kind=kind, size=len(content))
         return None, b""
     finally:
         if process.returncode is None:
@@ -153,7 +153,7 @@ async def open_in_sandbox(kind: Kind, content: bytes, *, seconds: float = OPEN_S
             await process.wait()
     line, _, body = out.partition(b"\n")
     if (ended_by := -(process.returncode or 0)) > 0:
-        log.warning("file_took_too_much", kind=kind, size=len(content), signal=ended_by)
+        log.warning("file_reader_killed", kind=kind, size=len(content), signal=ended_by)
     if process.returncode != 0 or not line:
         return None, b""
     head = json.loads(line)

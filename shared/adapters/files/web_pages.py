@@ -119,7 +119,7 @@ class FetchUrl:
             raise ToolFailed(f"{address.host} did not answer within {FETCH_SECONDS:g} seconds.") from error
         except (aiohttp.ClientError, OSError, zlib.error) as error:
             # The error's own words may repeat the whole address.
-            log.info("page_not_fetched", host=address.host, error=type(error).__name__)
+            log.info("page_fetch_failed", host=address.host, error=type(error).__name__)
             raise ToolFailed(f"{address.host} could not be read ({describe_failure(error)}).") from error
 
     async def _fetch_following(self, address: WebAddress) -> Fetched:

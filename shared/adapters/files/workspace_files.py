@@ -93,7 +93,7 @@ class WorkspaceFiles:
             try:
                 await self._until_other_paths()
             except (OSError, RuntimeError) as error:
-                log.warning("workspaces_not_watched", reason=str(error), poll_seconds=self._poll_seconds)
+                log.warning("workspaces_watch_failed", reason=str(error), poll_seconds=self._poll_seconds)
                 self._watched = ()
                 await asyncio.sleep(_TRY_AGAIN_SECONDS)
 

@@ -188,7 +188,7 @@ class McpConnection:
                 async for _ in events:
                     self._changed.set()
         except Exception as error:  # noqa: BLE001 - then the list is read now and then
-            log.debug("mcp_changes_not_heard", server=self.server.name, error=type(error).__name__)
+            log.debug("mcp_changes_unavailable", server=self.server.name, error=type(error).__name__)
 
     async def _until_over(self, client: Any) -> None:
         while not self._over.is_set():
@@ -314,7 +314,7 @@ class _Errors:
             for line in piece.decode("utf-8", "replace").splitlines():
                 lines += 1
                 if line.strip() and lines <= LOGGED_LINES:
-                    log.info("mcp_server_said", server=self._server, line=line[:LOGGED_CHARS])
+                    log.info("mcp_server_stderr", server=self._server, line=line[:LOGGED_CHARS])
 
 
 def _parse_tool(tool: Any) -> OfferedTool:

@@ -209,7 +209,7 @@ class McpTools:
         try:
             return await self._reviews.review(found, rule=self._rule)
         except StorageUnavailable as error:
-            log.warning("mcp_tools_not_reviewed", server=server, reason=type(error).__name__)
+            log.warning("mcp_tool_review_failed", server=server, reason=type(error).__name__)
             return None
 
     def _list_waiting(self, server: str) -> frozenset[str]:
@@ -245,7 +245,7 @@ class McpTools:
                 if any(self._waiting.values()):
                     self._apply(await reviews.load())
             except StorageUnavailable as error:
-                log.warning("mcp_approvals_not_read", reason=type(error).__name__)
+                log.warning("mcp_approvals_unreadable", reason=type(error).__name__)
 
     def _apply(self, found: Mapping[tuple[str, str], ReviewedTools]) -> None:
         for server, waiting in tuple(self._waiting.items()):
@@ -415,4 +415,4 @@ def _write_known(
         draft.write_text(json.dumps(body), "utf-8")
         draft.replace(path)
     except (OSError, ValueError) as error:
-        log.warning("mcp_tools_not_kept", reason=type(error).__name__)
+        log.warning("mcp_tools_write_failed", reason=type(error).__name__)

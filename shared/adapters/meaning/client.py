@@ -89,7 +89,7 @@ class LocalEncoder:
         """Log once when it begins to fail, and once when it works again."""
         if failing != self._failing:
             self._failing = failing
-            log.warning("encoder_fails" if failing else "encoder_works_again", reason=reason)
+            log.warning("encoder_failed" if failing else "encoder_recovered", reason=reason)
 
 
 def _read(line: bytes, *, count: int) -> Encoded:

@@ -112,7 +112,7 @@ class RedisAnnouncer:
                     await self._subscribe_to_wanted(pubsub)
                     await self._until_confirmed()
         except _AWAY as error:
-            log.warning("follow_unconfirmed", reason=f"{type(error).__name__}: {error}")
+            log.warning("event_subscription_unconfirmed", reason=f"{type(error).__name__}: {error}")
 
     async def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
         failures = 0
@@ -131,7 +131,7 @@ class RedisAnnouncer:
                         yield heard
             except _AWAY as error:
                 if failures == 0:
-                    log.warning("announcements_unheard", reason=f"{type(error).__name__}: {error}")
+                    log.warning("announcements_not_received", reason=f"{type(error).__name__}: {error}")
             finally:
                 self._forget_connection()
                 await _close_quietly(pubsub)

@@ -78,7 +78,7 @@ class ArqDoorbell:
                     return rung is not None
         except Exception as error:  # noqa: BLE001  a doorbell that does not ring is no reason to fail a turn
             self.silent += 1
-            log.warning("doorbell_silent", job_id=job_id, reason=f"{type(error).__name__}: {error}")
+            log.warning("job_announcement_failed", job_id=job_id, reason=f"{type(error).__name__}: {error}")
             await self._forget()
             return False
 

@@ -47,7 +47,7 @@ class RedisCounts:
                     found = await self._add(kind, added, slices, asked, seconds)
         except (RedisError, OSError, TimeoutError) as error:
             if not self._away:
-                log.warning("counting_alone", reason=f"{type(error).__name__}: {error}")
+                log.warning("shared_counts_unavailable", reason=f"{type(error).__name__}: {error}")
             self._away = True
             return None
         self._away = False

@@ -110,7 +110,7 @@ class HeartbeatThread:
             faded = self.lag_seconds * 0.5 ** ((now - began) / FADES_SECONDS)
             self.lag_seconds = max(late, self._waited(), faded)
             if late > LEASE_SECONDS:
-                log.warning("loop_was_blocked", seconds=round(late, 1))
+                log.warning("event_loop_blocked", seconds=round(late, 1))
             if self.is_lost:
                 self.lost.set()
             if now - told >= BEAT_SECONDS:
@@ -136,9 +136,9 @@ class HeartbeatThread:
                 await self._beat(workers)
             except (EvertalkError, TimeoutError) as error:
                 self.refusal = classify_refusal(error)
-                log.warning("beat_missed", reason=str(error))
+                log.warning("heartbeat_write_failed", reason=str(error))
             except Exception:
-                log.exception("beat_failed")
+                log.exception("heartbeat_failed")
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
                     await ended.wait()
@@ -151,7 +151,7 @@ class HeartbeatThread:
         began = time.monotonic()
         if (silent := began - self._came_round) > VOUCH_SECONDS:
             if not self._silent:
-                log.error("loop_stands_still", seconds=round(silent, 1))
+                log.error("event_loop_stalled", seconds=round(silent, 1))
             self._silent = True
             return
         self._silent = False
@@ -163,4 +163,4 @@ class HeartbeatThread:
         late, self.last_beat = began - self.last_beat, began
         if late > LEASE_SECONDS:
             # Others may have taken over what this process was doing: whoever looks for the reason finds it.
-            log.warning("beats_missed", seconds=round(late, 1))
+            log.warning("heartbeats_late", seconds=round(late, 1))

@@ -44,7 +44,7 @@ def open_traces(endpoint: str | None, *, service: str) -> Tracer:
         resource = resources.Resource.create(about)
         return OpenTelemetryTraces(_open_spans(endpoint, resource), _open_metrics(endpoint, resource))
     except ImportError as error:
-        log.warning("traces_not_sent", reason=str(error), advice="run ./evertalk install traces")
+        log.warning("traces_disabled", reason=str(error), advice="run ./evertalk install traces")
         return NULL_TRACER
 
 
@@ -61,7 +61,7 @@ def _open_spans(endpoint: str, resource: Any) -> Any:
 def _open_metrics(endpoint: str, resource: Any) -> Any:
     """Return None for an endpoint whose address for metrics cannot be known."""
     if not endpoint.rstrip("/").endswith(TRACES_PATH):
-        log.info("model_metrics_not_sent", reason=f"the path of the endpoint does not end with {TRACES_PATH}")
+        log.info("model_metrics_disabled", reason=f"the path of the endpoint does not end with {TRACES_PATH}")
         return None
     metrics = import_module("opentelemetry.sdk.metrics")
     export = import_module("opentelemetry.sdk.metrics.export")

@@ -58,7 +58,7 @@ class PassageEncoder:
             while self._clock() < until and await self._encode_next(name, until):
                 pass
         except ModelError as error:
-            log.info("passages_not_encoded", reason=str(error))
+            log.info("passage_encoding_failed", reason=str(error))
 
     async def _encode_next(self, name: str, until: float) -> bool:
         """Encode passages of the next listed conversation; False if none is listed."""
@@ -85,7 +85,7 @@ class PassageEncoder:
         """Encode texts of a conversation and store their vectors. Raises ModelError."""
         if len(texts) == 1 and self._ended[session_id, texts[0][0]] >= ENDS:
             number, text = texts[0]
-            log.warning("passage_ends_encoder", session_id=session_id, number=number)
+            log.warning("encoder_crashed", session_id=session_id, number=number)
             await self._store.store(session_id, name, [EncodedPassage(number=number, text=text, vector=None)])
             del self._ended[session_id, number]
             return

@@ -127,7 +127,7 @@ class TurnDispatcher:
                 async with asyncio.timeout(STEP_SECONDS):
                     await self._sessions.heartbeat()
             except (EvertalkError, TimeoutError) as error:
-                log.warning("heartbeat_missed", reason=str(error))
+                log.warning("lease_renewal_failed", reason=str(error))
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _pick_up_orphans(self) -> None:

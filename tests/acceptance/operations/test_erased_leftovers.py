@@ -100,7 +100,7 @@ async def test_a_role_that_may_not_says_so_once(database_url: str) -> None:
         with structlog.testing.capture_logs() as told:
             assert not await leftovers.clear()
             assert not await leftovers.clear()
-        assert [line["event"] for line in told] == ["erased_words_stay_in_the_log"]
+        assert [line["event"] for line in told] == ["log_not_rotated_after_erasure"]
     finally:
         await pool.close()
         await owner.execute("DROP OWNED BY few_rights; DROP ROLE few_rights")

@@ -170,7 +170,7 @@ async def test_doctor_finds_a_secret_that_its_key_does_not_open(desk: Desk, pool
     assert finding.level == "ok"
     (finding,) = await check_sites(load_settings(secret_key="z" * 40), url)
     assert finding.level == "warn"
-    assert "was sealed with another EVERTALK_SECRET_KEY: nobody can sign in with it" in finding.what
+    assert "is encrypted with another EVERTALK_SECRET_KEY" in finding.what
 
 
 def test_secret_command_names_the_key_that_a_database_of_your_own_needs(desk: Desk) -> None:

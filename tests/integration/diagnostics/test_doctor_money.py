@@ -16,7 +16,7 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 def test_most_of_the_cap_is_a_warning_with_what_to_do() -> None:
     settings = load_settings(cap_total_per_day_usd="5")
     fine = build_spending_finding(settings, used_micro=1_000_000, warned=0)
-    assert (fine.level, fine.what) == ("ok", "$1.00 of today's $5.00 are used (20 %)")
+    assert (fine.level, fine.what) == ("ok", "$1.00 of today's $5.00 used (20 %)")
     near = build_spending_finding(settings, used_micro=4_000_000, warned=2)
     assert near.level == "warn"
     assert "(80 %); 2 people" in near.what

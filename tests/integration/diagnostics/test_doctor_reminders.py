@@ -24,7 +24,7 @@ async def test_late_reminders_are_reported_and_others_are_not(database_url: str)
         assert await check_reminders(load_settings(), database_url) == []
         await pool.execute(_KEPT, "late", 11)
         (finding,) = await check_reminders(load_settings(), database_url)
-        assert (finding.level, finding.what) == ("warn", "reminders that are due for more than 10 minutes: 1")
+        assert (finding.level, finding.what) == ("warn", "reminders overdue by more than 10 minutes: 1")
         await pool.execute("UPDATE reminders SET state = 'cancelled', ended_at = now()")
         assert await check_reminders(load_settings(), database_url) == []
     finally:

@@ -23,7 +23,7 @@ async def test_invalid_sites_are_reported_with_the_reason(database_url: str) -> 
     finally:
         await pool.close()
     assert found.level == "warn"
-    assert "site default: nobody can sign in yet: ./evertalk site secret default add" in found.what
+    assert "site default: visitors cannot sign in yet: add a secret with ./evertalk site secret" in found.what
     assert "site shop: accent: must be a colour" in found.what
     assert "site shop: titel: there is no such key" in found.what
-    assert found.advice == "./evertalk site edit NAME changes a site."
+    assert found.advice == "Change a site with ./evertalk site edit NAME."

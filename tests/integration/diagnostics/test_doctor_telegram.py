@@ -47,7 +47,7 @@ async def looked(fake: RunningBotApi, **changes: object) -> str:
 
 
 async def test_a_bot_that_telegram_knows_is_named(telegram: RunningBotApi) -> None:
-    assert await looked(telegram) == f"ok    Telegram knows @{USERNAME} (polling, access pairing)"
+    assert await looked(telegram) == f"ok    Telegram confirms @{USERNAME} (polling, access pairing)"
     seen = await probe_bot(SecretStr(TOKEN), api_url=telegram.base_url)
     assert (seen.bot_id, seen.reads_all_group_messages) == (BOT, False)
 
@@ -83,7 +83,7 @@ async def test_what_waits_at_telegram_is_counted(telegram: RunningBotApi) -> Non
     ada = await telegram.person(42)
     await ada.say("Hello")
     await ada.say("Are you there?")
-    assert f"messages for @{USERNAME} that wait at Telegram: 2" in await looked(telegram)
+    assert f"messages for @{USERNAME} waiting at Telegram: 2" in await looked(telegram)
 
 
 async def test_missing_webhook_is_reported(telegram: RunningBotApi) -> None:
@@ -109,7 +109,7 @@ async def test_doctor_names_who_serves_a_bot_and_its_complaints(
         await places.enrol(
             BOT, username=USERNAME, agent="default", audience="personal", access="pairing", mode="polling"
         )
-        assert f"nobody serves @{USERNAME}" in await in_service(telegram, database_url)
+        assert f"no process serves @{USERNAME}" in await in_service(telegram, database_url)
         worker_id = await PostgresWorkers(pool).register("bot")
         await PostgresLeases(pool).take(f"telegram:{BOT}", worker_id=worker_id)
         await places.record_problem(BOT, "Another program polls this bot.")

@@ -53,7 +53,7 @@ async def _database_finding(url: str) -> Finding:
 
 async def test_trial_write_leaves_nothing(database_url: str) -> None:
     found = await _database_finding(database_url)
-    assert (found.level, found.what) == ("ok", "PostgreSQL takes writes")
+    assert (found.level, found.what) == ("ok", "PostgreSQL accepts writes")
     async with open_connection(database_url) as connection:
         assert await connection.fetchval(_LEFT) == 0
         assert await connection.fetchval("SELECT to_regclass('evertalk_write_probe')") is None
@@ -66,7 +66,7 @@ async def test_read_only_database_is_reported_with_its_source(database_url: str)
         found = await _database_finding(database_url)
         await connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
     assert found.level == "fail"
-    assert found.what == ("PostgreSQL takes no writes: cannot execute INSERT in a read-only transaction")
+    assert found.what == ("PostgreSQL rejects writes: cannot execute INSERT in a read-only transaction")
     assert "set by: database" in found.advice
     assert "ALTER DATABASE … RESET" in found.advice
     assert "disk is full" in found.advice
@@ -104,7 +104,7 @@ async def test_full_disk_is_reported(database_url: str, monkeypatch: pytest.Monk
         found = await _database_finding(database_url)
     assert found.level == "fail"
     assert "No space left on device" in found.what
-    assert "make room" in found.advice
+    assert "free space" in found.advice
 
 
 async def test_address_without_a_primary_is_named(database_url: str) -> None:
@@ -151,7 +151,7 @@ async def test_redis_account_without_channels_is_found(redis_url: str, redis: An
     found = await _redis_finding(redis_url.replace("unix://", "unix://narrow:secret@"))
     await redis.execute_command("ACL", "DELUSER", "narrow")
     assert found.level == "fail"
-    assert "Redis takes no announcements" in found.what
+    assert "Redis rejects announcements" in found.what
     assert "ACL SETUSER" in found.advice
 
 

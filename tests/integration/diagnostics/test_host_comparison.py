@@ -34,7 +34,7 @@ def said(*hosts: Mapping[str, Any]) -> str:
 def test_what_differs_is_named(tmp_path: Path) -> None:
     here, there = host(tmp_path / "a"), host(tmp_path / "b")
     assert said(marks(here)()) == ""
-    assert "2 hosts, set up alike" in said(marks(here)(), marks(there, http_port=9)())
+    assert "2 hosts with the same setup" in said(marks(here)(), marks(there, http_port=9)())
     (there / "mcp.json").write_text("{}")
     (there / "workspaces" / "ada" / "SOUL.md").write_text("Another one.")
     told = said(marks(here)(), marks(there, trusted_proxies="10.0.0.0/8", anthropic_api_key=CANARY)())

@@ -52,9 +52,9 @@ def test_a_usual_installation_on_ones_own_machine_has_nothing_to_change() -> Non
         ("begins with http://", {"embeddings_url": "http://models.example.org"}, "grave"),
         ("begins with http://", {"rerank_url": "http://models.example.org"}, "grave"),
         ("begins with http://", {"rerank_url": "http://127.0.0.1:8012"}, ""),
-        ("trusts half the world", {"trusted_proxies": "0.0.0.0/0"}, "grave"),
-        ("trusts half the world", {"trusted_proxies": "::/0"}, "grave"),
-        ("trusts half the world", {"trusted_proxies": "10.0.0.0/8"}, ""),
+        ("trusts a large part of the internet", {"trusted_proxies": "0.0.0.0/0"}, "grave"),
+        ("trusts a large part of the internet", {"trusted_proxies": "::/0"}, "grave"),
+        ("trusts a large part of the internet", {"trusted_proxies": "10.0.0.0/8"}, ""),
         ("no trusted proxy", {"public_url": "https://chat.example.org"}, "serious"),
         ("no trusted proxy", {"public_url": "https://chat.example.org", "trusted_proxies": "127.0.0.1"}, ""),
         ("allows https://*.org", {"allowed_origins": "https://*.org"}, "grave"),
@@ -65,24 +65,24 @@ def test_a_usual_installation_on_ones_own_machine_has_nothing_to_change() -> Non
         ("EVERTALK_SECRET_KEY can be guessed", {"secret_key": "a" * 40}, "grave"),
         ("EVERTALK_SECRET_KEY can be guessed", {"secret_key": STRONG}, ""),
         ("EVERTALK_METRICS_TOKEN can be guessed", {"metrics_token": "short"}, "grave"),
-        ("insist on encryption", {"database_url": "postgresql://u:p@db.example.org/x"}, "grave"),
-        ("insist on encryption", {"database_url": "postgresql://u:p@db/x"}, "slight"),
-        ("insist on encryption", {"database_url": "postgresql://u:p@db.example.org/x?sslmode=require"}, ""),
-        ("insist on encryption", {"database_url": "postgresql://u:p@db:1,db.example.org:2/x"}, "grave"),
-        ("DIRECT_DATABASE_URL does not insist", {**POOLED, "direct_database_url": AWAY}, "grave"),
-        ("insist on encryption", {"database_url": "postgresql:///x?host=/run/postgresql"}, ""),
+        ("require encryption", {"database_url": "postgresql://u:p@db.example.org/x"}, "grave"),
+        ("require encryption", {"database_url": "postgresql://u:p@db/x"}, "slight"),
+        ("require encryption", {"database_url": "postgresql://u:p@db.example.org/x?sslmode=require"}, ""),
+        ("require encryption", {"database_url": "postgresql://u:p@db:1,db.example.org:2/x"}, "grave"),
+        ("DIRECT_DATABASE_URL does not require", {**POOLED, "direct_database_url": AWAY}, "grave"),
+        ("require encryption", {"database_url": "postgresql:///x?host=/run/postgresql"}, ""),
         ("password in DATABASE_URL is short", {"database_url": "postgresql://u:p@db.example.org/x"}, "grave"),
         ("DATABASE_URL has no password", {"database_url": "postgresql://u@db/x"}, "serious"),
         ("REDIS_URL has no password", {"redis_url": "redis://cache.example.org:6379/0"}, "grave"),
         ("REDIS_URL has no password", {"redis_url": "redis://valkey:6379/0"}, "serious"),
         ("REDIS_URL has no password", {"redis_url": "redis://127.0.0.1:6379/0"}, "slight"),
         ("REDIS_URL has no password", {"redis_url": f"redis://:{STRONG}@valkey:6379/0"}, ""),
-        ("REDIS_URL is not encrypted", {"redis_url": f"redis://:{STRONG}@cache.example.org/0"}, "grave"),
+        ("REDIS_URL does not encrypt", {"redis_url": f"redis://:{STRONG}@cache.example.org/0"}, "grave"),
         ("CRASH_POINT", {"crash_point": "after_answer"}, "grave"),
         ("finds the bot", {"telegram_access": "open"}, "serious"),
         ("finds the bot", {"telegram_access": "open", "profile": "public"}, ""),
         ("kept until they ask", {"profile": "public"}, "slight"),
-        ("the log says everything", {"log_level": "debug"}, "slight"),
+        ("the log level is debug", {"log_level": "debug"}, "slight"),
     ],
 )
 def test_a_setting_that_opens_a_door_is_found(words: str, settings: dict[str, Any], grade: str) -> None:
@@ -122,13 +122,13 @@ def about(risks: Iterator[Finding], words: str) -> Sequence[Finding]:
 @pytest.mark.control("S37", "S44")
 def test_files_that_others_can_read_or_change_are_found(folder: Path) -> None:
     settings = load_settings(data_dir=folder)
-    assert not about(review_files(settings), "others on this machine")
+    assert not about(review_files(settings), "other accounts on this machine")
     (folder / "secret_key").write_text(STRONG)
     (folder / "secret_key").chmod(0o640)
     (folder / "workspaces").mkdir()
     (folder / "workspaces").chmod(0o777)
     folder.chmod(0o755)
-    grades = {risk.advice: risk.level for risk in about(review_files(settings), "others on this machine")}
+    grades = {risk.advice: risk.level for risk in about(review_files(settings), "other accounts")}
     assert grades == {
         # The servers that root starts as `nobody` must get through to their files.
         f"chmod {711 if os.geteuid() == 0 else 700} {folder}": "serious",
@@ -148,7 +148,7 @@ def test_a_backup_that_is_old_or_was_never_made_is_found(folder: Path) -> None:
     (folder / "backups" / name_of(datetime.now(UTC))).touch()
     assert not about(review_files(settings), "the newest backup")
     elsewhere = load_settings(data_dir=folder, database_url="postgresql:///x", secret_key=STRONG)
-    assert about(review_files(elsewhere), "cannot be seen from here")
+    assert about(review_files(elsewhere), "cannot see whether")
 
 
 @pytest.mark.control("S25", "S43")
@@ -165,13 +165,13 @@ def test_servers_of_tools_are_looked_at(folder: Path) -> None:
     path.write_text(json.dumps({"mcpServers": servers}))
     path.chmod(0o644)
     risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
-    assert risks["the tools of open are asked over http"] == "grave"
-    assert risks["the tools of newest are whatever npx finds newest today"] == "serious"
-    assert risks[f"others can read {path}, which holds secrets of mine"] == "grave"
+    assert risks["the tools of open are called over http"] == "grave"
+    assert risks["npx starts the newest version of the tools of newest"] == "serious"
+    assert risks[f"other accounts can read {path}, which holds secrets of mine"] == "grave"
     assert not [what for what in risks if "pinned" in what or "scoped" in what or "script" in what]
     path.chmod(0o620)
     risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
-    assert risks[f"others on this machine can change {path} (620)"] == "grave"
+    assert risks[f"other accounts on this machine can change {path} (620)"] == "grave"
 
 
 @pytest.mark.control("S14", "S39")
@@ -209,19 +209,19 @@ async def test_what_rows_tell_is_found(
         "4 admins: admin1, admin2, admin3, admin4": "slight",
         "admin3 (admin) has not logged in for 90 days": "serious",
         "the password of admin1 is older than a year": "slight",
-        "the key all may do everything for everybody, for ever": "grave",
-        "the key all for a while may do everything for everybody": "serious",
-        "the key reader never ends": "serious",
+        "the key all has all scopes everywhere and never expires": "grave",
+        "the key all for a while has all scopes everywhere": "serious",
+        "the key reader never expires": "serious",
         "the site default (./evertalk site edit default) allows https://*.org": "grave",
-        "the site default is personal, and anybody can open it at https://chat.example.org": "serious",
-        "the site default lets in pages that do not say where they are from (webview)": "slight",
-        "anybody who finds @ours_bot talks with an assistant that is meant for you": "serious",
-        "strangers at site shop have all tools of files": "serious",
-        "strangers at site shop can have pages fetched (fetch_url)": "serious",
+        "the site default is personal, but anyone can open it at https://chat.example.org": "serious",
+        "the site default admits pages that do not name their origin (webview)": "slight",
+        "anyone who finds @ours_bot can use it as your personal assistant": "serious",
+        "strangers at site shop can use all tools of files": "serious",
+        "strangers at site shop can make the assistant fetch pages (fetch_url)": "serious",
     }
     assert wanted.items() <= risks.items()
     assert not [what for what in risks if "good" in what]
-    assert any("log in by a password alone" in what for what in risks)
+    assert any("log in with only a password" in what for what in risks)
     await pool.execute(
         """INSERT INTO operator_factors (operator_id, key_id, sealed, confirmed_at)
            SELECT id, 'k', '\\x01', CASE WHEN name <> 'admin2' THEN now() END FROM operators"""
@@ -231,7 +231,7 @@ async def test_what_rows_tell_is_found(
         risk.what: risk.level for risk in review_database(away, await read_deployment_rows(database_url))
     }
     assert not [what for what in risks if what.startswith("strangers at site shop")]
-    (alone,) = [what for what in risks if "log in by a password alone" in what]
+    (alone,) = [what for what in risks if "log in with only a password" in what]
     assert alone.startswith("admin2 log in"), "who has begun with a second factor has none yet"
 
 
@@ -242,7 +242,7 @@ def test_a_standby_that_no_commit_waits_for_is_found(
     stored = replace(NO_ROWS, followers=followers, waits_for_followers=waits)
     risks = list(review_database(load_settings(data_dir=folder), stored))
     assert [risk.what for risk in risks] == [
-        "a standby follows the database, and no commit waits for it"
+        "a standby follows the database, but no commit waits for it"
     ] * found
 
 
@@ -261,7 +261,7 @@ async def test_review_prints_text_or_json_and_exits_1_when_grave(database_url: s
     assert told["counts"]["grave"] == 1
     assert told["risks"][0] == {
         "grade": "grave",
-        "what": "EVERTALK_TRUSTED_PROXIES=0.0.0.0/0 trusts half the world",
+        "what": "EVERTALK_TRUSTED_PROXIES=0.0.0.0/0 trusts a large part of the internet",
         "why": told["risks"][0]["why"],
         "change": "EVERTALK_TRUSTED_PROXIES= the addresses of your own proxies, such as 127.0.0.1",
     }
@@ -279,7 +279,7 @@ async def test_unreachable_database_is_reported_and_the_rest_reviewed(folder: Pa
     )
     assert await run_review(away, as_json=False, say=said.append) == 0
     told = "\n".join(said)
-    assert "could not be looked at: PostgreSQL at 127.0.0.1:1/x cannot be used" in told
+    assert "could not be checked: PostgreSQL at 127.0.0.1:1/x cannot be used" in told
     assert "EVERTALK_LOG_LEVEL=info" in told
 
 
@@ -305,7 +305,7 @@ async def test_redis_without_a_password_is_found(
     )
     assert await run_review(settings, as_json=False, say=said.append) == 1
     assert asked == ["redis://valkey:6379/0"]
-    assert "lets in without the password" in said[0]
+    assert "accepts connections without the password" in said[0]
     monkeypatch.undo()
     assert await review._accepts_without_password(redis_url)
     assert not await review._accepts_without_password("redis://127.0.0.1:1/0")

@@ -47,8 +47,8 @@ async def test_death_of_a_database_host_loses_no_message(cluster: Cluster) -> No
         await _until(cluster, _WITH_SCREENS, 2)
         looked = await asyncio.to_thread(other.run, "doctor")
         assert looked.returncode == 0, looked.stdout
-        assert "2 hosts, set up alike" in looked.stdout
-        assert "a pooler stands before PostgreSQL" in looked.stdout
+        assert "2 hosts with the same setup" in looked.stdout
+        assert "PostgreSQL is reached through a connection pooler" in looked.stdout
         talking = [asyncio.ensure_future(_talk([person])) for person in people]
         dying.send_signal(signal.SIGKILL)
         await dying.wait()

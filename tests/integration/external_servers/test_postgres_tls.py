@@ -34,7 +34,7 @@ async def test_a_life_over_tls_with_a_backup_and_back(
         assert await guest.ask("Hello Over-The-Wire-77")
     looked = await run("doctor", said_by=here)
     assert looked.returncode == 0, looked.stdout + looked.stderr
-    assert "every promise about stored conversations holds" in looked.stdout
+    assert "all invariants of stored conversations hold" in looked.stdout
     reviewed = await run("doctor", "--security", said_by=here)
     assert "encryption" not in reviewed.stdout, reviewed.stdout
     made = await run("backup", "--to", str(tmp_path / "copies"), said_by=here)

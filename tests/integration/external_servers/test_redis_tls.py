@@ -71,7 +71,12 @@ async def test_jobs_and_answers_go_over_tls(database_url: str, front: Front) -> 
                 work.cancel()
             await asyncio.wait(working)
             assert app.doorbell.silent == 0
-    away = {"redis_disconnected", "doorbell_silent", "announcement_lost", "announcements_unheard"}
+    away = {
+        "redis_disconnected",
+        "job_announcement_failed",
+        "announcement_lost",
+        "announcements_not_received",
+    }
     assert not [line for line in logs if line["event"] in away]
 
 

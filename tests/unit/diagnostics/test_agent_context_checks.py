@@ -30,7 +30,7 @@ def test_each_problem_of_each_agent_is_named_and_what_holds_meanwhile() -> None:
     assert found.level == "warn"
     assert "agent shop: context.max_round: there is no such setting; did you mean max_rounds?" in found.what
     assert "agent home: preset: there is no 'stedy'" in found.what
-    assert "keep contexts as arawn" in found.advice
+    assert "use the preset arawn" in found.advice
 
 
 def test_invalid_folders_and_files_are_reported_with_the_agents_name(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def begin_login(authed: AuthedRequest) -> web.StreamResponse:
     try:
         address = await provider.begin(attempt, redirect_uri=context.origin(request) + BACK)
     except ProviderAway as error:
-        log.warning("oidc_provider_away", reason=str(error))
+        log.warning("oidc_provider_unreachable", reason=str(error))
         return login_form(authed, "away", status=503)
     response = see_other(address)
     following = base64.urlsafe_b64encode(safe_next(request.query.get("next", "")).encode()).decode()[:400]

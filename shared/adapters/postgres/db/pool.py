@@ -55,7 +55,7 @@ class WatchedPool(asyncpg.Pool):
                 finally:
                     connection.terminate()
         except Exception as error:  # noqa: BLE001  whatever it is, this was no answer
-            log.debug("storage_does_not_answer", reason=f"{type(error).__name__}: {error}")
+            log.debug("storage_ping_failed", reason=f"{type(error).__name__}: {error}")
             return False
 
     async def has_been_healthy(self, *, since: int) -> bool:

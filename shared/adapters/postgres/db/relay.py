@@ -66,7 +66,7 @@ class _Relay:
                 there, back = await _open_route(self._way)
         except OSError as error:
             self.failure = NoHostAnswered([(self._way.place, error)])
-            log.warning("database_not_reached", reason=f"{type(error).__name__}: {error}")
+            log.warning("database_unreachable", reason=f"{type(error).__name__}: {error}")
             writer.close()
             return
         try:

@@ -84,7 +84,7 @@ class PostgresWorkers:
             timeline: str = await self._pool.fetchval(_TIMELINE)
         except _NOT_TOLD as error:
             self._tells_timeline = False
-            log.warning("timeline_not_told", reason=str(error))
+            log.warning("timeline_announcement_failed", reason=str(error))
             return ""
         return timeline
 

@@ -59,7 +59,7 @@ class PostgresLeftovers:
             await self._begin_log_anew()
         except _NOT_OURS as error:
             self._refused = True
-            log.info("erased_words_stay_in_the_log", reason=str(error))
+            log.info("log_not_rotated_after_erasure", reason=str(error))
             return False
         self._cleared = newest
         return True

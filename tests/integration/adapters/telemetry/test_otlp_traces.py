@@ -328,7 +328,7 @@ def test_endpoint_without_the_usual_path_receives_traces_only() -> None:
     with capture_logs() as lines:
         tracer = open_traces("http://127.0.0.1:9/traces", service="evertalk-web")
         tracer.close()
-    assert [line["event"] for line in lines] == ["model_metrics_not_sent"]
+    assert [line["event"] for line in lines] == ["model_metrics_disabled"]
 
 
 def test_document_lists_every_metric_of_model_calls() -> None:

@@ -132,7 +132,7 @@ async def test_a_reader_who_hangs_up_is_no_error(
     answer.close()
     told = ""
     async with asyncio.timeout(20):
-        while "export_hung_up" not in told:
+        while "export_client_disconnected" not in told:
             await asyncio.sleep(0.01)
             told += capsys.readouterr().out
     gone.set()
