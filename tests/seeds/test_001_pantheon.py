@@ -515,7 +515,7 @@ async def audited(
         await front.ask("Too much?")
         await provider.script([])
         rows = await guest.app.pool.fetch("SELECT * FROM turn_context_audit ORDER BY id")
-        async with front.http.get(f"{front.url}/metrics") as answer:
+        async with front.http.get(f"{front.url}/metrics?names=deprecated") as answer:
             lines = [line for line in (await answer.text()).splitlines() if not line.startswith("#")]
         yield {"rows": [dict(row) for row in rows], "metrics": dict(line.rsplit(" ", 1) for line in lines)}
 

@@ -110,18 +110,20 @@ class Scrape:
     gauges: MetricsInsights
     sums: RunningSums
     _due: float = 0.0
-    _kept: tuple[float, str] | None = None
+    _kept: tuple[float, dict[str, list[Sample]]] | None = None
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
     def from_stores(cls, admin: DashboardStores, clock: Callable[[], float] = time.monotonic) -> Scrape:
         return cls(clock, admin.durations, admin.metrics, admin.running_sums)
 
-    async def render(self, context: DashboardContext) -> str:
+    async def render(self, context: DashboardContext, *, deprecated: bool = False) -> str:
+        """Return the exposition, and with `deprecated` also the former names."""
         async with self._one_at_a_time:
             if self._kept is None or self.clock() - self._kept[0] >= KEEP_SECONDS:
-                self._kept = (self.clock(), render_exposition(await _collect_samples(context, self)))
-            return self._kept[1]
+                self._kept = (self.clock(), await _collect_samples(context, self))
+            samples = self._kept[1]
+        return render_exposition(add_deprecated_names(samples) if deprecated else samples)
 
     async def count(self) -> Mapping[str, Sums]:
         """Not by two at a time: the caller sees to it."""
@@ -136,20 +138,21 @@ class Scrape:
 @router.page("GET /metrics", scraper=True)
 async def serve_metrics(authed: AuthedRequest) -> Reply:
     assert authed.context.scrape is not None
-    text = await authed.context.scrape.render(authed.context)
+    deprecated = authed.request.query.get("names") == "deprecated"
+    text = await authed.context.scrape.render(authed.context, deprecated=deprecated)
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _collect_samples(context: DashboardContext, scrape: Scrape) -> dict[str, list[Sample]]:
     await scrape.durations.catch_up()
     counted, now = await scrape.count(), await scrape.gauges.load_gauges()
-    return add_deprecated_names({
+    return {
         **counter_samples(counted), **gauge_samples(now),
         "evertalk_build_info": [({"version": read_version(), "python": platform.python_version()}, 1)],
         "evertalk_jobs": _by("state", _jobs(counted, now)),
         "evertalk_cap_dollars": _one(float(context.settings.cap_total_per_day_usd)),
         "evertalk_stage_seconds": histogram_samples(scrape.durations.stages),
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def add_deprecated_names(samples: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:

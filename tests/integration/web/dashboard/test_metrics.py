@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,11 @@ from shared.runtime import read_version
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import Dashboard, Pool
 from web.dashboard import add_dashboard
-from web.dashboard.metrics import DEPRECATED, METRICS, REMOVED_IN, Scrape, _collect_samples, render_exposition
+from web.dashboard.metrics import DEPRECATED, METRICS, REMOVED_IN, Scrape
 
 ROOT = Path(__file__).resolve().parents[4]
 FILES = ROOT / "web" / "dashboard" / "observability"
+PROMTOOL = shutil.which("promtool") or ""
 WORDS = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _LANGUAGE = """max sum by le and or rate increase histogram_quantile absent offset m h s state stage kind role
 outcome version python duty transport"""
@@ -125,6 +128,22 @@ def test_former_names_are_served_for_one_version() -> None:
     assert current < removed, "remove the deprecated names"
     for old, new in DEPRECATED.items():
         assert METRICS[old] == (METRICS[new][0], f"Deprecated, removed in {REMOVED_IN}: use {new}.")
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is missing: apt-get install prometheus")
+async def test_promtool_accepts_the_exposition(dashboard: Dashboard) -> None:
+    await seed_work.jobs(dashboard.pool)
+    await seed_work.doubts(dashboard.pool)
+    async with dashboard.pool.acquire() as connection:
+        await seed.a_long_session(connection, turns=12)
+    async with dashboard.http.get(f"{dashboard.url}/metrics") as response:
+        text = await response.text()
+    assert "evertalk_stage_seconds_bucket" in text
+    assert not [old for old in DEPRECATED if old in text]
+    checked = await asyncio.to_thread(
+        subprocess.run, [PROMTOOL, "check", "metrics"], input=text, text=True, capture_output=True, timeout=60
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 async def scraped(dashboard: Dashboard) -> dict[str, float]:
@@ -304,7 +323,7 @@ async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Poo
     async with pool.acquire() as connection:
         await seed.a_long_session(connection, turns=12)
     desk = add_dashboard(web.Application(), pool=pool, settings=load_settings(), commands=None)
-    text = render_exposition(await _collect_samples(desk, Scrape.from_stores(desk.admin)))
+    text = await Scrape.from_stores(desk.admin).render(desk, deprecated=True)
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (build,) = families["evertalk_build_info"].samples
     assert (build.value, build.labels["version"]) == (1, read_version())
