@@ -13,22 +13,25 @@ if __name__ == "__main__":
     start_watchdog("bot")
 
 import asyncio
+import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
-from bot.telegram.client.aiogram_loader import AiogramLoader
-from bot.telegram.outbound.alerts import build_outage_channels
-from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import App
 from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.outages import Waiting
 from shared.bootstrap.process import EXIT_CANNOT_START, report_refusal, run_process
 from shared.config.bots import find_remarks, load_bots
 from shared.config.settings import BadSettings, Settings, load_settings
+from shared.services.admin.alert_sender import AlertChannel
+
+if TYPE_CHECKING:
+    from bot.telegram.runtime.service import TelegramService
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +42,7 @@ def main() -> int:
     except BadSettings as error:
         return report_refusal("bot", error)
     return run_process(
-        settings, role="bot", configure=configure, work=serve, waiting=Waiting(channels=build_outage_channels)
+        settings, role="bot", configure=configure, work=serve, waiting=Waiting(channels=open_outage_channels)
     )
 
 
@@ -52,14 +55,17 @@ def configure(settings: Settings) -> None:
 
 
 async def serve(app: App, stop: asyncio.Event, *, load: Callable[[], None] | None = None) -> int:
-    """Until `stop`; returns the exit code. `load` imports aiogram."""
+    """Until `stop`; returns the exit code. `load` imports the channel."""
     settings = app.settings
     if not (bots := load_bots(settings)):
         log.warning("bot_waits_for_token", advice="Store a token on the dashboard or set TELEGRAM_BOT_TOKEN.")
         await stop.wait()
         return 0
-    loader = AiogramLoader(load, on_failed=stop.set)
-    service = TelegramService(app, bots, settings=settings, loader=loader)
+    if not await _load_telegram(app, stop, load or import_telegram):
+        return 0 if stop.is_set() else EXIT_CANNOT_START
+    from bot.telegram.runtime.service import TelegramService
+
+    service = TelegramService(app, bots, settings=settings)
     server: web.AppRunner | None = None
     try:
         if service.has_webhooks:
@@ -75,7 +81,48 @@ async def serve(app: App, stop: asyncio.Event, *, load: Callable[[], None] | Non
         if server is not None:
             await server.cleanup()
         await service.close()
-    return EXIT_CANNOT_START if loader.failed else 0
+    return 0
+
+
+def import_telegram() -> None:
+    importlib.import_module("bot.telegram.runtime.service")
+
+
+async def _load_telegram(app: App, stop: asyncio.Event, load: Callable[[], None]) -> bool:
+    """Import the channel in a thread; return whether it is there and `stop` is not set.
+
+    Two imports at once are both late: what the model needs comes first.
+    """
+
+    async def load_in_order() -> None:
+        await app.models.wait_until_loaded()
+        await asyncio.to_thread(load)
+
+    loading, stopping = asyncio.ensure_future(load_in_order()), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            return False
+        await loading
+    except Exception as error:  # noqa: BLE001  whatever a broken installation raises
+        log.error(
+            "aiogram_load_failed", library="aiogram", reason=repr(error),
+            advice="Delete the folder .venv: the next start installs all packages again.",
+        )  # fmt: skip
+        return False
+    finally:
+        loading.cancel()
+        stopping.cancel()
+    return True
+
+
+def open_outage_channels(settings: Settings) -> Mapping[str, AlertChannel]:
+    """Build the channels of alerts about a database that is away; imports them when they are needed."""
+    if not settings.alert_telegram_chats:
+        return {}
+    from bot.telegram.outbound.alerts import build_outage_channels
+
+    return build_outage_channels(settings)
 
 
 async def _listen(app: App, service: TelegramService, settings: Settings) -> web.AppRunner:

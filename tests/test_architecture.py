@@ -109,7 +109,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
             "shared.cli.setup",
             "shared.adapters",
             "web",
-            "bot.telegram.client.aiogram_loader",
+            "bot.aiogram_loader",
         ),
         "checks at the doors only; aiogram is built on it",
     ),
@@ -134,7 +134,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 # Imported inside functions only: a start without them is faster and smaller.
 LATE = {
-    "aiogram": "half a second and 30 MB by `bot.telegram.client.aiogram_loader`, 120 MB without it",
+    "aiogram": "half a second and 30 MB by `bot.aiogram_loader`, 120 MB without it",
     "watchfiles": "4 MB, and most installations have no folder to watch",
     "anthropic": "0.8 s and 82 MB at import",
     "jsonschema": "4 MB that a process pays for when a tool is called",

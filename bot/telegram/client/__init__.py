@@ -1,5 +1,6 @@
-"""Talks to the Bot API.
+"""Talks to the Bot API: one aiogram `Bot` makes every call.
 
-`sender` sends every call: `calls` decides when a call may go and classifies its outcome, above all whether it
-is safe to try again. `aiogram_loader` loads aiogram late and small. Begin with `sender`.
+`session` is its HTTP session, `middlewares` let a call wait for its turn, hold back after a rate limit, retry
+and end as a typed outcome. `calls` has those outcomes and the queue. `sender` has the calls that chats see.
+Begin with `session`.
 """

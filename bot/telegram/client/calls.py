@@ -14,7 +14,8 @@ from enum import IntEnum
 from math import inf
 from typing import Any, TypeAlias
 
-from shared.adapters.certificates import describe_failure
+from aiogram import exceptions
+from aiohttp import ClientConnectorError, ConnectionTimeoutError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class CallNotSent:
 
     reason: str
     retry_after: float | None = None
+    is_final: bool = field(default=False, compare=False)
+    """The call got no turn before its deadline: it is not repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +146,6 @@ def is_missing_message(outcome: CallOutcome) -> bool:
 
 def classify_error(error: Exception) -> CallOutcome:
     """A reason holds only Telegram's description or the error's type: URLs contain the token."""
-    from aiogram import exceptions
-
     if isinstance(error, exceptions.TelegramRetryAfter):
         return CallNotSent(reason="too many requests", retry_after=float(error.retry_after))
     if isinstance(error, exceptions.TelegramMigrateToChat):
@@ -152,7 +153,7 @@ def classify_error(error: Exception) -> CallOutcome:
     if isinstance(error, exceptions.TelegramEntityTooLarge):
         return CallRejected(reason=error.message, status=413)
     if isinstance(error, exceptions.TelegramNetworkError):
-        return _classify_connection_error(error.__cause__)
+        return _classify_connection_error(error)
     if isinstance(error, exceptions.TelegramForbiddenError):
         outcome = _classify_bad_request(error.message)
         return ChatUnreachable(reason=error.message) if _is_of_the_chat(outcome) else outcome
@@ -188,14 +189,11 @@ def _is_of_the_chat(outcome: CallOutcome) -> bool:
     return _FILES_FORBIDDEN.search(outcome.reason) is None and _NOT_THE_AUTHOR not in outcome.reason
 
 
-def _classify_connection_error(cause: BaseException | None) -> CallOutcome:
+def _classify_connection_error(error: exceptions.TelegramNetworkError) -> CallOutcome:
     """Without a connection nothing can have arrived; with one, everything may have."""
-    from aiohttp import ClientConnectorError, ConnectionTimeoutError
-
-    name = describe_failure(cause) if cause is not None else "connection lost"
-    if isinstance(cause, ClientConnectorError | ConnectionTimeoutError):
-        return CallNotSent(reason=f"no connection: {name}")
-    return CallUnknown(reason=f"connection lost: {name}")
+    if isinstance(error.__cause__, ClientConnectorError | ConnectionTimeoutError):
+        return CallNotSent(reason=f"no connection: {error.message}")
+    return CallUnknown(reason=f"connection lost: {error.message}")
 
 
 def _classify_other(message: str) -> CallOutcome:
@@ -445,7 +443,7 @@ class RateLimiter:
         waiter = self._waiters[call] = asyncio.get_running_loop().create_future()
         try:
             if not self._queue.add(call):
-                return CallNotSent(reason="too many calls wait")
+                return CallNotSent(reason="too many calls wait", is_final=True)
             self._pump()
             if await waiter:
                 return None
@@ -462,7 +460,7 @@ class RateLimiter:
         if call.deadline == -inf:
             return CallDone()
         held = self.get_hold_seconds(call.chat_id)
-        return CallNotSent(reason="no turn in time", retry_after=held or None)
+        return CallNotSent(reason="no turn in time", retry_after=held or None, is_final=True)
 
     def release(self, call: QueuedCall) -> None:
         self._queue.finish(call, self._clock.now())

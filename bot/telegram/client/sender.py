@@ -2,50 +2,69 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import structlog
+from aiogram import Bot
+from aiogram.methods import (
+    AnswerCallbackQuery,
+    AnswerInlineQuery,
+    DeleteMessage,
+    EditMessageReplyMarkup,
+    EditMessageText,
+    GetChat,
+    GetChatMember,
+    LeaveChat,
+    SendChatAction,
+    SendDocument,
+    SendMessage,
+    SendPhoto,
+    SendVoice,
+    SetMessageReaction,
+    TelegramMethod,
+)
+from aiogram.types import (
+    BufferedInputFile,
+    InlineKeyboardMarkup,
+    InlineQueryResultsButton,
+    LinkPreviewOptions,
+    MessageEntity,
+    ReactionTypeEmoji,
+    ReplyParameters,
+)
 
-from bot.telegram.client.aiogram_loader import get_response_models
 from bot.telegram.client.calls import (
     CallDone,
-    CallNotSent,
     CallOutcome,
     CallRejected,
-    CallUnknown,
-    ChatUnreachable,
-    MessageSent,
     Priority,
-    QueuedCall,
     RateLimiter,
     RateLimits,
     ScaledClock,
-    classify_error,
     is_entity_error,
     is_missing_thread,
-    is_refused,
+)
+from bot.telegram.client.middlewares import (
+    CallOptions,
+    OutcomeMiddleware,
+    ReachabilityMiddleware,
+    RetryMiddleware,
+    SendObserver,
+    TurnMiddleware,
+    call_options,
 )
 from bot.telegram.markup.entity_text import MESSAGE_UNITS, MessagePart
 from shared.core.session.turns import utf16_units
 
-if TYPE_CHECKING:
-    from aiogram import Bot
-    from aiogram.methods import TelegramMethod
-    from aiogram.types import InlineKeyboardMarkup, MessageEntity, ReplyParameters
-
-
 log = structlog.get_logger(__name__)
 
-REQUEST_SECONDS = 30.0
-CONNECT_SECONDS = 5.0
 BACKOFF_SECONDS = 0.5
 TRIES = 3
 FINAL_PATIENCE_SECONDS = 120.0
 EDIT_PATIENCE_SECONDS = 5.0
-TYPING_SECONDS = 5.0
+TYPING_SECONDS = 5
 CALLBACK_PATIENCE_SECONDS = 20.0
 
 
@@ -57,55 +76,34 @@ class ChatTarget:
     thread_id: int = 0
 
 
-def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUEST_SECONDS) -> Bot:
-    """aiogram's client for Telegram's own server, or for another one; close its session in the end."""
-    from aiogram import Bot
-    from aiogram.client.session.aiohttp import AiohttpSession
-    from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
-
-    server = PRODUCTION if api_url is None else TelegramAPIServer.from_base(api_url)
-    return Bot(token, session=AiohttpSession(api=server, timeout=timeout))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendObserver:
-    """Callbacks for the row of a message: before its request is sent, and when Telegram surely refused it.
-
-    If `before_send` raises, nothing is sent.
-    """
-
-    before_send: Callable[[], Awaitable[None]]
-    on_refused: Callable[[str], Awaitable[None]] | None = None
-
-
 class Sender:
-    """`patience` is how long a call may wait for its turn, through a 429 as well.
+    """The calls that chats see; it registers the middlewares of its bot's session.
 
-    The first call opens the bot: until then nothing of aiogram is touched.
+    `patience` is how long a call may wait for its turn, through a 429 as well.
     """
 
     def __init__(
         self,
-        bot_id: int,
-        open_bot: Callable[[], Bot],
+        bot: Bot,
         *,
         clock: ScaledClock | None = None,
         limits: RateLimits | None = None,
-        timeout: float = REQUEST_SECONDS,
         backoff: float = BACKOFF_SECONDS,
     ) -> None:
-        self.bot_id = bot_id
-        self._open_bot = open_bot
-        self._opened_bot: Bot | None = None
-        self._response_models: tuple[type, ...] = ()
+        self.bot_id = bot.id
+        self._bot = bot
         self._clock = clock or ScaledClock()
         self._rate_limiter = RateLimiter(self._clock, limits or RateLimits())
-        self._timeout = timeout
-        self._backoff = backoff
-        self._unreachable: dict[int, tuple[float, ChatUnreachable]] = {}
-        """Chats that refused the bot, with the time of that: further calls would be refused, too."""
-        self._sent: OrderedDict[int, deque[int]] = OrderedDict()
-        """Newest messages that this process sent, by chat."""
+        self._reachability = ReachabilityMiddleware(self._clock)
+        self.mark_reachable = self._reachability.mark_reachable
+        self.list_sent = self._reachability.list_sent
+        for step in (
+            self._reachability,
+            RetryMiddleware(self._rate_limiter, self._clock, backoff=backoff),
+            TurnMiddleware(self._rate_limiter),
+            OutcomeMiddleware(),
+        ):
+            bot.session.middleware(step)
 
     def get_hold_seconds(self, chat_id: int) -> float:
         """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
@@ -114,13 +112,7 @@ class Sender:
     async def close(self) -> None:
         """Waiting calls end with CallNotSent."""
         self._rate_limiter.close()
-        if self._opened_bot is not None:
-            await self._opened_bot.session.close()
-
-    def _get_bot(self) -> Bot:
-        if self._opened_bot is None:
-            self._opened_bot, self._response_models = self._open_bot(), get_response_models()
-        return self._opened_bot
+        await self._bot.session.close()
 
     # -- messages -------------------------------------------------------------------------------------
 
@@ -138,8 +130,6 @@ class Sender:
         observer: SendObserver | None = None,
     ) -> CallOutcome:
         """Repeated only when it surely never arrived; refused formatting or topics are left out."""
-        from aiogram.methods import SendMessage
-        from aiogram.types import LinkPreviewOptions
 
         def build_method(part: MessagePart, thread_id: int) -> SendMessage:
             return SendMessage(
@@ -153,10 +143,11 @@ class Sender:
                 reply_markup=keyboard,
             )
 
-        options = _CallOptions(
-            chat_id=target.chat_id, priority=priority, patience=patience, tries=tries, observer=observer
-        )
-        outcome = await self._call(build_method(part, target.thread_id), options)
+        options: dict[str, Any] = {
+            "chat_id": target.chat_id, "priority": priority, "patience": patience, "tries": tries,
+            "observer": observer,
+        }  # fmt: skip
+        outcome = await self.call(build_method(part, target.thread_id), **options)
         thread_id = target.thread_id
         for _ in range(2):
             if is_missing_thread(outcome) and thread_id:
@@ -167,7 +158,7 @@ class Sender:
                 part = strip_entities(part)
             else:
                 break
-            outcome = await self._call(build_method(part, thread_id), options)
+            outcome = await self.call(build_method(part, thread_id), **options)
         return outcome
 
     async def edit_text(
@@ -182,8 +173,6 @@ class Sender:
         tries: int = 1,
     ) -> CallOutcome:
         """Replaces an edit of the same message that still waits; that one ends as CallDone."""
-        from aiogram.methods import EditMessageText
-        from aiogram.types import LinkPreviewOptions
 
         def build_method(part: MessagePart) -> EditMessageText:
             return EditMessageText(
@@ -195,14 +184,14 @@ class Sender:
                 reply_markup=keyboard,
             )
 
-        options = _CallOptions(
-            chat_id=chat_id, priority=priority, patience=patience, tries=tries,
-            repeatable=True, message=(chat_id, message_id), replaceable=True,
-        )  # fmt: skip
-        outcome = await self._call(build_method(part), options)
+        options: dict[str, Any] = {
+            "chat_id": chat_id, "priority": priority, "patience": patience, "tries": tries,
+            "repeatable": True, "message": (chat_id, message_id), "replaceable": True,
+        }  # fmt: skip
+        outcome = await self.call(build_method(part), **options)
         if is_entity_error(outcome) and part.entities:
             log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)
-            outcome = await self._call(build_method(strip_entities(part)), options)
+            outcome = await self.call(build_method(strip_entities(part)), **options)
         return outcome
 
     async def send_document(
@@ -221,8 +210,6 @@ class Sender:
         observer: SendObserver | None = None,
     ) -> CallOutcome:
         """With `photo` or `voice` the chat shows or plays it; else it is a file to open."""
-        from aiogram.methods import SendDocument, SendPhoto, SendVoice
-        from aiogram.types import BufferedInputFile
 
         def build_method(thread_id: int) -> SendDocument | SendPhoto | SendVoice:
             method_fields: dict[str, Any] = {
@@ -241,12 +228,13 @@ class Sender:
                 else SendDocument(document=file, **method_fields)
             )
 
-        options = _CallOptions(
-            chat_id=target.chat_id, priority=Priority.FINAL, patience=patience, tries=tries, observer=observer
-        )
-        outcome = await self._call(build_method(target.thread_id), options)
+        options: dict[str, Any] = {
+            "chat_id": target.chat_id, "priority": Priority.FINAL, "patience": patience, "tries": tries,
+            "observer": observer,
+        }  # fmt: skip
+        outcome = await self.call(build_method(target.thread_id), **options)
         if is_missing_thread(outcome) and target.thread_id:
-            outcome = await self._call(build_method(0), options)
+            outcome = await self.call(build_method(0), **options)
         return outcome
 
     async def edit_keyboard(
@@ -258,8 +246,6 @@ class Sender:
         priority: Priority = Priority.EDIT,
         patience: float = EDIT_PATIENCE_SECONDS,
     ) -> CallOutcome:
-        from aiogram.methods import EditMessageReplyMarkup
-
         method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=keyboard)
         return await self.call(
             method, chat_id=chat_id, priority=priority, patience=patience,
@@ -268,8 +254,6 @@ class Sender:
 
     async def delete(self, chat_id: int, message_ids: Iterable[int]) -> CallOutcome:
         """Done when all of them are gone, else the first outcome that is not."""
-        from aiogram.methods import DeleteMessage
-
         first: CallOutcome = CallDone()
         for message_id in message_ids:
             method = DeleteMessage(chat_id=chat_id, message_id=message_id)
@@ -285,20 +269,19 @@ class Sender:
 
     async def send_typing(self, target: ChatTarget, *, action: str = "typing") -> CallOutcome:
         """Never waits: a late one would be wrong."""
-        from aiogram.methods import SendChatAction
 
         def build_method(thread_id: int) -> SendChatAction:
             return SendChatAction(
                 chat_id=target.chat_id, message_thread_id=thread_id or None, action=action
             )  # fmt: skip
 
-        options = _CallOptions(
-            chat_id=target.chat_id, priority=Priority.TYPING, patience=0.0, tries=1,
-            counts=False, timeout=TYPING_SECONDS,
-        )  # fmt: skip
-        outcome = await self._call(build_method(target.thread_id), options)
+        options: dict[str, Any] = {
+            "chat_id": target.chat_id, "priority": Priority.TYPING, "patience": 0.0, "tries": 1,
+            "counts": False, "timeout": TYPING_SECONDS,
+        }  # fmt: skip
+        outcome = await self.call(build_method(target.thread_id), **options)
         if is_missing_thread(outcome) and target.thread_id:
-            outcome = await self._call(build_method(0), options)
+            outcome = await self.call(build_method(0), **options)
         return outcome
 
     async def react(
@@ -309,9 +292,6 @@ class Sender:
         *,
         patience: float = EDIT_PATIENCE_SECONDS,
     ) -> CallOutcome:
-        from aiogram.methods import SetMessageReaction
-        from aiogram.types import ReactionTypeEmoji
-
         wanted: list[Any] = [] if emoji is None else [ReactionTypeEmoji(emoji=emoji)]
         method = SetMessageReaction(chat_id=chat_id, message_id=message_id, reaction=wanted)
         return await self.call(
@@ -321,8 +301,6 @@ class Sender:
 
     async def answer_callback(self, query_id: str, *, text: str = "", alert: bool = False) -> CallOutcome:
         """End the waiting of a pressed button; one that came too late is CallRejected."""
-        from aiogram.methods import AnswerCallbackQuery
-
         method = AnswerCallbackQuery(
             callback_query_id=query_id, text=text or None, show_alert=alert or None
         )  # fmt: skip
@@ -335,9 +313,6 @@ class Sender:
         self, query_id: str, results: Sequence[Mapping[str, Any]], *, button: str = ""
     ) -> CallOutcome:
         """Offer the results of an inline query; `button` leads to the private chat."""
-        from aiogram.methods import AnswerInlineQuery
-        from aiogram.types import InlineQueryResultsButton
-
         method = AnswerInlineQuery.model_validate({
             "inline_query_id": query_id, "results": list(results), "cache_time": 0, "is_personal": True,
             "button": InlineQueryResultsButton(text=button, start_parameter="inline") if button else None,
@@ -351,19 +326,13 @@ class Sender:
 
     async def get_member(self, chat_id: int, user_id: int, *, patience: float) -> CallOutcome:
         """CallDone has the member as aiogram's type."""
-        from aiogram.methods import GetChatMember
-
         return await self._ask(GetChatMember(chat_id=chat_id, user_id=user_id), chat_id, patience)
 
     async def get_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
         """CallDone has the chat as aiogram's type."""
-        from aiogram.methods import GetChat
-
         return await self._ask(GetChat(chat_id=chat_id), chat_id, patience)
 
     async def leave_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
-        from aiogram.methods import LeaveChat
-
         return await self._ask(LeaveChat(chat_id=chat_id), chat_id, patience)
 
     async def _ask(self, method: TelegramMethod[Any], chat_id: int, patience: float) -> CallOutcome:
@@ -382,152 +351,29 @@ class Sender:
         repeatable: bool = False,
         counts: bool = True,
         message: tuple[int, int] | None = None,
+        replaceable: bool = False,
         tries: int = TRIES,
+        timeout: int | None = None,
         observer: SendObserver | None = None,
     ) -> CallOutcome:
-        """Any other call. `repeatable`: doing it twice is the same as doing it once; calls for the same
-        `message` go one after the other.
-        """
-        options = _CallOptions(
-            chat_id=chat_id, priority=priority, patience=patience, repeatable=repeatable,
-            counts=counts, message=message, tries=tries, observer=observer,
+        """Make a call under the options that its fields describe."""
+        options = CallOptions(
+            chat_id=chat_id, priority=priority, deadline=self._clock.now() + patience, tries=tries,
+            repeatable=repeatable, counts=counts, message=message, replaceable=replaceable, observer=observer,
         )  # fmt: skip
-        return await self._call(method, options)
-
-    # -- one call -------------------------------------------------------------------------------------
-
-    async def _call(self, method: TelegramMethod[Any], options: _CallOptions) -> CallOutcome:
-        deadline = self._clock.now() + options.patience
-        tried = 0
-        if (gone := self._find_unreachable(options.chat_id)) is not None:
-            return gone
-        while True:
-            queued = options.build_queued_call(deadline)
-            refusal = await self._rate_limiter.acquire(queued, replaceable=options.replaceable)
-            if refusal is not None:
-                return refusal
-            try:
-                if options.observer is not None:
-                    await options.observer.before_send()
-                outcome = await self._attempt(method, options)
-            finally:
-                self._rate_limiter.release(queued)
-            self._note_reachability(options.chat_id, outcome)
-            if (
-                (is_refused(outcome) or isinstance(outcome, CallNotSent))
-                and options.observer is not None
-                and options.observer.on_refused is not None
-            ):
-                await options.observer.on_refused(getattr(outcome, "reason", "the group has moved"))
-            tried += 1
-            if isinstance(outcome, CallNotSent) and outcome.retry_after is not None:
-                if (
-                    self._rate_limiter.hold(options.chat_id, outcome.retry_after) > deadline
-                    or tried >= _MAX_TRIES
-                ):
-                    return outcome
-                continue
-            should_retry = isinstance(outcome, CallNotSent) or (
-                options.repeatable and isinstance(outcome, CallUnknown)
-            )
-            if not should_retry or tried >= options.tries:
-                return outcome
-            await self._clock.sleep(self._backoff * 2 ** (tried - 1))
-
-    def mark_reachable(self, chat_id: int) -> None:
-        """A person wrote in the chat, or unblocked the bot: call it again."""
-        self._unreachable.pop(chat_id, None)
-
-    def _find_unreachable(self, chat_id: int | None) -> ChatUnreachable | None:
-        """Return the refusal of a chat that is not called for now."""
-        known = self._unreachable.get(chat_id) if chat_id is not None else None
-        if known is None or self._clock.now() - known[0] > UNREACHABLE_SECONDS:
-            return None
-        return known[1]
-
-    def _note_reachability(self, chat_id: int | None, outcome: CallOutcome) -> None:
-        if chat_id is None:
-            return
-        if isinstance(outcome, ChatUnreachable):
-            while len(self._unreachable) >= _MAX_UNREACHABLE:
-                del self._unreachable[next(iter(self._unreachable))]
-            self._unreachable[chat_id] = self._clock.now(), outcome
-        elif isinstance(outcome, MessageSent):
-            self._unreachable.pop(chat_id, None)
-            self._sent.setdefault(chat_id, deque(maxlen=_MAX_SENT)).append(outcome.message_id)
-            self._sent.move_to_end(chat_id)
-            if len(self._sent) > _MAX_CHATS_SENT:
-                self._sent.popitem(last=False)
-
-    def list_sent(self, chat_id: int) -> tuple[int, ...]:
-        """Return ids of the newest messages that this process sent to a chat or edited there."""
-        return tuple(self._sent.get(chat_id, ()))
-
-    async def _attempt(self, method: TelegramMethod[Any], options: _CallOptions) -> CallOutcome:
-        from aiogram.exceptions import AiogramError
-        from aiogram.types import Message
-        from aiohttp import ClientTimeout
-
-        seconds = self._timeout if options.timeout is None else min(options.timeout, self._timeout)
-        limits: Any = ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
+        token = call_options.set(options)
         try:
-            value = await self._get_bot()(method, request_timeout=limits)
-        except (AiogramError, OSError, ValueError) as error:
-            outcome = classify_error(error)
-            if not isinstance(outcome, CallDone):
-                log.info(
-                    "telegram_call_failed", method=method.__api_method__, bot_id=self.bot_id,
-                    chat_id=options.chat_id,
-                    outcome=type(outcome).__name__, reason=getattr(outcome, "reason", ""),
-                )  # fmt: skip
-            return outcome
-        if isinstance(value, Message):
-            return MessageSent(message_id=value.message_id)
-        return CallDone(result=value)
-
-
-UNREACHABLE_SECONDS = 60.0
-"""Seconds without calls to a chat that blocked or removed the bot, unless it is heard of before."""
-_MAX_UNREACHABLE = 1_000
-_MAX_SENT = 200
-_MAX_CHATS_SENT = 1_000
-_MAX_TRIES = 10
-"""Tries of one call; a chat that keeps answering 429 is left to the next look."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CallOptions:
-    chat_id: int | None
-    priority: Priority
-    patience: float
-    tries: int
-    repeatable: bool = False
-    counts: bool = True
-    message: tuple[int, int] | None = None
-    replaceable: bool = False
-    timeout: float | None = None
-    observer: SendObserver | None = None
-
-    def build_queued_call(self, deadline: float) -> QueuedCall:
-        return QueuedCall(
-            chat_id=self.chat_id,
-            priority=self.priority,
-            deadline=deadline,
-            counts=self.counts,
-            message=self.message,
-        )
+            return cast("CallOutcome", await self._bot(method, request_timeout=timeout))
+        finally:
+            call_options.reset(token)
 
 
 def to_aiogram_entities(part: MessagePart) -> list[MessageEntity] | None:
-    from aiogram.types import MessageEntity
-
     return [MessageEntity.model_validate(entity.to_api()) for entity in part.entities] or None
 
 
 def to_reply_parameters(message_id: int | None) -> ReplyParameters | None:
     """A question that was deleted meanwhile is no reason to keep the answer back."""
-    from aiogram.types import ReplyParameters
-
     if message_id is None:
         return None
     return ReplyParameters(message_id=message_id, allow_sending_without_reply=True)

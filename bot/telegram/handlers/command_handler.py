@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import structlog
+from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.client.group_admins import GroupAdmins, GroupRole
 from bot.telegram.handlers.memory_list import MemoryList
@@ -35,9 +35,6 @@ from shared.core.privacy.export import ExportFormat
 from shared.core.tools.reminders import Reminder
 from shared.services.commands.command_service import CommandService
 from shared.services.privacy.export import DataExporter
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
 
 log = structlog.get_logger(__name__)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.updates import CallbackQuery, IncomingMessage
@@ -15,9 +16,6 @@ from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.texts import excerpt
 from shared.core.memory.search import MessageHit, SearchKey
 from shared.services.commands.search import render_found, render_said
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
 
 HITS_PER_LIST = 8
 _ASKED = re.compile(r"/\w+(?:@\w+)?\s++(.+)", re.DOTALL)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bot.telegram.client.bot_api import BotApi
+from aiogram import Bot
+
 from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.updates import BotIdentity
 from shared.bootstrap.stores import Stores
@@ -17,7 +18,7 @@ class BotContext:
 
     config: BotConfig
     identity: BotIdentity
-    api: BotApi
+    bot: Bot
     sender: Sender
     stores: Stores
     public: bool

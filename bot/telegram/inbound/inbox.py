@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import structlog
-
-from bot.telegram.client.bot_api import (
-    BotApi,
-    CallRefused,
-    InvalidBotToken,
-    TelegramUnavailable,
-    is_shallow,
-    is_update,
+from aiogram import Bot
+from aiogram.exceptions import (
+    AiogramError,
+    TelegramConflictError,
+    TelegramNotFound,
+    TelegramUnauthorizedError,
 )
+
 from bot.telegram.client.calls import Backoff
+from bot.telegram.client.session import (
+    GetRawUpdates,
+    InvalidBotToken,
+    describe_call_error,
+    get_retry_seconds,
+    get_session,
+)
+from bot.telegram.client.update_json import is_shallow, is_update
 from bot.telegram.inbound.message_batching import MessageBatcher
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES, parse_update
 from bot.telegram.inbound.updates import (
@@ -47,6 +55,7 @@ BATCH_SIZE = 200
 INBOX_POLL_SECONDS = 5.0
 """How often the inbox is looked into without a ring, for what another process has stored."""
 CLOSE_SECONDS = 10.0
+CALL_SECONDS = 20
 T = TypeVar("T")
 
 
@@ -79,22 +88,22 @@ class PollTimeouts:
     report_after: float = 60.0
 
 
-async def fetch_bot_identity(api: BotApi, *, backoff: Backoff | None = None) -> BotIdentity:
+async def fetch_bot_identity(bot: Bot, *, backoff: Backoff | None = None) -> BotIdentity:
     """Return the identity of the bot, retrying while Telegram is unreachable. Raises InvalidBotToken."""
     backoff = backoff or Backoff()
     while True:
         try:
-            me = await api.call("getMe")
+            me = await bot.get_me(request_timeout=CALL_SECONDS)
             return BotIdentity(
-                bot_id=int(me["id"]),
-                username=str(me.get("username", "")),
-                reads_all_messages=bool(me.get("can_read_all_group_messages")),
+                bot_id=me.id,
+                username=me.username or "",
+                reads_all_messages=bool(me.can_read_all_group_messages),
             )
-        except CallRefused:
-            await asyncio.sleep(backoff.next())
-        except (TelegramUnavailable, LookupError, TypeError, ValueError, AttributeError) as error:
-            log.warning("telegram_unreachable", bot=api.bot_id, reason=_describe_error(error))
-            await asyncio.sleep(max(getattr(error, "retry_after_seconds", 0.0), backoff.next()))
+        except (TelegramUnauthorizedError, TelegramNotFound) as refused:
+            raise InvalidBotToken(f"getMe: {refused.message}") from None
+        except AiogramError as error:
+            log.warning("telegram_unreachable", bot=bot.id, reason=describe_call_error(error))
+            await asyncio.sleep(max(get_retry_seconds(error), backoff.next()))
 
 
 class Poller:
@@ -102,7 +111,7 @@ class Poller:
 
     def __init__(
         self,
-        api: BotApi,
+        bot: Bot,
         *,
         inbox: UpdateStore,
         problems: ProblemReporter,
@@ -111,7 +120,7 @@ class Poller:
         allowed: Sequence[str] = ALLOWED_UPDATES,
         times: PollTimeouts | None = None,
     ) -> None:
-        self._api = api
+        self._bot = bot
         self._inbox = inbox
         self._problems = problems
         self._on_stored = on_stored
@@ -127,19 +136,20 @@ class Poller:
     async def run(self) -> None:
         """Until cancelled. Raises InvalidBotToken."""
         clock = asyncio.get_running_loop()
-        offset = await self._retry_while_unavailable(lambda: self._inbox.load_next_offset(self._api.bot_id))
+        offset = await self._retry_while_unavailable(lambda: self._inbox.load_next_offset(self._bot.id))
         last_update_at = connected_at = clock.time()
         while True:
             try:
                 updates = await self._poll(offset)
-            except InvalidBotToken as refused:
-                await self._report_problem(refused.advice)
-                raise
-            except CallRefused as refused:
-                await self._handle_refusal(refused)
-            except TelegramUnavailable as error:
-                log.warning("telegram_unreachable", bot=self._api.bot_id, reason=str(error))
-                await self._wait(error.retry_after_seconds)
+            except TelegramUnauthorizedError as refused:
+                await self._report_problem(InvalidBotToken.advice)
+                raise InvalidBotToken(f"getUpdates: 401 {refused.message}") from None
+            except TelegramConflictError as conflict:
+                log.warning("polling_rejected", bot=self._bot.id, reason=conflict.message)
+                await self._handle_conflict("webhook" in conflict.message.lower())
+            except AiogramError as error:
+                log.warning("telegram_unreachable", bot=self._bot.id, reason=describe_call_error(error))
+                await self._wait(get_retry_seconds(error))
             else:
                 self.completed_at = connected_at = clock.time()
                 await self._record_success()
@@ -149,45 +159,33 @@ class Poller:
                 elif clock.time() - last_update_at > self._times.idle:
                     last_update_at = clock.time()
                     offset = await self._retry_while_unavailable(
-                        lambda: self._inbox.load_next_offset(self._api.bot_id)
+                        lambda: self._inbox.load_next_offset(self._bot.id)
                     )
             if clock.time() - connected_at > self._times.watchdog:
                 connected_at = clock.time()
-                log.warning("telegram_reconnect", bot=self._api.bot_id)
-                await self._api.reconnect()
+                log.warning("telegram_reconnect", bot=self._bot.id)
+                await get_session(self._bot).reconnect()
 
     async def _poll(self, offset: int) -> list[Any]:
-        params = {
-            "offset": offset,
-            "limit": 100,
-            "timeout": self._times.poll,
-            "allowed_updates": list(self._allowed),
-        }
+        method = GetRawUpdates(
+            offset=offset, limit=100, timeout=self._times.poll, allowed_updates=list(self._allowed)
+        )
         self._on_poll()
-        found = await self._api.call("getUpdates", params, seconds=self._times.poll + self._times.answer)
-        if not isinstance(found, list):
-            raise TelegramUnavailable("getUpdates: not a list")
-        return found
+        found = await self._bot(method, request_timeout=math.ceil(self._times.poll + self._times.answer))
+        return list(found)
 
     async def _store_updates(self, updates: Sequence[Any], offset: int) -> int:
         """Store the updates, and return the next offset; what is not an update is dropped."""
         good = sorted((_make_storable(one) for one in updates if is_update(one)), key=_get_update_id)
         if len(good) < len(updates):
-            log.error("invalid_updates_received", bot=self._api.bot_id, count=len(updates) - len(good))
+            log.error("invalid_updates_received", bot=self._bot.id, count=len(updates) - len(good))
         if not good:
             await asyncio.sleep(self._backoff.next())
             return offset
-        stored = await self._retry_while_unavailable(lambda: self._inbox.store(self._api.bot_id, good))
+        stored = await self._retry_while_unavailable(lambda: self._inbox.store(self._bot.id, good))
         if stored:
             self._on_stored()
         return max(offset, _get_update_id(good[-1]) + 1)
-
-    async def _handle_refusal(self, refused: CallRefused) -> None:
-        log.warning("polling_rejected", bot=self._api.bot_id, reason=str(refused))
-        if refused.status == 409:
-            await self._handle_conflict("webhook" in refused.description.lower())
-            return
-        await self._wait(0.0)
 
     async def _wait(self, least: float) -> None:
         wait = max(least, self._backoff.next())
@@ -206,11 +204,11 @@ class Poller:
 
     async def _delete_webhook(self) -> bool:
         try:
-            await self._api.call("deleteWebhook", {"drop_pending_updates": False})
-        except (CallRefused, TelegramUnavailable) as error:
-            log.warning("webhook_delete_failed", bot=self._api.bot_id, reason=str(error))
+            await self._bot.delete_webhook(drop_pending_updates=False, request_timeout=CALL_SECONDS)
+        except AiogramError as error:
+            log.warning("webhook_delete_failed", bot=self._bot.id, reason=describe_call_error(error))
             return False
-        log.info("webhook_deleted", bot=self._api.bot_id)
+        log.info("webhook_deleted", bot=self._bot.id)
         return True
 
     async def _record_success(self) -> None:
@@ -223,10 +221,10 @@ class Poller:
         if problem == self._problem:
             return
         try:
-            await self._problems.record_problem(self._api.bot_id, problem)
+            await self._problems.record_problem(self._bot.id, problem)
             self._problem = problem
         except StorageUnavailable as error:
-            log.warning("problem_report_failed", bot=self._api.bot_id, reason=str(error))
+            log.warning("problem_report_failed", bot=self._bot.id, reason=str(error))
 
     async def _retry_while_unavailable(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeat while Postgres is unavailable; Telegram keeps the updates."""
@@ -235,7 +233,7 @@ class Poller:
             try:
                 return await ask()
             except StorageUnavailable as error:
-                log.warning("inbox_unavailable", bot=self._api.bot_id, reason=str(error))
+                log.warning("inbox_unavailable", bot=self._bot.id, reason=str(error))
                 await asyncio.sleep(backoff.next())
 
 
@@ -246,10 +244,6 @@ def _get_update_id(update: Mapping[str, Any]) -> int:
 def _make_storable(update: Mapping[str, Any]) -> Mapping[str, Any]:
     """Replace an update that is nested too deeply to be stored, so that later ones are handled."""
     return update if is_shallow(update) else {"update_id": update["update_id"], "nested_too_deeply": True}
-
-
-def _describe_error(error: Exception) -> str:
-    return str(error) if isinstance(error, TelegramUnavailable) else type(error).__name__
 
 
 class InboxReader:

@@ -8,13 +8,22 @@ from functools import partial
 from typing import Literal
 
 import structlog
+from aiogram import Bot
+from aiogram.exceptions import (
+    AiogramError,
+    TelegramBadRequest,
+    TelegramForbiddenError,
+    TelegramNotFound,
+    TelegramUnauthorizedError,
+)
 
-from bot.telegram.client.bot_api import (
-    BotApi,
-    CallRefused,
+from bot.telegram.client.session import (
+    BoundedFile,
+    DownloadFailed,
     FileTooLarge,
     InvalidBotToken,
-    TelegramUnavailable,
+    describe_call_error,
+    get_retry_seconds,
 )
 from bot.telegram.inbound.updates import Media
 from shared.adapters.files.file_reading import read_file
@@ -89,7 +98,8 @@ def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMet
 
 log = structlog.get_logger(__name__)
 
-DOWNLOAD_SECONDS = 60.0
+DOWNLOAD_SECONDS = 60
+CALL_SECONDS = 20
 TRIES = 3
 FILES_AT_ONCE = 2
 
@@ -118,12 +128,16 @@ class CannotRead:
 FileResult = Picture | Document | Recording | CannotRead
 
 
+class _NoFilePath(Exception):
+    """Telegram described a file without a usable path."""
+
+
 class FileReader:
     """For one bot. `read` never raises for a file's content; it raises InvalidBotToken."""
 
     def __init__(
         self,
-        api: BotApi,
+        bot: Bot,
         *,
         max_bytes: int = MOST_BYTES,
         max_chars: int = MOST_TEXT_CHARS,
@@ -133,7 +147,7 @@ class FileReader:
     ) -> None:
         """`recording_limits` where recordings can be transcribed."""
         self._recording_limits = recording_limits
-        self._api = api
+        self._bot = bot
         self._max_bytes = max_bytes
         self._max_chars = max_chars
         self._open_seconds = open_seconds
@@ -181,26 +195,30 @@ class FileReader:
                 return await self._download(media)
             except FileTooLarge:
                 return CannotRead(reason="file_too_large", name=name)
-            except InvalidBotToken:
-                raise
-            except CallRefused as refused:
-                large = "too big" in refused.description
-                log.warning("file_download_rejected", reason=str(refused))
+            except TelegramUnauthorizedError as refused:
+                raise InvalidBotToken(f"getFile: {refused.message}") from None
+            except (TelegramBadRequest, TelegramForbiddenError, TelegramNotFound) as refused:
+                large = "too big" in refused.message
+                log.warning("file_download_rejected", reason=refused.message)
                 return CannotRead(reason="file_too_large" if large else "file_unavailable", name=name)
-            except TelegramUnavailable as error:
-                log.warning("file_download_failed", reason=str(error))
-                await asyncio.sleep(min(max(self._pause_seconds * attempt, error.retry_after_seconds), 30.0))
+            except (AiogramError, DownloadFailed, _NoFilePath) as error:
+                if 400 <= getattr(error, "status", 0) < 500:
+                    log.warning("file_download_rejected", reason=str(error))
+                    return CannotRead(reason="file_unavailable", name=name)
+                log.warning("file_download_failed", reason=describe_call_error(error))
+                await asyncio.sleep(min(max(self._pause_seconds * attempt, get_retry_seconds(error)), 30.0))
         return CannotRead(reason="file_unavailable", name=name)
 
     async def _download(self, media: Media) -> bytes:
-        described = await self._api.call("getFile", {"file_id": media.file_id})
-        path = described.get("file_path") if isinstance(described, dict) else None
-        size = described.get("file_size") if isinstance(described, dict) else None
-        if not isinstance(path, str) or ".." in path or "://" in path:
-            raise TelegramUnavailable("getFile: no path")
-        if isinstance(size, int) and size > self._max_bytes:
-            raise FileTooLarge(f"{size} bytes")
-        return await self._api.download(path, max_bytes=self._max_bytes, seconds=DOWNLOAD_SECONDS)
+        file = await self._bot.get_file(media.file_id, request_timeout=CALL_SECONDS)
+        path = file.file_path
+        if path is None or ".." in path or "://" in path:
+            raise _NoFilePath
+        if file.file_size is not None and file.file_size > self._max_bytes:
+            raise FileTooLarge(f"{file.file_size} bytes")
+        content = BoundedFile(self._max_bytes)
+        await self._bot.download_file(path, content, timeout=DOWNLOAD_SECONDS)
+        return content.getvalue()
 
     async def _open(
         self,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from aiogram import types
+from aiogram.types import Message, Update
 
 from bot.telegram.inbound.updates import (
     BotIdentity,
@@ -27,10 +30,6 @@ from bot.telegram.inbound.updates import (
     QuotedMessage,
     ReactionChange,
 )
-
-if TYPE_CHECKING:
-    from aiogram import types
-
 
 ALLOWED_UPDATES = (
     "message", "edited_message", "callback_query", "my_chat_member", "message_reaction",
@@ -114,8 +113,6 @@ def _parse(raw: Mapping[str, Any], number: int, bot: BotIdentity) -> IncomingUpd
 
 def _decode(raw: Mapping[str, Any]) -> types.Update:
     """Parse an update by aiogram; with unknown fields, parse the essential ones."""
-    from aiogram.types import Update
-
     try:
         return Update.model_validate(dict(raw))
     except ValueError:
@@ -154,8 +151,6 @@ def _parse_new_message(message: types.Message, number: int, bot: BotIdentity) ->
 
 
 def _parse_callback_query(query: types.CallbackQuery, number: int) -> IncomingUpdate:
-    from aiogram.types import Message
-
     if query.data is None:
         return IgnoredUpdate(update_id=number, reason="a button without data")
     message = query.message

@@ -12,16 +12,13 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import structlog
+from aiogram import Bot
+from aiogram.exceptions import AiogramError, TelegramBadRequest, TelegramUnauthorizedError
 from aiohttp import ClientPayloadError, web
 
-from bot.telegram.client.bot_api import (
-    BotApi,
-    InvalidJson,
-    TelegramUnavailable,
-    is_update,
-    parse_json,
-)
 from bot.telegram.client.calls import Backoff
+from bot.telegram.client.session import InvalidBotToken, describe_call_error, get_retry_seconds
+from bot.telegram.client.update_json import InvalidJson, is_update, parse_json
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
 from shared.core.tools.web_address import is_this_machine
 from shared.core.values.errors import EvertalkError, StorageUnavailable
@@ -35,6 +32,7 @@ BODY_SECONDS = 15.0
 RETRY_SECONDS = 5
 MAX_CONNECTIONS = 40
 MIN_SECRET_CHARS = 32
+CALL_SECONDS = 20
 PORTS = (443, 80, 88, 8443)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
@@ -110,36 +108,34 @@ def check_url(url: str) -> None:
         )
 
 
-async def register_webhook(api: BotApi, mode: WebhookConfig) -> bool:
+async def register_webhook(bot: Bot, mode: WebhookConfig) -> bool:
     """Set the webhook unless it is set already; True if it was set.
 
-    Tries for ever while Telegram cannot be reached. Raises InvalidBotToken; for a bad address, CallRefused.
+    Tries for ever while Telegram cannot be reached. Raises InvalidBotToken; for a bad address,
+    TelegramBadRequest.
     """
     backoff = Backoff()
     while True:
         try:
-            return await _register(api, mode)
-        except TelegramUnavailable as error:
-            log.warning("telegram_unreachable", bot=api.bot_id, reason=str(error))
-            await asyncio.sleep(max(error.retry_after_seconds, backoff.next()))
+            return await _register(bot, mode)
+        except TelegramUnauthorizedError as refused:
+            raise InvalidBotToken(f"setWebhook: {refused.message}") from None
+        except TelegramBadRequest:
+            raise
+        except AiogramError as error:
+            log.warning("telegram_unreachable", bot=bot.id, reason=describe_call_error(error))
+            await asyncio.sleep(max(get_retry_seconds(error), backoff.next()))
 
 
-async def _register(api: BotApi, mode: WebhookConfig) -> bool:
-    info = await api.call("getWebhookInfo")
+async def _register(bot: Bot, mode: WebhookConfig) -> bool:
+    info = await bot.get_webhook_info(request_timeout=CALL_SECONDS)
     wanted = (mode.registered_url, MAX_CONNECTIONS, sorted(mode.allowed_updates))
-    if isinstance(info, Mapping):
-        known = info.get("allowed_updates")
-        allowed = sorted(map(str, known)) if isinstance(known, list) else []
-        if (info.get("url"), info.get("max_connections"), allowed) == wanted:
-            return False
-    params = {
-        "url": mode.registered_url,
-        "secret_token": mode.secret,
-        "max_connections": MAX_CONNECTIONS,
-        "allowed_updates": list(mode.allowed_updates),
-        "drop_pending_updates": False,
-    }
-    await api.call("setWebhook", params)
+    if (info.url, info.max_connections, sorted(info.allowed_updates or ())) == wanted:
+        return False
+    await bot.set_webhook(
+        mode.registered_url, secret_token=mode.secret, max_connections=MAX_CONNECTIONS,
+        allowed_updates=list(mode.allowed_updates), drop_pending_updates=False, request_timeout=CALL_SECONDS,
+    )  # fmt: skip
     return True
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from bot.telegram.client.calls import (
     CallDone,
@@ -17,7 +16,8 @@ from bot.telegram.client.calls import (
 )
 from bot.telegram.client.calls import CallOutcome as TelegramOutcome
 from bot.telegram.client.calls import MessageSent as Arrived
-from bot.telegram.client.sender import ChatTarget, Sender, create_bot
+from bot.telegram.client.sender import ChatTarget, Sender
+from bot.telegram.client.session import create_bot
 from bot.telegram.markup.entity_text import render, split
 from shared.config.bots import load_bots
 from shared.config.settings import Settings
@@ -106,8 +106,8 @@ def build_outage_channels(settings: Settings) -> Mapping[str, AlertChannel]:
     bots = load_bots(settings)
     if not bots or not settings.alert_telegram_chats:
         return {}
-    open_bot = partial(create_bot, bots[0].token.get_secret_value(), api_url=settings.telegram_api_url)
-    sender, dashboard_url = Sender(bots[0].bot_id, open_bot), f"{settings.base_url}/dashboard"
+    bot = create_bot(bots[0].token.get_secret_value(), api_url=settings.telegram_api_url)
+    sender, dashboard_url = Sender(bot), f"{settings.base_url}/dashboard"
     return {
         f"telegram:{chat}": TelegramAlertChannel(sender, chat, dashboard_url=dashboard_url)
         for chat in settings.alert_telegram_chats

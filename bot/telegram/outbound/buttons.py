@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING
+
+from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 
 from bot.telegram.texts import get_chat_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
@@ -18,10 +19,6 @@ from shared.core.memory.search import MessagesFound
 from shared.core.tools.reminders import Reminder
 from shared.locales import Catalogue, list_languages, name_language
 from shared.services.commands.command_call import Choice
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
-
 
 DATA_BYTES = 64
 VERSION = "v1"
@@ -105,8 +102,6 @@ def parse_callback_data(data: str | None) -> ButtonPress | None:
 
 def build_keyboard(rows: Sequence[Sequence[Button]]) -> InlineKeyboardMarkup | None:
     """None without buttons: Telegram refuses an empty keyboard with some calls."""
-    from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
-
     rows_of_buttons = [
         [
             InlineKeyboardButton(text=button.label, callback_data=format_callback_data(button.press))

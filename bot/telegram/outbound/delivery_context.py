@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
+from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.client.calls import (
     CallNotSent,
@@ -18,7 +18,8 @@ from bot.telegram.client.calls import (
     MessageSent,
     ScaledClock,
 )
-from bot.telegram.client.sender import Sender, SendObserver
+from bot.telegram.client.middlewares import SendObserver
+from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS, MessagePart, RenderedText, render, split
 from bot.telegram.markup.rich_blocks import RichBlock, build_rich_blocks
@@ -31,9 +32,6 @@ from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliver
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.files import Attached
 from shared.runtime import NULL_TRACER, BackgroundTasks, CrashPoint, Tracer, ignore_crash_point
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
 
 log = structlog.get_logger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
 
 import structlog
+from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.client.calls import (
     CallDone,
@@ -42,9 +42,6 @@ from shared.core.identity.handover import ANSWERED_TOGETHER
 from shared.core.values.files import PICTURE_MIMES
 from shared.runtime import BackgroundTasks
 from shared.work_marks import mark_work
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
 
 log = structlog.get_logger(__name__)
 

@@ -19,7 +19,8 @@ from bot.telegram.client.calls import (
     MessageSent,
     Priority,
 )
-from bot.telegram.client.sender import Sender, SendObserver
+from bot.telegram.client.middlewares import SendObserver
+from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.markup.entity_text import render, split
 from bot.telegram.outbound.buttons import build_rating_buttons

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable
 
 import structlog
+from aiogram.methods import StopMessageLiveLocation
 
 from bot.telegram.client.calls import CallRejected, Priority
 from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, Sender
@@ -66,8 +67,6 @@ def _order_probes(candidates: Iterable[int], elsewhere: Collection[int]) -> list
 
 async def _is_own(sender: Sender, chat_id: int, message_id: int) -> bool | None:
     """Return whether the bot sent this message; None if Telegram did not say."""
-    from aiogram.methods import StopMessageLiveLocation
-
     outcome = await sender.call(
         StopMessageLiveLocation(chat_id=chat_id, message_id=message_id),
         chat_id=chat_id, priority=Priority.SETTLE, patience=EDIT_PATIENCE_SECONDS,

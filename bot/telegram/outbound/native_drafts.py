@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard
 from zlib import crc32
 
 import structlog
+from aiogram.methods import EditMessageText, SendMessageDraft, SendRichMessage
+from aiogram.types import InlineKeyboardMarkup, InputRichMessage
 
 from bot.telegram.client.calls import (
     CallNotSent,
@@ -21,21 +23,18 @@ from bot.telegram.client.calls import (
     ScaledClock,
     is_missing_message,
 )
+from bot.telegram.client.middlewares import SendObserver
 from bot.telegram.client.sender import (
     EDIT_PATIENCE_SECONDS,
     FINAL_PATIENCE_SECONDS,
     ChatTarget,
     Sender,
-    SendObserver,
     to_aiogram_entities,
     to_reply_parameters,
 )
 from bot.telegram.markup.entity_text import MessagePart
 from bot.telegram.markup.rich_blocks import RichBlock
 from bot.telegram.outbound.draft_streaming import ReplyDraft
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
 
 log = structlog.get_logger(__name__)
 
@@ -137,8 +136,6 @@ class NativeDraft:
         return views[0] if views else MessagePart(text="")
 
     async def _show(self, part: MessagePart) -> CallOutcome:
-        from aiogram.methods import SendMessageDraft
-
         method = SendMessageDraft(
             chat_id=self._target.chat_id,
             draft_id=self.draft_id,
@@ -169,8 +166,6 @@ async def send_rich(
     observer: SendObserver | None = None,
 ) -> CallOutcome:
     """A new message; CallRejected means that the classic form has to do."""
-    from aiogram.methods import SendRichMessage
-
     method = SendRichMessage(
         chat_id=target.chat_id,
         message_thread_id=target.thread_id or None,
@@ -191,8 +186,6 @@ async def edit_rich(
     *,
     keyboard: InlineKeyboardMarkup | None,
 ) -> CallOutcome:
-    from aiogram.methods import EditMessageText
-
     method = EditMessageText(
         chat_id=chat_id, message_id=message_id, rich_message=_rich(blocks), reply_markup=keyboard
     )
@@ -212,6 +205,4 @@ def is_form_refused(outcome: CallOutcome) -> TypeGuard[CallRejected]:
 
 
 def _rich(blocks: tuple[RichBlock, ...]) -> Any:
-    from aiogram.types import InputRichMessage
-
     return InputRichMessage.model_validate({"blocks": list(blocks)})

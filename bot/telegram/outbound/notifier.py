@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
+from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.client.calls import (
     CallDone,
@@ -19,9 +18,6 @@ from bot.telegram.inbound.updates import CallbackQuery
 from bot.telegram.markup.entity_text import render, split
 from bot.telegram.texts import Markdown
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
-
-if TYPE_CHECKING:
-    from aiogram.types import InlineKeyboardMarkup
 
 log = structlog.get_logger(__name__)
 

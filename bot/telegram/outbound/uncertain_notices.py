@@ -18,7 +18,8 @@ from bot.telegram.client.calls import (
     MessageSent,
     Priority,
 )
-from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, ChatTarget, Sender, SendObserver
+from bot.telegram.client.middlewares import SendObserver
+from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, ChatTarget, Sender
 from bot.telegram.inbound.updates import QuotedMessage
 from bot.telegram.markup.entity_text import MessagePart
 from bot.telegram.outbound.buttons import build_uncertain_buttons

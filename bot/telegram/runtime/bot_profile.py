@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
+from aiogram.methods import SetMyCommands, SetMyDescription, SetMyShortDescription
 
 from bot.telegram.client.calls import CallDone, Priority, is_undecided
 from bot.telegram.client.command_menus import build_command_menus, list_menu_languages
@@ -121,8 +122,6 @@ class BotProfile:
 
 
 def _build_method(call: ProfileCall) -> Any:
-    from aiogram.methods import SetMyCommands, SetMyDescription, SetMyShortDescription
-
     methods: dict[ProfileMethod, Any] = {
         "setMyCommands": SetMyCommands,
         "setMyDescription": SetMyDescription,

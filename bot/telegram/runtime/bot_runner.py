@@ -9,9 +9,9 @@ from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 
 import structlog
+from aiogram.exceptions import TelegramBadRequest
 
-from bot.telegram.client.aiogram_loader import AiogramLoader
-from bot.telegram.client.bot_api import CallRefused, InvalidBotToken
+from bot.telegram.client.session import InvalidBotToken
 from bot.telegram.handlers.update_handler import UpdateHandler
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.inbox import InboxReader, Poller
@@ -74,7 +74,6 @@ class BotRunner:
         lease_guard: LeaseGuard,
         worker_id: int,
         webhook: WebhookConfig | None,
-        loader: AiogramLoader,
         wait_until_warm: Callable[[], Awaitable[object]],
         on_serving: Callable[[], None] = lambda: None,
         storage_limiter: StorageLimiter = nullcontext,
@@ -86,7 +85,6 @@ class BotRunner:
         self._lease_guard = lease_guard
         self._worker_id = worker_id
         self._webhook = webhook
-        self._loader = loader
         self._wait_until_warm = wait_until_warm
         self._on_serving = on_serving
         self._crash_point = crash_point
@@ -190,7 +188,6 @@ class BotRunner:
             await asyncio.wait(running, timeout=CLOSE_SECONDS)
 
     async def _run_reader(self) -> None:
-        await self._loader.wait_until_ready()
         await self._reader.run()
 
     async def _run_intake(self) -> None:
@@ -200,7 +197,7 @@ class BotRunner:
                 await self._serve_webhook(self._webhook)
             else:
                 poller = Poller(
-                    self._context.api,
+                    self._context.bot,
                     inbox=self._context.stores.telegram_inbox,
                     problems=self._context.stores.telegram_chats,
                     on_stored=self.wake,
@@ -215,14 +212,14 @@ class BotRunner:
 
     async def _serve_webhook(self, webhook: WebhookConfig) -> None:
         try:
-            if await register_webhook(self._context.api, webhook):
+            if await register_webhook(self._context.bot, webhook):
                 log.info("webhook_set", bot=self._bot_id)
             await self._report_problem("")
             self._intake_started.set()
             await asyncio.Event().wait()
-        except CallRefused as refused:
-            await self._report_problem(f"Telegram refuses the webhook: {refused.description}")
-            log.error("webhook_rejected", bot=self._bot_id, reason=str(refused))
+        except TelegramBadRequest as refused:
+            await self._report_problem(f"Telegram refuses the webhook: {refused.message}")
+            log.error("webhook_rejected", bot=self._bot_id, reason=refused.message)
             await asyncio.sleep(60)
 
     async def _report_problem(self, problem: str) -> None:
@@ -231,7 +228,6 @@ class BotRunner:
 
     async def _keep_profile(self) -> None:
         """Set menus and descriptions in the background: no answer waits for them."""
-        await self._loader.wait_until_ready()
         await self._intake_started.wait()
         await BotProfile(self._context).run()
 

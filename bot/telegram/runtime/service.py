@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 import structlog
+from aiogram import Bot
 from aiohttp import web
 
-from bot.telegram.client.aiogram_loader import AiogramLoader
-from bot.telegram.client.bot_api import BotApi, InvalidBotToken
 from bot.telegram.client.group_admins import GroupAdmins
-from bot.telegram.client.sender import Sender, create_bot
+from bot.telegram.client.sender import Sender
+from bot.telegram.client.session import InvalidBotToken, create_bot
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
@@ -58,10 +58,16 @@ class TelegramService:
     """One per process. `start`, then `close`; a bot that Telegram refuses does not hinder the others."""
 
     def __init__(
-        self, app: App, bots: Sequence[BotConfig], *, settings: Settings, loader: AiogramLoader | None = None
+        self,
+        app: App,
+        bots: Sequence[BotConfig],
+        *,
+        settings: Settings,
+        warm_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`warm_up` loads what an answer needs."""
         self._app = app
-        self._loader = loader or AiogramLoader()
+        self._load = warm_up or app.warm_up.run
         self._bots = bots
         self._settings = settings
         self._stores = app.stores
@@ -70,10 +76,10 @@ class TelegramService:
         self._senders: dict[int, Sender] = {}
         self._runners: dict[int, BotRunner] = {}
         self._access_requests: dict[int, AccessRequests] = {}
-        self._apis: list[BotApi] = []
+        self._clients: list[Bot] = []
         self._tasks = BackgroundTasks()
         self._warm = asyncio.Event()
-        """Set when aiogram, the model client and the tables of an answer are loaded."""
+        """Set when the model client and the tables of an answer are loaded."""
         self._closing = False
         notices = SummaryNotices(self._contexts.get, self._notifiers.get)
         self._delivery = AnswerDelivery(self._build_delivery_context(), tasks=self._tasks)
@@ -130,11 +136,8 @@ class TelegramService:
             self._tasks.start(self._connect_bot(config))
 
     async def _warm_up(self) -> None:
-        """Load what an answer needs: aiogram, the model client, tables of tokens and prices."""
-        await self._loader.load(after=self._app.models.wait_until_loaded())
-        if self._loader.failed:
-            return
-        await self._app.warm_up.run()
+        """Load what an answer needs: the model client, tables of tokens and prices."""
+        await self._load()
         try:
             await self._app.sessions.load_prices()
         except StorageUnavailable as error:
@@ -154,8 +157,8 @@ class TelegramService:
         await self._tasks.drain(2.0)
         for context in self._contexts.values():
             await context.sender.close()
-        for api in self._apis:
-            await api.close()
+        for client in self._clients:
+            await client.session.close()
 
     def add_routes(self, server: web.Application) -> None:
         """Where Telegram posts updates of bots in webhook mode."""
@@ -224,10 +227,10 @@ class TelegramService:
 
     async def _connect_bot(self, config: BotConfig) -> None:
         """Tries for ever while Telegram or Postgres are away."""
-        api = BotApi(config.token.get_secret_value(), **self._api_url)
-        self._apis.append(api)
         try:
-            identity = await fetch_bot_identity(api)
+            client = create_bot(config.token.get_secret_value(), api_url=self._settings.telegram_api_url)
+            self._clients.append(client)
+            identity = await fetch_bot_identity(client)
         except InvalidBotToken as refused:
             log.error("bot_token_rejected", bot=config.bot_id, advice=refused.advice)
             await self._record_refusal(config, refused.advice)
@@ -248,11 +251,8 @@ class TelegramService:
                 reads_channels=self._settings.telegram_channels,
                 answers_inline=self._settings.telegram_inline,
             ),
-            api=api,
-            sender=Sender(
-                identity.bot_id,
-                partial(create_bot, config.token.get_secret_value(), api_url=self._settings.telegram_api_url),
-            ),
+            bot=client,
+            sender=Sender(client),
             stores=self._stores,
             public=config.audience == "public",
             has_handover=self._settings.has_handover,
@@ -260,11 +260,7 @@ class TelegramService:
         )
         notifier = self._start_bot(context)
         log.info("bot_ready", bot=context.identity.bot_id, username=identity.username, mode=config.mode)
-        await self._loader.wait_until_ready()
-        self._senders[context.identity.bot_id], self._notifiers[context.identity.bot_id] = (
-            context.sender,
-            notifier,
-        )
+        self._senders[identity.bot_id], self._notifiers[identity.bot_id] = context.sender, notifier
         self._dispatcher.on_bot_serving()
 
     def _start_bot(self, context: BotContext) -> Notifier:
@@ -299,7 +295,7 @@ class TelegramService:
             sessions=app.sessions,
             answer=self._dispatcher.dispatch,
         )
-        files = FileReader(context.api, recording_limits=app.hearing.limits if app.hearing else None)
+        files = FileReader(context.bot, recording_limits=app.hearing.limits if app.hearing else None)
         update_handler = UpdateHandler(
             context, access_policy=access_policy, notifier=notifier, files=files,
             command_handler=command_handler, callback_handler=callback_handler, sessions=app.sessions,
@@ -315,7 +311,7 @@ class TelegramService:
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(
             context, update_handler, batcher, lease_guard=lease_guard, worker_id=app.worker_id,
-            webhook=self._get_webhook(context), loader=self._loader, wait_until_warm=self._warm.wait,
+            webhook=self._get_webhook(context), wait_until_warm=self._warm.wait,
             on_serving=self._dispatcher.on_bot_serving, crash_point=app.crash_point,
             storage_limiter=app.limit_storage,
         )  # fmt: skip
@@ -350,11 +346,6 @@ class TelegramService:
         if self._settings.telegram_rich:
             allowed.add("rich")
         return frozenset(allowed)
-
-    @property
-    def _api_url(self) -> dict[str, str]:
-        url = self._settings.telegram_api_url
-        return {"base_url": url} if url else {}
 
     def _get_webhook(self, context: BotContext) -> WebhookConfig | None:
         config = context.config

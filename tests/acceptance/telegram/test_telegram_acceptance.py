@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from bot.telegram.client.bot_api import BotApi
+from bot.telegram.client.session import create_bot
 from tests.kit.fakes.bot_api import TOKEN, USERNAME
 from tests.kit.sample_files import OLD_OFFICE, open_document, pdf, xlsx
 from tests.kit.telegram.bot_process import BOT_ID
@@ -221,12 +221,13 @@ async def test_documents_are_read_and_what_cannot_be_is_said(here: Deployment) -
 
 async def fetched(here: Deployment, file_id: str) -> bytes:
     """What the chat holds."""
-    api = BotApi(TOKEN, base_url=here.api.base_url)
+    client = create_bot(TOKEN, api_url=here.api.base_url)
     try:
-        place = (await api.call("getFile", {"file_id": file_id}))["file_path"]
-        return await api.download(place, max_bytes=10_000_000, seconds=20)
+        content = await client.download(file_id)
+        assert content is not None
+        return content.read()
     finally:
-        await api.close()
+        await client.session.close()
 
 
 async def test_files_and_charts_come_behind_the_answer(here: Deployment) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiogram.exceptions import TelegramNetworkError
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
-from bot.telegram.client.bot_api import MAX_RESPONSE_BYTES, BotApi, FileTooLarge, TelegramUnavailable
+from bot.telegram.client.session import MAX_RESPONSE_BYTES, BoundedFile, FileTooLarge, create_bot
 from shared.adapters.bounded_bodies import MOST_BYTES, MOST_EVENT_BYTES
 from shared.adapters.mcp.pipes import LineReader, LineTooLong
 from shared.adapters.mcp.tools import KNOWN_FILE, McpTools
@@ -116,17 +117,17 @@ async def _probes(server: EndlessServer) -> None:
 
 
 async def _calls_telegram(server: EndlessServer) -> None:
-    api = BotApi(TOKEN, base_url=server.url)
-    with pytest.raises(TelegramUnavailable, match="without end"):
-        await api.call("getMe", seconds=60)
-    await api.close()
+    client = create_bot(TOKEN, api_url=server.url)
+    with pytest.raises(TelegramNetworkError, match="FileTooLarge"):
+        await client.get_me(request_timeout=60)
+    await client.session.close()
 
 
 async def _downloads(server: EndlessServer) -> None:
-    api = BotApi(TOKEN, base_url=server.url)
+    client = create_bot(TOKEN, api_url=server.url)
     with pytest.raises(FileTooLarge):
-        await api.download("a", max_bytes=2**20, seconds=60)
-    await api.close()
+        await client.download_file("a", BoundedFile(2**20), timeout=60)
+    await client.session.close()
 
 
 async def _signs_in(server: EndlessServer) -> None:

@@ -242,7 +242,7 @@ def _read(modules: Sequence[str]) -> None:
         return
     from anthropic import AsyncAnthropic, DefaultAioHttpClient  # noqa: F401 - what the first answer loads
 
-    from bot.telegram.client.aiogram_loader import load_aiogram
+    from bot.aiogram_loader import load_aiogram
     from web.server.pages import Files
 
     for module in ("bot", "web", "worker"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.telegram.client.aiogram_loader import load_aiogram
+from bot.aiogram_loader import load_aiogram
 
 # At the import of this file: a fixture would come after the tests' own imports.
 load_aiogram()

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 import asyncpg
 import pytest
+from aiogram import Bot
 
-from bot.telegram.client.bot_api import BotApi
+from bot.telegram.client.session import create_bot
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
@@ -38,10 +39,10 @@ async def ann(fake: RunningBotApi) -> Person:
 
 
 @pytest.fixture
-async def api(fake: RunningBotApi) -> AsyncIterator[BotApi]:
-    made = BotApi(TOKEN, base_url=fake.base_url)
+async def api(fake: RunningBotApi) -> AsyncIterator[Bot]:
+    made = create_bot(TOKEN, api_url=fake.base_url)
     yield made
-    await made.close()
+    await made.session.close()
 
 
 @pytest.fixture

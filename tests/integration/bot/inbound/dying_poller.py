@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.telegram.client.bot_api import BotApi
+from bot.telegram.client.session import create_bot
 from bot.telegram.inbound.inbox import Poller
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
@@ -38,7 +38,7 @@ class DyingInbox:
 async def main(base_url: str, database_url: str, moment: str) -> None:
     pool = await open_pool(database_url, size=2)
     poller = Poller(
-        BotApi(TOKEN, base_url=base_url),
+        create_bot(TOKEN, api_url=base_url),
         inbox=DyingInbox(PostgresTelegramInbox(pool), moment),
         problems=PostgresTelegramChats(pool),
         on_stored=lambda: None,

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiogram import Bot
+from aiogram.client.telegram import TelegramAPIServer
 from structlog.testing import capture_logs
 
-from bot.telegram.client.bot_api import BotApi, InvalidBotToken, parse_bot_id
 from bot.telegram.client.calls import Backoff
+from bot.telegram.client.session import BoundedFile, InvalidBotToken, TelegramSession, create_bot, get_session
 from bot.telegram.inbound.inbox import (
     CONFLICTING_POLLER,
     RATE_LIMITED,
@@ -67,7 +69,7 @@ def notes(inbox: PostgresTelegramInbox) -> Notes:
 
 @asynccontextmanager
 async def polling(
-    api: BotApi, notes: Notes, *, times: PollTimeouts = QUICK, rang: Callable[[], None] = lambda: None
+    api: Bot, notes: Notes, *, times: PollTimeouts = QUICK, rang: Callable[[], None] = lambda: None
 ) -> AsyncIterator[asyncio.Task[None]]:
     poller = Poller(api, inbox=notes, problems=notes, on_stored=rang, times=times)
     task = asyncio.create_task(poller.run())
@@ -85,7 +87,7 @@ async def comes(found: Callable[[], bool], *, within: float = 60.0) -> None:
 
 
 async def test_what_people_write_is_stored_in_order_and_rings(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     rings: list[int] = []
     async with polling(api, notes, rang=lambda: rings.append(1)):
@@ -100,7 +102,7 @@ async def test_what_people_write_is_stored_in_order_and_rings(
 
 
 async def test_nothing_is_confirmed_while_postgres_is_away_and_nothing_is_lost(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     notes.away = 3
     async with polling(api, notes):
@@ -113,7 +115,7 @@ async def test_nothing_is_confirmed_while_postgres_is_away_and_nothing_is_lost(
 
 
 async def test_the_same_update_five_times_is_one_row(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.duplicate_updates(1, repeats=4)
     async with polling(api, notes):
@@ -127,7 +129,7 @@ async def test_the_same_update_five_times_is_one_row(
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_kill_right_after_a_hundred_updates_came_loses_and_doubles_none(
     fake: RunningBotApi,
-    api: BotApi,
+    api: Bot,
     notes: Notes,
     inbox: PostgresTelegramInbox,
     database_url: str,
@@ -174,7 +176,7 @@ async def test_polling_outlives(
     fault: dict[str, Any],
     fake: RunningBotApi,
     ann: Person,
-    api: BotApi,
+    api: Bot,
     notes: Notes,
     inbox: PostgresTelegramInbox,
 ) -> None:
@@ -186,7 +188,7 @@ async def test_polling_outlives(
 
 
 async def test_polling_outlives_a_refused_connection_and_a_stall(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.refuse_connections(0.5)
     async with polling(api, notes, times=PollTimeouts(poll=1, answer=0.5, first_wait=0.05, max_wait=0.2)):
@@ -197,7 +199,7 @@ async def test_polling_outlives_a_refused_connection_and_a_stall(
 
 
 async def test_retry_after_is_honoured_and_a_long_one_is_reported(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.fail("getUpdates", status=429, retry_after=1)
     await ann.say("later")
@@ -210,21 +212,21 @@ async def test_retry_after_is_honoured_and_a_long_one_is_reported(
 
 
 async def test_a_webhook_from_before_is_taken_away_once_and_keeps_what_waits(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    await api.call("setWebhook", {"url": "http://127.0.0.1:9/hook"})
+    await api.set_webhook("http://127.0.0.1:9/hook")
     await ann.say("kept")
     async with polling(api, notes):
         assert await texts_come(inbox, 1) == ["kept"]
         await fake.advance_clock(2)
-        await api.call("setWebhook", {"url": "http://127.0.0.1:9/hook"})
+        await api.set_webhook("http://127.0.0.1:9/hook")
         await comes(lambda: notes.problems[-1:] == [WEBHOOK_RETURNED])
     deleted = await fake.calls("deleteWebhook")
     assert [call["params"]["drop_pending_updates"] for call in deleted] == [False]
 
 
 async def test_another_poller_is_reported_and_polling_recovers(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.fail("getUpdates", times=2, status=409)
     async with polling(api, notes):
@@ -235,9 +237,7 @@ async def test_another_poller_is_reported_and_polling_recovers(
     assert not await fake.calls("deleteWebhook")
 
 
-async def test_a_revoked_token_ends_polling_with_advice(
-    fake: RunningBotApi, api: BotApi, notes: Notes
-) -> None:
+async def test_a_revoked_token_ends_polling_with_advice(fake: RunningBotApi, api: Bot, notes: Notes) -> None:
     async with polling(api, notes) as task:
         await comes(lambda: notes.problems == [""])
         await fake.change_bot(revoked=True)
@@ -247,7 +247,7 @@ async def test_a_revoked_token_ends_polling_with_advice(
     assert notes.problems[-1] == caught.value.advice
 
 
-class Counting(BotApi):
+class CountingSession(TelegramSession):
     """Knows how often its connections were thrown away."""
 
     reconnects = 0
@@ -260,19 +260,30 @@ class Counting(BotApi):
 async def test_after_long_silence_the_connections_are_new(
     fake: RunningBotApi, ann: Person, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    api = Counting(TOKEN, base_url=fake.base_url)
+    session = CountingSession(api=TelegramAPIServer.from_base(fake.base_url), timeout=30)
+    api = Bot(TOKEN, session=session)
     await fake.fail("getUpdates", times=-1, reset="before")
     times = PollTimeouts(poll=2, first_wait=0.05, max_wait=0.1, watchdog=0.3)
     async with polling(api, notes, times=times):
         await ann.say("back")
-        await comes(lambda: api.reconnects > 0)
+        await comes(lambda: session.reconnects > 0)
         await fake.script([])
         assert await texts_come(inbox, 1) == ["back"]
-    await api.close()
+    await api.session.close()
+
+
+async def test_call_under_way_survives_new_connections(fake: RunningBotApi, ann: Person, api: Bot) -> None:
+    await fake.fail("getMe", stall=0.5)
+    running = asyncio.create_task(api.get_me())
+    await comes(lambda: get_session(api)._session is not None)
+    await asyncio.sleep(0.1)
+    await get_session(api).reconnect()
+    assert (await api.get_chat(42)).id == 42
+    assert (await running).id == BOT.bot_id
 
 
 async def test_unexpected_updates_do_not_stop_the_others(
-    fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     deep: Any = "end"
     for _ in range(200):
@@ -294,7 +305,7 @@ async def texts_come_anyway(inbox: PostgresTelegramInbox, count: int) -> bool:
     return True
 
 
-async def test_bot_asks_for_its_identity_until_answered(fake: RunningBotApi, api: BotApi) -> None:
+async def test_bot_asks_for_its_identity_until_answered(fake: RunningBotApi, api: Bot) -> None:
     await fake.fail("getMe", status=502, html=True)
     await fake.fail("getMe", reset="before")
     await fake.fail("getMe", status=429, retry_after=0)
@@ -310,7 +321,7 @@ async def test_bot_asks_for_its_identity_until_answered(fake: RunningBotApi, api
 @pytest.mark.parametrize("token", ["", "12:short", "hello", f"{TOKEN}/../x", "x:AAAAAAAAAAAAAAAAAAAAAAAAAA"])
 def test_what_cannot_be_a_token_is_refused_before_any_call(token: str) -> None:
     with pytest.raises(InvalidBotToken):
-        parse_bot_id(token)
+        create_bot(token)
 
 
 @pytest.mark.control("S03")
@@ -318,7 +329,7 @@ async def test_the_token_is_in_no_log_and_no_error(
     fake: RunningBotApi, notes: Notes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     secret = TOKEN.partition(":")[2]
-    heard: list[str] = [repr(BotApi(TOKEN))]
+    heard: list[str] = [repr(create_bot(TOKEN))]
     for base in (
         fake.base_url,
         "http://127.0.0.1:9",
@@ -326,21 +337,21 @@ async def test_the_token_is_in_no_log_and_no_error(
         "nonsense://x",
         "http://[broken",
     ):
-        api = BotApi(TOKEN, base_url=base)
+        api = create_bot(TOKEN, api_url=base)
         await fake.fail("getFile", status=500, html=True)
-        for call in (api.call("getFile", {"file_id": "x"}), api.download("x", max_bytes=9, seconds=5)):
+        for call in (api.get_file("x"), api.download_file("x", BoundedFile(9), timeout=5)):
             with pytest.raises(Exception) as caught:
                 await call
             error: BaseException | None = caught.value
             while error is not None:
                 heard += [str(error), repr(error)]
                 error = error.__cause__ or error.__context__
-        await api.close()
+        await api.session.close()
     with capture_logs() as logs:
-        api = BotApi(TOKEN, base_url="http://127.0.0.1:9")
+        api = create_bot(TOKEN, api_url="http://127.0.0.1:9")
         async with polling(api, notes):
             await asyncio.sleep(0.3)
-        await api.close()
+        await api.session.close()
     heard += [str(logs), *capfd.readouterr()]
     assert not [line for line in heard if secret in line]
 
@@ -350,7 +361,7 @@ async def test_a_poller_outlives_a_restarted_telegram(
 ) -> None:
     port = free_port()
     async with running_bot_api(port=port) as first:
-        api = BotApi(TOKEN, base_url=first.base_url)
+        api = create_bot(TOKEN, api_url=first.base_url)
         person = await first.person(42)
         poller = Poller(api, inbox=inbox, problems=places, on_stored=lambda: None, times=QUICK)
         task = asyncio.create_task(poller.run())
@@ -365,11 +376,11 @@ async def test_a_poller_outlives_a_restarted_telegram(
                 await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.wait([task], timeout=5)
-    await api.close()
+    await api.session.close()
 
 
 async def test_connection_lost_in_mid_protocol_confirms_nothing_and_polling_continues(
-    ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox, pool: Pool,
+    ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox, pool: Pool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The driver's own error, of no class that tells of an absence, while no fresh connection answers."""

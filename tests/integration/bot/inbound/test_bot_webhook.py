@@ -12,10 +12,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiogram import Bot
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from bot.telegram.client.bot_api import BotApi
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
 from bot.telegram.inbound.webhook import (
     MAX_BODY_BYTES,
@@ -221,7 +221,7 @@ async def test_the_same_post_in_parallel_is_one_row_and_one_ring(
 
 
 async def test_telegram_delivers_through_copies_and_an_absent_database(
-    fake: RunningBotApi, ann: Person, api: BotApi, door: Door, inbox: PostgresTelegramInbox
+    fake: RunningBotApi, ann: Person, api: Bot, door: Door, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.set_speed(20)
     door.away = 2
@@ -239,7 +239,7 @@ async def test_telegram_delivers_through_copies_and_an_absent_database(
 
 
 async def test_telegram_webhook_is_set_only_when_it_differs(
-    fake: RunningBotApi, api: BotApi, door: Door
+    fake: RunningBotApi, api: Bot, door: Door
 ) -> None:
     mode = WebhookConfig(url=door.url, secret=SECRET)
     await fake.fail("getWebhookInfo", reset="before")

@@ -11,10 +11,11 @@ import zlib
 from typing import Any
 
 import pytest
+from aiogram import Bot
 from PIL import Image
 from pypdf import PdfWriter
 
-from bot.telegram.client.bot_api import BotApi, InvalidBotToken
+from bot.telegram.client.session import GetRawUpdates, InvalidBotToken
 from bot.telegram.inbound.media_files import CannotRead, FileReader
 from bot.telegram.inbound.update_parser import parse_update
 from bot.telegram.inbound.updates import IncomingMessage, Media
@@ -30,12 +31,12 @@ from tests.kit.telegram.updates import BOT
 
 
 @pytest.fixture
-def reader(api: BotApi) -> FileReader:
+def reader(api: Bot) -> FileReader:
     return FileReader(api, pause_seconds=0.02, open_seconds=30)
 
 
-async def media_of(api: BotApi, sent: Sent) -> Media:
-    updates = await api.call("getUpdates", {"timeout": 0, "offset": sent.updates[BOT.bot_id]})
+async def media_of(api: Bot, sent: Sent) -> Media:
+    updates: list[Any] = await api(GetRawUpdates(timeout=0, offset=sent.updates[BOT.bot_id]))
     found = parse_update(updates[0], bot=BOT)
     assert isinstance(found, IncomingMessage)
     assert found.media is not None
@@ -43,7 +44,7 @@ async def media_of(api: BotApi, sent: Sent) -> Media:
 
 
 async def test_a_photo_comes_as_it_is_when_it_is_small_enough(
-    ann: Person, api: BotApi, reader: FileReader
+    ann: Person, api: Bot, reader: FileReader
 ) -> None:
     content = image(800, 800)
     media = await media_of(api, await ann.send_photo(content, caption="look"))
@@ -62,7 +63,7 @@ async def test_a_photo_comes_as_it_is_when_it_is_small_enough(
     ],
 )
 async def test_pictures_sent_as_files_are_made_small_enough(
-    content: bytes, size: tuple[int, int], mime: str, ann: Person, api: BotApi, reader: FileReader
+    content: bytes, size: tuple[int, int], mime: str, ann: Person, api: Bot, reader: FileReader
 ) -> None:
     sent = await ann.send_file("picture.bin", content, media_type="application/octet-stream")
     found = await reader.read(await media_of(api, sent))
@@ -72,7 +73,7 @@ async def test_pictures_sent_as_files_are_made_small_enough(
         assert max(shown.size) <= LONGEST_SIDE
 
 
-async def test_a_picture_is_put_upright(ann: Person, api: BotApi, reader: FileReader) -> None:
+async def test_a_picture_is_put_upright(ann: Person, api: Bot, reader: FileReader) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     sent = await ann.send_file("a.jpg", image(60, 20, exif=exif), media_type="image/jpeg")
@@ -97,28 +98,28 @@ async def test_a_picture_is_put_upright(ann: Person, api: BotApi, reader: FileRe
     ],
 )
 async def test_text_and_code_are_read(
-    name: str, content: bytes, text: str, ann: Person, api: BotApi, reader: FileReader
+    name: str, content: bytes, text: str, ann: Person, api: Bot, reader: FileReader
 ) -> None:
     mime = "video/mp2t" if name.endswith(".ts") else "application/octet-stream"
     media = await media_of(api, await ann.send_file(name, content, media_type=mime))
     assert await reader.read(media) == Document(name=name, text=text)
 
 
-async def test_a_long_text_is_cut_and_says_so(ann: Person, api: BotApi) -> None:
+async def test_a_long_text_is_cut_and_says_so(ann: Person, api: Bot) -> None:
     media = await media_of(api, await ann.send_file("a.txt", b"x" * 5_000))
     assert await FileReader(api, max_chars=1_000).read(media) == Document(
         name="a.txt", text="x" * 1_000, truncated=True
     )
 
 
-async def test_the_text_of_a_pdf_is_read_page_by_page(ann: Person, api: BotApi, reader: FileReader) -> None:
+async def test_the_text_of_a_pdf_is_read_page_by_page(ann: Person, api: Bot, reader: FileReader) -> None:
     sent = await ann.send_file("a.pdf", pdf("First page", "Second page"), media_type="application/pdf")
     found = await reader.read(await media_of(api, sent))
     assert found == Document(name="a.pdf", text="First page\n\nSecond page", mime=PDF)
 
 
 async def test_office_files_books_and_pages_are_read_by_their_bytes(
-    ann: Person, api: BotApi, reader: FileReader
+    ann: Person, api: Bot, reader: FileReader
 ) -> None:
     html = b"<!doctype html><title>Ferry</title><nav>Menu</nav><p>It leaves at <b>noon</b>.</p>"
     sheet = xlsx('<row><c r="A1"><v>1</v></c><c r="B1"><v>2</v></c></row>')
@@ -135,7 +136,7 @@ async def test_office_files_books_and_pages_are_read_by_their_bytes(
 
 
 async def test_twenty_one_megabytes_are_refused_before_anything_is_asked(
-    fake: RunningBotApi, ann: Person, api: BotApi, reader: FileReader
+    fake: RunningBotApi, ann: Person, api: Bot, reader: FileReader
 ) -> None:
     media = await media_of(api, await ann.send_file("big.pdf", b"%PDF-", size=21 * 1024 * 1024))
     assert await reader.read(media) == CannotRead(reason="file_too_large", name="big.pdf")
@@ -143,7 +144,7 @@ async def test_twenty_one_megabytes_are_refused_before_anything_is_asked(
 
 
 @pytest.mark.control("S32", "S48")
-async def test_a_file_that_is_larger_than_it_says_is_cut_off(ann: Person, api: BotApi) -> None:
+async def test_a_file_that_is_larger_than_it_says_is_cut_off(ann: Person, api: Bot) -> None:
     media = await media_of(api, await ann.send_file("liar.txt", b"x" * 300_000, size=10))
     found = await FileReader(api, max_bytes=100_000).read(media)
     assert found == CannotRead(reason="file_too_large", name="liar.txt")
@@ -197,7 +198,7 @@ def archive() -> bytes:
     ],
 )
 async def test_what_cannot_be_read_is_refused_kindly(
-    name: str, content: bytes, reason: Any, ann: Person, api: BotApi, reader: FileReader
+    name: str, content: bytes, reason: Any, ann: Person, api: Bot, reader: FileReader
 ) -> None:
     media = await media_of(api, await ann.send_file(name, content))
     assert await reader.read(media) == CannotRead(reason=reason, name=name)
@@ -279,7 +280,7 @@ async def test_a_document_that_unpacks_without_end_is_stopped() -> None:
 
 
 async def test_unanswered_download_is_retried(
-    fake: RunningBotApi, ann: Person, api: BotApi, reader: FileReader
+    fake: RunningBotApi, ann: Person, api: Bot, reader: FileReader
 ) -> None:
     media = await media_of(api, await ann.send_file("a.txt", b"words"))
     await fake.fail("getFile", reset="before")
@@ -292,7 +293,7 @@ async def test_unanswered_download_is_retried(
 
 
 async def test_a_dead_bot_is_no_matter_of_one_file(
-    fake: RunningBotApi, ann: Person, api: BotApi, reader: FileReader
+    fake: RunningBotApi, ann: Person, api: Bot, reader: FileReader
 ) -> None:
     media = await media_of(api, await ann.send_file("a.txt", b"words"))
     await fake.change_bot(revoked=True)

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 import pytest
+from aiogram import Bot
+from aiogram.types import InlineKeyboardMarkup
 from aiohttp import web
 
-from bot.telegram.client.bot_api import BotApi
 from bot.telegram.inbound.inbox import InboxReader, Poller, PollTimeouts
 from bot.telegram.inbound.media_files import FileReader
 from bot.telegram.inbound.message_batching import MessageBatch, MessageBatcher
@@ -77,7 +78,7 @@ class WayIn:
 async def way_in(
     request: pytest.FixtureRequest,
     fake: RunningBotApi,
-    api: BotApi,
+    api: Bot,
     inbox: PostgresTelegramInbox,
     places: PostgresTelegramChats,
 ) -> AsyncIterator[WayIn]:
@@ -126,7 +127,7 @@ async def test_a_command_amid_a_paste_comes_at_once_and_alone(way_in: WayIn, ann
     assert way_in.texts == ["/stop", "x" * 4096 + "y" * 10]
 
 
-async def test_albums_and_forwards_are_one_turn_each(way_in: WayIn, ann: Person, api: BotApi) -> None:
+async def test_albums_and_forwards_are_one_turn_each(way_in: WayIn, ann: Person, api: Bot) -> None:
     await ann.album(3, gap=0.2, caption="which?", content=b"\xff\xd8\xff jpeg")
     await way_in.count(1)
     (turn,) = way_in.turns
@@ -199,14 +200,14 @@ async def test_reply_with_a_quote_contains_the_quote(way_in: WayIn, ann: Person)
 
 
 async def test_non_text_message_is_named_by_kind_and_done(
-    way_in: WayIn, fake: RunningBotApi, ann: Person, api: BotApi, inbox: PostgresTelegramInbox
+    way_in: WayIn, fake: RunningBotApi, ann: Person, api: Bot, inbox: PostgresTelegramInbox
 ) -> None:
     said = await ann.say("hello")
     await way_in.comes(lambda: bool(way_in.turns))
     keyboard = {"inline_keyboard": [[{"text": "Stop", "callback_data": "stop:1"}]]}
-    asked = await api.call("sendMessage", {"chat_id": ann.id, "text": "?", "reply_markup": keyboard})
-    await ann.tap("Stop", message_id=asked["message_id"])
-    await ann.react(asked["message_id"], "👍")
+    asked = await api.send_message(ann.id, "?", reply_markup=InlineKeyboardMarkup.model_validate(keyboard))
+    await ann.tap("Stop", message_id=asked.message_id)
+    await ann.react(asked.message_id, "👍")
     await ann.pin(said.message_id)
     await ann.edit(said.message_id, "hello!")
     group = await fake.group("Club", ann, kind="group")

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from aiogram import Bot
 
-from bot.telegram.client.sender import create_bot
+from bot.telegram.client.session import create_bot
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, Desk
@@ -34,9 +34,8 @@ async def fake(outbound_telegram: RunningBotApi) -> AsyncIterator[RunningBotApi]
     assert not await outbound_telegram.violations()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 async def client(outbound_telegram: RunningBotApi) -> AsyncIterator[Bot]:
-    """One for all: closing its session takes a quarter of a second."""
     made = create_bot(TOKEN, api_url=outbound_telegram.base_url, timeout=SECONDS)
     yield made
     await made.session.close()
@@ -61,12 +60,12 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 
 @pytest.fixture
-async def desks(client: Bot, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Callable[[], Desk]]:
+async def desks(fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Callable[[], Desk]]:
     """Each call is a bot process that knows nothing but what is stored."""
     made: list[Desk] = []
 
     def another() -> Desk:
-        made.append(Desk(client, pool))
+        made.append(Desk(fake.base_url, pool))
         return made[-1]
 
     yield another

@@ -14,6 +14,7 @@ from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.client.calls import Rate, RateLimits, ScaledClock
 from bot.telegram.client.sender import Sender
+from bot.telegram.client.session import create_bot
 from bot.telegram.outbound.buttons import Button, ButtonAction, ButtonPress, build_keyboard
 from bot.telegram.outbound.delivery import AnswerDelivery
 from bot.telegram.outbound.delivery_context import DeliveryContext, DeliveryTexts
@@ -154,13 +155,14 @@ class Answer:
 
 
 class Desk:
-    def __init__(self, client: Bot, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, base_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self.pool = pool
         self.turns = PostgresTurns(pool)
         self.deliveries = PostgresDeliveries(pool)
         self.places = PostgresTelegramChats(pool)
         self.workers = PostgresWorkers(pool)
-        self.client = client
+        self._base_url = base_url
+        self._clients: list[Bot] = []
         self.tasks = Tasks()
         self.buttons = False
         self.settles = False
@@ -179,9 +181,9 @@ class Desk:
     ) -> None:
         """`clock` may run faster, so that a 429 is over soon."""
         clock = clock or ScaledClock()
-        self.sender = Sender(
-            self.client.id, lambda: self.client, clock=clock, limits=limits, timeout=30.0, backoff=0.01
-        )
+        client = create_bot(TOKEN, api_url=self._base_url)
+        self._clients.append(client)
+        self.sender = Sender(client, clock=clock, limits=limits, backoff=0.01)
         self.post = DeliveryContext(
             senders={BOT_ID: self.sender},
             deliveries=self.deliveries,
@@ -254,6 +256,8 @@ class Desk:
 
     async def close(self) -> None:
         await self.tasks.close()
+        for client in self._clients:
+            await client.session.close()
 
     async def rows(self, answer: Answer) -> Sequence[PartRow]:
         return await self.deliveries.list_parts(answer.claim.session_id, answer.turn)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.__main__ import serve
-from bot.telegram.client.aiogram_loader import AiogramLoader, load_aiogram
 from bot.telegram.client.command_menus import build_command_menus, list_menu_languages
 from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import open_app
@@ -29,14 +27,14 @@ TAKEN = "SELECT count(*) FROM leases WHERE name LIKE 'telegram:%' AND leased_by 
 
 
 class Slow:
-    """Stands for aiogram's import: it takes until it is let go."""
+    """Stands for the loading of what an answer needs: it takes until it is let go."""
 
     def __init__(self) -> None:
-        self.may_end = threading.Event()
+        self.may_end = asyncio.Event()
 
-    def __call__(self) -> None:
-        assert self.may_end.wait(LONG_SECONDS)
-        load_aiogram()
+    async def __call__(self) -> None:
+        async with asyncio.timeout(LONG_SECONDS):
+            await self.may_end.wait()
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def settings(database_url: str, redis_url: str, fake: RunningBotApi, tmp_path: P
 @asynccontextmanager
 async def started(settings: Settings, slow: Slow) -> AsyncIterator[None]:
     app = await open_app(settings, role="bot")
-    service = TelegramService(app, load_bots(settings), settings=settings, loader=AiogramLoader(slow))
+    service = TelegramService(app, load_bots(settings), settings=settings, warm_up=slow)
     service.start()
     try:
         yield

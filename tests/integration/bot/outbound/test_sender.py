@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -26,7 +26,8 @@ from bot.telegram.client.calls import (
     RateLimits,
     ScaledClock,
 )
-from bot.telegram.client.sender import ChatTarget, Sender, create_bot, strip_entities
+from bot.telegram.client.sender import ChatTarget, Sender, strip_entities
+from bot.telegram.client.session import create_bot
 from bot.telegram.markup.entity_text import MessagePart, TextEntity
 from tests.integration.bot.outbound.delivery_driver import FREE
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
@@ -38,20 +39,20 @@ ANN = ChatTarget(chat_id=42)
 
 @pytest.fixture
 def sender(client: Bot) -> Sender:
-    return Sender(client.id, lambda: client, limits=FREE, timeout=30.0, backoff=0.01)
+    return Sender(client, limits=FREE, backoff=0.01)
 
 
 @pytest.fixture
-def impatient(client: Bot) -> Sender:
-    return Sender(client.id, lambda: client, limits=FREE, timeout=1.0, backoff=0.01)
+async def impatient(fake: RunningBotApi) -> AsyncIterator[Sender]:
+    sender = Sender(create_bot(TOKEN, api_url=fake.base_url, timeout=1.0), limits=FREE, backoff=0.01)
+    yield sender
+    await sender.close()
 
 
 @pytest.fixture
 def hasty(client: Bot) -> Sender:
     """Its seconds are twenty times shorter, so that waiting for a 429 is soon over."""
-    return Sender(
-        client.id, lambda: client, clock=ScaledClock(speed=20.0), limits=FREE, timeout=30.0, backoff=0.01
-    )
+    return Sender(client, clock=ScaledClock(speed=20.0), limits=FREE, backoff=0.01)
 
 
 async def test_a_sent_message_has_its_number(fake: RunningBotApi, sender: Sender, ann: Person) -> None:
@@ -170,7 +171,7 @@ async def test_an_edit_that_waits_is_replaced_by_the_newer_text(
     fake: RunningBotApi, client: Bot, ann: Person
 ) -> None:
     slow = RateLimits(private=(Rate(limit=2, seconds=0.4),))
-    sender = Sender(client.id, lambda: client, limits=slow, timeout=30.0)
+    sender = Sender(client, limits=slow)
     sent = await sender.send_text(ANN, MessagePart(text="0"), priority=Priority.FINAL)
     assert isinstance(sent, MessageSent)
     edits = [
@@ -263,7 +264,7 @@ async def test_the_token_is_in_no_reason_and_no_log_line(
     fake: RunningBotApi, ann: Person, log_entries: list[Any]
 ) -> None:
     client = create_bot(TOKEN, api_url=fake.base_url, timeout=0.3)
-    sender = Sender(client.id, lambda: client, limits=FREE, timeout=0.3, backoff=0.01)
+    sender = Sender(client, limits=FREE, backoff=0.01)
     outcomes = []
     for fault in ({"status": 502, "html": True}, {"truncate": True}, {"reset": "before"}, {"stall": 1.0}):
         await fake.fail("sendMessage", **fault)
@@ -277,8 +278,8 @@ async def test_the_token_is_in_no_reason_and_no_log_line(
 
 
 async def test_waiting_send_is_cancelled_when_the_sender_closes(fake: RunningBotApi, ann: Person) -> None:
-    client = create_bot(TOKEN, api_url=fake.base_url)
-    sender = Sender(client.id, lambda: client, limits=FREE, timeout=1.0)
+    client = create_bot(TOKEN, api_url=fake.base_url, timeout=1.0)
+    sender = Sender(client, limits=FREE)
     await fake.fail("sendMessage", status=429, retry_after=60)
     waiting = asyncio.create_task(sender.send_text(ANN, HI))
     while not sender.get_hold_seconds(42):

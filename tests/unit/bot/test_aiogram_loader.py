@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import json, sys
 from pydantic import BaseModel
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 usual = BaseModel.model_rebuild
 import bot.__main__
 assert "aiogram" not in sys.modules, "it is loaded late"
-from bot.telegram.client.aiogram_loader import get_response_models, load_aiogram
+from bot.aiogram_loader import get_response_models, load_aiogram
 load_aiogram()
 assert BaseModel.model_rebuild == usual, "only aiogram's own models are rebuilt another way"
 

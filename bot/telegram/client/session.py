@@ -1,0 +1,186 @@
+"""The HTTP session of aiogram's `Bot`: bounded answers, replaceable connections, errors without the token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from functools import partial
+from io import BytesIO
+from typing import Any, cast
+
+import aiohttp
+from aiogram import Bot
+from aiogram.client.session.aiohttp import AiohttpSession
+from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
+from aiogram.exceptions import TelegramAPIError, TelegramNetworkError, TelegramRetryAfter
+from aiogram.methods import GetUpdates, TelegramMethod
+
+from bot.aiogram_loader import get_response_models
+from bot.telegram.client.update_json import parse_json
+from shared.adapters.certificates import describe_failure
+from shared.core.values.errors import EvertalkError
+
+REQUEST_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+"""Bytes of one answer: a hundred updates have less than 10 MB."""
+_TOKEN = re.compile(r"[0-9]{1,16}:[A-Za-z0-9_-]{20,128}")
+
+
+class InvalidBotToken(EvertalkError):
+    """Telegram does not know this bot token."""
+
+    code = "telegram_token_refused"
+    advice = (
+        "Telegram refuses the bot token. Ask @BotFather for the token (/token), put it into "
+        "TELEGRAM_BOT_TOKEN and start again."
+    )
+
+
+class FileTooLarge(EvertalkError):
+    """The file is larger than the limit."""
+
+    code = "file_too_large"
+
+
+class DownloadFailed(EvertalkError):
+    """A file did not come; `status` is the server's answer, 0 without one."""
+
+    code = "download_failed"
+
+    def __init__(self, reason: str, *, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class GetRawUpdates(GetUpdates):
+    """`getUpdates` whose updates stay as Telegram wrote them, for the inbox."""
+
+    __returning__ = list[Any]
+
+
+class BoundedFile(BytesIO):
+    """Destination of a download that raises FileTooLarge instead of growing beyond `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+
+    def write(self, chunk: Any, /) -> int:
+        if self.tell() + len(chunk) > self._max_bytes:
+            raise FileTooLarge(f"more than {self._max_bytes} bytes")
+        return super().write(chunk)
+
+
+class TelegramSession(AiohttpSession):
+    """aiogram's session with a bound for answers; no error of it contains the token."""
+
+    def __init__(self, *, api: TelegramAPIServer, timeout: float) -> None:
+        super().__init__(api=api, timeout=timeout, json_loads=partial(parse_json, strict=False))
+        self._response_models = get_response_models()
+        self._retired: list[aiohttp.ClientSession] = []
+        """Replaced sessions, whose last calls may still run."""
+
+    async def create_session(self) -> aiohttp.ClientSession:
+        """Return the session; Telegram's own server is reached through the environment's proxy."""
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(
+                connector=self._connector_type(**self._connector_init),
+                trust_env=self.api is PRODUCTION,
+            )
+        return self._session
+
+    async def make_request(
+        self, bot: Bot, method: TelegramMethod[Any], timeout: Any = None
+    ) -> Any:  # fmt: skip
+        """Make one call. Raises aiogram's exceptions.
+
+        `timeout` is the whole call's in seconds; a connection may take `CONNECT_SECONDS` of it.
+        """
+        session = await self.create_session()
+        url = self.api.api_url(token=bot.token, method=method.__api_method__)
+        seconds = self.timeout if timeout is None else float(timeout)
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
+        failure: Exception
+        try:
+            async with session.post(url, data=self.build_form_data(bot, method), timeout=limits) as response:
+                content = await _read_body(response, MAX_RESPONSE_BYTES)
+        except (aiohttp.ClientError, OSError, FileTooLarge) as error:
+            failure = error
+        else:
+            text = content.decode("utf-8", "replace")
+            return self.check_response(bot, method, response.status, text).result
+        # Only these name no address: the token is part of it.
+        named = isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        raise TelegramNetworkError(method=method, message=describe_failure(failure)) from (
+            failure if named else None
+        )
+
+    async def stream_content(
+        self,
+        url: str,
+        headers: dict[str, Any] | None = None,
+        timeout: int = 30,
+        chunk_size: int = 65536,
+        raise_for_status: bool = True,
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a file. Raises DownloadFailed."""
+        try:
+            async for chunk in super().stream_content(url, headers, timeout, chunk_size, raise_for_status):
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            failure = DownloadFailed(describe_failure(error), status=getattr(error, "status", 0))
+        else:
+            return
+        raise failure
+
+    async def reconnect(self) -> None:
+        """Let the next call open new connections; calls under way keep theirs."""
+        await self._close_retired()
+        if self._session is not None:
+            self._retired.append(self._session)
+            self._session = None
+
+    async def close(self) -> None:
+        await self._close_retired()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _close_retired(self) -> None:
+        while self._retired:
+            await self._retired.pop().close()
+
+
+def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUEST_SECONDS) -> Bot:
+    """The client of one bot, for Telegram's own server or for another one; close its session in the end.
+
+    Raises: InvalidBotToken for what cannot be a token.
+    """
+    if not _TOKEN.fullmatch(token):
+        raise InvalidBotToken("not of the form 123456:ABC…")
+    server = PRODUCTION if api_url is None else TelegramAPIServer.from_base(api_url)
+    return Bot(token, session=TelegramSession(api=server, timeout=timeout))
+
+
+def get_session(bot: Bot) -> TelegramSession:
+    """Return the session of a bot that `create_bot` made."""
+    return cast("TelegramSession", bot.session)
+
+
+def describe_call_error(error: Exception) -> str:
+    """Return Telegram's words or the name of the error: its text may hold an address with the token."""
+    return error.message if isinstance(error, TelegramAPIError) else describe_failure(error)
+
+
+def get_retry_seconds(error: Exception) -> float:
+    """Return the seconds that Telegram asks to wait before the next call; 0 for other errors."""
+    return float(error.retry_after) if isinstance(error, TelegramRetryAfter) else 0.0
+
+
+async def _read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    content = bytearray()
+    while chunk := await response.content.readany():
+        content += chunk
+        if len(content) > max_bytes:
+            raise FileTooLarge(f"more than {max_bytes} bytes")
+    return bytes(content)

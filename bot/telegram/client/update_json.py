@@ -1,0 +1,66 @@
+"""JSON of Telegram: what can be stored, and what is an update."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+MAX_DEPTH = 64
+"""Telegram's own updates have some ten."""
+MAX_UPDATE_ID = 2**62
+
+
+class InvalidJson(ValueError):
+    """Bytes that are no storable JSON."""
+
+
+def parse_json(body: bytes, *, strict: bool = True) -> Any:
+    """Raises InvalidJson. Not strict: numbers beyond measure are None, depth is for the caller to judge."""
+    constant, decimal = (_reject_constant, _parse_finite) if strict else (_return_none, _parse_finite_or_none)
+    try:
+        found = json.loads(body, parse_constant=constant, parse_float=decimal)
+    except (ValueError, RecursionError) as error:
+        raise InvalidJson(type(error).__name__) from None
+    if strict and not is_shallow(found):
+        raise InvalidJson("nested too deeply")
+    return found
+
+
+def is_update(found: Any) -> bool:
+    """Return whether it is an object with a valid `update_id`; other fields are checked when it is read."""
+    if not isinstance(found, Mapping):
+        return False
+    number = found.get("update_id")
+    return type(number) is int and 0 <= number <= MAX_UPDATE_ID
+
+
+def is_shallow(found: Any, levels: int = MAX_DEPTH) -> bool:
+    match found:
+        case dict():
+            return levels > 0 and all(is_shallow(item, levels - 1) for item in found.values())
+        case list():
+            return levels > 0 and all(is_shallow(item, levels - 1) for item in found)
+        case _:
+            return True
+
+
+def _reject_constant(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _return_none(constant: str) -> None:
+    return None
+
+
+def _parse_finite_or_none(number: str) -> float | None:
+    found = float(number)
+    return found if math.isfinite(found) else None
+
+
+def _parse_finite(number: str) -> float:
+    found = float(number)
+    if not math.isfinite(found):
+        raise ValueError("a number beyond all measure")
+    return found
