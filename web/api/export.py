@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from shared.core.privacy.export import MIME, ExportFormat
+from shared.core.privacy.export import EXPORTS, MIME, ExportFormat
 from web.rest.arguments import In
 from web.rest.calls import Call
 from web.rest.files import send_file
@@ -19,7 +19,7 @@ Format = Annotated[str, In("query", "format"), choice("format of the export; Mar
 
 
 @router.on(
-    "GET /export", visitor=True, scope="sessions:read", rate="exports", refusals=(404,), media="*/*",
+    "GET /export", visitor=True, scope="sessions:read", rate="exports", refusals=(404,), media=EXPORTS,
     head=False,
 )  # fmt: skip
 async def export(call: Call, *, wanted: Format = "md") -> Reply:

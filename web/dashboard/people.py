@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from shared.adapters.postgres.dashboard.people_queries import KINDS, PeopleQuery
 from shared.bootstrap.foundation import SystemClock
 from shared.core.privacy.erasure import COUNTED
-from shared.core.privacy.export import MIME
+from shared.core.privacy.export import EXPORTS, MIME
 from shared.core.values.errors import OnHold
 from shared.runtime import build_crash_point
 from shared.services.privacy.erasure import ErasureService
@@ -94,7 +94,7 @@ async def person(authed: AuthedRequest, person: PersonId) -> Reply:
     return await authed.context.admin.people.load_person(person)
 
 
-@router.on("GET /people/{id}/export", role="operator", media="*/*", missing=_NOBODY)
+@router.on("GET /people/{id}/export", role="operator", media=EXPORTS, missing=_NOBODY)
 async def export_person(authed: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
     """Export the data of a person as a file."""
     session_id = await _session_of(authed, person)

@@ -54,12 +54,12 @@ SeriesTotal = TypedDict("SeriesTotal", {
 })  # fmt: skip
 
 
-class SeriesStep(SeriesTotal):
+class SeriesPoint(SeriesTotal):
     at: datetime
 
 
 Series = TypedDict("Series", {
-    "from": date, "to": date, "timezone": str, "step": str, "steps": list[SeriesStep], "total": SeriesTotal,
+    "from": date, "to": date, "timezone": str, "step": str, "steps": list[SeriesPoint], "total": SeriesTotal,
     "before": Annotated[SeriesTotal | None, describe("totals of the preceding period of equal length")],
     "counted_at": datetime | None,
     "since": Annotated[datetime | None, describe("start of counting; older data are not included")],

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from shared.bootstrap.foundation import SystemClock
 from shared.core.compaction.summary_diff import DiffLine, ItemChange, compare, says
 from shared.core.overflow.request_trace import Piece
-from shared.core.privacy.export import MIME
+from shared.core.privacy.export import EXPORTS, MIME
 from shared.core.session.ledger import ledger_from_json
 from shared.core.values.messages import block_from_json, text_of
 from shared.services.admin.context_inspector import (
@@ -132,7 +132,7 @@ async def replay(
     call: Annotated[
         int | None, Digits(1), describe("number of the call within the turn; the last by default")
     ] = None,
-    body: Annotated[str, choice("`1` adds the request as it was sent", "1")] = "",
+    sent: Annotated[str, choice("`1` adds the request as it was sent", "1")] = "",
 ) -> Reply:
     """Get the request of a model call."""
     session_id = await authed.context.admin.sessions.find_session_id(session)
@@ -143,14 +143,14 @@ async def replay(
     turn = turn or newest or 0
     found = await inspecting.replay_call(session_id, turn, call) if turn else None
     page = _replay(found, turn)
-    if found is not None and found.request is not None and body == "1":
+    if found is not None and found.request is not None and sent == "1":
         page["body"] = dict(await inspecting.build_body(found.request))
     if not authed.refresh:
         await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
     return {**page, "newest": newest}
 
 
-@router.on("GET /sessions/{id}/export", role="viewer", media="*/*")
+@router.on("GET /sessions/{id}/export", role="viewer", media=EXPORTS)
 async def export_session(authed: AuthedRequest, session: SessionId, *, kind: Format = "json") -> Reply:
     """Export a conversation and its notes as a file."""
     session_id = await authed.context.admin.sessions.find_session_id(session)

@@ -61,6 +61,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     found, shared = TypeAdapter.json_schemas(inputs, ref_template=REF, schema_generator=Untitled)
     schemas = {number: schema for (number, _), schema in found.items()}
     components = shared["$defs"]
+    for schema in components.values():
+        _describe_defaults(schema)
     if "CommandCall" in components:
         _add_arguments(components["CommandCall"]["properties"])
     paths: dict[str, dict[str, Any]] = {}
@@ -92,6 +94,15 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _describe_defaults(schema: Schema) -> None:
+    """Move defaults to the descriptions: generators take a field with a default for one that must be sent."""
+    for shape in schema.get("properties", {}).values():
+        default = shape.pop("default", None)
+        if default:
+            words = shape.get("description", "")
+            shape["description"] = f"{words}; default {default!r}" if words else f"default {default!r}"
 
 
 def _body_of(one: Operation) -> Any:
@@ -182,7 +193,8 @@ def _given(schema: Schema) -> Schema:
 def _answers(one: Operation, schemas: Mapping[int, Schema]) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for status, kind in one.answers.items():
-        content: Schema = {one.media: {"schema": schemas[id(kind)]} if kind else {}}
+        types = (one.media,) if isinstance(one.media, str) else one.media
+        content: Schema = {media: {"schema": schemas[id(kind)] if kind else _file(media)} for media in types}
         told = {201: "made", 202: "accepted; the answer comes"}.get(status, "done")
         if one.events and status == min(one.answers):
             content[_EVENTS] = {"schema": {"type": "string"}}
@@ -190,6 +202,13 @@ def _answers(one: Operation, schemas: Mapping[int, Schema]) -> dict[str, Any]:
             told = f"{told}; as events: {', '.join(events)}"
         answers[str(status)] = {"description": told, "content": content}
     return answers
+
+
+def _file(media: str) -> Schema:
+    """Return the schema of a file: text, an open JSON object or bytes."""
+    if media == JSON:
+        return {"type": "object", "additionalProperties": True, "description": "the file as one JSON object"}
+    return {"type": "string"} if media.startswith("text/") else {"type": "string", "format": "binary"}
 
 
 def _refusals(one: Operation, body: Schema | None) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Operation:
     """With `Accept: text/event-stream`: names of events and what they hold."""
     refusals: tuple[int, ...] = ()
     """Statuses of errors, in addition to those of every operation."""
-    media: str = JSON
+    media: str | tuple[str, ...] = JSON
+    """Media types of an answer; several if the caller chooses between forms of a file."""
     takes: str = JSON
     """The media type of the body."""
     body: str = ""

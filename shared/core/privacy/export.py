@@ -23,6 +23,8 @@ MIME: Mapping[ExportFormat, str] = {
     "md": "text/markdown; charset=utf-8",
     "json": "application/json; charset=utf-8",
 }
+EXPORTS = tuple(words.partition(";")[0] for words in MIME.values())
+"""Media types of an export, Markdown first."""
 _FIELDS = ("summary_text", "key_facts", "decisions", "open_questions", "action_items")
 _SAID = ("person", "assistant", "operator")
 

@@ -89,7 +89,7 @@ async def test_each_call_of_each_turn_is_shown_as_the_provider_received_it(
     async with screen(guest, database_url) as page:
         for turn, bodies in received.items():
             for call, body in enumerate(bodies, start=1):
-                seen = await page.see(f"/replay?turn={turn}&call={call}&body=1")
+                seen = await page.see(f"/replay?turn={turn}&call={call}&sent=1")
                 assert (seen["turn"], seen["call"], seen["calls"]) == (turn, call, len(bodies))
                 assert seen["same"], (turn, call, seen["differs"])
                 assert sorted_keys(json.dumps(seen["body"])) == body, (turn, call)
@@ -140,7 +140,7 @@ async def test_request_inspection_marks_erased_text_as_erased(
     await sent.ask("And my cat is Minka.")
     await guest.app.erasure.erase_everything(guest.session_id, "person")
     async with screen(guest, database_url) as page:
-        seen = await page.see("/replay?turn=1&body=1")
+        seen = await page.see("/replay?turn=1&sent=1")
         none = await page.see("/replay?turn=99")
     assert not seen["pieces"]
     assert "body" not in seen
@@ -208,7 +208,7 @@ async def test_a_note_that_an_operator_adds_is_in_the_next_request(
         status, told = await page.post("/notes", {"person": str(person), "text": fact})
         assert (status, told["changed"]) == (200, True)
         await sent.ask("What shall I eat?")
-        seen = await page.see("/replay?body=1")
+        seen = await page.see("/replay?sent=1")
     first, second = (body for bodies in (await by_turn(provider, guest)).values() for body in bodies)
     assert fact not in first
     assert fact in json.dumps(json.loads(second)["messages"][-1]), "what was sent before stays as it was"

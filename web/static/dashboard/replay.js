@@ -146,7 +146,7 @@ export function replay({ path, id, signal, moved }) {
 
   async function fetchBody() {
     try {
-      const seen = await ask(`${path}/replay?turn=${at.turn}${at.call ? `&call=${at.call}` : ""}&body=1`, { signal });
+      const seen = await ask(`${path}/replay?turn=${at.turn}${at.call ? `&call=${at.call}` : ""}&sent=1`, { signal });
       save(`request-${id.slice(0, 8)}-turn-${seen.turn}-call-${seen.call}.json`, JSON.stringify(seen.body));
     } catch (error) { if (!signal.aborted) show(line, problem(error)); }
   }

@@ -25,7 +25,7 @@ export const JOB_KINDS = { flush: t("Save memory"), compact: t("Summarise"), tid
 /** @param {string} title @param {string} name @param {string} look @param {(value: any) => string} [say] @returns {Panel} */
 const one = (title, name, look, say = number) => ({ title, say, parts: [{ name: title, look, of: (step) => step[name] }], sum: (total) => say(total[name]) });
 
-const cost = { ...one(t("Cost"), "cost_micro", "summary"), say: (/** @type {number | null} */ micro, /** @type {Api["SeriesStep"] | undefined} */ step) => money(micro, step?.unknown_calls), sum: (/** @type {Api["SeriesTotal"]} */ total) => money(total.cost_micro, total.unknown_calls) };
+const cost = { ...one(t("Cost"), "cost_micro", "summary"), say: (/** @type {number | null} */ micro, /** @type {Api["SeriesPoint"] | undefined} */ step) => money(micro, step?.unknown_calls), sum: (/** @type {Api["SeriesTotal"]} */ total) => money(total.cost_micro, total.unknown_calls) };
 const spent = { title: t("Tokens"), say: tokens, parts: [["input_tokens", t("Uncached input"), "history"], ["cache_read_tokens", t("Cache read"), "memory"], ["cache_write_tokens", t("Cache written"), "summary"], ["output_tokens", t("Output"), "tools"]].map(([key, name, look]) => ({ name, look, of: (/** @type {any} */ step) => step[key] })),
   sum: (/** @type {Api["SeriesTotal"]} */ total) => tokens(total.input_tokens + total.cache_read_tokens + total.cache_write_tokens + total.output_tokens) };
 
@@ -102,8 +102,8 @@ function rangePicker(page, params, change, usual) {
 
 /** @param {Api["Series"]} page what `/series` answers @param {Panel[]} panels */
 function charts(page, panels) {
-  const short = (/** @type {Api["SeriesStep"]} */ step) => new Date(step.at).toLocaleString(spoken, page.step === "hour" ? { hour: "2-digit", minute: "2-digit", timeZone: page.timezone } : { day: "numeric", month: "short", timeZone: page.timezone });
-  const whole = (/** @type {Api["SeriesStep"]} */ step) => new Date(step.at).toLocaleString(spoken, { ...page.step === "hour" ? { timeStyle: "short" } : {}, dateStyle: "medium", timeZone: page.timezone });
+  const short = (/** @type {Api["SeriesPoint"]} */ step) => new Date(step.at).toLocaleString(spoken, page.step === "hour" ? { hour: "2-digit", minute: "2-digit", timeZone: page.timezone } : { day: "numeric", month: "short", timeZone: page.timezone });
+  const whole = (/** @type {Api["SeriesPoint"]} */ step) => new Date(step.at).toLocaleString(spoken, { ...page.step === "hour" ? { timeStyle: "short" } : {}, dateStyle: "medium", timeZone: page.timezone });
   /** @type {{node: HTMLElement, cross: (place: number | null) => void}[]} */
   const drawn = [];
   for (const panel of panels) drawn.push(chart(panel, page, { short, whole }, (place) => drawn.forEach((other) => other.cross(place))));
@@ -123,7 +123,7 @@ function chart(panel, page, named, moved) {
   let width = 260;
   const wide = () => (width - LEFT - RIGHT) / steps.length;
   const middle = (/** @type {number} */ at) => LEFT + (at + 0.5) * wide();
-  const words = (/** @type {Api["SeriesStep"]} */ step) => listItems([named.whole(step), ...panel.parts.map((part) => `${panel.parts.length > 1 ? `${part.name} ` : ""}${panel.say(part.of(step), step)}`)]);
+  const words = (/** @type {Api["SeriesPoint"]} */ step) => listItems([named.whole(step), ...panel.parts.map((part) => `${panel.parts.length > 1 ? `${part.name} ` : ""}${panel.say(part.of(step), step)}`)]);
 
   function draw() {
     width = Math.max(stage.clientWidth, 160);
@@ -137,7 +137,7 @@ function chart(panel, page, named, moved) {
       svg("text", { class: "tick", x: LEFT, y: HEIGHT - 4 }, named.short(steps[0])), steps.length > 1 && svg("text", { class: "tick", x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, named.short(steps[steps.length - 1])),
       panel.lines ? panel.parts.map((part) => path(part, y)) : steps.map((/** @type {any} */ step, /** @type {number} */ at) => pile(step, at, y)), line);
   }
-  /** @param {Api["SeriesStep"]} step @param {number} at @param {(value: number) => number} y */
+  /** @param {Api["SeriesPoint"]} step @param {number} at @param {(value: number) => number} y */
   function pile(step, at, y) {
     let below = 0;
     return panel.parts.map((part) => {
