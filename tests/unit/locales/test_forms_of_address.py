@@ -13,7 +13,8 @@ from shared import locales
 SAID_BY_THE_PERSON = ("recall", "go_on_words", "prompt_longer", "prompt_shorter", "example_tides")
 """Last parts of keys whose texts the person says to the assistant, who may be addressed otherwise."""
 OTHER_FORM = {
-    "de": r"\b(du|dein\w*|dir|dich|euch|euer|eure\w*|schreib|schick|versuch es|drück|prüfe die|erneuere)\b",
+    "de": r"\b(du|dein\w*|dir|dich|euch|euer|eure\w*|schreib|schick|versuch es|drück|prüfe die|erneuere)\b"
+    r"|(?:^|[.!?:] )(verwende|setze|gib|nimm|wähle|öffne|melde|lege|füge|klicke|sieh|lies|lass|nenne)\b",
     "es": r"\b(usted(es)?|inténtelo|envíelo|envíe|escriba (un|/)|elija|añada|guárdelo)\b",
     "fr": r"\b(tu|toi|ton|ta|tes)\b|\bt['’]",
     "hi": r"तुम|तेरा|तुझ",
