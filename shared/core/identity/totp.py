@@ -1,7 +1,6 @@
-"""One-time codes of an authenticator app (RFC 6238), and codes for when the telephone is lost.
+"""One-time codes of an authenticator app (RFC 6238), and recovery codes for a lost phone.
 
-Our own, since it is thirty lines over the standard library with test vectors in the standard itself, and
-decides who gets in: nothing here should come from elsewhere.
+Codes are computed here: a second use of a code is refused by its time step, which pyotp does not return.
 """
 
 from __future__ import annotations
