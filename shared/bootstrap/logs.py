@@ -15,7 +15,7 @@ from shared.core.values.secrets_filter import redact
 
 _HIDDEN = "(hidden)"
 _SECRET_KEYS = frozenset({"authorization", "cookie", "password", "token", "secret", "api_key", "text"})
-_NOISY = ("asyncio", "arq", "aiohttp.access", "httpx2", "httpcore2", "anthropic", "openai")
+_NOISY = ("asyncio", "arq", "aiohttp.access", "httpx2", "httpcore2", "anthropic", "openai", "aiogram")
 
 
 def configure_logs(settings: Settings, *, process: str, secrets: Iterable[SecretStr] = ()) -> None:

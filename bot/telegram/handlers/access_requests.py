@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import structlog
+from aiogram import F, Router
+from aiogram.types import CallbackQuery
 
 from bot.telegram.client.calls import CallDone, CallNotSent, is_undecided
 from bot.telegram.client.sender import ChatTarget
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import StrangerReply
-from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
+from bot.telegram.inbound.updates import ChatRef, MessageAuthor
 from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, build_access_buttons
-from bot.telegram.outbound.notifier import Notifier
+from bot.telegram.outbound.notifier import Notifier, get_shown_id
 from bot.telegram.texts import escape_markdown, get_chat_texts, get_texts, say_hello_to_group
 from shared.adapters.postgres.telegram.access import AccessRow
 from shared.core.values.errors import StorageUnavailable
@@ -66,12 +68,18 @@ class AccessRequests:
         except StorageUnavailable as error:
             log.warning("access_request_notice_failed", bot=self._bot_id, reason=str(error))
 
-    async def handle_press(self, press: ButtonPress, query: CallbackQuery) -> None:
+    def build_router(self) -> Router:
+        router = Router(name="access_requests")
+        decides = F.action.in_({ButtonAction.ALLOW_ACCESS, ButtonAction.DENY_ACCESS})
+        router.callback_query.register(self._handle_press, ButtonPress.filter(decides))
+        return router
+
+    async def _handle_press(self, query: CallbackQuery, callback_data: ButtonPress, texts: Catalogue) -> None:
         """Only an owner in their own chat can decide; a second press finds the request decided."""
-        texts, owner = get_texts(query.sender.language_code), query.sender.user_id
-        is_own_chat = query.chat is not None and query.chat.chat_id == owner
+        press, owner = callback_data, query.from_user.id
+        is_own_chat = query.message is not None and query.message.chat.id == owner
         if not is_own_chat or owner not in await self._list_owners():
-            await self._notifier.answer_callback(query.callback_id, texts.say("others_button"))
+            await self._notifier.answer_callback(query.id, texts.say("others_button"))
             return
         texts = await self._load_texts(owner)
         guest = -press.subject if press.word == "group" else press.subject
@@ -83,11 +91,11 @@ class AccessRequests:
         if row is None:
             row = await self._access.find(self._bot_id, guest)
             text = texts.say("decided_before" if row is not None else "unknown_button")
-        await self._notifier.answer_callback(query.callback_id, text)
-        if row is not None and query.message_id is not None and query.accessible:
+        await self._notifier.answer_callback(query.id, text)
+        if row is not None and (shown_id := get_shown_id(query)) is not None:
             key = "let_in" if row.state == "allowed" else "kept_out"
             decision_text = texts.say(key, name=escape_markdown(row.name))
-            await self._notifier.edit(ChatTarget(chat_id=owner), query.message_id, decision_text)
+            await self._notifier.edit(ChatTarget(chat_id=owner), shown_id, decision_text)
 
     async def send_decision(self, row: AccessRow) -> None:
         """Send a decision, made here, on the dashboard or in a shell. After a crash it may be sent twice."""

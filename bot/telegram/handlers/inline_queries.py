@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
+from aiogram import Router
+from aiogram.types import InlineQuery, Update
 
 from bot.telegram.client.calls import CallDone
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import Allowed, ChatAccessPolicy
-from bot.telegram.inbound.updates import ChatRef, InlineQuery
+from bot.telegram.inbound.updates import ChatRef
 from bot.telegram.markup.entity_text import build_messages
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import escape_markdown, get_chat_texts, get_texts
@@ -45,7 +47,9 @@ class InlineQueryHandler:
         notifier: Notifier,
         sessions: SessionService,
         answer: Callable[[ChatRow], None],
+        start: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
+        self._start = start
         self._context = context
         self._access_policy = access_policy
         self._notifier = notifier
@@ -54,28 +58,37 @@ class InlineQueryHandler:
         self._newest: dict[int, str] = {}
         """By person, while they type."""
 
-    async def handle(self, query: InlineQuery) -> None:
+    def build_router(self) -> Router:
+        router = Router(name="inline_queries")
+        router.inline_query.register(self._start_query)
+        return router
+
+    async def _start_query(self, query: InlineQuery, event_update: Update) -> None:
+        """Answer in the background: nothing waits behind a query."""
+        self._start(self._run(query, event_update.update_id))
+
+    async def _run(self, query: InlineQuery, update_id: int) -> None:
         """Never raises: the next letter typed is a new query."""
-        person = query.sender.user_id
-        self._newest[person] = query.query_id
+        person = query.from_user.id
+        self._newest[person] = query.id
         try:
             await asyncio.sleep(PAUSE_SECONDS)
-            if self._newest.get(person) == query.query_id:
-                await self._handle(query)
+            if self._newest.get(person) == query.id:
+                await self._handle(query, update_id)
         except (EvertalkError, TimeoutError) as error:
             log.warning("inline_query_failed", reason=str(error) or type(error).__name__)
         finally:
-            if self._newest.get(person) == query.query_id:
+            if self._newest.get(person) == query.id:
                 del self._newest[person]
 
-    async def _handle(self, query: InlineQuery) -> None:
+    async def _handle(self, query: InlineQuery, update_id: int) -> None:
         chat = await self._find_private_chat(query)
         if chat is None:
             await self._send_results(
-                query, [], button=get_texts(query.sender.language_code).say("inline_start")
+                query, [], button=get_texts(query.from_user.language_code or "").say("inline_start")
             )
             return
-        text = " ".join(query.text.split())
+        text = " ".join(query.query.split())
         if len(text) < LEAST_CHARS:
             await self._send_results(query, [])
             return
@@ -87,7 +100,7 @@ class InlineQueryHandler:
                 session_id=chat.session_id,
                 address_id=chat.address_id,
                 text=text,
-                dedupe_key=f"tg:{self._context.identity.bot_id}:{query.update_id}",
+                dedupe_key=f"tg:{self._context.identity.bot_id}:{update_id}",
                 more=(Text(text=SHORT),),
             )
         )
@@ -96,11 +109,11 @@ class InlineQueryHandler:
         if ended is None or ended.state != "answered":
             await self._send_results(query, [], button=texts.say("inline_later"))
         else:
-            await self._send_results(query, [_build_article(ended, query.query_id)])
+            await self._send_results(query, [_build_article(ended, query.id)])
 
     async def _find_private_chat(self, query: InlineQuery) -> ChatRow | None:
         """Return the private chat of a person with access; answers need an existing one."""
-        chat_ref = ChatRef(chat_id=query.sender.user_id)
+        chat_ref = ChatRef(chat_id=query.from_user.id)
         if not isinstance(await self._access_policy.check(chat_ref), Allowed):
             return None
         chats = await self._context.stores.telegram_chats.list_threads(
@@ -122,7 +135,7 @@ class InlineQueryHandler:
     async def _send_results(
         self, query: InlineQuery, results: list[dict[str, Any]], *, button: str = ""
     ) -> None:
-        outcome = await self._context.sender.answer_inline(query.query_id, results, button=button)
+        outcome = await self._context.sender.answer_inline(query.id, results, button=button)
         if not isinstance(outcome, CallDone):
             log.info("inline_answer_failed", outcome=str(outcome))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from aiogram.types import CallbackQuery
+
 from bot.telegram.inbound.bot_context import BotContext
-from bot.telegram.inbound.updates import CallbackQuery
 from bot.telegram.outbound.buttons import ButtonPress, build_note_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import Markdown, escape_markdown, get_chat_texts, get_command_texts
@@ -50,20 +51,20 @@ class MemoryList:
         buttons = build_note_buttons(chat, _number_notes(found.notes), mark=SEARCH_MARK)
         await self._notifier.send(get_chat_target(chat), body, keyboard=buttons)
 
-    async def show_page(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
-        await self._notifier.answer_callback(query.callback_id)
+    async def show_page(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
+        await self._notifier.answer_callback(query.id)
         await self._show_page(chat, query, page=press.subject)
 
-    async def archive(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+    async def archive(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
         """Archive a note; a second press has no effect. Notes of others and deleted ones are not found."""
         texts, source = get_chat_texts(chat), await self._load_source(chat)
         note = await self._notes.load_note(press.subject, source)
         result = await self._notes.archive(note.short_id, source) if note else None
         if note is None or result is None or result.outcome != "forgotten":
-            await self._answer_outdated(chat, press, query)
+            await self._answer_outdated(query, chat, press)
             return
         await self._announce(chat, result)
-        await self._notifier.answer_callback(query.callback_id, texts.say("note_deleted"))
+        await self._notifier.answer_callback(query.id, texts.say("note_deleted"))
         await self._redraw(
             chat,
             press,
@@ -72,19 +73,19 @@ class MemoryList:
             undo=note.id,
         )
 
-    async def restore(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+    async def restore(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
         texts, source = get_chat_texts(chat), await self._load_source(chat)
         note = await self._notes.load_note(press.subject, source)
         result = await self._notes.restore(note.short_id, source) if note else None
         if note is None or result is None or result.outcome not in ("restored", "known"):
-            await self._answer_outdated(chat, press, query)
+            await self._answer_outdated(query, chat, press)
             return
         await self._announce(chat, result)
-        await self._notifier.answer_callback(query.callback_id, texts.say("restored"))
+        await self._notifier.answer_callback(query.id, texts.say("restored"))
         await self._redraw(chat, press, query, None, undo=None)
 
-    async def _answer_outdated(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
-        await self._notifier.answer_callback(query.callback_id, get_chat_texts(chat).say("unknown_button"))
+    async def _answer_outdated(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
+        await self._notifier.answer_callback(query.id, get_chat_texts(chat).say("unknown_button"))
         if press.word != SEARCH_MARK:
             await self._show_page(chat, query, page=_parse_page(press))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aiogram.types import InlineKeyboardMarkup
+from aiogram.types import CallbackQuery, InlineKeyboardMarkup, Message
 
 from bot.telegram.inbound.bot_context import BotContext
-from bot.telegram.inbound.updates import CallbackQuery, IncomingMessage
 from bot.telegram.outbound.buttons import ButtonPress, build_search_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import Markdown, get_chat_texts, get_command_texts
@@ -34,9 +33,8 @@ class SearchResults:
         self._notifier = notifier
         self._timezone = timezone
 
-    async def show(self, chat: ChatRow, message: IncomingMessage) -> None:
-        assert message.command is not None
-        texts, query_text = get_command_texts(chat), message.command.args.strip()
+    async def show(self, message: Message, chat: ChatRow, args: str) -> None:
+        texts, query_text = get_command_texts(chat), args.strip()
         if not query_text:
             await self._notifier.send(
                 get_chat_target(chat), texts.say("search_what"), reply_to=message.message_id
@@ -45,20 +43,20 @@ class SearchResults:
         body, keyboard = await self._build_list(chat, query_text, None)
         await self._notifier.send(get_chat_target(chat), body, keyboard=keyboard, reply_to=message.message_id)
 
-    async def show_page(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+    async def show_page(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
         """Show the next page of results after the button's key; without one, the first page."""
-        asked = _ASKED.fullmatch(query.replied_text.strip())
+        shown = query.message if isinstance(query.message, Message) else None
+        replied = shown.reply_to_message if shown is not None else None
+        asked = _ASKED.fullmatch((replied.text or "").strip() if replied is not None else "")
         key = SearchKey.parse(f"{press.subject}-{press.word.replace('_', '-')}") if press.word else None
-        if asked is None or query.message_id is None:
-            await self._notifier.answer_callback(
-                query.callback_id, get_chat_texts(chat).say("unknown_button")
-            )
+        if asked is None or shown is None:
+            await self._notifier.answer_callback(query.id, get_chat_texts(chat).say("unknown_button"))
             return
-        await self._notifier.answer_callback(query.callback_id)
+        await self._notifier.answer_callback(query.id)
         body, keyboard = await self._build_list(chat, asked[1], key)
-        await self._notifier.edit(get_chat_target(chat), query.message_id, body, keyboard=keyboard)
+        await self._notifier.edit(get_chat_target(chat), shown.message_id, body, keyboard=keyboard)
 
-    async def open_result(self, chat: ChatRow, press: ButtonPress, query: CallbackQuery) -> None:
+    async def open_result(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
         """Reply to the message, for Telegram to jump there; one that is not in this chat is shown in full."""
         search, texts = self._context.stores.message_search, get_chat_texts(chat)
         session_id = int(press.word) if press.word.isdecimal() else 0
@@ -66,9 +64,9 @@ class SearchResults:
             chat.session_id, session_id, press.subject, linked=not self._context.public
         )
         if said is None:
-            await self._notifier.answer_callback(query.callback_id, texts.say("unknown_button"))
+            await self._notifier.answer_callback(query.id, texts.say("unknown_button"))
             return
-        await self._notifier.answer_callback(query.callback_id)
+        await self._notifier.answer_callback(query.id)
         found = await self._context.stores.telegram_chats.find_messages(
             chat.bot_id, chat.chat_id, [(session_id, press.subject, said.turn)]
         )

@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from bot.telegram.inbound.updates import (
-    CallbackQuery,
     ChatRef,
     IncomingMessage,
-    MembershipChange,
     MessageAuthor,
 )
 from shared.adapters.postgres.telegram.access import AccessRow, PostgresTelegramAccess
@@ -132,38 +130,31 @@ class ChatAccessPolicy:
             return await self._reply_to_stranger(message.chat, message.sender, found, row)
         return found
 
-    async def can_press(self, query: CallbackQuery) -> bool:
-        """Whether buttons in this chat may be pressed; the handler checks whose button it is."""
-        if query.chat is None:
-            return False
-        return isinstance(await self.check(query.chat), Allowed)
-
     async def check(self, chat: ChatRef) -> Allowed | UnknownChat | NoReply:
-        """Without a reply to strangers: for a pin or a reaction."""
+        """Without a reply to strangers: for a pin, a reaction or a press of a button."""
         row = await self._store.find(self._bot_id, chat.chat_id)
         return evaluate_chat(chat, self._rules, row)
 
-    async def handle_added(self, membership: MembershipChange) -> AccessDecision:
+    async def handle_added(self, chat: ChatRef, by: MessageAuthor) -> AccessDecision:
         """Decide on a group that the bot was added to; an owner allows it by adding the bot."""
-        chat = membership.chat
         row = await self._store.find(self._bot_id, chat.chat_id)
         found = evaluate_chat(chat, self._rules, row)
         if isinstance(found, Allowed):
             return StrangerReply(key="access_group_welcome")
         if isinstance(found, NoReply):
             return found
-        if await self._is_owner(membership.by):
+        if await self._is_owner(by):
             await self._store.decide(
                 self._bot_id,
                 chat.chat_id,
                 allowed=True,
-                by=f"owner {membership.by.user_id}",
+                by=f"owner {by.user_id}",
                 name=chat.title,
                 told=True,
-                actor=f"telegram:{membership.by.user_id}",
+                actor=f"telegram:{by.user_id}",
             )
             return StrangerReply(key="access_group_welcome")
-        return await self._reply_to_stranger(chat, membership.by, found, row)
+        return await self._reply_to_stranger(chat, by, found, row)
 
     async def _is_owner(self, person: MessageAuthor) -> bool:
         if person.user_id in self._rules.listed:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -17,6 +18,7 @@ from aiogram.exceptions import (
     TelegramNotFound,
     TelegramUnauthorizedError,
 )
+from aiogram.types import Message, Update
 
 from bot.telegram.client.calls import Backoff
 from bot.telegram.client.session import (
@@ -31,11 +33,9 @@ from bot.telegram.inbound.message_batching import MessageBatcher
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES, parse_update
 from bot.telegram.inbound.updates import (
     BotIdentity,
-    ChatMigration,
     IgnoredUpdate,
     IncomingMessage,
     IncomingUpdate,
-    MembershipChange,
 )
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox, StoredUpdate
 from shared.core.values.errors import LeaseLost, StorageUnavailable
@@ -246,6 +246,11 @@ def _make_storable(update: Mapping[str, Any]) -> Mapping[str, Any]:
     return update if is_shallow(update) else {"update_id": update["update_id"], "nested_too_deeply": True}
 
 
+def _is_migration(update: Update) -> bool:
+    message = update.message
+    return message is not None and bool(message.migrate_to_chat_id or message.migrate_from_chat_id)
+
+
 class InboxReader:
     """For one bot; only the holder of its lease runs it.
 
@@ -260,7 +265,8 @@ class InboxReader:
         batcher: MessageBatcher,
         *,
         bot: BotIdentity,
-        on_other: Callable[[IncomingUpdate], Awaitable[None]],
+        client: Bot | None = None,
+        on_other: Callable[[Update], Awaitable[None]],
         poll_seconds: float = INBOX_POLL_SECONDS,
         storage_limiter: StorageLimiter = nullcontext,
     ) -> None:
@@ -268,6 +274,7 @@ class InboxReader:
         self._inbox = inbox
         self._batcher = batcher
         self._bot = bot
+        self._client = client
         self._on_other = on_other
         self._poll_seconds = poll_seconds
         self._woken = asyncio.Event()
@@ -309,10 +316,10 @@ class InboxReader:
                     messages.append(message)
                 case IgnoredUpdate(update_id=number, reason=reason):
                     ignored.setdefault(reason, []).append(number)
-                case ChatMigration() as moved:
+                case Update(message=Message()) as other if _is_migration(other):
                     self._batcher.put(messages)
                     messages = []
-                    await self._handle_other(moved)  # what follows belongs to the new chat already
+                    await self._handle_other(other)  # what follows belongs to the new chat already
                 case other:
                     self._start(other)
         self._batcher.put(messages)
@@ -320,9 +327,9 @@ class InboxReader:
             await self._inbox.mark_handled(self._bot.bot_id, numbers, error=reason)
         return len(rows) == BATCH_SIZE
 
-    def _parse(self, row: StoredUpdate) -> IncomingUpdate | IgnoredUpdate:
+    def _parse(self, row: StoredUpdate) -> IncomingUpdate:
         with mark_work("update", self._bot.bot_id, row.update_id):
-            return parse_update(row.body, bot=self._bot)
+            return parse_update(row.body, bot=self._bot, client=self._client)
 
     async def _wait(self) -> None:
         try:
@@ -330,29 +337,27 @@ class InboxReader:
         except TimeoutError:
             return
 
-    def _start(self, other: IncomingUpdate) -> None:
-        before = self._find_previous(other)
+    def _start(self, other: Update) -> None:
+        """Changes of membership are handled in order: the last one counts."""
+        chat_id = other.my_chat_member.chat.id if other.my_chat_member else None
+        before = self._memberships.get(chat_id) if chat_id is not None else None
         task = asyncio.create_task(self._run_after(before, other))
         self._tasks[other.update_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(other.update_id, None))
-        if isinstance(other, MembershipChange):
-            self._memberships[other.chat.chat_id] = task
-            task.add_done_callback(lambda ended: self._forget_membership(other.chat.chat_id, ended))
-
-    def _find_previous(self, other: IncomingUpdate) -> asyncio.Task[None] | None:
-        """Changes of membership are handled in order: the last one counts."""
-        return self._memberships.get(other.chat.chat_id) if isinstance(other, MembershipChange) else None
+        if chat_id is not None:
+            self._memberships[chat_id] = task
+            task.add_done_callback(partial(self._forget_membership, chat_id))
 
     def _forget_membership(self, chat_id: int, ended: asyncio.Future[None]) -> None:
         if self._memberships.get(chat_id) is ended:
             del self._memberships[chat_id]
 
-    async def _run_after(self, before: asyncio.Task[None] | None, other: IncomingUpdate) -> None:
+    async def _run_after(self, before: asyncio.Task[None] | None, other: Update) -> None:
         if before is not None:
             await asyncio.wait([before])
         await self._handle_other(other)
 
-    async def _handle_other(self, other: IncomingUpdate) -> None:
+    async def _handle_other(self, other: Update) -> None:
         backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
         error = ""
         while True:

@@ -6,29 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aiogram import types
-from aiogram.types import Message, Update
+from aiogram import Bot, types
+from aiogram.types import CallbackQuery, Chat, Message, Update
 
 from bot.telegram.inbound.updates import (
     BotIdentity,
-    CallbackQuery,
-    ChatMigration,
     ChatRef,
-    DraftStopped,
     ForwardOrigin,
     IgnoredUpdate,
     IncomingMessage,
     IncomingUpdate,
-    InlineQuery,
     Media,
     MediaKind,
-    MembershipChange,
-    MembershipKind,
     MessageAuthor,
     ParsedCommand,
-    PinChange,
     QuotedMessage,
-    ReactionChange,
 )
 
 ALLOWED_UPDATES = (
@@ -47,8 +39,6 @@ _ESSENTIAL = (
     "message_id", "date", "chat", "from", "sender_chat", "text", "caption", "is_topic_message",
     "message_thread_id",
 )  # fmt: skip
-_MEMBERS = frozenset({"member", "administrator", "creator"})
-_ADMINS = frozenset({"administrator", "creator"})
 # An animation stands before `document`, which Telegram sets beside it.
 _FILES: tuple[MediaKind, ...] = (
     "animation", "document", "voice", "audio", "video", "video_note", "sticker",
@@ -66,14 +56,17 @@ def list_allowed_updates(bot: BotIdentity) -> list[str]:
     return [*ALLOWED_UPDATES, *(name for name, on in optional if on)]
 
 
-def parse_update(raw: Mapping[str, Any], *, bot: BotIdentity) -> IncomingUpdate:
-    """Never raises: an update that cannot be decoded is an IgnoredUpdate with the reason."""
+def parse_update(raw: Mapping[str, Any], *, bot: BotIdentity, client: Bot | None = None) -> IncomingUpdate:
+    """Never raises: an update that cannot be decoded is an IgnoredUpdate with the reason.
+
+    Updates belong to `client`, so that a dispatcher takes them as they are.
+    """
     number = _get_update_id(raw)
     try:
-        found = _parse(raw, number, bot)
-        chat = None if isinstance(found, IgnoredUpdate | ChatMigration | InlineQuery) else found.chat
-        if chat is not None and chat.kind == "channel" and not bot.reads_channels:
-            return IgnoredUpdate(update_id=number, reason="of a channel")
+        update = _decode(raw, client)
+        found = _parse(update, number, bot)
+        if any(abs(one) > MAX_ID_VALUE for one in _list_ids(update)):
+            return IgnoredUpdate(update_id=number, reason="a number that is too large")
         return found
     except (
         ValueError,
@@ -87,34 +80,73 @@ def parse_update(raw: Mapping[str, Any], *, bot: BotIdentity) -> IncomingUpdate:
         return IgnoredUpdate(update_id=number, reason=f"cannot be decoded: {type(error).__name__}")
 
 
-def _parse(raw: Mapping[str, Any], number: int, bot: BotIdentity) -> IncomingUpdate:
-    update = _decode(raw)
-    if (message := update.message or update.channel_post) is not None:
-        return _check_ids(_parse_new_message(message, number, bot))
-    if (edited := update.edited_message) is not None:
-        return _check_ids(_parse_message(edited, number, bot, edited=True))
+def _parse(update: Update, number: int, bot: BotIdentity) -> IncomingUpdate:
+    """Choose the lane of an update: a message, another one of use, or none."""
+    message, edited = update.message or update.channel_post, update.edited_message
+    chat = find_chat(update)
+    if chat is not None and chat.type == "channel" and not bot.reads_channels:
+        return IgnoredUpdate(update_id=number, reason="of a channel")
+    if chat is not None:
+        build_chat_ref(chat)  # raises for kinds that are not answered
+    if message is not None and not is_change_of_chat(message):
+        return _parse_message(message, update, bot, edited=False)
+    if edited is not None:
+        return _parse_message(edited, update, bot, edited=True)
+    reason = _reason_of_no_use(update, bot)
+    return IgnoredUpdate(update_id=number, reason=reason) if reason else update
+
+
+def is_change_of_chat(message: Message) -> bool:
+    """Return whether a message tells of its chat and is no message of a person."""
+    return bool(message.migrate_to_chat_id or message.migrate_from_chat_id or message.pinned_message)
+
+
+def find_chat(update: Update) -> Chat | None:
+    """Return the chat of an update of use; inline queries have none."""
     if update.callback_query is not None:
-        return _check_ids(_parse_callback_query(update.callback_query, number))
-    if update.my_chat_member is not None:
-        return _check_ids(_parse_membership(update.my_chat_member, number))
-    if update.message_reaction is not None:
-        return _check_ids(_parse_reaction(update.message_reaction, number))
-    if (stopped := update.stopped_message_generation) is not None:
-        chat = _build_chat_ref(stopped.chat, thread_id=stopped.message_thread_id or 0)
-        return _check_ids(DraftStopped(update_id=number, chat=chat, draft_id=stopped.draft_id))
-    if bot.answers_inline and (query := update.inline_query) is not None:
-        sender = _build_author(query.from_user)
-        return _check_ids(InlineQuery(update_id=number, query_id=query.id, sender=sender, text=query.query))
-    kinds = [str(name) for name in raw if name != "update_id"]
-    return IgnoredUpdate(
-        update_id=number, reason=f"of no use here: {', '.join(kinds)[:80] or 'nothing in it'}"
-    )
+        held = update.callback_query.message
+        return held.chat if held is not None else None
+    event = (
+        update.message or update.channel_post or update.edited_message or update.my_chat_member
+        or update.message_reaction or update.stopped_message_generation
+    )  # fmt: skip
+    return event.chat if event is not None else None
 
 
-def _decode(raw: Mapping[str, Any]) -> types.Update:
+def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
+    """Return why the routers have nothing to do for it, or an empty string."""
+    if (message := update.message or update.channel_post) is not None:
+        pinned_by_nobody = message.pinned_message is not None and parse_author(message) is None
+        return "pinned by nobody we know" if pinned_by_nobody else ""
+    if update.callback_query is not None:
+        return "a button without data" if update.callback_query.data is None else ""
+    if update.inline_query is not None and bot.answers_inline:
+        return ""
+    if update.my_chat_member or update.message_reaction or update.stopped_message_generation:
+        return ""
+    kinds = ", ".join(sorted(update.model_fields_set - {"update_id"}) + sorted(update.model_extra or ()))
+    return f"of no use here: {kinds[:80] or 'nothing in it'}"
+
+
+def _list_ids(update: Update) -> Iterator[int]:
+    """Yield the ids that are stored of an update, so that impossible ones are not."""
+    event = update.event if find_chat(update) is not None or update.inline_query is not None else None
+    chat = find_chat(update)
+    held = event.message if isinstance(event, CallbackQuery) else event
+    for one, names in (
+        (chat, ("id",)),
+        (held, ("message_id", "message_thread_id", "draft_id", "migrate_to_chat_id", "migrate_from_chat_id")),
+        (getattr(held, "pinned_message", None), ("message_id",)),
+        (getattr(held, "reply_to_message", None), ("message_id",)),
+        (getattr(event, "from_user", None) or getattr(event, "user", None), ("id",)),
+    ):
+        yield from (found for name in names if isinstance(found := getattr(one, name, None), int))
+
+
+def _decode(raw: Mapping[str, Any], client: Bot | None) -> Update:
     """Parse an update by aiogram; with unknown fields, parse the essential ones."""
     try:
-        return Update.model_validate(dict(raw))
+        return Update.model_validate(dict(raw), context={"bot": client})
     except ValueError:
         kind = next(
             (
@@ -127,140 +159,17 @@ def _decode(raw: Mapping[str, Any]) -> types.Update:
         if not kind or not (raw[kind].get("text") or raw[kind].get("caption")):
             raise
         bare = {name: raw[kind][name] for name in _ESSENTIAL if name in raw[kind]}
-        return Update.model_validate({"update_id": raw.get("update_id"), kind: bare})
+        found = {"update_id": raw.get("update_id"), kind: bare}
+        return Update.model_validate(found, context={"bot": client})
 
 
-def _parse_new_message(message: types.Message, number: int, bot: BotIdentity) -> IncomingUpdate:
-    if message.migrate_to_chat_id is not None:
-        return ChatMigration(update_id=number, old_chat=message.chat.id, new_chat=message.migrate_to_chat_id)
-    if message.migrate_from_chat_id is not None:
-        return ChatMigration(
-            update_id=number, old_chat=message.migrate_from_chat_id, new_chat=message.chat.id
-        )
-    if message.pinned_message is not None:
-        sender = _parse_author(message)
-        if sender is None:
-            return IgnoredUpdate(update_id=number, reason="pinned by nobody we know")
-        return PinChange(
-            update_id=number,
-            chat=_parse_chat_ref(message),
-            sender=sender,
-            message_id=message.pinned_message.message_id,
-        )
-    return _parse_message(message, number, bot, edited=False)
-
-
-def _parse_callback_query(query: types.CallbackQuery, number: int) -> IncomingUpdate:
-    if query.data is None:
-        return IgnoredUpdate(update_id=number, reason="a button without data")
-    message = query.message
-    accessible = isinstance(message, Message)
-    chat, replied = None, None
-    if isinstance(message, Message):
-        chat, replied = _parse_chat_ref(message), message.reply_to_message
-    elif message is not None:
-        chat = _build_chat_ref(message.chat)
-    return CallbackQuery(
-        update_id=number,
-        callback_id=query.id,
-        data=query.data,
-        sender=_build_author(query.from_user),
-        chat=chat,
-        message_id=None if message is None else message.message_id,
-        accessible=accessible,
-        replied_text="" if replied is None else replied.text or "",
-    )
-
-
-def _parse_membership(changed: types.ChatMemberUpdated, number: int) -> IncomingUpdate:
-    before, after = _get_status(changed.old_chat_member), _get_status(changed.new_chat_member)
-    change = _classify_change(before, after, private=changed.chat.type == "private")
-    if change is None:
-        return IgnoredUpdate(update_id=number, reason=f"standing: {before} to {after}"[:80])
-    return MembershipChange(
-        update_id=number,
-        chat=_build_chat_ref(changed.chat),
-        by=_build_author(changed.from_user),
-        change=change,
-        is_admin=after in _ADMINS,
-    )
-
-
-def _get_status(member: types.ChatMemberUnion) -> str:
-    """The status; one who is restricted but in the group is a member."""
-    status = str(getattr(member, "status", ""))
-    return "member" if status == "restricted" and getattr(member, "is_member", False) else status
-
-
-def _classify_change(before: str, after: str, *, private: bool) -> MembershipKind | None:
-    was_in, is_in = before in _MEMBERS, after in _MEMBERS
-    if was_in != is_in:
-        if private:
-            return "unblocked" if is_in else "blocked"
-        return "added" if is_in else "removed"
-    if is_in and (before in _ADMINS) != (after in _ADMINS):
-        return "promoted" if after in _ADMINS else "demoted"
-    return None
-
-
-def _parse_reaction(reaction: types.MessageReactionUpdated, number: int) -> IncomingUpdate:
-    before, after = _list_emoji(reaction.old_reaction), _list_emoji(reaction.new_reaction)
-    return ReactionChange(
-        update_id=number,
-        chat=_build_chat_ref(reaction.chat),
-        message_id=reaction.message_id,
-        user_id=None if reaction.user is None else reaction.user.id,
-        added=tuple(one for one in after if one not in before),
-        removed=tuple(one for one in before if one not in after),
-    )
-
-
-def _list_emoji(reactions: list[types.ReactionTypeUnion]) -> tuple[str, ...]:
-    found = (getattr(one, "emoji", None) for one in reactions)
-    return tuple(one for one in found if isinstance(one, str))
-
-
-def _build_author(user: types.User) -> MessageAuthor:
+def build_author(user: types.User) -> MessageAuthor:
     return MessageAuthor(
         user_id=user.id,
         name=user.full_name,
         username=user.username or "",
         language_code=user.language_code or "",
     )
-
-
-def _check_ids(incoming: IncomingUpdate) -> IncomingUpdate:
-    """Ignores an update with ids that Telegram does not assign."""
-    numbers: tuple[int | None, ...]
-    match incoming:
-        case ChatMigration(old_chat=old, new_chat=new):
-            numbers = (old, new)
-        case IgnoredUpdate():
-            numbers = ()
-        case InlineQuery(sender=sender):
-            numbers = (sender.user_id,)
-        case DraftStopped(chat=chat, draft_id=draft):
-            numbers = (chat.chat_id, chat.thread_id, draft)
-        case ReactionChange(chat=chat, message_id=message, user_id=user):
-            numbers = (chat.chat_id, message, user)
-        case MembershipChange(chat=chat, by=by):
-            numbers = (chat.chat_id, by.user_id)
-        case CallbackQuery(chat=chat, message_id=message, sender=sender):
-            numbers = (
-                chat.chat_id if chat else 0,
-                chat.thread_id if chat else 0,
-                message,
-                sender.user_id,
-            )
-        case PinChange(chat=chat, message_id=message, sender=sender):
-            numbers = (chat.chat_id, chat.thread_id, message, sender.user_id)
-        case _:
-            chat = incoming.chat
-            numbers = (chat.chat_id, chat.thread_id, incoming.message_id, incoming.sender.user_id)
-            numbers += (incoming.reply_to_message_id,)
-    if any(abs(number) > MAX_ID_VALUE for number in numbers if number is not None):
-        return IgnoredUpdate(update_id=incoming.update_id, reason="a number that is too large")
-    return incoming
 
 
 def _get_update_id(raw: Mapping[str, Any]) -> int:
@@ -272,10 +181,11 @@ def _get_update_id(raw: Mapping[str, Any]) -> int:
 
 
 def _parse_message(
-    message: types.Message, number: int, bot: BotIdentity, *, edited: bool
+    message: types.Message, update: Update, bot: BotIdentity, *, edited: bool
 ) -> IncomingMessage | IgnoredUpdate:
+    number = update.update_id
     why = _reason_to_ignore(message, bot, edited=edited)
-    sender = _parse_author(message)
+    sender = parse_author(message)
     if why or sender is None:
         return IgnoredUpdate(update_id=number, reason=why or "from nobody")
     media = _parse_media(message)
@@ -287,7 +197,7 @@ def _parse_message(
     replied = _get_replied_message(message)
     return IncomingMessage(
         update_id=number,
-        chat=_parse_chat_ref(message),
+        chat=parse_chat_ref(message),
         sender=sender,
         message_id=message.message_id,
         sent_at=message.date,
@@ -302,17 +212,18 @@ def _parse_message(
         command=command,
         deep_link=_parse_deep_link(command),
         is_edited=edited,
+        update=update,
     )
 
 
-def _parse_chat_ref(message: types.Message) -> ChatRef:
+def parse_chat_ref(message: types.Message) -> ChatRef:
     """Return the chat; the General topic has no id, and a thread of replies is no topic."""
     thread = message.message_thread_id if message.is_topic_message else None
     topic = message.reply_to_message.forum_topic_created if message.reply_to_message else None
-    return _build_chat_ref(message.chat, thread_id=thread or 0, topic=topic.name if topic else "")
+    return build_chat_ref(message.chat, thread_id=thread or 0, topic=topic.name if topic else "")
 
 
-def _build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> ChatRef:
+def build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> ChatRef:
     if chat.type not in ("private", "group", "supergroup", "channel"):
         raise ValueError("a chat of a kind that is not answered")
     return ChatRef(
@@ -325,7 +236,7 @@ def _build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") ->
     )
 
 
-def _parse_author(message: types.Message) -> MessageAuthor | None:
+def parse_author(message: types.Message) -> MessageAuthor | None:
     """The person; who speaks as the group or a channel has its name, and a post is its channel's."""
     user, chat = message.from_user, message.sender_chat
     if user is None and message.chat.type == "channel":
@@ -379,7 +290,7 @@ def _parse_quote(message: types.Message, sender: MessageAuthor, bot: BotIdentity
     replied = _get_replied_message(message)
     if replied is None:
         return None
-    author = _parse_author(replied)
+    author = parse_author(replied)
     media = _parse_media(replied)
     return QuotedMessage(
         author=author.name if author else "",

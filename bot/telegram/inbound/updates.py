@@ -1,13 +1,15 @@
-"""Telegram's updates as plain values, and the prompt text of messages: author, quotes and forwards."""
+"""Messages as a model reads them: author, quotes, forwards and files; other updates stay aiogram's."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import Literal
+
+from aiogram.types import Update
 
 from bot.telegram.markup.entity_text import MESSAGE_UNITS
 from shared.core.context import untrusted_text
@@ -19,7 +21,6 @@ MediaKind = Literal[
     "photo", "document", "voice", "audio", "video", "video_note", "animation", "sticker", "location",
     "contact", "poll", "dice", "checklist", "other",
 ]  # fmt: skip
-MembershipKind = Literal["blocked", "unblocked", "added", "removed", "promoted", "demoted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,8 @@ class IncomingMessage:
     deep_link: str = ""
     """Argument of `/start` by link, at most 64 of A-Z a-z 0-9 _ -."""
     is_edited: bool = False
+    update: Update | None = field(default=None, compare=False, repr=False)
+    """The update as aiogram reads it, for the routers."""
 
     @property
     def is_addressed(self) -> bool:
@@ -153,83 +156,6 @@ class IncomingMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallbackQuery:
-    """A press on a button under a message of the bot. The handler checks whose button it is."""
-
-    update_id: int
-    callback_id: str
-    data: str
-    sender: MessageAuthor
-    chat: ChatRef | None
-    message_id: int | None
-    accessible: bool
-    """False when the message is too old to be shown or edited."""
-    replied_text: str = ""
-    """Text of the message that the message with the button replies to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReactionChange:
-    """Emoji on a message changed; Telegram does not name the topic."""
-
-    update_id: int
-    chat: ChatRef
-    message_id: int
-    user_id: int | None
-    """None for an anonymous one."""
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipChange:
-    """The bot itself was blocked, added, promoted, …"""
-
-    update_id: int
-    chat: ChatRef
-    by: MessageAuthor
-    change: MembershipKind
-    is_admin: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatMigration:
-    """A group has become a supergroup; Telegram sends it twice, once in each."""
-
-    update_id: int
-    old_chat: int
-    new_chat: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinChange:
-    update_id: int
-    chat: ChatRef
-    sender: MessageAuthor
-    message_id: int
-    """The message that is pinned now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftStopped:
-    """Press of Stop on a native draft, by an unknown person."""
-
-    update_id: int
-    chat: ChatRef
-    draft_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InlineQuery:
-    """Inline query in any chat, which Telegram does not name."""
-
-    update_id: int
-    query_id: str
-    sender: MessageAuthor
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredUpdate:
     """Update that is not used; the reason is for operators, without quotations."""
 
@@ -237,17 +163,8 @@ class IgnoredUpdate:
     reason: str
 
 
-IncomingUpdate = (
-    IncomingMessage
-    | CallbackQuery
-    | ReactionChange
-    | MembershipChange
-    | ChatMigration
-    | PinChange
-    | DraftStopped
-    | InlineQuery
-    | IgnoredUpdate
-)
+IncomingUpdate = IncomingMessage | Update | IgnoredUpdate
+"""A message for the batcher, any other update as aiogram reads it, or none of use."""
 
 
 # -- how a model reads messages ------------------------------------------------------------------------------

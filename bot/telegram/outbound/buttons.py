@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+from typing import Self
 
+from aiogram.filters.callback_data import CallbackData
 from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 
 from bot.telegram.texts import get_chat_texts
@@ -20,7 +22,6 @@ from shared.core.tools.reminders import Reminder
 from shared.locales import Catalogue, list_languages, name_language
 from shared.services.commands.command_call import Choice
 
-DATA_BYTES = 64
 VERSION = "v1"
 
 
@@ -51,8 +52,11 @@ class ButtonAction(StrEnum):
     RATE = "rate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ButtonPress:
+_NUMBER = r"(?:0|[1-9][0-9]{0,17})"
+_DATA = re.compile(rf"{VERSION}:[a-z]{{1,8}}:{_NUMBER}:{_NUMBER}(?P<word>:[a-z0-9_=-]{{1,20}})?")
+
+
+class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
     """`address_id` is the chat the button was made for, 0 for a question to an owner; `subject` a turn,
     summary, note, page, notice, chat, reminder, message, handover, or the time of one."""
 
@@ -64,6 +68,24 @@ class ButtonPress:
     reminder, session of a message, time and message of a search, command and hash of a choice.
     """
 
+    def pack(self) -> str:
+        """Return the data of a button, which lacks an empty word as buttons of older versions do.
+
+        Raises: ValueError for what no button can say.
+        """
+        data = super().pack().removesuffix(self.__separator__)
+        if _DATA.fullmatch(data) is None:
+            raise ValueError(f"no button can say {data!r}")
+        return data
+
+    @classmethod
+    def unpack(cls, value: str) -> Self:
+        """Return the press. Raises: ValueError for data of other programs and versions."""
+        found = _DATA.fullmatch(value)
+        if found is None:
+            raise ValueError("not of a button of this version")
+        return super().unpack(value if found["word"] else f"{value}{cls.__separator__}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Button:
@@ -71,42 +93,10 @@ class Button:
     press: ButtonPress
 
 
-_NUMBER = r"(?:0|[1-9][0-9]{0,17})"
-_DATA = re.compile(
-    rf"{VERSION}:(?P<action>[a-z]{{1,8}}):(?P<address>{_NUMBER}):(?P<subject>{_NUMBER})(?::(?P<word>[a-z0-9_=-]{{1,20}}))?"
-)
-_ACTIONS = frozenset(action.value for action in ButtonAction)
-
-
-def format_callback_data(press: ButtonPress) -> str:
-    data = f"{VERSION}:{press.action}:{press.address_id}:{press.subject}"
-    if press.word:
-        data += f":{press.word}"
-    if _DATA.fullmatch(data) is None or len(data) > DATA_BYTES:
-        raise ValueError(f"no button can say {data!r}")
-    return data
-
-
-def parse_callback_data(data: str | None) -> ButtonPress | None:
-    """None for whatever we have not written, or not in this version."""
-    found = _DATA.fullmatch(data or "")
-    if found is None or found["action"] not in _ACTIONS:
-        return None
-    return ButtonPress(
-        action=ButtonAction(found["action"]),
-        address_id=int(found["address"]),
-        subject=int(found["subject"]),
-        word=found["word"] or "",
-    )
-
-
 def build_keyboard(rows: Sequence[Sequence[Button]]) -> InlineKeyboardMarkup | None:
     """None without buttons: Telegram refuses an empty keyboard with some calls."""
     rows_of_buttons = [
-        [
-            InlineKeyboardButton(text=button.label, callback_data=format_callback_data(button.press))
-            for button in row
-        ]
+        [InlineKeyboardButton(text=button.label, callback_data=button.press.pack()) for button in row]
         for row in rows
         if row
     ]

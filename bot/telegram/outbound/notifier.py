@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import structlog
-from aiogram.types import InlineKeyboardMarkup
+from aiogram.types import CallbackQuery, InlineKeyboardMarkup, Message
 
 from bot.telegram.client.calls import (
     CallDone,
@@ -14,7 +14,6 @@ from bot.telegram.client.calls import (
     Priority,
 )
 from bot.telegram.client.sender import ChatTarget, Sender
-from bot.telegram.inbound.updates import CallbackQuery
 from bot.telegram.markup.entity_text import render, split
 from bot.telegram.texts import Markdown
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
@@ -121,8 +120,8 @@ class Notifier:
     ) -> None:
         """Edit the message whose button was pressed; without one send a message."""
         target = get_chat_target(chat)
-        if query is not None and query.message_id is not None and query.accessible:
-            await self.edit(target, query.message_id, text, keyboard=keyboard)
+        if query is not None and (message_id := get_shown_id(query)) is not None:
+            await self.edit(target, message_id, text, keyboard=keyboard)
         else:
             await self.send(target, text, keyboard=keyboard, silent=query is not None)
 
@@ -148,3 +147,13 @@ class Notifier:
 
 def get_chat_target(chat: ChatRow) -> ChatTarget:
     return ChatTarget(chat_id=chat.chat_id, thread_id=chat.thread_id)
+
+
+def get_pressed_id(query: CallbackQuery) -> int | None:
+    """Return the id of the message whose button was pressed, also of one that is too old to be shown."""
+    return query.message.message_id if query.message is not None else None
+
+
+def get_shown_id(query: CallbackQuery) -> int | None:
+    """Return the id of the message whose button was pressed; None if it cannot be edited any more."""
+    return query.message.message_id if isinstance(query.message, Message) else None

@@ -12,7 +12,7 @@ import structlog
 from aiogram.exceptions import TelegramBadRequest
 
 from bot.telegram.client.session import InvalidBotToken
-from bot.telegram.handlers.update_handler import UpdateHandler
+from bot.telegram.handlers.dispatcher import BotDispatcher
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.inbox import InboxReader, Poller
 from bot.telegram.inbound.message_batching import MessageBatcher
@@ -68,7 +68,7 @@ class BotRunner:
     def __init__(
         self,
         context: BotContext,
-        update_handler: UpdateHandler,
+        dispatcher: BotDispatcher,
         batcher: MessageBatcher,
         *,
         lease_guard: LeaseGuard,
@@ -99,7 +99,7 @@ class BotRunner:
         self._reading: asyncio.Task[None] | None = None
         self._reader = InboxReader(
             context.stores.telegram_inbox, batcher, bot=context.identity,
-            on_other=update_handler.handle_update, poll_seconds=UPDATE_POLL_SECONDS,
+            client=context.bot, on_other=dispatcher.feed_other, poll_seconds=UPDATE_POLL_SECONDS,
             storage_limiter=storage_limiter,
         )  # fmt: skip
 

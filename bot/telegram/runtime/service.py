@@ -15,13 +15,16 @@ from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.client.sender import Sender
 from bot.telegram.client.session import InvalidBotToken, create_bot
 from bot.telegram.handlers.access_requests import AccessRequests
-from bot.telegram.handlers.callback_queries import CallbackQueryHandler
-from bot.telegram.handlers.command_handler import TelegramCommandHandler
+from bot.telegram.handlers.button_handlers import ButtonAccess, ButtonHandlers
+from bot.telegram.handlers.chat_admission import BatchAdmission, ChatAdmission
+from bot.telegram.handlers.chat_changes import ChatChanges
+from bot.telegram.handlers.command_handlers import CommandHandlers
+from bot.telegram.handlers.dispatcher import BotDispatcher
 from bot.telegram.handlers.inline_queries import InlineQueryHandler
 from bot.telegram.handlers.memory_list import MemoryList
+from bot.telegram.handlers.message_handlers import MessageHandlers
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
-from bot.telegram.handlers.update_handler import UpdateHandler
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import AccessRules, ChatAccessPolicy
 from bot.telegram.inbound.inbox import fetch_bot_identity
@@ -274,43 +277,54 @@ class TelegramService:
         quick_actions = QuickActions(app.sessions, self._stores.edits, self._dispatcher.dispatch)
         memory_list = MemoryList(context, notifier=notifier, announcer=app.announcer)
         search_results = SearchResults(context, notifier=notifier, timezone=self._settings.timezone)
-        command_handler = TelegramCommandHandler(
+        start, answer = self._tasks.start, self._dispatcher.dispatch
+        command_handlers = CommandHandlers(
             context, notifier=notifier, commands=app.commands, exporter=app.exporter,
             quick_actions=quick_actions, admins=admins, memory_list=memory_list,
-            search_results=search_results, demo=app.models.offline, offered=self._offered,
+            search_results=search_results, demo=app.models.offline, offered=self._offered, start=start,
         )  # fmt: skip
         access_requests = self._access_requests[bot_id] = AccessRequests(
             context, notifier=notifier, alert_chats=self._settings.alert_telegram_chats
         )
-        callback_handler = CallbackQueryHandler(
-            context, access_policy=access_policy, notifier=notifier, commands=app.commands,
-            sessions=app.sessions, quick_actions=quick_actions, admins=admins, memory_list=memory_list,
-            search_results=search_results, erasure=app.erasure, delivery=self._delivery,
-            access_requests=access_requests, offered=self._offered,
+        button_access = ButtonAccess(
+            context, access_policy=access_policy, admins=admins, notifier=notifier,
+            uncertain=self._delivery.uncertain,
+        )  # fmt: skip
+        button_handlers = ButtonHandlers(
+            context, access=button_access, notifier=notifier, commands=app.commands, sessions=app.sessions,
+            quick_actions=quick_actions, memory_list=memory_list, search_results=search_results,
+            erasure=app.erasure, delivery=self._delivery, offered=self._offered,
         )  # fmt: skip
         inline = InlineQueryHandler(
-            context,
-            access_policy=access_policy,
-            notifier=notifier,
-            sessions=app.sessions,
-            answer=self._dispatcher.dispatch,
-        )
-        files = FileReader(context.bot, recording_limits=app.hearing.limits if app.hearing else None)
-        update_handler = UpdateHandler(
-            context, access_policy=access_policy, notifier=notifier, files=files,
-            command_handler=command_handler, callback_handler=callback_handler, sessions=app.sessions,
-            answer=self._dispatcher.dispatch, counter=app.counter, now=now, start=self._tasks.start,
-            uncertain=self._delivery.uncertain, access_requests=access_requests, inline=inline,
-            hearing=app.hearing,
+            context, access_policy=access_policy, notifier=notifier, sessions=app.sessions, answer=answer,
+            start=start,
         )  # fmt: skip
+        files = FileReader(context.bot, recording_limits=app.hearing.limits if app.hearing else None)
+        admission = ChatAdmission(
+            context, access_policy=access_policy, notifier=notifier, access_requests=access_requests,
+            start=start,
+        )  # fmt: skip
+        message_handlers = MessageHandlers(
+            context, notifier=notifier, files=files, sessions=app.sessions, answer=answer, now=now,
+            start=start, hearing=app.hearing,
+        )  # fmt: skip
+        chat_changes = ChatChanges(
+            context, admission=admission, command_handlers=command_handlers, sessions=app.sessions
+        )
+        routes = (command_handlers, message_handlers, access_requests, button_handlers, inline, chat_changes)
+        dispatcher = BotDispatcher(
+            context.bot,
+            routers=[each.build_router() for each in routes],
+            batch_admission=BatchAdmission(context, admission=admission, uncertain=self._delivery.uncertain),
+        )
         lease_guard = LeaseGuard()
         batcher = MessageBatcher(
-            update_handler.handle_batch, now=now, on_failed=update_handler.handle_failed_batch,
-            on_late=update_handler.handle_late, is_command=update_handler.is_command,
+            dispatcher.feed_batch, now=now, on_failed=message_handlers.handle_failed_batch,
+            on_late=message_handlers.handle_late, is_command=command_handlers.is_command,
             wait_for_lease=lease_guard.wait_until_valid, storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(
-            context, update_handler, batcher, lease_guard=lease_guard, worker_id=app.worker_id,
+            context, dispatcher, batcher, lease_guard=lease_guard, worker_id=app.worker_id,
             webhook=self._get_webhook(context), wait_until_warm=self._warm.wait,
             on_serving=self._dispatcher.on_bot_serving, crash_point=app.crash_point,
             storage_limiter=app.limit_storage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.telegram.outbound.buttons import ButtonAction, parse_callback_data
+from bot.telegram.outbound.buttons import ButtonAction, ButtonPress
 from bot.telegram.texts import get_texts
 from tests.kit.fakes.bot_api import Line, Screen
 
@@ -52,8 +52,11 @@ def notice_of(line: Line) -> int | None:
     rows = (line.raw.get("reply_markup") or {}).get("inline_keyboard") or []
     for row in rows:
         for button in row:
-            press = parse_callback_data(button.get("callback_data"))
-            if press is not None and press.action is ButtonAction.RESEND:
+            try:
+                press = ButtonPress.unpack(button.get("callback_data", ""))
+            except ValueError:
+                continue
+            if press.action is ButtonAction.RESEND:
                 return press.subject
     return None
 

@@ -20,11 +20,8 @@ from bot.telegram.inbound.chat_access import (
     evaluate_message,
 )
 from bot.telegram.inbound.updates import (
-    CallbackQuery,
     ChatRef,
     IncomingMessage,
-    MembershipChange,
-    MessageAuthor,
 )
 from shared.adapters.postgres.telegram.access import PENDING_AT_MOST, PostgresTelegramAccess
 from tests.integration.bot.inbound.conftest import Pool
@@ -64,10 +61,6 @@ def door(store: PostgresTelegramAccess, watch: Watch) -> Callable[..., ChatAcces
 
 def key(decision: AccessDecision) -> str:
     return decision.key if isinstance(decision, StrangerReply) else type(decision).__name__
-
-
-def added(by: MessageAuthor = ADA, where: ChatRef = GROUP) -> MembershipChange:
-    return MembershipChange(update_id=1, chat=where, by=by, change="added", is_admin=False)
 
 
 @pytest.mark.control("S47")
@@ -162,7 +155,7 @@ async def test_open_means_everybody(door: Callable[..., ChatAccessPolicy]) -> No
     keeper = door("open")
     assert isinstance(await keeper.admit(spoken(1, "hi")), Allowed)
     assert isinstance(await keeper.admit(MENTION), Allowed)
-    assert key(await keeper.handle_added(added())) == "access_group_welcome"
+    assert key(await keeper.handle_added(GROUP, ADA)) == "access_group_welcome"
 
 
 async def test_an_unknown_group_gets_one_line_and_only_when_it_asks(
@@ -185,11 +178,11 @@ async def test_an_owner_allows_a_group_by_adding_the_bot(
 ) -> None:
     keeper = door()
     await store.decide(BOT.bot_id, 43, allowed=True, by="operator")
-    assert key(await keeper.handle_added(added(by=BOB))) == "access_group_code"
+    assert key(await keeper.handle_added(GROUP, BOB)) == "access_group_code"
     await store.decide(BOT.bot_id, 42, allowed=True, by="operator", owner=True)
-    assert key(await keeper.handle_added(added(by=ADA))) == "access_group_welcome"
+    assert key(await keeper.handle_added(GROUP, ADA)) == "access_group_welcome"
     assert isinstance(await keeper.admit(replace(MENTION, sender=BOB)), Allowed)
-    assert key(await keeper.handle_added(added(by=BOB))) == "access_group_welcome"
+    assert key(await keeper.handle_added(GROUP, BOB)) == "access_group_welcome"
 
 
 async def test_stranger_learns_once_that_too_many_wait(
@@ -203,12 +196,6 @@ async def test_stranger_learns_once_that_too_many_wait(
 
 
 async def test_a_button_works_where_its_chat_may_talk(door: Callable[..., ChatAccessPolicy]) -> None:
-    def pressed(where: ChatRef | None) -> CallbackQuery:
-        return CallbackQuery(
-            update_id=1, callback_id="q", data="x", sender=BOB, chat=where, message_id=1, accessible=True
-        )
-
     keeper = door("allowlist", 42)
-    assert await keeper.can_press(pressed(PRIVATE))
-    assert not await keeper.can_press(pressed(ChatRef(chat_id=43)))
-    assert not await keeper.can_press(pressed(None))
+    assert isinstance(await keeper.check(PRIVATE), Allowed)
+    assert not isinstance(await keeper.check(ChatRef(chat_id=43)), Allowed)

@@ -10,7 +10,7 @@ import pytest
 
 from bot.telegram.inbound.updates import QuotedMessage
 from bot.telegram.markup.entity_text import MAX_PARTS
-from bot.telegram.outbound.buttons import ButtonPress, parse_callback_data
+from bot.telegram.outbound.buttons import ButtonPress
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.telegram.chats import ChatRow
@@ -37,9 +37,7 @@ async def texts(ann: Person) -> list[str]:
 def press_of(line: Line) -> ButtonPress:
     """What the button of a notice says."""
     (row,) = line.raw["reply_markup"]["inline_keyboard"]
-    press = parse_callback_data(row[0]["callback_data"])
-    assert press is not None
-    return press
+    return ButtonPress.unpack(row[0]["callback_data"])
 
 
 async def press(desk: Desk, place: ChatRow, line: Line, *, accessible: bool = True) -> Pressed:

@@ -1,17 +1,24 @@
-"""Runs commands in a chat: the shared ones, and those that only exist on Telegram."""
+"""The router of commands: the shared ones, and those that only exist on Telegram."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, cast
 
 import structlog
-from aiogram.types import InlineKeyboardMarkup
+from aiogram import Router
+from aiogram.dispatcher.event.telegram import TelegramEventObserver
+from aiogram.dispatcher.flags import get_flag
+from aiogram.filters import Command
+from aiogram.types import InlineKeyboardMarkup, Message, TelegramObject
 
 from bot.telegram.client.group_admins import GroupAdmins, GroupRole
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext
+from bot.telegram.inbound.message_batching import MessageBatch
 from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.outbound.buttons import (
     CHOSEN_BY_BUTTON,
@@ -24,8 +31,8 @@ from bot.telegram.outbound.buttons import (
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import explain_privacy, get_chat_texts, get_command_texts, list_commands, say_hello
 from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.core.commands.commands import Command as CommandEntry
 from shared.core.commands.commands import (
-    Command,
     commands_for,
     may_in_group,
     nearest_commands,
@@ -33,6 +40,7 @@ from shared.core.commands.commands import (
 from shared.core.commands.texts import unknown_command
 from shared.core.privacy.export import ExportFormat
 from shared.core.tools.reminders import Reminder
+from shared.core.values.errors import EvertalkError
 from shared.services.commands.command_service import CommandService
 from shared.services.privacy.export import DataExporter
 
@@ -45,8 +53,14 @@ ROLE_PATIENCE_SECONDS = 30.0
 """Seconds that a command waits for Telegram to say who its sender is, through a rate limit as well."""
 
 
-class TelegramCommandHandler:
-    """For one bot. The caller has checked that the chat has access."""
+RUN_ONCE_COMMANDS = ("undo", "new", "separator", "unlink")
+"""Shared commands that must not run twice, like `compact`: after a crash they are dropped."""
+
+NextHandler = Callable[[TelegramObject, dict[str, Any]], Awaitable[Any]]
+
+
+class CommandHandlers:
+    """The router of commands for one bot; access is checked before it."""
 
     def __init__(
         self,
@@ -61,6 +75,7 @@ class TelegramCommandHandler:
         search_results: SearchResults,
         demo: bool,
         offered: frozenset[str],
+        start: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._context = context
         self._notifier = notifier
@@ -72,25 +87,46 @@ class TelegramCommandHandler:
         self._demo = demo
         self._offered = offered
         """Settings that this deployment lets a chat change."""
-        self._telegram_commands: dict[str, Callable[[ChatRow, IncomingMessage], Awaitable[None]]] = {
-            "start": self._send_welcome,
-            "compact": self._compact,
-            "help": self._send_help,
-            "pin": self._handle_pin,
-            "unpin": self._handle_unpin,
-            "export": self._send_export,
-            "memory": self._show_memory,
-            "search": search_results.show,
-            "settings": self._show_settings,
-            "retry": self._retry_answer,
-            "stop": self._stop_answer,
-        }
+        self._search_results = search_results
+        self._start = start
+
+    def build_router(self) -> Router:
+        """Build the router of commands; those with the flag `once` are marked as handled before they run."""
+        once = {"once": True}
+        router = Router(name="commands")
+        for observer in (router.message, router.channel_post, router.edited_message):
+            observer.filter(self._is_meant)
+            observer.middleware(self._check_role)
+            observer.middleware(self._mark_handled)
+            on = partial(_register, observer)
+            on(self._send_welcome, "start")
+            on(self._compact, "compact", flags={**once, "in_background": True})
+            on(self._send_help, "help")
+            on(self._handle_pin, "pin")
+            on(self._handle_unpin, "unpin")
+            on(self._send_export, "export")
+            on(self._show_memory, "memory")
+            on(self._search_results.show, "search")
+            on(self._show_settings, "settings")
+            on(self._retry_answer, "retry")
+            on(self._stop_answer, "stop")
+            on(self._run_shared, *RUN_ONCE_COMMANDS, flags=once)
+            observer.register(self._run_shared, self._is_shared)
+            observer.register(self._answer_unknown)
+        return router
 
     def is_known(self, name: str) -> bool:
         table = commands_for(channel="telegram", audience=self._context.config.audience, speaks=True)
         return name == "start" or any(one.name == name for one in table)
 
-    def may_be_meant(self, message: IncomingMessage) -> bool:
+    def is_command(self, message: IncomingMessage) -> bool:
+        """Return whether it is a command, known or not."""
+        command = message.command
+        if command is None or command.is_for_other_bot or message.is_edited:
+            return False
+        return self._may_be_meant(message)
+
+    def _may_be_meant(self, message: IncomingMessage) -> bool:
         """Return whether a slash at the beginning means a command: known, misspelt, alone, or of a group.
 
         In a private chat, an unknown word with a question or a sentence after it is a message.
@@ -105,32 +141,69 @@ class TelegramCommandHandler:
             return True
         return bool(nearest_commands(command.name, [one.name for one in self._list_commands()]))
 
-    async def handle(self, chat: ChatRow, message: IncomingMessage) -> None:
-        assert message.command is not None
-        name, args = message.command.name, message.command.args
-        if not self.is_known(name):
-            await self._answer_unknown(chat, message, name)
-            return
-        role: GroupRole = "admin" if message.chat.is_private else await self._find_role(chat, message, name)
-        if role != "admin":
-            text = get_chat_texts(chat).say("admins_only" if role == "member" else "not_now")
-            await self._notifier.send(get_chat_target(chat), text, reply_to=message.message_id)
-            return
-        handler = self._telegram_commands.get(name)
-        if handler is not None:
-            await handler(chat, message)
-        else:
-            await self._run_shared(chat, name, args)
+    async def _is_meant(self, _: Message, batch: MessageBatch | None = None) -> bool:
+        return batch is not None and self.is_command(batch.addressed_message)
 
-    async def _answer_unknown(self, chat: ChatRow, message: IncomingMessage, name: str) -> None:
+    async def _is_shared(self, _: Message, batch: MessageBatch) -> bool:
+        command = batch.addressed_message.command
+        return command is not None and self.is_known(command.name)
+
+    async def _check_role(self, handler: NextHandler, event: TelegramObject, data: dict[str, Any]) -> Any:
+        """Middleware: in groups some commands are for administrators."""
+        said, chat = cast("MessageBatch", data["batch"]).addressed_message, cast("ChatRow", data["chat"])
+        assert said.command is not None
+        data |= {"said": said, "args": said.command.args}
+        name = said.command.name
+        role: GroupRole = "admin"
+        if not said.chat.is_private and self.is_known(name):
+            role = await self._find_role(chat, said, name)
+        if role == "admin":
+            return await handler(event, data)
+        text = get_chat_texts(chat).say("admins_only" if role == "member" else "not_now")
+        await self._notifier.send(get_chat_target(chat), text, reply_to=said.message_id)
+        await self._mark(data["batch"])
+        return None
+
+    async def _mark_handled(self, handler: NextHandler, event: TelegramObject, data: dict[str, Any]) -> Any:
+        """Middleware: mark the update as handled, before a command that must not run twice."""
+        batch, run = cast("MessageBatch", data["batch"]), partial(handler, event, data)
+        if not get_flag(data, "once"):
+            await run()
+            await self._mark(batch)
+        elif await self._mark(batch):  # else another holder of this bot has carried it out
+            running = self._run_once(run, cast("ChatRow", data["chat"]), batch.addressed_message)
+            if get_flag(data, "in_background"):
+                # A summary takes as long as its model does, and delays no message of its chat.
+                self._start(running)
+            else:
+                await running
+
+    async def _run_once(
+        self, run: Callable[[], Awaitable[Any]], chat: ChatRow, said: IncomingMessage
+    ) -> None:
+        """The update is marked as handled already, so nothing would retry it: report an error to the chat."""
+        try:
+            await run()
+        except EvertalkError as error:
+            name = said.command.name if said.command else ""
+            log.warning("command_failed", command=name, code=error.code, reason=str(error))
+            await self._notifier.send(get_chat_target(chat), get_chat_texts(chat).say("not_now"))
+
+    async def _mark(self, batch: MessageBatch) -> bool:
+        """Return whether the updates had not been marked as handled before."""
+        inbox = self._context.stores.telegram_inbox
+        return await inbox.mark_handled(self._context.identity.bot_id, batch.update_ids) > 0
+
+    async def _answer_unknown(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
         """No model is called. In a group it belongs to another bot, unless it names this one."""
-        if not message.chat.is_private and not (message.command and message.command.is_for_this_bot):
+        command = said.command
+        if command is None or (not said.chat.is_private and not command.is_for_this_bot):
             return
-        nearest = nearest_commands(name, [command.name for command in self._list_commands()])
-        text = unknown_command(name, nearest, get_command_texts(chat))
-        await self._notifier.send(get_chat_target(chat), text, reply_to=message.message_id)
+        nearest = nearest_commands(command.name, [one.name for one in self._list_commands()])
+        text = unknown_command(command.name, nearest, get_command_texts(chat))
+        await self._notifier.send(get_chat_target(chat), text, reply_to=said.message_id)
 
-    def _list_commands(self) -> tuple[Command, ...]:
+    def _list_commands(self) -> tuple[CommandEntry, ...]:
         return commands_for(
             channel="telegram", audience=self._context.config.audience, speaks=self._context.can_speak
         )
@@ -141,7 +214,11 @@ class TelegramCommandHandler:
         user_id = message.sender.user_id
         return await self._admins.find_role(chat.chat_id, user_id, patience=ROLE_PATIENCE_SECONDS)
 
-    async def _run_shared(self, chat: ChatRow, name: str, args: str) -> None:
+    async def _run_shared(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
+        assert said.command is not None
+        await self._run(chat, said.command.name, args)
+
+    async def _run(self, chat: ChatRow, name: str, args: str) -> None:
         texts = get_chat_texts(chat)
         outcome = await self._commands.run(
             session_id=chat.session_id, address_id=chat.address_id, name=name, args=args,
@@ -156,9 +233,8 @@ class TelegramCommandHandler:
             buttons = build_reminder_buttons(chat, await list_reminders(self._context, chat))
         await self._notifier.send(get_chat_target(chat), outcome.result, keyboard=buttons)
 
-    async def _compact(self, chat: ChatRow, message: IncomingMessage) -> None:
+    async def _compact(self, _: Message, chat: ChatRow, args: str) -> None:
         """Report a summary in one message: the notice of its start becomes the result."""
-        assert message.command is not None
         notices: list[int | None] = []
 
         async def report(_message: str, _percent: int | None) -> None:
@@ -171,7 +247,7 @@ class TelegramCommandHandler:
         try:
             outcome = await self._commands.run(
                 session_id=chat.session_id, address_id=chat.address_id, name="compact",
-                args=message.command.args, progress=report, channel="telegram",
+                args=args, progress=report, channel="telegram",
                 audience=self._context.config.audience, language=get_chat_texts(chat).language,
             )  # fmt: skip
             buttons = await self._note_summary(chat) if outcome.success else None
@@ -189,15 +265,15 @@ class TelegramCommandHandler:
         await chats.change_settings(chat.address_id, {"noted": summary.link_id})
         return build_summary_buttons(chat, summary.link_id)
 
-    async def _send_welcome(self, chat: ChatRow, message: IncomingMessage) -> None:
+    async def _send_welcome(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
         text = say_hello(
-            get_chat_texts(chat), name=message.sender.name, demo=self._demo, public=self._context.public
+            get_chat_texts(chat), name=said.sender.name, demo=self._demo, public=self._context.public
         )
         await self._notifier.send(get_chat_target(chat), text)
 
-    async def _send_help(self, chat: ChatRow, message: IncomingMessage) -> None:
-        if message.command is not None and message.command.args:
-            await self._run_shared(chat, "help", message.command.args)
+    async def _send_help(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
+        if args:
+            await self._run(chat, "help", args)
             return
         texts = get_chat_texts(chat)
         rows = [
@@ -205,26 +281,21 @@ class TelegramCommandHandler:
             for command in self._list_commands()
         ]
         reads_all_messages = self._context.identity.reads_all_messages
-        hint = (
-            "" if message.chat.is_private else explain_privacy(texts, reads_all_messages=reads_all_messages)
-        )
+        hint = "" if said.chat.is_private else explain_privacy(texts, reads_all_messages=reads_all_messages)
         await self._notifier.send(get_chat_target(chat), list_commands(texts, rows, groups=hint))
 
-    async def _handle_pin(self, chat: ChatRow, message: IncomingMessage) -> None:
-        await self.pin(chat, message.reply_to_message_id, reply_to=message.message_id)
+    async def _handle_pin(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
+        await self.pin(chat, said.reply_to_message_id, reply_to=said.message_id)
 
     async def pin(self, chat: ChatRow, message_id: int | None, *, reply_to: int | None = None) -> None:
         """Pin the message that was replied to or pinned in Telegram, else the newest answer."""
         await self._run_on_message(chat, "pin", message_id, reply_to=reply_to)
 
-    async def _handle_unpin(self, chat: ChatRow, message: IncomingMessage) -> None:
-        assert message.command is not None
-        if message.reply_to_message_id is None:
-            await self._run_shared(chat, "unpin", message.command.args)
+    async def _handle_unpin(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
+        if said.reply_to_message_id is None:
+            await self._run(chat, "unpin", args)
         else:
-            await self._run_on_message(
-                chat, "unpin", message.reply_to_message_id, reply_to=message.message_id
-            )
+            await self._run_on_message(chat, "unpin", said.reply_to_message_id, reply_to=said.message_id)
 
     async def _run_on_message(
         self, chat: ChatRow, name: str, message_id: int | None, *, reply_to: int | None
@@ -252,10 +323,9 @@ class TelegramCommandHandler:
             found.seq if found.seq is not None else await chats.find_answer_seq(found.session_id, found.turn)
         )
 
-    async def _send_export(self, chat: ChatRow, message: IncomingMessage) -> None:
+    async def _send_export(self, _: Message, chat: ChatRow, args: str) -> None:
         texts, exporter = get_chat_texts(chat), self._exporter
-        assert message.command is not None
-        kind: ExportFormat = "json" if message.command.args.strip().casefold() == "json" else "md"
+        kind: ExportFormat = "json" if args.strip().casefold() == "json" else "md"
         said = await exporter.count_messages(chat.session_id)
         if not said:
             await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_export"))
@@ -268,30 +338,39 @@ class TelegramCommandHandler:
             caption=texts.say("export_caption", count=said),
         )
 
-    async def _show_memory(self, chat: ChatRow, message: IncomingMessage) -> None:
-        assert message.command is not None
-        await self._memory_list.show(chat, message.command.args.strip())
+    async def _show_memory(self, _: Message, chat: ChatRow, args: str) -> None:
+        await self._memory_list.show(chat, args.strip())
 
-    async def _show_settings(self, chat: ChatRow, message: IncomingMessage) -> None:
+    async def _show_settings(self, _: Message, chat: ChatRow) -> None:
         buttons = build_settings_buttons(chat, offered=self._offered)
         await self._notifier.send(
             get_chat_target(chat), get_chat_texts(chat).say("settings_title"), keyboard=buttons
         )
 
-    async def _stop_answer(self, chat: ChatRow, message: IncomingMessage) -> None:
+    async def _stop_answer(self, _: Message, chat: ChatRow) -> None:
         """The stopped answer says so itself."""
         if not await self._quick_actions.stop(chat):
             await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_stop"))
 
-    async def _retry_answer(self, chat: ChatRow, message: IncomingMessage) -> None:
+    async def _retry_answer(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
         if unheard := chat.settings.get("unheard"):
             stores = self._context.stores
-            changes = {"unheard": None, "reread": list(unheard), "reread_by": message.update_id}
+            changes = {"unheard": None, "reread": list(unheard), "reread_by": said.update_id}
             await stores.telegram_chats.change_settings(chat.address_id, changes)
             if await stores.telegram_inbox.reopen(chat.bot_id, list(unheard)):
                 return
-        if not await self._quick_actions.retry(chat, update_id=message.update_id):
+        if not await self._quick_actions.retry(chat, update_id=said.update_id):
             await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_retry"))
+
+
+def _register(
+    observer: TelegramEventObserver,
+    handler: Callable[..., Awaitable[None]],
+    *names: str,
+    flags: dict[str, Any] | None = None,
+) -> None:
+    """Names are compared here only: whose bot a command is for was checked when it was parsed."""
+    observer.register(handler, Command(*names, ignore_case=True, ignore_mention=True), flags=flags)
 
 
 async def list_reminders(context: BotContext, chat: ChatRow) -> list[Reminder]:

@@ -1,4 +1,4 @@
-"""Handles every update: checks access, runs commands, and stores messages as turns."""
+"""Stores messages as turns, and their edits; each handler gets a whole batch of messages."""
 
 from __future__ import annotations
 
@@ -11,52 +11,25 @@ from functools import partial
 from typing import Any
 
 import structlog
+from aiogram import Router
+from aiogram.types import Message
 
 from bot.telegram.client.calls import CallDone, CallRejected, ScaledClock
-from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS, ChatTarget
-from bot.telegram.handlers.access_requests import AccessRequests
-from bot.telegram.handlers.callback_queries import CallbackQueryHandler
-from bot.telegram.handlers.command_handler import TelegramCommandHandler
-from bot.telegram.handlers.inline_queries import InlineQueryHandler
+from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS
+from bot.telegram.handlers.chat_admission import get_reply_target
 from bot.telegram.inbound.bot_context import BotContext
-from bot.telegram.inbound.chat_access import (
-    AccessDecision,
-    Allowed,
-    ChatAccessPolicy,
-    NoReply,
-    StrangerReply,
-    UnknownChat,
-)
 from bot.telegram.inbound.media_files import CannotRead, FileReader
 from bot.telegram.inbound.message_batching import MessageBatch
-from bot.telegram.inbound.updates import (
-    CallbackQuery,
-    ChatMigration,
-    ChatRef,
-    DraftStopped,
-    IgnoredUpdate,
-    IncomingMessage,
-    IncomingUpdate,
-    InlineQuery,
-    Media,
-    MembershipChange,
-    MessageAuthor,
-    PinChange,
-    ReactionChange,
-    list_own_texts,
-    reword_prompt,
-)
+from bot.telegram.inbound.updates import IncomingMessage, Media, list_own_texts, reword_prompt
 from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.streaming_reply import TypingIndicator
-from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import (
     escape_markdown,
     explain_failure,
     explain_unreadable,
     get_chat_texts,
     get_texts,
-    say_hello_to_group,
 )
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
 from shared.core.context.untrusted_text import (
@@ -86,15 +59,12 @@ from shared.core.values.recordings import (
     transcript_text,
 )
 from shared.locales import Catalogue
-from shared.ports import TokenCounter
 from shared.runtime import BackgroundTasks
 from shared.services.turns.session_service import SessionService
 from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmpty, RecordingTooLong
 
 log = structlog.get_logger(__name__)
 
-RUN_ONCE_COMMANDS = frozenset({"undo", "new", "separator", "compact", "unlink"})
-"""Commands that must not run twice: after a crash they are dropped rather than repeated."""
 MAX_FILES = 10
 """Files of one message; an album has at most ten."""
 MAX_QUOTED_FILES = 3
@@ -111,91 +81,53 @@ TRANSCRIPT_CHARS = 1_000
 """Characters of a transcript that the chat shows."""
 EDIT_MINUTES = 15
 """How long after it was sent an edited message can be answered again."""
-POSITIVE_REACTIONS = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
-NEGATIVE_REACTIONS = frozenset("👎💩🤮😢🤬😱🤯🖕😡")
+STICKER_EMOJI = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
+"""Emoji of stickers that are also reactions."""
 
 
-class UpdateHandler:
-    """For one bot. Handling a batch marks its updates as handled; all methods may raise StorageUnavailable.
+class MessageHandlers:
+    """The router of what people say to one bot. A handler marks the updates of its batch as handled.
 
-    `handle_batch` also raises LeaseLost: another holder of the bot has taken some of these updates.
+    All methods may raise StorageUnavailable, and LeaseLost: another holder of the bot has taken some of them.
     """
 
     def __init__(
         self,
         context: BotContext,
         *,
-        access_policy: ChatAccessPolicy,
         notifier: Notifier,
         files: FileReader,
-        command_handler: TelegramCommandHandler,
-        callback_handler: CallbackQueryHandler,
         sessions: SessionService,
         answer: Callable[[ChatRow], None],
-        counter: TokenCounter,
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
-        uncertain: UncertainNotices,
-        access_requests: AccessRequests,
-        inline: InlineQueryHandler,
         hearing: HearingService | None,
     ) -> None:
         self._hearing = hearing
-        self._inline = inline
-        self._uncertain = uncertain
-        self._access_requests = access_requests
         self._start = start
         self._now = now
         self._context = context
         self._bot_id = context.identity.bot_id
         self._stores = context.stores
-        self._access_policy = access_policy
         self._notifier = notifier
         self._files = files
-        self._command_handler = command_handler
-        self._callback_handler = callback_handler
         self._sessions = sessions
         self._answer = answer
-        self._counter = counter
 
-    async def handle_batch(self, batch: MessageBatch) -> None:
-        """One turn of messages, or one command."""
-        message = batch.addressed_message
-        beginning = await (self._find_edited(message) if message.is_edited else self._find_beginning(batch))
-        # Only one part of a message mentions the bot: the rest of one that was stored is meant, too.
-        decision = await (
-            self._access_policy.admit(message)
-            if beginning is None
-            else self._access_policy.check(message.chat)
-        )
-        if isinstance(decision, UnknownChat):
-            decision = NoReply(reason="the rest of what a stranger said")
-        if not isinstance(decision, Allowed):
-            await self._reply_to_stranger(decision, message.chat, message.sender)
-            await self._mark_handled(*batch.update_ids)
-            return
-        batch = _keep_addressed(batch) if beginning is None and not message.is_edited else batch
-        chat = await self._open_chat(message.chat, message.sender)
-        await self._handle_quotes(chat, batch)
-        if message.is_edited and beginning is not None:
-            await self._handle_edit(chat, batch, beginning)
-        elif message.is_edited and not self._may_be_new(message):
-            await self._mark_handled(*batch.update_ids)
-        elif self.is_command(message):
-            await self._handle_command(chat, batch)
-        elif beginning is not None and beginning.session_id == chat.session_id:
-            await self._accept_late_part(chat, batch, beginning.turn)
-        elif _is_only_stickers(batch):
-            await self._react_to_sticker(chat, batch)
-        else:
-            await self._accept(chat, batch)
+    def build_router(self) -> Router:
+        """Build the router: edits, late parts, stickers, and last all that is answered.
 
-    def is_command(self, message: IncomingMessage) -> bool:
-        """Return whether it is a command, known or not."""
-        command = message.command
-        if command is None or command.is_for_other_bot or message.is_edited:
-            return False
-        return self._command_handler.may_be_meant(message)
+        An edit of a message that still waited for its batch comes as that message.
+        """
+        router = Router(name="messages")
+        for observer in (router.message, router.channel_post, router.edited_message):
+            observer.filter(is_batch)
+            observer.register(self._handle_edit, _is_edit, _is_stored)
+            observer.register(self._ignore_edit, _is_edit, self._is_no_question)
+            observer.register(self._accept_late_part, _is_late_part)
+            observer.register(self._react_to_sticker, _is_only_stickers)
+            observer.register(self._accept)
+        return router
 
     async def handle_late(self, message: IncomingMessage, late_for: int) -> None:
         """The rest of a message is arriving: hold its turn until all of it is there."""
@@ -215,66 +147,15 @@ class UpdateHandler:
         await self._stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids, error=reason)
         message = batch.first
         texts = get_texts(message.sender.language_code)
-        await self._notifier.send(_get_reply_target(message.chat), texts.say("not_now"))
-
-    async def handle_update(self, incoming: IncomingUpdate) -> None:
-        """Everything that is not a message. The reader marks the update as handled when this returns; after a
-        crash it is handled again, which does no harm."""
-        match incoming:
-            case CallbackQuery():
-                await self._callback_handler.handle(incoming)
-            case ReactionChange():
-                await self._handle_reaction(incoming)
-            case MembershipChange():
-                await self._handle_membership(incoming)
-            case ChatMigration(old_chat=old, new_chat=new):
-                await self._stores.telegram_chats.migrate(self._bot_id, old_chat=old, new_chat=new)
-            case PinChange():
-                await self._handle_pin(incoming)
-            case DraftStopped():
-                await self._handle_stopped_draft(incoming)
-            case InlineQuery():
-                self._start(self._inline.handle(incoming))  # nothing waits behind it
-            case IgnoredUpdate() | IncomingMessage():
-                raise TypeError("the reader handles these itself")
-
-    async def _handle_command(self, chat: ChatRow, batch: MessageBatch) -> None:
-        message = batch.first
-        name = message.command.name if message.command else ""
-        if name not in RUN_ONCE_COMMANDS:
-            await self._command_handler.handle(chat, message)
-            await self._mark_handled(*batch.update_ids)
-            return
-        if not await self._mark_handled(*batch.update_ids):
-            return  # another holder of this bot has carried it out
-        if name == "compact":
-            # A summary takes as long as its model does, and delays no message of its chat.
-            self._start(self._run_once(chat, message, name))
-        else:
-            await self._run_once(chat, message, name)
-
-    async def _run_once(self, chat: ChatRow, message: IncomingMessage, name: str) -> None:
-        """The update is marked as handled already, so nothing would retry it: report an error to the chat."""
-        try:
-            await self._command_handler.handle(chat, message)
-        except EvertalkError as error:
-            log.warning("command_failed", command=name, code=error.code, reason=str(error))
-            await self._notifier.send(get_chat_target(chat), get_chat_texts(chat).say("not_now"))
+        await self._notifier.send(get_reply_target(message.chat), texts.say("not_now"))
 
     # -- messages -------------------------------------------------------------------------------------
 
-    async def _handle_quotes(self, chat: ChatRow, batch: MessageBatch) -> None:
-        """A reply to a message of the bot proves that the message arrived."""
-        for message in batch.messages:
-            quoted, message_id = message.quoted, message.reply_to_message_id
-            if quoted is not None and quoted.by_bot and message_id is not None:
-                await self._uncertain.handle_quote(chat, message_id, quoted)
-
-    async def _react_to_sticker(self, chat: ChatRow, batch: MessageBatch) -> None:
+    async def _react_to_sticker(self, _: Message, chat: ChatRow, batch: MessageBatch) -> None:
         """React to it, since it has nothing to answer; send a text where the chat forbids reactions."""
         last = batch.messages[-1]
         emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
-        mark = emoji if emoji in POSITIVE_REACTIONS else STICKER_REACTION
+        mark = emoji if emoji in STICKER_EMOJI else STICKER_REACTION
         text = explain_unreadable(get_chat_texts(chat), "sticker")
         self._start(self._react(chat, last.message_id, mark, instead=partial(self._send, chat, text)))
         await self._mark_handled(*batch.update_ids)
@@ -296,40 +177,35 @@ class UpdateHandler:
     async def _send(self, chat: ChatRow, text: str, **options: Any) -> None:
         await self._notifier.send(get_chat_target(chat), text, **options)
 
-    async def _find_beginning(self, batch: MessageBatch) -> MessageRow | None:
-        """The stored first part of a message whose rest came late."""
-        if batch.late_for is None or batch.first.is_edited:
-            return None
-        chat_id = batch.first.chat.chat_id
-        beginning = await self._stores.telegram_chats.find_message(self._bot_id, chat_id, batch.late_for)
-        return beginning if beginning is not None and beginning.seq is not None else None
+    async def _is_no_question(self, message: Message, batch: MessageBatch) -> bool:
+        """Whether an edit is not read as a new message, when the former one was refused or not addressed."""
+        edit = batch.first
+        return edit.command is not None or not edit.text.strip() or self._is_too_old(edit)
 
-    async def _find_edited(self, message: IncomingMessage) -> MessageRow | None:
-        """The stored message that this edit is of."""
-        chat_id = message.chat.chat_id
-        found = await self._stores.telegram_chats.find_message(self._bot_id, chat_id, message.message_id)
-        return found if found is not None and found.seq is not None else None
+    async def _ignore_edit(self, _: Message, batch: MessageBatch) -> None:
+        await self._mark_handled(*batch.update_ids)
 
-    def _may_be_new(self, message: IncomingMessage) -> bool:
-        """Whether an edit is read as a new message: the former one was refused, lost or not addressed."""
-        return message.command is None and bool(message.text.strip()) and not self._is_too_old(message)
-
-    async def _accept_late_part(self, chat: ChatRow, batch: MessageBatch, turn: int) -> None:
+    async def _accept_late_part(
+        self, message: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
+    ) -> None:
         """Add a late part to the turn of its first part while that is unanswered, else make it a separate
         turn.
         """
-        is_held = await self._sessions.hold_for_rest(chat.session_id, turn=turn)
+        is_held = await self._sessions.hold_for_rest(chat.session_id, turn=beginning.turn)
         try:
-            await self._accept(chat, batch)
+            await self._accept(message, chat, batch)
         finally:
             if is_held and await self._stores.edits.wake(chat.session_id):
                 self._answer(chat)
 
-    async def _accept(self, chat: ChatRow, batch: MessageBatch) -> None:
+    async def _accept(self, message: Message, chat: ChatRow, batch: MessageBatch) -> None:
         texts = get_chat_texts(chat)
         if set(batch.update_ids) & set(chat.settings.get("reread", ())):
-            known = await self._find_edited(batch.first)
-            if known is not None:
+            first = batch.first
+            known = await self._stores.telegram_chats.find_message(
+                self._bot_id, first.chat.chat_id, first.message_id
+            )
+            if known is not None and known.seq is not None:
                 await self._read_files_again(chat, batch, known, texts)
                 return
         transcripts: dict[int, str] = {}
@@ -362,7 +238,7 @@ class UpdateHandler:
         try:
             await self._sessions.accept(inbound)
         except SessionMoved:
-            await self._accept(await self._find_current_chat(chat), batch)
+            await self._accept(message, await self._find_current_chat(chat), batch)
             return
         except BadInput as error:
             notice = explain_failure(texts, code=error.code, advice=error.advice, public=self._context.public)
@@ -563,9 +439,11 @@ class UpdateHandler:
         attachment_id = await self._stores.attachments.store(chat.session_id, body=body, mime=mime)
         return Image(attachment_id=attachment_id, mime=mime)
 
-    async def _handle_edit(self, chat: ChatRow, batch: MessageBatch, known: MessageRow) -> None:
+    async def _handle_edit(
+        self, _: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
+    ) -> None:
         """Put the new wording in the place of the old one; for the last turn, offer a new answer once."""
-        message = batch.first
+        message, known = batch.first, beginning
         assert known.seq is not None
         replaced: tuple[Block, ...] | None = None
         if _has_other_file(message, known):
@@ -642,112 +520,9 @@ class UpdateHandler:
     def _is_too_old(self, message: IncomingMessage) -> bool:
         return self._now() - message.sent_at > timedelta(minutes=EDIT_MINUTES)
 
-    # -- other updates ----------------------------------------------------------------------------------
-
-    async def _handle_reaction(self, reaction: ReactionChange) -> None:
-        if not isinstance(await self._access_policy.check(reaction.chat), Allowed):
-            return
-        found = await self._stores.telegram_chats.find_message(
-            self._bot_id, reaction.chat.chat_id, reaction.message_id
-        )
-        if found is None or found.part is None:
-            return
-        opinion = _rate_reaction(reaction.added)
-        if opinion is None and _rate_reaction(reaction.removed) is None:
-            return
-        await self._stores.telegram_chats.record_opinion(
-            found.session_id, found.turn, opinion, source=f"telegram:{reaction.user_id or 0}"
-        )
-
-    async def _handle_membership(self, membership: MembershipChange) -> None:
-        chat_id = membership.chat.chat_id
-        reachable = membership.change not in ("blocked", "removed")
-        await self._stores.telegram_chats.set_reachable(self._bot_id, chat_id, reachable=reachable)
-        if reachable:
-            self._context.sender.mark_reachable(chat_id)
-        if membership.change == "added":
-            await self._reply_to_stranger(
-                await self._access_policy.handle_added(membership), membership.chat, membership.by
-            )
-
-    async def _handle_pin(self, changed: PinChange) -> None:
-        if not isinstance(await self._access_policy.check(changed.chat), Allowed):
-            return
-        chat = await self._open_chat(changed.chat, changed.sender)
-        await self._command_handler.pin(chat, changed.message_id)
-
-    async def _handle_stopped_draft(self, stopped: DraftStopped) -> None:
-        for chat in await self._stores.telegram_chats.list_threads(self._bot_id, stopped.chat.chat_id):
-            if chat.thread_id == stopped.chat.thread_id:
-                await self._sessions.stop(chat.session_id)
-
-    # -- access and chats -------------------------------------------------------------------------------
-
-    async def _reply_to_stranger(
-        self, decision: AccessDecision, chat_ref: ChatRef, sender: MessageAuthor
-    ) -> None:
-        match decision:
-            case StrangerReply(key=key, args=args):
-                if chat_ref.kind != "channel":  # its readers have nothing to do with that
-                    notice = self._format_access_reply(get_texts(sender.language_code), key, args)
-                    await self._notifier.send(_get_reply_target(chat_ref), notice)
-                if key == "access_owner":
-                    log.info("owner_claimed", bot=self._bot_id)
-                if decision.is_new:
-                    self._start(self._access_requests.ask_owners(decision, chat_ref, sender))
-            case NoReply(reason=reason):
-                log.debug("message_ignored", reason=reason)
-            case Allowed():
-                return
-
-    def _format_access_reply(self, texts: Catalogue, key: str, args: object) -> str:
-        given = dict(args) if isinstance(args, dict) else {}
-        match key:
-            case "access_code" | "access_group_code":
-                return texts.say("pairing_code", code=str(given.get("code", "")))
-            case "access_too_many_waiting":
-                return texts.say("pairing_full")
-            case "access_owner":
-                return texts.say("owner_now")
-            case "access_group_welcome":
-                return say_hello_to_group(
-                    texts,
-                    username=self._context.identity.username,
-                    reads_all_messages=self._context.identity.reads_all_messages,
-                )
-            case _:
-                return texts.say("refused")
-
-    async def _open_chat(self, chat_ref: ChatRef, sender: MessageAuthor) -> ChatRow:
-        chat = await self._stores.telegram_chats.open(
-            self._bot_id,
-            chat_id=chat_ref.chat_id,
-            thread_id=chat_ref.thread_id,
-            kind="person" if chat_ref.is_private else "group",
-            title=chat_ref.title[:128],
-        )
-        self._context.sender.mark_reachable(chat_ref.chat_id)
-        if chat.unreachable:
-            await self._stores.telegram_chats.set_reachable(self._bot_id, chat_ref.chat_id, reachable=True)
-        language = sender.language_code[:10]
-        if chat_ref.is_private and language and chat.settings.get("app_language") != language:
-            await self._stores.telegram_chats.change_settings(chat.address_id, {"app_language": language})
-            chat = await self._stores.telegram_chats.find_chat(chat.address_id) or chat
-        return chat
-
     async def _mark_handled(self, *update_ids: int) -> bool:
         """Whether they had not been marked before."""
         return await self._stores.telegram_inbox.mark_handled(self._bot_id, update_ids) > 0
-
-
-def _keep_addressed(batch: MessageBatch) -> MessageBatch:
-    """In a group, drop the messages of people who did not address the bot."""
-    if batch.addressed_message.chat.is_private:
-        return batch
-    asked = {one.sender.user_id for one in batch.messages if one.is_addressed}
-    kept = tuple(one for one in batch.messages if one.sender.user_id in asked)
-    left = tuple(one.update_id for one in batch.messages if one.sender.user_id not in asked)
-    return replace(batch, messages=kept, superseded=(*batch.superseded, *left)) if left else batch
 
 
 def _add_transcripts(batch: MessageBatch, transcripts: Mapping[int, str]) -> MessageBatch:
@@ -796,19 +571,25 @@ def _is_readable(block: Block) -> bool:
     return not (isinstance(block, Text) and is_unread_file(block.text))
 
 
-def _is_only_stickers(batch: MessageBatch) -> bool:
+async def is_batch(_: Message, batch: MessageBatch | None = None) -> bool:
+    """Filter what people say from what Telegram says of a chat."""
+    return batch is not None
+
+
+async def _is_edit(_: Message, batch: MessageBatch) -> bool:
+    return batch.first.is_edited
+
+
+async def _is_stored(_: Message, beginning: MessageRow | None) -> bool:
+    return beginning is not None
+
+
+async def _is_late_part(_: Message, batch: MessageBatch, chat: ChatRow, beginning: MessageRow | None) -> bool:
+    return beginning is not None and beginning.session_id == chat.session_id and not batch.first.is_edited
+
+
+async def _is_only_stickers(_: Message, batch: MessageBatch) -> bool:
     return all(
         one.media is not None and one.media.kind == "sticker" and not one.text.strip()
         for one in batch.messages
     )
-
-
-def _get_reply_target(chat_ref: ChatRef) -> ChatTarget:
-    return ChatTarget(chat_id=chat_ref.chat_id, thread_id=chat_ref.thread_id)
-
-
-def _rate_reaction(emojis: tuple[str, ...]) -> str | None:
-    plain = {emoji.rstrip("\ufe0f") for emoji in emojis}
-    if plain & POSITIVE_REACTIONS:
-        return "good"
-    return "bad" if plain & NEGATIVE_REACTIONS else None

@@ -7,12 +7,18 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from aiogram.types import Update
 
-from bot.telegram.handlers.callback_queries import CallbackQueryHandler
-from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
-from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, format_callback_data
+from bot.telegram.client.session import create_bot
+from bot.telegram.handlers.button_handlers import ButtonAccess, ButtonHandlers
+from bot.telegram.handlers.dispatcher import BotDispatcher
+from bot.telegram.inbound.chat_access import Allowed
+from bot.telegram.inbound.updates import ChatRef
+from bot.telegram.outbound.buttons import ButtonAction, ButtonPress
 from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
+from tests.kit.fakes.bot_api import TOKEN
+from tests.kit.telegram.updates import raw_message
 
 MEMORY = (ButtonAction.ARCHIVE_NOTE, ButtonAction.RESTORE_NOTE, ButtonAction.PAGE)
 ADMINS_ONLY = (
@@ -34,8 +40,8 @@ class Everything:
     async def answer_callback(self, _callback_id: str, words: str = "") -> None:
         self.nods.append(words)
 
-    async def can_press(self, _pressed: CallbackQuery) -> bool:
-        return True
+    async def check(self, _chat: ChatRef) -> Allowed:
+        return Allowed()
 
     async def find_role(self, _chat_id: int, _user_id: int, *, patience: float) -> str:
         return self.role
@@ -50,6 +56,9 @@ class Everything:
 
     async def show_page(self, *_: Any) -> None:
         self.done.append("page")
+
+    async def open_result(self, *_: Any) -> None:
+        self.done.append("result")
 
     async def archive(self, *_: Any) -> None:
         self.done.append("put away")
@@ -75,6 +84,7 @@ async def press(
     chat_id: int = 42,
     from_chat: int | None = None,
     public: bool = False,
+    data: str = "",
 ) -> None:
     async def found(_address_id: int) -> ChatRow:
         return place(chat_id)
@@ -83,19 +93,29 @@ async def press(
     identity, config = SimpleNamespace(bot_id=1), SimpleNamespace(audience="personal")
     context = SimpleNamespace(stores=stores, identity=identity, config=config, public=public)
     reach = cast("Any", everything)
-    callback_handler = CallbackQueryHandler(
-        cast("Any", context), access_policy=reach, notifier=reach, commands=reach, sessions=reach,
-        quick_actions=reach, admins=reach, memory_list=reach, search_results=reach, erasure=reach,
-        delivery=reach, access_requests=reach, offered=frozenset(),
+    access = ButtonAccess(
+        cast("Any", context), access_policy=reach, admins=reach, notifier=reach, uncertain=reach
+    )
+    buttons = ButtonHandlers(
+        cast("Any", context), access=access, notifier=reach, commands=reach, sessions=reach,
+        quick_actions=reach, memory_list=reach, search_results=reach, erasure=reach, delivery=reach,
+        offered=frozenset(),
     )  # fmt: skip
-    where = ChatRef(chat_id=chat_id if from_chat is None else from_chat)
-    data = format_callback_data(ButtonPress(action=action, address_id=5, subject=7))
-    await callback_handler.handle(
-        CallbackQuery(
-            update_id=1, callback_id="c", data=data, sender=MessageAuthor(user_id=9, name="Ada"), chat=where,
-            message_id=1, accessible=True,
-        )
-    )  # fmt: skip
+    client = create_bot(TOKEN)
+    dispatcher = BotDispatcher(client, routers=[buttons.build_router()], batch_admission=cast("Any", None))
+    where = chat_id if from_chat is None else from_chat
+    shown = raw_message(message_id=1, chat={"id": where, "type": "private" if where > 0 else "group"})
+    query = {"id": "c", "from": {"id": 9, "is_bot": False, "first_name": "Ada"}, "chat_instance": "i"}
+    said = data or ButtonPress(action=action, address_id=5, subject=7).pack()
+    raw = {"update_id": 1, "callback_query": {**query, "data": said, "message": shown}}
+    await dispatcher.feed_other(Update.model_validate(raw, context={"bot": client}))
+
+
+@pytest.mark.parametrize("data", ["stop", "v2:stop:5:7", "v1:nonsense:5:7", "v1:letin:5:7"])
+async def test_button_that_says_something_else_is_answered_and_does_nothing(data: str) -> None:
+    everything = Everything(admin=True)
+    await press(ButtonAction.STOP, everything, data=data)
+    assert (everything.done, everything.nods) == ([], [get_texts("en").say("unknown_button")])
 
 
 @pytest.mark.parametrize("action", MEMORY)

@@ -1,0 +1,179 @@
+"""Who may talk: the middleware of messages, and the replies to strangers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from aiogram import BaseMiddleware
+from aiogram.types import TelegramObject
+
+from bot.telegram.client.sender import ChatTarget
+from bot.telegram.handlers.access_requests import AccessRequests
+from bot.telegram.inbound.bot_context import BotContext
+from bot.telegram.inbound.chat_access import (
+    AccessDecision,
+    Allowed,
+    ChatAccessPolicy,
+    NoReply,
+    StrangerReply,
+    UnknownChat,
+)
+from bot.telegram.inbound.message_batching import MessageBatch
+from bot.telegram.inbound.updates import ChatRef, IncomingMessage, MessageAuthor
+from bot.telegram.outbound.notifier import Notifier
+from bot.telegram.outbound.uncertain_notices import UncertainNotices
+from bot.telegram.texts import get_chat_texts, get_texts, say_hello_to_group
+from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
+from shared.locales import Catalogue
+
+log = structlog.get_logger(__name__)
+
+
+class ChatAdmission:
+    """For one bot: opens the chat of who may talk, and answers strangers."""
+
+    def __init__(
+        self,
+        context: BotContext,
+        *,
+        access_policy: ChatAccessPolicy,
+        notifier: Notifier,
+        access_requests: AccessRequests,
+        start: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._context = context
+        self._bot_id = context.identity.bot_id
+        self._stores = context.stores
+        self._notifier = notifier
+        self._access_requests = access_requests
+        self._start = start
+        self.policy = access_policy
+
+    async def reply_to_stranger(
+        self, decision: AccessDecision, chat_ref: ChatRef, sender: MessageAuthor
+    ) -> None:
+        match decision:
+            case StrangerReply(key=key, args=args):
+                if chat_ref.kind != "channel":  # its readers have nothing to do with that
+                    notice = self._format_access_reply(get_texts(sender.language_code), key, args)
+                    await self._notifier.send(get_reply_target(chat_ref), notice)
+                if key == "access_owner":
+                    log.info("owner_claimed", bot=self._bot_id)
+                if decision.is_new:
+                    self._start(self._access_requests.ask_owners(decision, chat_ref, sender))
+            case NoReply(reason=reason):
+                log.debug("message_ignored", reason=reason)
+            case Allowed():
+                return
+
+    def _format_access_reply(self, texts: Catalogue, key: str, args: object) -> str:
+        given = dict(args) if isinstance(args, dict) else {}
+        match key:
+            case "access_code" | "access_group_code":
+                return texts.say("pairing_code", code=str(given.get("code", "")))
+            case "access_too_many_waiting":
+                return texts.say("pairing_full")
+            case "access_owner":
+                return texts.say("owner_now")
+            case "access_group_welcome":
+                return say_hello_to_group(
+                    texts,
+                    username=self._context.identity.username,
+                    reads_all_messages=self._context.identity.reads_all_messages,
+                )
+            case _:
+                return texts.say("refused")
+
+    async def open_chat(self, chat_ref: ChatRef, sender: MessageAuthor) -> ChatRow:
+        chat = await self._stores.telegram_chats.open(
+            self._bot_id,
+            chat_id=chat_ref.chat_id,
+            thread_id=chat_ref.thread_id,
+            kind="person" if chat_ref.is_private else "group",
+            title=chat_ref.title[:128],
+        )
+        self._context.sender.mark_reachable(chat_ref.chat_id)
+        if chat.unreachable:
+            await self._stores.telegram_chats.set_reachable(self._bot_id, chat_ref.chat_id, reachable=True)
+        language = sender.language_code[:10]
+        if chat_ref.is_private and language and chat.settings.get("app_language") != language:
+            await self._stores.telegram_chats.change_settings(chat.address_id, {"app_language": language})
+            chat = await self._stores.telegram_chats.find_chat(chat.address_id) or chat
+        return chat
+
+
+class BatchAdmission(BaseMiddleware):
+    """Lets a batch of messages reach its handler with `chat`, `texts` and `beginning`.
+
+    `beginning` is the stored message that an edit or the rest of a message belongs to.
+    """
+
+    def __init__(self, context: BotContext, *, admission: ChatAdmission, uncertain: UncertainNotices) -> None:
+        self._bot_id = context.identity.bot_id
+        self._stores = context.stores
+        self._admission = admission
+        self._uncertain = uncertain
+
+    async def __call__(
+        self,
+        handler: Callable[[TelegramObject, dict[str, Any]], Awaitable[Any]],
+        event: TelegramObject,
+        data: dict[str, Any],
+    ) -> Any:
+        batch: MessageBatch | None = data.get("batch")
+        if batch is None:  # a change of the chat
+            return await handler(event, data)
+        message = batch.addressed_message
+        beginning = await (self.find_edited(message) if message.is_edited else self._find_beginning(batch))
+        # Only one part of a message mentions the bot: the rest of one that was stored is meant, too.
+        policy = self._admission.policy
+        decision = await (policy.admit(message) if beginning is None else policy.check(message.chat))
+        if isinstance(decision, UnknownChat):
+            decision = NoReply(reason="the rest of what a stranger said")
+        if not isinstance(decision, Allowed):
+            await self._admission.reply_to_stranger(decision, message.chat, message.sender)
+            await self._stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids)
+            return None
+        batch = _keep_addressed(batch) if beginning is None and not message.is_edited else batch
+        chat = await self._admission.open_chat(message.chat, message.sender)
+        await self._handle_quotes(chat, batch)
+        data |= {"chat": chat, "texts": get_chat_texts(chat), "beginning": beginning, "batch": batch}
+        return await handler(event, data)
+
+    async def _find_beginning(self, batch: MessageBatch) -> MessageRow | None:
+        """The stored first part of a message whose rest came late."""
+        if batch.late_for is None or batch.first.is_edited:
+            return None
+        return await self._find(batch.first.chat.chat_id, batch.late_for)
+
+    async def find_edited(self, message: IncomingMessage) -> MessageRow | None:
+        """The stored message that this edit is of."""
+        return await self._find(message.chat.chat_id, message.message_id)
+
+    async def _find(self, chat_id: int, message_id: int) -> MessageRow | None:
+        found = await self._stores.telegram_chats.find_message(self._bot_id, chat_id, message_id)
+        return found if found is not None and found.seq is not None else None
+
+    async def _handle_quotes(self, chat: ChatRow, batch: MessageBatch) -> None:
+        """A reply to a message of the bot proves that the message arrived."""
+        for message in batch.messages:
+            quoted, message_id = message.quoted, message.reply_to_message_id
+            if quoted is not None and quoted.by_bot and message_id is not None:
+                await self._uncertain.handle_quote(chat, message_id, quoted)
+
+
+def _keep_addressed(batch: MessageBatch) -> MessageBatch:
+    """In a group, drop the messages of people who did not address the bot."""
+    if batch.addressed_message.chat.is_private:
+        return batch
+    asked = {one.sender.user_id for one in batch.messages if one.is_addressed}
+    kept = tuple(one for one in batch.messages if one.sender.user_id in asked)
+    left = tuple(one.update_id for one in batch.messages if one.sender.user_id not in asked)
+    return replace(batch, messages=kept, superseded=(*batch.superseded, *left)) if left else batch
+
+
+def get_reply_target(chat_ref: ChatRef) -> ChatTarget:
+    return ChatTarget(chat_id=chat_ref.chat_id, thread_id=chat_ref.thread_id)
