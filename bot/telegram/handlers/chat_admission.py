@@ -1,4 +1,4 @@
-"""Who may talk: the middleware of messages, and the replies to strangers."""
+"""Admission of chats: the middleware of messages, and the replies to strangers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class ChatAdmission:
-    """For one bot: opens the chat of who may talk, and answers strangers."""
+    """Opens admitted chats of one bot, and answers strangers."""
 
     def __init__(
         self,

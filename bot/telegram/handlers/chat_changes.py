@@ -1,4 +1,4 @@
-"""What changes in chats: the bot's standing, migrations, pins, reactions and stopped drafts."""
+"""Changes of chats: the standing of the bot, migrations, pins, reactions and stopped drafts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ChatChanges:
         await self._chats.record_opinion(found.session_id, found.turn, opinion, source=source)
 
     async def _stop_answer(self, stopped: MessageGenerationStopped) -> None:
-        """Somebody pressed Stop on a native draft; Telegram does not say who."""
+        """Stop the answers of the topic whose native draft was stopped."""
         chat_ref = build_chat_ref(stopped.chat, thread_id=stopped.message_thread_id or 0)
         for chat in await self._chats.list_threads(self._bot_id, chat_ref.chat_id):
             if chat.thread_id == chat_ref.thread_id:

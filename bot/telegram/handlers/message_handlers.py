@@ -567,7 +567,7 @@ def _reword_blocks(
 
 
 def _is_readable(block: Block) -> bool:
-    """Whether it is more than a line about a file that could not be read."""
+    """Return whether it is more than a line about a file that could not be read."""
     return not (isinstance(block, Text) and is_unread_file(block.text))
 
 
