@@ -127,17 +127,19 @@ def test_between_a_day_and_the_present_everything_can_be_read(desk: Desk, stub: 
     log(page).press("Home")
     expect(log(page).get_by_text(BEGINNING)).to_be_in_viewport()
     expect(log(page).get_by_text("Question 1", exact=True)).to_be_in_viewport()
-    found: list[str] = []
+    order = [f"{who} {turn}" for turn in range(1, 301) for who in ("Question", "Answer")]
+    seen: set[str] = set()
     log(page).hover()
     for _ in range(400):
-        now = state(page)["all"]
-        known = max((at + 1 for at, words in enumerate(now) if found and words == found[-1]), default=0)
-        found += now[known:]
-        if found[-1] == "Answer 300" and log(page).locator(".gap").count() == 0:
+        drawn = state(page)["all"]
+        places = [order.index(words) for words in drawn]
+        assert places == sorted(set(places)), "each message once, and in order"
+        seen.update(drawn)
+        if drawn[-1] == order[-1] and log(page).locator(".gap").count() == 0:
             break
         page.mouse.wheel(0, 1200)
         page.wait_for_timeout(30)
-    assert found == [f"{who} {turn}" for turn in range(1, 301) for who in ("Question", "Answer")]
+    assert [words for words in order if words not in seen] == []
 
 
 SLIDES_MS = 500
