@@ -33,6 +33,12 @@ RETRY_SECONDS = 5
 MAX_CONNECTIONS = 40
 MIN_SECRET_CHARS = 32
 CALL_SECONDS = 20
+WEBHOOK_CHECK_SECONDS = 60.0
+"""Seconds between looks at the webhook; another deployment with the same token may have set its own."""
+WEBHOOK_TAKEN = (
+    "Another program has changed the webhook of this bot. Two deployments cannot share a token: give one of "
+    "them a bot of its own, then restart the other."
+)
 PORTS = (443, 80, 88, 8443)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
@@ -125,6 +131,16 @@ async def register_webhook(bot: Bot, mode: WebhookConfig) -> bool:
         except AiogramError as error:
             log.warning("telegram_unreachable", bot=bot.id, reason=describe_call_error(error))
             await asyncio.sleep(max(get_retry_seconds(error), backoff.next()))
+
+
+async def find_foreign_webhook(bot: Bot, mode: WebhookConfig) -> str | None:
+    """Return the problem if Telegram posts this bot's updates elsewhere now; None while it does not say."""
+    try:
+        info = await bot.get_webhook_info(request_timeout=CALL_SECONDS)
+    except AiogramError as error:
+        log.warning("telegram_unreachable", bot=bot.id, reason=describe_call_error(error))
+        return None
+    return "" if info.url == mode.registered_url else WEBHOOK_TAKEN
 
 
 async def _register(bot: Bot, mode: WebhookConfig) -> bool:

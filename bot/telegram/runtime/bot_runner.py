@@ -17,7 +17,12 @@ from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.inbox import InboxReader, Poller
 from bot.telegram.inbound.message_batching import MessageBatcher
 from bot.telegram.inbound.update_parser import list_allowed_updates
-from bot.telegram.inbound.webhook import WebhookConfig, register_webhook
+from bot.telegram.inbound.webhook import (
+    WEBHOOK_CHECK_SECONDS,
+    WebhookConfig,
+    find_foreign_webhook,
+    register_webhook,
+)
 from bot.telegram.runtime.bot_profile import BotProfile
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import StorageLimiter
@@ -216,11 +221,22 @@ class BotRunner:
                 log.info("webhook_set", bot=self._bot_id)
             await self._report_problem("")
             self._intake_started.set()
-            await asyncio.Event().wait()
+            await self._watch_webhook(webhook)
         except TelegramBadRequest as refused:
             await self._report_problem(f"Telegram refuses the webhook: {refused.message}")
             log.error("webhook_rejected", bot=self._bot_id, reason=refused.message)
             await asyncio.sleep(60)
+
+    async def _watch_webhook(self, webhook: WebhookConfig) -> None:
+        """Report another deployment with this token; setting the webhook back would go on for ever."""
+        reported = ""
+        while True:
+            await asyncio.sleep(WEBHOOK_CHECK_SECONDS)
+            problem = await find_foreign_webhook(self._context.bot, webhook)
+            if problem is not None and problem != reported:
+                log.warning("webhook_changed", bot=self._bot_id, taken=bool(problem))
+                await self._report_problem(problem)
+                reported = problem
 
     async def _report_problem(self, problem: str) -> None:
         with suppress(StorageUnavailable):

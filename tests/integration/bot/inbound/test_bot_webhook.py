@@ -21,8 +21,10 @@ from bot.telegram.inbound.webhook import (
     MAX_BODY_BYTES,
     PATH,
     SECRET_HEADER,
+    WEBHOOK_TAKEN,
     BadWebhook,
     WebhookConfig,
+    find_foreign_webhook,
     make_webhook_handler,
     register_webhook,
 )
@@ -251,6 +253,17 @@ async def test_telegram_webhook_is_set_only_when_it_differs(
     assert [one["secret_token"] for one in told] == [SECRET, SECRET + "x"]
     assert told[0]["drop_pending_updates"] is False
     assert (await fake.bot())["allowed_updates"] == sorted(ALLOWED_UPDATES)
+
+
+async def test_webhook_of_another_deployment_is_reported(fake: RunningBotApi, api: Bot, door: Door) -> None:
+    mode = WebhookConfig(url=door.url, secret=SECRET)
+    await register_webhook(api, mode)
+    assert await find_foreign_webhook(api, mode) == ""
+    await fake.advance_clock(2)
+    await register_webhook(api, WebhookConfig(url=f"{door.url}/other", secret=SECRET))
+    assert await find_foreign_webhook(api, mode) == WEBHOOK_TAKEN
+    await fake.fail("getWebhookInfo", reset="before")
+    assert await find_foreign_webhook(api, mode) is None
 
 
 @pytest.mark.control("S01")
