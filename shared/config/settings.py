@@ -143,7 +143,7 @@ class Settings(BaseSettings):
     telegram_port: int = Field(default=8081, ge=0, le=65535)
     telegram_api_url: str = TELEGRAM_API_URL
     telegram_bots_file: Path | None = None
-    telegram_drafts: bool = False
+    telegram_drafts: bool = True
     telegram_rich: bool = False
     telegram_messages: int = Field(default=5, ge=1, le=30)
     telegram_reactions: bool = False

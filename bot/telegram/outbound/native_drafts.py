@@ -1,6 +1,6 @@
-"""Newest forms of answers, for people who chose them: native drafts and rich messages. Clients and servers
+"""Newest forms of answers: native drafts, and rich messages for people who chose them. Clients and servers
 differ, so a refusal disables a form in its chat until the next start, and the answer continues in the classic
-form. A server that does not know the method disables it in all chats.
+form. A method that the server does not know in three chats is disabled in all of them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ log = structlog.get_logger(__name__)
 AnswerForm = Literal["drafts", "rich"]
 KEEP_ALIVE_SECONDS = 20.0
 """Telegram drops a draft after thirty."""
+UNKNOWN_CHATS = 3
+"""Chats whose server does not know a method before no chat tries it: a proxy may answer 404 once."""
 _MAX_DRAFT_ID = 2**31 - 1
 _MAX_REFUSED = 1_000
 """Chats that are remembered with a form that they refused."""
@@ -55,23 +57,24 @@ class FormSupport:
     """Support of the newest forms by the server of a bot, and by its chats."""
 
     def __init__(self) -> None:
-        self._unknown: set[AnswerForm] = set()
+        self._unknown: dict[AnswerForm, set[int]] = {"drafts": set(), "rich": set()}
+        """Chats in which the server did not know the method of a form."""
         self._refused: dict[tuple[AnswerForm, int], None] = {}
 
     def allows(self, form: AnswerForm, chat_id: int) -> bool:
-        return form not in self._unknown and (form, chat_id) not in self._refused
+        is_known = len(self._unknown[form]) < UNKNOWN_CHATS
+        return is_known and (form, chat_id) not in self._refused
 
     def refuse(self, form: AnswerForm, chat_id: int, refusal: CallRejected) -> None:
-        """A server without the method disables a form for all chats, any other refusal for one chat."""
+        """Disable a form for one chat; an unknown method in `UNKNOWN_CHATS` chats disables it for all."""
         if not self.allows(form, chat_id):
             return
-        for_all = refusal.status == 404
-        if for_all:
-            self._unknown.add(form)
-        else:
-            while len(self._refused) >= _MAX_REFUSED:
-                del self._refused[next(iter(self._refused))]
-            self._refused[form, chat_id] = None
+        if refusal.status == 404:
+            self._unknown[form].add(chat_id)
+        while len(self._refused) >= _MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[form, chat_id] = None
+        for_all = len(self._unknown[form]) >= UNKNOWN_CHATS
         log.warning("message_form_disabled", form=form, for_all_chats=for_all, reason=refusal.reason)
 
 
