@@ -48,9 +48,9 @@ async def measure(database_url: str, redis_url: str, folder: Path, *, rounds: in
         await _answer_at_once(model)
         await _reply(people[0], ANSWER)
         after_first = rss_mib(house.bot.pid)
-        bot = Measured(name="bot", people=people, answer=ANSWER)
+        bot = Measured(name="bot", pid=house.bot.pid, people=people, answer=ANSWER)
         async with _floors(api, model, database_url, len(people)) as floors:
-            found = await _replies(house, (bot, *floors), rounds)
+            found = await _replies((bot, *floors), rounds)
         return {
             **found,
             **await _streamed(house, model),
@@ -68,6 +68,7 @@ async def _house(
         "ANTHROPIC_API_KEY": "sk-ant-bench",
         "ANTHROPIC_BASE_URL": model.base_url,
         "EVERTALK_TELEGRAM_ACCESS": "open",
+        "EVERTALK_TELEGRAM_DRAFTS": "false",  # edits are counted
         "EVERTALK_CAP_TOTAL_PER_DAY_USD": "1000",
         "EVERTALK_CAP_VISITOR_PER_DAY_USD": "1000",
     }
@@ -82,6 +83,8 @@ class Measured:
     """One bot, who talks to it, and their milliseconds to the first words and to the whole answer."""
 
     name: str
+    pid: int
+    cpu_ms: float = 0.0
     people: Sequence[Person]
     answer: str
     single: list[tuple[float, float]] = field(default_factory=list)
@@ -115,15 +118,14 @@ async def _floors(
             bot_id = int(token.partition(":")[0])
             people = [await api.person(FIRST_PERSON + number, bot=bot_id) for number in range(chats)]
             await program.said("echo_serves")
-            floors.append(Measured(name=name, people=people, answer=answer))
+            floors.append(Measured(name=name, pid=program.pid, people=people, answer=answer))
         yield tuple(floors)
 
 
-async def _replies(house: TelegramHouse, bots: Sequence[Measured], rounds: int) -> dict[str, Any]:
+async def _replies(bots: Sequence[Measured], rounds: int) -> dict[str, Any]:
     """One chat after the other, then all at once; the bots take turns."""
     for bot in bots:
         await bot.all_at_once()
-    cpu = 0.0
     for _ in range(rounds):
         await asyncio.sleep(REST_SECONDS)
         for number in range(CHATS):
@@ -131,14 +133,14 @@ async def _replies(house: TelegramHouse, bots: Sequence[Measured], rounds: int) 
                 bot.single.append(await _reply(bot.people[number], bot.answer))
         await asyncio.sleep(REST_SECONDS)
         for bot in bots:
-            before = cpu_ms(house.bot.pid)
+            before = cpu_ms(bot.pid)
             bot.many += await bot.all_at_once()
             await asyncio.sleep(BETWEEN_SECONDS)
-            cpu += cpu_ms(house.bot.pid) - before if bot.name == "bot" else 0.0
-    return _told({bot.name: bot for bot in bots}, cpu_ms_per_turn=cpu / rounds / CHATS)
+            bot.cpu_ms += (cpu_ms(bot.pid) - before) / rounds / CHATS
+    return _told({bot.name: bot for bot in bots})
 
 
-def _told(bots: Mapping[str, Measured], *, cpu_ms_per_turn: float) -> dict[str, Any]:
+def _told(bots: Mapping[str, Measured]) -> dict[str, Any]:
     """`reply` is the whole answer; `min_seconds` the first of it that is seen."""
     bot = bots["bot"]
     told: dict[str, Any] = {"reply_ratio_10_to_1": round(bot.p50(bot.many) / bot.p50(bot.single), 2)}
@@ -152,7 +154,12 @@ def _told(bots: Mapping[str, Measured], *, cpu_ms_per_turn: float) -> dict[str, 
             f"echo_p50_ms_{chats}": round(whole["echo"], 1),
             f"storing_p50_ms_{chats}": round(whole["storing"], 1),
         }
-    return {**told, "cpu_ms_per_turn": round(cpu_ms_per_turn, 1)}
+    for name in ("echo", "storing"):
+        told |= {
+            f"cpu_ms_per_turn_{name}": round(bots[name].cpu_ms, 1),
+            f"cpu_ratio_to_{name}": round(bot.cpu_ms / max(bots[name].cpu_ms, 0.1), 2),
+        }
+    return {**told, "cpu_ms_per_turn": round(bot.cpu_ms, 1)}
 
 
 async def _reply(person: Person, answer: str) -> tuple[float, float]:
