@@ -184,6 +184,7 @@ async def telegram_house(
         "EVERTALK_SECRET_KEY": SECRET,
         "EVERTALK_DATA_DIR": str(folder),
         "EVERTALK_LOG_FORMAT": "json",
+        "EVERTALK_TELEGRAM_DRAFTS": "false",  # bubbles are watched; drafts have tests of their own
         **more,
     }
     house = TelegramHouse(api, database_url, redis_url, settings, program("bot", settings))

@@ -41,12 +41,13 @@ class Deployment:
         found = [one for one in await self.provider.requests() if one["kind"] == "chat"]
         return [one["body"] for one in found if holding in json.dumps(one["body"]["messages"][-1])]
 
-    async def wants(self, person: Person, label: str) -> None:
+    async def wants(self, person: Person, label: str, *, on: bool = True) -> None:
         """In the settings of their chat."""
+        before, after = ("off", "on") if on else ("on", "off")
         await person.command("settings")
-        await person.sees(has_button(f"{label}: off"))
-        await person.tap(f"{label}: off")
-        await person.sees(has_button(f"{label}: on"))
+        await person.sees(has_button(f"{label}: {before}"))
+        await person.tap(f"{label}: {before}")
+        await person.sees(has_button(f"{label}: {after}"))
 
     async def answered(self, chat: int, turns: int) -> None:
         sql = f"SELECT count(*) = $2 FROM turns t {MINE} AND t.ended_at IS NOT NULL"
