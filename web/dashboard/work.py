@@ -106,7 +106,7 @@ Jobs = TypedDict("Jobs", {
     "kinds": list[JobKind], "jobs": list[Job], "before": str | None, "workers": list[Process],
     "duties": list[Duty], "bots": list[ConnectedBot], "total": NotRequired[Total | None],
 })  # fmt: skip
-DeliveryStates = TypedDict("DeliveryStates", {"uncertain": int, "dead": int})
+DeliveryStates = TypedDict("DeliveryStates", {"uncertain": int, "dead": int, "waiting": int})
 DoubtedPart = TypedDict("DoubtedPart", {
     "session": UUID, "session_kind": str, "anonymous": bool, "person_id": UUID, "person": str | None,
     "turn": int, "part": int, "parts": int, "state": str, "error": str | None, "attempt": int,
@@ -150,7 +150,7 @@ async def list_deliveries(
     limit: Limit = 50,
     total: Counted = False,
 ) -> Reply:
-    """List deliveries that are uncertain or have failed."""
+    """List deliveries that are uncertain, failed or wait for their chat."""
     asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
     read = authed.context.admin.jobs
     return await add_total(read.load_deliveries(asked), total and read.count_deliveries(asked))

@@ -10,7 +10,8 @@ DeliveryVerb = Literal["arrived", "send_again"]
 JOB_STATES = ("due", "running", "failing", "done", "dead")
 """`failing` is what will be tried again after an error; the others are states of the row."""
 JOB_KINDS = ("flush", "compact", "tidy")
-DOUBTS = ("uncertain", "dead")
+DOUBTS = ("uncertain", "dead", "waiting")
+"""States of deliveries on the page of problems; `waiting` parts are queued for a chat that refuses them."""
 ASKED_AGAIN = "sent again by an operator"
 """Why an answer is on its way after a later one; it stands in its row until it has arrived."""
 

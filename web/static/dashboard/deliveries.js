@@ -4,15 +4,15 @@ import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
-const WORDS = { uncertain: t("Uncertain"), dead: t("Never arrived") };
-const HINTS = { uncertain: t("may be in the chat, or not"), dead: t("refused, and not tried again") };
+const WORDS = { uncertain: t("Uncertain"), dead: t("Never arrived"), waiting: t("Waiting") };
+const HINTS = { uncertain: t("may be in the chat, or not"), dead: t("refused, and not tried again"), waiting: t("until the chat takes messages again") };
 
 /** @param {Page} page */
 export function deliveriesPage({ root, go, entitle, signal, say, me }) {
   entitle(t("Delivery problems"));
   const params = new URLSearchParams(location.search);
   const acts = me.role !== "viewer";
-  const strip = h("dl", { class: "kpis three" });
+  const strip = h("dl", { class: "kpis" });
   const told = h("div", { class: "told", role: "status", hidden: true });
   const body = h("div", { class: "stack" }, skeleton(6));
   const mark = liveMark();
@@ -82,7 +82,7 @@ function partsCard(page, params, change, act) {
 /** @param {Api["DoubtedPart"]} part @param {((verb: "arrived" | "send-again", part: any) => void) | null} act */
 function cells(part, act) {
   const name = t("turn {turn}, part {part}", { turn: part.turn, part: part.part + 1 });
-  const doing = act && h("span", { class: "act" },
+  const doing = act && part.state !== "waiting" && h("span", { class: "act" },
     h("button", { type: "button", class: "line", "aria-label": t("Arrived: {name}", { name }), onclick: () => act("arrived", part) }, t("Arrived")),
     part.can_send && h("button", { type: "button", class: "line", "aria-label": t("Send again: {name}", { name }), onclick: () => act("send-again", part) }, t("Send again")));
   return [h("span", null, t("turn {turn}", { turn: part.turn }), h("span", { class: "muted" }, " ", t("part {part} of {parts}", { part: part.part + 1, parts: part.parts }))),
@@ -90,5 +90,5 @@ function cells(part, act) {
     h("a", { class: "row-link", href: `/dashboard/sessions/${part.session}`, dir: "auto" }, personOf(part)),
     part.bot ? `@${part.bot}` : DASH, time(part.at), number(part.attempt),
     h("span", { class: "error-text" }, part.error ? ts(part.error) : DASH, part.told && h("span", { class: "block muted" }, t("The person was notified, and has a button that brings it")), part.unreachable_since && h("span", { class: "block muted" }, t("The chat cannot be reached since {time}", { time: time(part.unreachable_since) }))),
-    ...(act ? [doing] : [])];
+    ...(act ? [doing || DASH] : [])];
 }

@@ -170,37 +170,43 @@ SELECT json_build_object(
 """
 
 _DOUBTED = "d.channel = 'telegram' AND d.state IN ('uncertain', 'dead') AND d.turn_no > s.erased_turn"
-DOUBTED = f"""SELECT FROM deliveries d JOIN sessions s ON s.id = d.session_id
- WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead') AND ($1::text = '' OR d.state = $1)
-   AND ($2::uuid IS NULL OR s.public_id = $2)"""
+_WAITING = """d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent') AND a.unreachable_since IS NOT NULL
+   AND t.ended_at IS NOT NULL AND d.turn_no > s.erased_turn"""
+_WITH_CHAT = """deliveries d JOIN sessions s ON s.id = d.session_id JOIN addresses a ON a.id = d.address_id
+     JOIN turns t ON t.session_id = d.session_id AND t.turn_no = d.turn_no"""
+# Two branches, each by the partial index of its states; a part is in one of them.
+_PROBLEMS = f"""(SELECT d.session_id, d.turn_no, d.part, d.state AS shown_state FROM {_WITH_CHAT}
+      WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead')
+   UNION ALL SELECT d.session_id, d.turn_no, d.part, 'waiting' FROM {_WITH_CHAT} WHERE {_WAITING})"""
+DOUBTED = f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
+ WHERE ($1::text = '' OR d.shown_state = $1) AND ($2::uuid IS NULL OR s.public_id = $2)"""
 _SENDABLE = "a.unreachable_since IS NULL AND t.ended_at IS NOT NULL"
 
 DELIVERIES = f"""
 WITH page AS (
-  SELECT d.*, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name,
+  SELECT d.*, x.shown_state, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name,
          coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
          a.account, a.unreachable_since,
          t.ended_at, t.state AS turn_state, {_SENDABLE} AS can_send, coalesce(n.state = 'shown', false) AS told
-    FROM deliveries d LEFT JOIN uncertain_notices n ON n.session_id = d.session_id AND n.turn_no = d.turn_no
+    FROM {_PROBLEMS} x JOIN deliveries d USING (session_id, turn_no, part)
+    LEFT JOIN uncertain_notices n ON n.session_id = d.session_id AND n.turn_no = d.turn_no
     JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id
     JOIN addresses a ON a.id = d.address_id
     JOIN turns t ON t.session_id = d.session_id AND t.turn_no = d.turn_no
-   WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead') AND ($1::text = '' OR d.state = $1)
-     AND ($2::uuid IS NULL OR s.public_id = $2)
+   WHERE ($1::text = '' OR x.shown_state = $1) AND ($2::uuid IS NULL OR s.public_id = $2)
      AND ($3::timestamptz IS NULL OR (d.created_at, d.session_id, d.turn_no, d.part)
           < ($3::timestamptz, $4::bigint, $5::bigint, $6::bigint))
    ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC LIMIT $7 + 1
 ), shown AS (SELECT * FROM page ORDER BY created_at DESC, session_id DESC, turn_no DESC, part DESC LIMIT $7)
 SELECT json_build_object(
-  'states', (SELECT json_object_agg(v.state, (
-       SELECT count(*) FROM deliveries d JOIN sessions s ON s.id = d.session_id
-        WHERE {_DOUBTED} AND d.state = v.state)) FROM (VALUES ('uncertain'), ('dead')) v(state)),
+  'states', (SELECT json_object_agg(v.state, (SELECT count(*) FROM {_PROBLEMS} d WHERE d.shown_state = v.state))
+      FROM (VALUES ('uncertain'), ('dead'), ('waiting')) v(state)),
   'on_their_way', (SELECT count(*) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
   'oldest', (SELECT min(created_at) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
   'deliveries', coalesce((SELECT json_agg(json_build_object('session', d.public_id, 'session_kind', d.party_kind,
       'anonymous', d.anonymous, 'person_id', d.person_id, 'person', nullif(d.display_name, ''), 'turn', d.turn_no, 'part', d.part,
       'parts', (SELECT count(*) FROM deliveries o WHERE o.session_id = d.session_id AND o.turn_no = d.turn_no),
-      'state', d.state, 'error', nullif(d.error, ''), 'attempt', d.attempt, 'bot', b.username,
+      'state', d.shown_state, 'error', nullif(d.error, ''), 'attempt', d.attempt, 'bot', b.username,
       'at', d.created_at, 'unreachable_since', d.unreachable_since, 'can_send', d.can_send, 'told', d.told)
       ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC)
     FROM shown d LEFT JOIN telegram_bots b ON b.bot_id::text = d.account), '[]'::json),

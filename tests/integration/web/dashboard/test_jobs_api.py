@@ -204,7 +204,7 @@ async def test_bad_wishes_change_nothing(dashboard: Dashboard, body: Any) -> Non
 async def test_the_deliveries_page_is_what_sql_says(dashboard: Dashboard) -> None:
     seeded = await seed_work.doubts(dashboard.pool)
     page = await dashboard.get("/deliveries")
-    assert page["states"] == {"uncertain": 1, "dead": 2}
+    assert page["states"] == {"uncertain": 1, "dead": 2, "waiting": 0}
     assert page["on_their_way"] == 0
     assert [part["error"] for part in page["deliveries"]] == ["chat not found"] * 2 + ["the connection broke"]
     assert {part["session"] for part in page["deliveries"]} == {str(seeded.public_id)}
@@ -229,7 +229,7 @@ async def test_an_operator_can_say_that_a_part_arrived(dashboard: Dashboard) -> 
     seeded = await seed_work.doubts(dashboard.pool)
     done = await post(dashboard, "/deliveries/arrived", {"parts": [part_of(seeded, 2), part_of(seeded, 1)]})
     assert (done["changed"], done["why"][0]["why"]) == (1, "it has arrived")
-    assert (await dashboard.get("/deliveries"))["states"] == {"uncertain": 0, "dead": 2}
+    assert (await dashboard.get("/deliveries"))["states"] == {"uncertain": 0, "dead": 2, "waiting": 0}
     (line,) = await audited(dashboard, "delivery.arrived")
     assert line["object"] == f"delivery:{seeded.public_id}/2/0"
 
@@ -242,6 +242,20 @@ async def test_a_part_to_be_sent_again_is_queued_for_the_bot(dashboard: Dashboar
     again = await post(dashboard, "/deliveries/send-again", body)
     assert (again["changed"], again["why"][0]["why"]) == (0, "it is on its way already")
     assert (await dashboard.get("/deliveries"))["on_their_way"] == 2
+
+
+async def test_answer_that_waits_for_its_chat_is_listed(dashboard: Dashboard) -> None:
+    seeded = await seed_work.doubts(dashboard.pool)
+    await post(dashboard, "/deliveries/send-again", {"parts": [part_of(seeded, 3)]})
+    assert (await dashboard.get("/deliveries?state=waiting"))["deliveries"] == []
+    await dashboard.pool.execute("UPDATE addresses SET unreachable_since = now()")
+    page = await dashboard.get("/deliveries?state=waiting&total=true")
+    assert [(part["turn"], part["state"], part["can_send"]) for part in page["deliveries"]] == [
+        (3, "waiting", False)
+    ]
+    assert page["states"] == {"uncertain": 1, "dead": 1, "waiting": 1}
+    done = await post(dashboard, "/deliveries/arrived", {"parts": [part_of(seeded, 3)]})
+    assert (done["changed"], done["why"][0]["why"]) == (0, "it is on its way already")
 
 
 async def test_a_chat_that_is_gone_is_not_written_to(dashboard: Dashboard) -> None:
