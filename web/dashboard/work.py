@@ -150,7 +150,7 @@ async def list_deliveries(
     limit: Limit = 50,
     total: Counted = False,
 ) -> Reply:
-    """List deliveries that are uncertain, failed or wait for their chat."""
+    """List deliveries that failed, wait or are uncertain."""
     asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
     read = authed.context.admin.jobs
     return await add_total(read.load_deliveries(asked), total and read.count_deliveries(asked))
