@@ -228,7 +228,7 @@ class BotRunner:
             await asyncio.sleep(60)
 
     async def _watch_webhook(self, webhook: WebhookConfig) -> None:
-        """Report another deployment with this token; setting the webhook back would go on for ever."""
+        """Report another deployment with this token, without setting the webhook back again and again."""
         reported = ""
         while True:
             await asyncio.sleep(WEBHOOK_CHECK_SECONDS)
