@@ -155,3 +155,18 @@ async def test_everything_is_forgotten_with_the_words_that_confirm() -> None:
     everything = Everything()
     await press(ButtonAction.ERASE_ALL, everything)
     assert everything.done == ["forget everything yes"]
+
+
+def test_every_action_of_a_button_has_one_handler() -> None:
+    reach = cast("Any", Everything())
+    access = ButtonAccess(reach, access_policy=reach, admins=reach, notifier=reach, uncertain=reach)
+    buttons = ButtonHandlers(
+        reach, access=access, notifier=reach, commands=reach, sessions=reach, quick_actions=reach,
+        memory_list=reach, search_results=reach, erasure=reach, delivery=reach, offered=frozenset(),
+    )  # fmt: skip
+    known = buttons.build_router().sub_routers[0]
+    filters = [handler.filters[0] for handler in known.callback_query.handlers if handler.filters]
+    rules = [cast("Any", each.callback).rule for each in filters]
+    for action in set(ButtonAction) - {ButtonAction.ALLOW_ACCESS, ButtonAction.DENY_ACCESS}:
+        press = ButtonPress(action=action, address_id=1)
+        assert [bool(rule.resolve(press)) for rule in rules].count(True) == 1, action
