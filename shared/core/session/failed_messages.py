@@ -36,6 +36,11 @@ FAILED_FORMS: Mapping[str, FailedForm] = {
     "process_stopped": FailedForm(reason="it stopped the program"),
 }
 """Forms by the error code of the turn. What a provider forbade, or stopped a process, is not repeated."""
+NOT_RECALLED = ("model_rejected_request", "content_refused", "internal_error", "process_stopped")
+"""Codes of turns whose messages are never recalled: any part of them may fail the request.
+
+Parts of a message that was too long may be recalled.
+"""
 
 WITHOUT_BEGINNING = "beginning_rejected"
 """Form of a rejected message whose beginning was rejected, too."""

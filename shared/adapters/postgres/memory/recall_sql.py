@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.core.memory.recall import FEW_PASSAGES, K1, TOLD_BESIDE, TOLD_LEAST, TOLD_RARE, B
+from shared.core.session.failed_messages import NOT_RECALLED
 
 SESSIONS_AT_MOST = 32
 """Sessions of one party and agent: the current one, and the last archived ones."""
@@ -38,9 +39,15 @@ AND ($11::bigint IS NULL OR p.session_id = $1 AND p.seq >= $11)
 AND ($12::bigint IS NULL OR p.session_id = $1 AND p.seq <= $12)
 """
 
-_STILL_THERE = """
+_STILL_THERE = f"""
 EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)
 AND NOT ($7 AND EXISTS (SELECT FROM pins x WHERE x.session_id = p.session_id AND x.seq = p.seq))
+AND NOT (p.author = 'person' AND EXISTS (
+  SELECT FROM turns x WHERE x.session_id = p.session_id AND x.turn_no = p.turn_no
+     AND x.state IN ('failed', 'refused') AND x.error_code IN ({", ".join(f"'{code}'" for code in NOT_RECALLED)})))
+"""
+"""Passages that are neither erased nor pinned, and whose words a request may hold: a message that a server
+rejected would have the next request rejected, too.
 """
 
 _WHO = f"""

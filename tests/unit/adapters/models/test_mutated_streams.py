@@ -31,6 +31,79 @@ RESPONSES = (
     {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{}"},
     {"type": "response.completed", "response": {"usage": {"input_tokens": 9, "output_tokens": 5}}},
 )
+SEALED = (
+    {"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": "r1"}},
+    {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "Hours."},
+    {
+        "type": "response.output_item.done",
+        "output_index": 0,
+        "item": {"type": "reasoning", "id": "r1", "encrypted_content": "gAAA", "summary": []},
+    },
+    {"type": "response.output_text.delta", "output_index": 1, "delta": "Nine."},
+    {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}},
+)
+"""Sealed reasoning, and an answer at its length limit."""
+MESSAGES = (
+    {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm."}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "c2ln"}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "tool_use", "id": "t1", "name": "look", "input": {}},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 1,
+        "delta": {"type": "input_json_delta", "partial_json": '{"at": "9"}'},
+    },
+    {"type": "content_block_stop", "index": 1},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 30}},
+    {"type": "message_stop"},
+)
+"""Thinking with its signature, then a call."""
+
+
+def _chunks(*deltas: Any, finish: str = "stop", **more: Any) -> str:
+    return events(
+        *({"choices": [{"index": 0, "delta": delta}]} for delta in deltas),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}], **more},
+    )
+
+
+LATER_CHUNKS = (
+    _chunks({"reasoning_content": "Hm."}, {"content": "Nine."}, usage={"prompt_tokens": 9}),
+    _chunks({"reasoning": "Hm.", "reasoning_details": [{"type": "reasoning.text", "text": "Hm."}]}),
+    _chunks(
+        {"tool_calls": [{"index": 0, "id": "c1"}]},
+        {"tool_calls": [{"index": 0, "function": {"name": "look"}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "{'at': True}"}}]},
+        finish="tool_calls",
+    ),
+    _chunks(
+        {
+            "tool_calls": [
+                {
+                    "index": 0,
+                    "id": "c1",
+                    "function": {"name": "look", "arguments": "{}"},
+                    "extra_content": {"google": {"thought_signature": "c2ln"}},
+                }
+            ]
+        },
+        finish="STOP",
+    ),
+    _chunks({"content": [{"type": "text", "text": "Nine."}]}, {"refusal": "No."}, finish="content_filter"),
+    _chunks({"content": '<tool_call>{"name": "look", "arguments": {}}</tool_call>'}),
+    _chunks({"content": "<|channel|>analysis<|message|>Hm.<|end|><|channel|>final<|message|>Nine."}),
+    events({"choices": [{"delta": {"content": "Ni"}}]}, {"error": "overloaded"}, {"detail": [{"msg": "x"}]}),
+    json.dumps([{"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}]),
+    "<!doctype html><html><body><h1>502 Bad Gateway</h1></body></html>",
+    "data: [DONE]\n\n",
+)
+"""Streams as other servers send them: thoughts beside the text, names in later chunks, signatures, lists."""
 RECORDED: dict[str, tuple[Callable[[Any], StreamReader], list[str]]] = {
     "openai": (
         ChunkReader,
@@ -42,10 +115,27 @@ RECORDED: dict[str, tuple[Callable[[Any], StreamReader], list[str]]] = {
             ),
             json.dumps({"choices": [{"message": {"content": "Nine."}, "finish_reason": "stop"}]}),
             events({"error": {"message": "overloaded", "code": 503}}),
+            *map(str, LATER_CHUNKS),
         ],
     ),
-    "messages": (StreamReader, [str(messages_answer().body)]),
-    "responses": (ResponseReader, [events(*RESPONSES, done=False)]),
+    "messages": (
+        StreamReader,
+        [
+            str(messages_answer().body),
+            "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in MESSAGES),
+            json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}}),
+            json.dumps({"type": "message", "content": [{"type": "text", "text": "Nine."}], "usage": {}}),
+        ],
+    ),
+    "responses": (
+        ResponseReader,
+        [
+            events(*RESPONSES, done=False),
+            events(*SEALED, done=False),
+            events({"type": "error", "code": "server_error", "message": "overloaded"}, done=False),
+            json.dumps({"object": "response", "status": "completed", "output": [], "usage": None}),
+        ],
+    ),
 }
 VALUES = ["null", "[]", "{}", "-1", "1e999", '"x"', "true", "[[1]]", '{"a": null}', '"\\ud800"', "9" * 400]
 SNIPPETS = [

@@ -119,6 +119,23 @@ async def test_a_question_finds_its_fact_and_shows_it_once(
     assert len(set(sentences)) == len(sentences)
 
 
+@pytest.mark.parametrize(
+    ("code", "is_recalled"),
+    [("content_refused", False), ("model_rejected_request", False), ("process_stopped", False),
+     ("internal_error", False), ("prompt_too_long", True), ("cap_reached", True)],
+)  # fmt: skip
+async def test_rejected_message_is_searched_but_not_recalled(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored, code: str, is_recalled: bool
+) -> None:
+    question = "What is the name of my dentist?"
+    sql = """UPDATE turns SET state = 'failed', error_code = $1, process_faults = 2
+              WHERE session_id = $2 AND turn_no IN (
+                SELECT turn_no FROM passages WHERE session_id = $2 AND text ILIKE '%abernathy%')"""
+    changed = await pool.execute(sql, code, chatted.session_id)
+    assert changed == "UPDATE 2"
+    assert (FACTS[question].strip(".").casefold() in await recalled(pool, chatted, question)) == is_recalled
+
+
 STORY_TOKENS = 250
 """Tokens that chat about the day may recall, with words that were all said before."""
 STORY = (
