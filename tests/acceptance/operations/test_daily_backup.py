@@ -83,7 +83,7 @@ async def test_doctor_tells_how_old_the_newest_one_is(tmp_path: Path) -> None:
 
 
 async def test_doctor_warns_where_none_is_made_and_is_silent_about_foreign_servers(tmp_path: Path) -> None:
-    assert "no backups are made" in (await said_by_doctor(settings_in(tmp_path, backup_keep=0)))[1]
+    assert "automatic backups are off" in (await said_by_doctor(settings_in(tmp_path, backup_keep=0)))[1]
     elsewhere = settings_in(tmp_path, database_url="postgresql://somewhere/x")
     assert await check_backups(elsewhere) == []
 

@@ -204,7 +204,7 @@ def test_the_review_advises_no_rights_that_would_shut_the_servers_out(folder: Pa
         settings.data_dir.chmod(mode)
         changes = [risk.advice for risk in review_files(settings)]
         assert [change for change in changes if change.startswith("chmod")] == advice
-        assert any("makes an account for them" in change for change in changes)
+        assert any("creates an account for them" in change for change in changes)
     settings.data_dir.chmod(0o711)
     assert account.can_run(settings.data_dir)
     elsewhere = settings.model_copy(update={"database_url": "postgresql://x", "redis_url": "redis://x"})

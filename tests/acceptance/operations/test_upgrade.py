@@ -117,7 +117,7 @@ async def test_older_program_leaves_newer_schema_unchanged(
         assert backups_of(installation) == before, "nothing changes"
         (finding,) = await check_schema(settings, url)
         assert (finding.level, newer in finding.what) == ("warn", True)
-        assert finding.advice == "Bring this machine to Evertalk 7.1.0."
+        assert finding.advice == "Upgrade this machine to Evertalk 7.1.0."
 
 
 async def is_of_a_newer_version(url: str, revision: str = "9999") -> None:

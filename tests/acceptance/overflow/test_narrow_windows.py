@@ -80,7 +80,7 @@ async def test_narrowed_window_is_believed_after_several_conversations_and_later
     await health_told(app)
     (finding,) = await check_models(load_settings(), database_url)
     assert finding.level == "warn"
-    assert "claude-sonnet-5-5 more than 40,000 tokens; it should take 1,000,000" in finding.what
+    assert "refuses more than 40,000 tokens for claude-sonnet-5-5; its window is 1,000,000" in finding.what
     alerts = PostgresAlerts(app.pool)
     rules = Rules(over_seconds=0.0)
     await alerts.sweep(rules, worker_id=app.worker_id, targets=["webhook"])

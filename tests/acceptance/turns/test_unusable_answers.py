@@ -121,7 +121,7 @@ async def test_learned_ability_is_shown_to_operators(
         assert ["tools" in body for body in server.requests] == [True, False, False]
         await sweep(guest.app)
         (finding,) = await check_models(load_settings(), database_url)
-        assert (finding.level, "refuses tools of odd" in finding.what) == ("ok", True)
+        assert (finding.level, "does not accept tools for odd" in finding.what) == ("ok", True)
         assert '"tools": false' in finding.advice
         assert await guest.one("SELECT count(*) FROM alerts") == 0
 

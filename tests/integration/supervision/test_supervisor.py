@@ -291,7 +291,7 @@ def test_unreachable_server_is_reported_in_one_line(environment: dict[str, str])
 
 def test_doctor_finds_a_misspelled_setting(environment: dict[str, str]) -> None:
     done = evertalk("doctor", environment=environment, EVERTALK_HTTP_PORT="0", EVERTALK_HTPP_PORT="1")
-    assert "EVERTALK_HTPP_PORT means nothing" in done.stdout
+    assert "EVERTALK_HTPP_PORT is not a setting" in done.stdout
     assert "Did you mean EVERTALK_HTTP_PORT?" in done.stdout
     assert "PostgreSQL 18" in done.stdout
 
