@@ -285,10 +285,11 @@ class _RateWindow:
         return self._moments[-limit] + self._rate.seconds
 
     def _get_reserved(self, priority: Priority) -> int:
-        """Return the reserved calls; cleanups leave one more, so that no edit waits behind them."""
+        """Return the reserved calls; cleanups leave a fifth more, so that no edit or typing waits for them."""
         if priority < Priority.EDIT:
             return 0
-        return self._rate.reserved + (priority is Priority.CLEANUP)
+        more = max(1, self._rate.limit // 5) if priority is Priority.CLEANUP else 0
+        return self._rate.reserved + more
 
     def add(self, now: float) -> None:
         self._moments.append(now)

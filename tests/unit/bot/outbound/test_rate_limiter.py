@@ -136,3 +136,13 @@ def test_chats_at_rest_are_forgotten() -> None:
         add(queue, queued_call(chat))
         queue.take_due(float(chat))
     assert len(queue._chats) < 1_100
+
+
+def test_profile_calls_leave_room_for_typing_in_several_chats() -> None:
+    """A first start makes a hundred of them; typing that is not sent at once is not sent at all."""
+    queue = CallQueue(RateLimits())
+    add(queue, *(queued_call(None, Priority.CLEANUP, counts=False) for _ in range(40)))
+    assert len(queue.take_due(0.0)) == 20
+    typing = [queued_call(chat, TYPING, counts=False) for chat in range(1, 6)]
+    add(queue, *typing)
+    assert queue.take_due(0.1) == typing
