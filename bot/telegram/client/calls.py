@@ -285,7 +285,7 @@ class _RateWindow:
         return self._moments[-limit] + self._rate.seconds
 
     def _get_reserved(self, priority: Priority) -> int:
-        """Return the reserved calls; cleanups leave a fifth more, so that no edit or typing waits for them."""
+        """Return the reserved calls; cleanups leave a fifth more for edits and typing."""
         if priority < Priority.EDIT:
             return 0
         more = max(1, self._rate.limit // 5) if priority is Priority.CLEANUP else 0
