@@ -26,6 +26,10 @@ _SCRIPT_OF = {one: script for script, languages in _SCRIPTS.items() for one in l
 _PAIR, _SINGLE, _ENGLISH = 0.72, 0.2, 0.06
 _TYPOGRAPHIC = frozenset("“”„‘’«»‹›–—…€£§°№•·©®™½¼¾²³ºª¿¡ \xad¥×±µ、。，：；！？「」『』（）・ー《》％～")
 _BOXES = frozenset(map(chr, range(0x2500, 0x25A0)))
+_OUTSIDE_WORDS = frozenset("¤¦¨´¸¼½¾") | _BOXES - frozenset("│║─═")
+"""Signs that stand beside words; ISO-8859-15 has letters in the places of eight of them."""
+_JOINT_BITS = 6.0
+_HARD_BLANK_BITS = 4.0
 _MIXED_WORD_BITS = 6.0
 _CASE_BREAK_BITS = 7.0
 _CAPITAL_BITS = 1.0
@@ -81,6 +85,17 @@ def case_cost(text: str) -> float:
             bits += _LONE_CAPITAL_BITS
         elif sign.isupper() and after.islower() and before.isupper():
             bits += _CASE_BREAK_BITS
+    return bits
+
+
+def joint_cost(text: str) -> float:
+    """Return bits for signs that touch letters only where the wrong encoding was read."""
+    bits = 0.0
+    for before, sign, after in zip(" " + text, text, text[1:] + " ", strict=False):
+        if sign in _OUTSIDE_WORDS:
+            bits += _JOINT_BITS * (before.isalpha() + after.isalpha())
+        elif sign == "\xa0" and before.isalpha() and after.isalpha():
+            bits += _HARD_BLANK_BITS
     return bits
 
 

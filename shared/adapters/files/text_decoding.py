@@ -12,6 +12,7 @@ from shared.adapters.files.letter_statistics import (
     KNOWN_LANGUAGES,
     case_cost,
     is_script_of,
+    joint_cost,
     least_text_cost,
     text_cost,
 )
@@ -37,6 +38,8 @@ _WORST_BITS = 17.0
 """Bits per byte beyond ASCII above which no candidate explains a text."""
 _WORST_WIDE_BITS = 15.0
 """Bits per character above which no language explains a text in UTF-16."""
+_ESCAPED_BITS = 8.0
+"""Bits by which a text must be likelier in UTF-7, since a formula may look like it."""
 _HOLE_BITS = 3.0
 _LONG_HOLE = 8
 _NULS = re.compile(rb"\x00+")
@@ -177,7 +180,7 @@ def decode_plain(content: bytes) -> Decoded | None:
             return _tidy(Decoded(text=text))
     if b"\x00" in content:
         return None
-    if _has_escapes(content):
+    if _has_escapes(content) or _decode_shifted(content) is not None:
         return None
     try:
         text = content.decode("utf-8")
@@ -244,7 +247,26 @@ def _decode_escaped(content: bytes) -> Decoded | None:
         if not text.isascii():
             return Decoded(text=text, guessed=label)
     refuse_controls(content)
-    return Decoded(text=content.decode("ascii"))
+    return _decode_shifted(content) or Decoded(text=content.decode("ascii"))
+
+
+def _decode_shifted(content: bytes) -> Decoded | None:
+    """Decode UTF-7 if its letters look more like a language than the same bytes in ASCII."""
+    if b"+" not in content or not content.isascii():
+        return None
+    try:
+        text = content.decode("utf-7")
+    except UnicodeDecodeError:
+        return None
+    shifted = [sign for sign in text if not sign.isascii()]
+    if not shifted or any(map(_is_strange, shifted)):
+        return None
+    lines = zip(content.decode("ascii").splitlines(), text.splitlines(), strict=False)
+    pairs = [(plain, read) for plain, read in lines if plain != read]
+    plain, read = ("\n".join(column)[:_SCORED_BYTES] for column in zip(*pairs, strict=True))
+    if least_text_cost(read) + joint_cost(read) + _ESCAPED_BITS >= least_text_cost(plain):
+        return None
+    return Decoded(text=text, guessed="UTF-7")
 
 
 def _decode_damaged(content: bytes) -> Decoded | None:
@@ -331,10 +353,14 @@ def _compose(text: str, one: _Candidate) -> str:
 
 def _score(text: str, one: _Candidate, hints: tuple[str, ...]) -> float:
     text = _compose(text, one)
-    return case_cost(text) + min(
-        text_cost(text, language) - (_HINT_BITS if language in hints else 0.0)
-        for language in KNOWN_LANGUAGES
-        if one.script == "wide" or is_script_of(one.script, language)
+    return (
+        case_cost(text)
+        + joint_cost(text)
+        + min(
+            text_cost(text, language) - (_HINT_BITS if language in hints else 0.0)
+            for language in KNOWN_LANGUAGES
+            if one.script == "wide" or is_script_of(one.script, language)
+        )
     )
 
 

@@ -149,3 +149,35 @@ def test_reported_price_lists_are_read() -> None:
     assert decode_text(rows.encode("cp1252")).text == rows.replace("\r\n", "\n")
     rows = "商品,价格\r\n苹果,12\r\n" * 8
     assert decode_text(rows.encode("gbk")).text == rows.replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("iso8859_15", "Prix: 12 €\nCœur de bœuf à l'été\n"),
+        ("iso8859_15", "Une sœur cadette et son œuvre\n"),
+        ("cp1252", "Sinä ehdit vielä ½ tuntia ennen lähtöä\n"),
+        ("cp1250", "Roba;Cijena\nŽlica;3\nČaša đumbira;12\n"),
+        ("cp1250", "Ime;Grad\nŽeljko;Čakovec\nŠime;Đakovo\n"),
+        ("utf-7", "Café Möwe"),
+        ("utf-7", "Завтра утром мы поедем на озеро"),
+        ("utf-7", "商品价格"),
+    ],
+)
+def test_rare_encoding_is_read_by_what_stands_in_words(codec: str, text: str) -> None:
+    assert decode_text(text.encode(codec)).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Call +47123456- or +4712345678",
+        "C++ and a+b-c=d, 1+ABC-2",
+        "x+y-z",
+        "key=Zm9v+mFy/A==",
+        "https://a/?q=a+bc-d+efg-",
+    ],
+)
+def test_plus_signs_in_plain_text_stay(text: str) -> None:
+    found = decode_text(text.encode())
+    assert (found.text, found.guessed) == (text, "")
