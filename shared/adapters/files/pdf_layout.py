@@ -17,6 +17,10 @@ _MOST_ROW_GAP = 4.0
 _LONE_ROW_GAP = 1.6
 """Times the usual gap above a line with a single cell that still belongs to the table above it."""
 _LEAST_ROWS = 2
+_TIGHT_GAP = 1.15
+"""Times the smallest gap up to which a line may continue the cells above it."""
+_WIDE_GAP = 1.3
+"""Times the smallest gap from which a line begins a row."""
 _PROSE_CHARS = 22
 _PROSE_WORDS = 3.5
 _LEAST_PROSE_ROWS = 4
@@ -74,7 +78,7 @@ def arrange_lines(lines: list[PageLine]) -> str:
     while at < len(lines):
         end, columns = _find_region(lines, at)
         if columns:
-            blocks.append(_write_region([_fill(line, columns) for line in lines[at:end]]))
+            blocks.append(_write_region(lines[at:end], columns))
             found = True
         else:
             end = at + 1
@@ -183,14 +187,40 @@ def _fill(line: PageLine, columns: Columns) -> list[str]:
     ]
 
 
-def _write_region(rows: list[list[str]]) -> str:
+def _join_wrapped(rows: list[list[str]], tops: list[float]) -> list[list[str]]:
+    """Return rows whose wrapped cells are joined, where gaps between rows are wider than within them.
+
+    Each row then has one line in its first column; half of the columns wrap in none of the rows.
+    """
+    gaps = [below - above for above, below in pairwise(tops)]
+    least = min(gaps)
+    if max(gaps) < _WIDE_GAP * least or any(_TIGHT_GAP * least < gap < _WIDE_GAP * least for gap in gaps):
+        return rows
+    groups = [[rows[0]]]
+    for row, gap in zip(rows[1:], gaps, strict=True):
+        if gap > _TIGHT_GAP * least:
+            groups.append([])
+        groups[-1].append(row)
     width = len(rows[0])
+    full = [[sum(bool(row[place]) for row in group) for place in range(width)] for group in groups]
+    single = sum(all(counts[place] <= 1 for counts in full) for place in range(width))
+    if any(counts[0] != 1 for counts in full) or 2 * single < width:
+        return rows
+    return [
+        [" ".join(filter(None, (row[place] for row in group))) for place in range(width)] for group in groups
+    ]
+
+
+def _write_region(lines: list[PageLine], columns: Columns) -> str:
+    rows = [_fill(line, columns) for line in lines]
+    width = len(columns)
     if len(rows) >= _LEAST_PROSE_ROWS and all(
         _is_prose([row[place] for row in rows]) for place in range(width)
     ):
         return "\n\n".join("\n".join(filter(None, (row[place] for row in rows))) for place in range(width))
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(["", lines[0], "|" + " --- |" * width, *lines[1:], ""])
+    rows = _join_wrapped(rows, [line.top for line in lines])
+    drawn = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(["", drawn[0], "|" + " --- |" * width, *drawn[1:], ""])
 
 
 def _is_prose(cells: list[str]) -> bool:

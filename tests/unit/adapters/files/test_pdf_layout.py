@@ -121,3 +121,23 @@ def test_scanned_pages_become_pictures() -> None:
 def test_page_with_words_is_no_scan() -> None:
     assert read_pdf(pdf("Words."))[0]["scanned"] == []
     assert scans(pdf("Words.")) == ({"pictures": []}, b"")
+
+
+@pytest.mark.parametrize("anchor", ["top", "middle", "bottom"])
+def test_wrapped_cell_stays_one_cell(anchor: str) -> None:
+    line = {"top": 0, "middle": 1, "bottom": 2}[anchor]
+    page: list[Placed] = [(30, 250, "Item"), (120, 250, "Note"), (230, 250, "Price")]
+    page += [(120, 230 - 12 * row, words) for row, words in enumerate(["strong and", "made of", "hemp"])]
+    page += [(30, 230 - 12 * line, "Rope"), (230, 230 - 12 * line, "9.50")]
+    page += [(30, 186, "Tar"), (120, 186, "black")]
+    rows = [["Item", "Note", "Price"], ["Rope", "strong and made of hemp", "9.50"], ["Tar", "black", ""]]
+    assert cells(read(placed_pdf(page))) == rows
+
+
+def test_rows_close_together_stay_rows_below_a_distant_header() -> None:
+    page: list[Placed] = [(30, 250, "Item"), (120, 250, "Have"), (230, 250, "Remark")]
+    page += [(30, 230 - 12 * row, words) for row, words in enumerate(["Rope", "Tar", "Nail"])]
+    page += [(120, 230 - 12 * row, words) for row, words in enumerate(["4", "1", "90"])]
+    page.append((230, 218, "old"))
+    rows = [["Item", "Have", "Remark"], ["Rope", "4", ""], ["Tar", "1", "old"], ["Nail", "90", ""]]
+    assert cells(read(placed_pdf(page))) == rows
