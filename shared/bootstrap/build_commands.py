@@ -33,6 +33,7 @@ def build_commands(
     settings, stores, announcer = base.settings, base.stores, base.announcer
     return CommandService(
         store=stores.jobs,
+        choice=stores.session_settings,
         pins=stores.pins,
         figures=stores.session_stats,
         sessions=turns.sessions,

@@ -82,8 +82,12 @@ class Command:
 class CompactArguments:
     focus: str | None = None
     force: bool = False
+    automatic: str = ""
+    """`on` or `off`: the switch of automatic summaries; empty to summarise now."""
 
 
+AUTOMATIC = ("on", "off")
+"""Choices of the switch of automatic summaries."""
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="help",
@@ -100,7 +104,11 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="compact",
         args="[focus] [--force]",
-        named=(Argument(name="force", kind="flag"), Argument(name="focus", most_chars=FOCUS_CHARS)),
+        named=(
+            Argument(name="automatic", one_of=AUTOMATIC),
+            Argument(name="force", kind="flag"),
+            Argument(name="focus", most_chars=FOCUS_CHARS),
+        ),
         groups="admins",
         section="context",
     ),
@@ -260,8 +268,13 @@ def nearest_commands(name: str, offered: Collection[str]) -> tuple[str, ...]:
 
 
 def compact_arguments(args: str) -> CompactArguments:
-    """`--force` may stand anywhere, all other words are the focus; raises `BadArguments`."""
+    """`--force` may stand anywhere, all other words are the focus; `on` or `off` alone is the switch.
+
+    Raises: BadArguments for other options and a focus that is too long.
+    """
     words = args.replace("\N{EM DASH}", "--").split()
+    if len(words) == 1 and words[0].casefold() in AUTOMATIC:
+        return CompactArguments(automatic=words[0].casefold())
     strange = [word for word in words if word.startswith("--") and word != "--force"]
     if strange:
         raise BadArguments.from_key("bad_compact", option=strange[0])

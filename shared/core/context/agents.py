@@ -217,6 +217,14 @@ def with_chosen_model(config: Mapping[str, Any], chosen: str) -> Mapping[str, An
     return {**config, "model": chosen} if chosen and chosen in models_of(config) else config
 
 
+def with_chosen_compaction(config: Mapping[str, Any], chosen: str) -> Mapping[str, Any]:
+    """Return the config of a session; with `off` nothing is summarised unless a command asks for it."""
+    if chosen != "off":
+        return config
+    context = config.get("context")
+    return {**config, "context": {**(context if isinstance(context, Mapping) else {}), "compact_auto": False}}
+
+
 def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The config as it holds where one tool would do nothing."""
     section = config.get("tools")

@@ -48,6 +48,8 @@ class SessionState:
     timezone: str | None = None
     goal: str = ""
     mode: str = ""
+    compaction: str = ""
+    """`off` while automatic summaries are switched off in this conversation."""
 
     def with_sizes_of(self, after: SessionState) -> SessionState:
         """Return this state with the sizes of the request that follows a change of the view."""

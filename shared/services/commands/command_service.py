@@ -34,6 +34,7 @@ from shared.services.commands.command_call import (
 )
 from shared.services.commands.context import (
     COMPACT_WAIT_SECONDS,
+    CompactionChoice,
     CompactionForecast,
     ContextCommands,
     ContextCommandStore,
@@ -72,6 +73,7 @@ class CommandService:
         self,
         *,
         store: CommandStore,
+        choice: CompactionChoice,
         pins: PinStore,
         figures: SessionStatsStore,
         sessions: SessionService,
@@ -93,8 +95,9 @@ class CommandService:
         self._sessions = sessions
         self._announcer = announcer
         views = ContextCommands(
-            store=store, sessions=sessions, announcer=announcer, doorbell=doorbell, forecast=forecast
-        )
+            store=store, choice=choice, sessions=sessions, announcer=announcer, doorbell=doorbell,
+            forecast=forecast,
+        )  # fmt: skip
         measures = UsageCommands(
             store=store,
             figures=figures,

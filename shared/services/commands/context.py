@@ -16,7 +16,7 @@ from shared.core.session.session_state import ChangeRefused, CompactionStored, S
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import EvertalkError, ModelError
 from shared.locales import Catalogue
-from shared.ports import Announcer, Doorbell
+from shared.ports import DASHBOARD, Announcer, Doorbell
 from shared.services.commands.command_call import (
     CommandHandler,
     CommandInvocation,
@@ -90,11 +90,18 @@ class CompactionForecast(Protocol):
     async def load_flush_way(self, session_id: int) -> FlushWay: ...
 
 
+class CompactionChoice(Protocol):
+    async def choose_compaction(self, session_id: int, choice: str) -> None:
+        """Choose `off`, or an empty text for what the agent's configuration says."""
+        ...
+
+
 class ContextCommands:
     def __init__(
         self,
         *,
         store: ContextCommandStore,
+        choice: CompactionChoice,
         sessions: SessionService,
         announcer: Announcer,
         doorbell: Doorbell,
@@ -102,6 +109,7 @@ class ContextCommands:
     ) -> None:
         self._forecast = forecast
         self._store = store
+        self._choice = choice
         self._sessions = sessions
         self._announcer = announcer
         self._doorbell = doorbell
@@ -194,6 +202,8 @@ class ContextCommands:
 
     async def _compact(self, call: CommandInvocation) -> CommandReply:
         wish = compact_arguments(call.args)
+        if wish.automatic:
+            return await self._switch(call, wish.automatic)
         if (nothing := await self._nothing_to_compact(call, force=wish.force)) is not None:
             return True, nothing
         key = f"compact:{call.session_id}:manual"
@@ -213,6 +223,12 @@ class ContextCommands:
             if ended is None
             else describe_compaction(call.texts, *ended)
         )
+
+    async def _switch(self, call: CommandInvocation, automatic: str) -> CommandReply:
+        """Switch automatic summaries of the conversation on or off, and say what happens at the limit."""
+        await self._choice.choose_compaction(call.session_id, "off" if automatic == "off" else "")
+        await self._announcer.announce(DASHBOARD, {"t": "changed", "topics": ["sessions"]})
+        return True, call.texts.say(f"compacting_{automatic}")
 
     async def _nothing_to_compact(self, call: CommandInvocation, *, force: bool) -> str | None:
         """Said at once, without a job. What cannot be foreseen, the job finds out."""

@@ -511,6 +511,8 @@ def _check_obsolete(context: CompactionContext) -> JobDone | None:
     view, payload = context.state.view, context.job.payload
     if int(payload.get("cycle", view.cycle)) != view.cycle:
         return JobDone(outcome={"nothing": "done_already", "detail": "Another summary was made meanwhile."})
+    if not context.prepared.policy.compact_auto:
+        return JobDone(outcome={"nothing": "switched_off", "detail": "Automatic summaries are off here."})
     overflows = (
         context.job.trigger == "overflow"
         or pressure(context.prepared.budget, context.needed_tokens) == "overflow"

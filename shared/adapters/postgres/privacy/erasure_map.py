@@ -160,6 +160,7 @@ ACTIONS: Mapping[str, Action] = {
             "left_by": "numbers of places",
             "last_channel": _FIXED,
             "voice": _FIXED,
+            "compaction": _FIXED,
             "person": "goes with the person's name, by a trigger",
             "person_name": "goes with the person's name, by a trigger",
             "person_kind": _FIXED,

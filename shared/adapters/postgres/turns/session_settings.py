@@ -18,6 +18,7 @@ class ChosenRow:
     mode: str
     model: str
     voice: str
+    compaction: str
     agent_config: Mapping[str, Any]
 
 
@@ -30,7 +31,7 @@ class PostgresSessionSettings:
     @store_method
     async def load_chosen(self, session_id: int) -> ChosenRow:
         row = await self._pool.fetchrow(
-            """SELECT s.goal, s.mode, s.model, s.voice, a.config AS agent_config
+            """SELECT s.goal, s.mode, s.model, s.voice, s.compaction, a.config AS agent_config
                  FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1""",
             session_id,
         )
@@ -58,4 +59,13 @@ class PostgresSessionSettings:
         await self._pool.execute(
             "UPDATE sessions SET model = $2, view_epoch = view_epoch + 1 WHERE id = $1 AND model <> $2",
             session_id, model,
+        )  # fmt: skip
+
+    @store_method
+    async def choose_compaction(self, session_id: int, choice: str) -> None:
+        """Choose `off` or an empty text; waiting jobs of the former choice are planned again."""
+        await self._pool.execute(
+            """UPDATE sessions SET compaction = $2, view_epoch = view_epoch + 1
+                WHERE id = $1 AND compaction <> $2""",
+            session_id, choice,
         )  # fmt: skip

@@ -26,7 +26,12 @@ from shared.adapters.postgres.turns.answer_sql import (
     USAGE,
 )
 from shared.adapters.postgres.turns.view_cache import CachedView, ViewCache
-from shared.core.context.agents import LOOK_AT_PICTURE, with_chosen_model, without_tool
+from shared.core.context.agents import (
+    LOOK_AT_PICTURE,
+    with_chosen_compaction,
+    with_chosen_model,
+    without_tool,
+)
 from shared.core.session.artifacts import Artifact, digest_prefix
 from shared.core.session.failed_messages import FAILED_FORMS, show_failed
 from shared.core.session.session import Entry, FrozenPrefix, View, backoff_from_json
@@ -625,6 +630,7 @@ def build_view(
 def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     """The agent's, as it holds in this conversation."""
     config = with_chosen_model(row["agent_config"], row["model"])
+    config = with_chosen_compaction(config, row["compaction"])
     useless = {"ask_human": row["nobody_comes"], LOOK_AT_PICTURE.name: row["no_pictures"]}
     return reduce(without_tool, [name for name in useless if useless[name]], config)
 

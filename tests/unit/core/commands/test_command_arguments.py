@@ -43,7 +43,7 @@ def test_values_become_words(command: str, given: dict[str, Any], typed: str) ->
 @pytest.mark.parametrize(
     ("command", "given", "said"),
     [
-        ("compact", {"focsu": "x"}, "knows no `focsu`: it takes `focus`, `force`"),
+        ("compact", {"focsu": "x"}, "knows no `focsu`: it takes `automatic`, `focus`, `force`"),
         ("compact", {"force": 1}, "true or false"),
         ("compact", {"focus": "x — force me"}, "begins with `--`"),
         ("compact", {"focus": "x", "args": "y"}, "not both"),

@@ -1,0 +1,118 @@
+"""`/compact off`: nothing is summarised unless a person asks for it, and no message is lost at the limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shared.bootstrap.app import App
+from shared.core.compaction.jobs import MANUAL
+from tests.acceptance.long_talks import everything_is_due
+from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
+from tests.kit.deployment.person import WALK
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.night import by_night
+
+pytestmark = pytest.mark.timeout(300)
+SUMMARIES = "SELECT count(*) FROM links WHERE kind IN ('summary', 'digest')"
+UNANSWERED = "SELECT count(*) FROM turns WHERE state <> 'answered'"
+
+
+@pytest.fixture
+async def app(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[App]:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        cap_total_per_day_usd="1000", cap_visitor_per_day_usd="1000", context_window=12_000, max_output=1_000,
+    )  # fmt: skip
+    async with running_app(settings) as app:
+        yield app
+
+
+async def command(guest: Visit, name: str, args: str = "") -> str:
+    found = guest.app.commands.run(
+        session_id=guest.session_id, address_id=guest.address_id, name=name, args=args, language=""
+    )
+    async with working(guest):
+        return (await asyncio.wait_for(found, 60)).result
+
+
+async def talk(guest: Visit, turns: int) -> None:
+    for number in range(turns):
+        await guest.ask(f"Number {number}: {WALK}")
+        await guest.run_due_jobs()
+
+
+async def test_nothing_is_summarised_or_lost_while_switched_off(app: App, provider: RunningFake) -> None:
+    guest = await visit(app)
+    assert "no longer sent to the assistant" in await command(guest, "compact", "off")
+    await talk(guest, by_night(200, else_=60))
+
+    assert await guest.one(SUMMARIES) == 0
+    assert await guest.one(UNANSWERED) == 0
+    assert [one for one in await provider.requests() if one["outcome"] not in ("answered", "open")] == []
+    whole = await guest.one(
+        "SELECT count(*) FROM entry_rows WHERE author = 'person' AND words LIKE 'Number%'"
+    )
+    assert whole == by_night(200, else_=60)
+    newest = (await provider.requests())[-1]["body"]["messages"]
+    assert len(newest) < 2 * whole, "the oldest messages are left out of requests"
+    assert "Automatic summaries are off" in await command(guest, "context")
+
+
+async def test_summary_on_request_is_made_while_switched_off(app: App) -> None:
+    guest = await visit(app)
+    await command(guest, "compact", "off")
+    await talk(guest, 8)
+    assert "Summarised" in await command(guest, "compact", "--force")
+    assert await guest.one("SELECT array_agg(trigger) FROM links") == [MANUAL]
+
+
+async def test_switched_on_again_the_next_turns_are_summarised(app: App) -> None:
+    guest = await visit(app)
+    await command(guest, "compact", "OFF")
+    await talk(guest, 40)
+    assert await guest.one(SUMMARIES) == 0
+    assert await command(guest, "compact", "on") == "Automatic summaries are on in this conversation."
+    await talk(guest, 2)
+    assert await guest.one(SUMMARIES) > 0
+    assert "Automatic summaries are off" not in await command(guest, "context")
+
+
+async def test_waiting_job_of_before_ends_without_a_summary(app: App) -> None:
+    guest = await visit(app)
+    number = 0
+    while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
+        await guest.ask(f"Number {number}: {WALK}")
+        number += 1
+    await guest.app.commands.run(
+        session_id=guest.session_id, address_id=guest.address_id, name="compact", args="off", language=""
+    )
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    outcome = await guest.one("SELECT outcome FROM jobs WHERE kind = 'compact' ORDER BY id LIMIT 1")
+    assert outcome.get("nothing") == "switched_off", outcome
+    assert await guest.one(SUMMARIES) == 0
+
+
+async def test_context_says_how_many_messages_fit_before_the_next_summary(app: App) -> None:
+    guest = await visit(app)
+    await talk(guest, 4)
+    line = next(one for one in (await command(guest, "context")).splitlines() if "until then" in one)
+    left = int(line.rpartition(" ")[2])
+    asked = 0
+    while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
+        await guest.ask(f"Number {asked}: {WALK}")
+        asked += 1
+    assert abs(asked - left) <= 3
+
+
+async def test_choice_holds_for_its_conversation_only(app: App) -> None:
+    mine, other = await visit(app), await visit(app)
+    await command(mine, "compact", "off")
+    await talk(other, 40)
+    sql = "SELECT count(*) FROM links WHERE session_id = $1"
+    assert await other.one(sql, other.session_id) > 0
+    assert "Automatic summaries are off" not in await command(other, "context")
