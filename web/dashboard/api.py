@@ -131,6 +131,7 @@ class SessionWhole(Session):
     base_turn: int
     flushed_turn: int
     held: bool
+    compaction: Literal["", "off"]
     answered_turn: int
     view_epoch: int
     newest_seq: int

@@ -222,7 +222,8 @@ function heading(session, mark) {
     h("h1", { dir: "auto" }, personOf(session)), session.title && h("p", { class: "muted", dir: "auto" }, session.title),
     h("p", { class: "facts" }, channelBadge(session.channel), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, tn("{count} turn", "{count} turns", session.turns)),
       h("span", null, t("started {time}", { time: time(session.created_at) })), h("span", null, t("active {time}", { time: time(session.last_active_at) })), stateBadge(session.state),
-      session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")), mark),
+      session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")),
+      session.compaction === "off" && h("span", { class: "badge", title: t("By /compact off; /compact on switches them on") }, t("summaries off")), mark),
     h("p", { class: "facts ways" }, h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
       h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Delivery problems"))));
 }
