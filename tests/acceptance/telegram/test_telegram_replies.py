@@ -136,6 +136,32 @@ async def test_file_of_replied_message_is_read_in_group(here: Deployment, kind: 
     assert "of the message replied to" in body
 
 
+@pytest.mark.parametrize("kind", ["photo", "document", "voice"])
+async def test_file_of_message_in_another_chat_is_read(here: Deployment, kind: str) -> None:
+    ada, bob = await here.person(), await here.person()
+    match kind:
+        case "photo":
+            await bob.send_photo(photo())
+        case "document":
+            await bob.send_file("lease.docx", words_docx("The rent is 900 euros."))
+        case _:
+            await bob.send_voice(recording("The boat is leaking."))
+    await here.house.handled()
+    sql = """SELECT body -> 'message' -> $1 FROM telegram_updates
+              WHERE body -> 'message' -> 'chat' ->> 'id' = $2 ORDER BY update_id DESC LIMIT 1"""
+    file = json.loads(await here.house.one(sql, kind, str(bob.id)))
+    origin = {"type": "user", "sender_user": {"id": 77, "is_bot": False, "first_name": "Bob"}, "date": 1}
+    words = f"What is in that {kind}?"
+    await ada.send_content({"text": words, "external_reply": {"origin": origin, kind: file}})
+    await here.answered(ada.id, 1)
+    wanted = {
+        "photo": '"type": "image"',
+        "document": "The rent is 900 euros.",
+        "voice": "The boat is leaking.",
+    }
+    assert wanted[kind] in await question(here, words)
+
+
 async def test_quoted_part_is_marked_beside_the_whole(here: Deployment) -> None:
     ada, bob = await here.person(first_name="Ada"), await here.person(first_name="Bob")
     chat = await group_of(here, ada, bob, "Painters")
