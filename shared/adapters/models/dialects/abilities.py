@@ -77,8 +77,9 @@ _ROWS: Sequence[_Row] = (
         r"\W.{0,60}at .{0,3}(?:request\.)?tools|"
         r"tools?\b.{0,120}(?:unknown|unsupported|unrecogni[sz]ed|not supported) (?:name|key|keyword|field|schema).{0,40}"
         r"(?:additionalProperties|\$schema|\$defs|\$ref|anyOf|oneOf|default|format|pattern|minimum|maximum|minLength|maxLength|const|title|examples)|"
-        r"unknown name .{0,3}(?:additionalProperties|\$schema|\$defs|\$ref|default|const|examples|exclusiveM)",
-        "Google, Vertex, SambaNova",
+        r"unknown name .{0,3}(?:additionalProperties|\$schema|\$defs|\$ref|default|const|examples|exclusiveM)|"
+        r"invalid schema for function .{0,120}is not (?:permitted|supported|allowed)",
+        "Google, Vertex, SambaNova, OpenAI",
     ),
     _row(
         "json",

@@ -83,6 +83,11 @@ FULL_WINDOWS: Sequence[Wording] = (
     _row(rf"(?:prompt|input|request) has {_N} tokens.{{0,40}}(?:limit|maximum)(?: of| is)? {_M}", "gateways"),
     _row(rf"max(?:imum)? sequence length exceeded: {_N} > {_M}", "gateways"),
     _row(rf"exceeds the max(?:imum)? number of tokens \({_M}\)", "gateways"),
+    _row(rf"tokens? in (?:the |your )?(?:prompt|input|request|messages) \({_N}\) exceeds?.{{0,30}}?{_M}", "gateways"),
+    _row(rf"context limit exceeded: {_N} > {_M}", "gateways"),
+    _row(rf"max(?:imum)? number of input tokens is {_M}, (?:but )?got {_N}", "gateways"),
+    _row(rf"token count exceeds the max(?:imum)?(?: supported| allowed)?: ?{_M}", "gateways"),
+    _row(rf"sequence length {_N} is longer than \w{{1,40}} {_M}", "Transformers"),
     _row(r"exceed max message tokens", "Volcano"),
     _row(rf"max(?:imum)? input characters? (?:is|are) {_M}", "Baidu"),
 )  # fmt: skip
@@ -99,6 +104,7 @@ FULL_WINDOW_WORDS = _row(
     r"exceeds? max_model_len|max(?:imum)? sequence length|exceeds? the max(?:imum)? number of tokens|"
     r"conversation (?:is )?too long|context window is full|(?<!daily )token limit exceeded|"
     r"too many total text bytes|token length exceeds? model limit|exceed max message tokens|tokens_limit_reached|"
+    r"more than (?:the )?max(?:imum)? (?:allowed tokens|tokens allowed)|"
     r"request payload size exceeds|must be at least 1, got -\d|"
     # Zhipu, Tencent
     r"prompt ?超长|输入(?:内容)?(?:过长|超长)|上下文(?:长度)?超|超过.{0,10}(?:最大)?(?:上下文|token)",
@@ -115,6 +121,7 @@ OUTPUT_LIMITS: Sequence[Wording] = (
     _row(rf"max_(?:completion_|output_)?tokens.{{0,60}}(?:at most|no more than|maximum (?:of|is)) `?{_M}", "Mistral, Cohere, Fireworks"),
     _row(rf"supported range is from \d{{1,3}} \(inclusive\) to {_M}", "Vertex"),
     _row(rf"max(?:imum)?[ _]output[ _]tokens?.{{0,40}}(?:exceeds|limit).{{0,30}}?{_M}", "watsonx, xAI"),
+    _row(rf"maximum tokens you requested exceeds the model limit of {_M}", "Bedrock"),
 )  # fmt: skip
 """Wordings that say how long an answer may be; the window is not full."""
 
@@ -176,7 +183,7 @@ UNKNOWN_MODEL = _row(
 CONTENT = _row(
     # Anthropic, Bedrock, Azure and OpenAI, Gemini
     r"content[ _-]?(?:filter|moderation|management policy|polic(?:y|ies))|"
-    r"blocked by (?:our |the )?(?:content|safety)|"
+    r"blocked by (?:our |the |your )?(?:content|safety|(?:usage )?policy)|"
     r"(?:usage|acceptable use|safety) (?:polic(?:y|ies)|guidelines?)|safety system|responsible ai|guardrail\w{0,4} interven|"
     r"prohibited_content|blocked (?:due to|for) safety|finish_?reason: safety|"
     # OpenRouter, DeepSeek, Qwen, Moonshot, MiniMax, Zhipu, Baidu
