@@ -28,7 +28,7 @@ BAD: dict[str, dict[str, Any]] = {
     "half a stream": {"cut": 1},
 }
 """What the server answers when it is asked for a summary."""
-BY_DAY = ("prose", "rejected content", "overload")
+BY_DAY = ("prose", "rejected content")
 
 
 @pytest.fixture
