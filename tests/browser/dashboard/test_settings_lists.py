@@ -87,6 +87,20 @@ async def test_a_model_of_another_server_is_added_tried_and_stored(house: House,
     assert [await stored(house, one) for one in ("EVERTALK_MODELS", "EVERTALK_MODEL_KEYS")] == [None, None]
 
 
+async def test_typed_key_follows_its_corrected_address(house: House, server: RunningFake) -> None:
+    page = await settings_of(house, "anna", "model")
+    await add_model(page, server, "mine", "")
+    row = page.locator("fieldset").last
+    address = row.get_by_label("Address")
+    await address.fill("http://127.0.0.1:9/v1")
+    await row.get_by_label("Key", exact=True).fill("good-key")
+    await address.fill(server.base_url)
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text(SAVED)).to_be_visible()
+    key = page.locator("fieldset").last.get_by_label("Key", exact=True)
+    await expect(key).to_have_attribute("placeholder", "set, never shown")
+
+
 async def test_invalid_list_entry_is_reported_in_its_row_and_kept(house: House, server: RunningFake) -> None:
     page = await settings_of(house, "anna", "model")
     await add_model(page, server, "one", "good-key")

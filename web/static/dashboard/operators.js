@@ -1,9 +1,13 @@
 /** Operators, for admins: invite, change a role, lock, and end logins. */
+import { choice, code, formOf } from "./forms.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, keepFocus, liveMark, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 import { loginList } from "./logins.js";
 
-const ROLES = ["viewer", "operator", "admin"];
+/** @type {import("./forms.js").Control} */
+const ROLE = { path: "role", label: t("Role"), kind: choice(["viewer", "operator", "admin"].map((one) => [one, ts(one)]), { stored: true }) };
+/** @type {import("./forms.js").Control} */
+const NAME = { path: "name", label: t("Name"), kind: code({ required: true, maxlength: 64 }) };
 const COLUMNS = [{ label: t("Name") }, { label: t("Role") }, { label: t("State") }, { label: t("Last login") }, { label: t("Active sessions"), num: true }, { label: t("Sign-in method") }];
 
 /** @param {Page} page */
@@ -75,11 +79,12 @@ function cells(operator, me) {
 function oneCard(operator, me, act) {
   const path = /** @type {const} */ (`/operators/${operator.id}`);
   const { name, version } = operator;
-  const role = h("select", { name: "role", disabled: operator.by_provider }, ROLES.map((one) => h("option", { value: one, selected: one === operator.role }, ts(one))));
+  const draft = { role: operator.role };
+  const form = formOf(draft, { id: "operator" });
   /** @param {any} body @param {string} words */
   const change = (body, words) => (/** @type {any} */ event) => act(() => ask(path, { method: "PATCH", body: { version, ...body() } }), () => words, event.currentTarget);
-  const buttons = h("div", { class: "role-row" }, h("label", null, t("Role"), role),
-    h("button", { type: "button", class: "line", disabled: operator.by_provider, onclick: change(() => ({ role: role.value }), t("The role of {name} is changed.", { name })) }, t("Change the role")),
+  const buttons = h("div", { class: "role-row" }, h("fieldset", { class: "bare", disabled: operator.by_provider }, form.draw(ROLE)),
+    h("button", { type: "button", class: "line", disabled: operator.by_provider, onclick: change(() => draft, t("The role of {name} is changed.", { name })) }, t("Change the role")),
     !operator.by_provider && !operator.locked && h("button", { type: "button", class: "line", onclick: (/** @type {any} */ event) => act(() => ask(`${path}/link`, { method: "POST" }), () => t("A new link for {name}.", { name }), event.currentTarget) }, t("New login link")),
     operator.logins.length > 0 && h("button", { type: "button", class: "line", onclick: (/** @type {any} */ event) => act(() => ask(`${path}/logins`, { method: "DELETE" }), () => t("{name} is logged out everywhere.", { name }), event.currentTarget) }, t("Log out everywhere")),
     operator.locked ? h("button", { type: "button", class: "line", onclick: change(() => ({ locked: false }), t("{name} is unlocked.", { name })) }, t("Unlock"))
@@ -94,13 +99,13 @@ function oneCard(operator, me, act) {
 
 /** @param {any} act */
 function inviteForm(act) {
-  const name = h("input", { name: "name", required: true, maxlength: 64, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
-  const role = h("select", { name: "role" }, ROLES.map((one) => h("option", { value: one, selected: one === "operator" }, ts(one))));
+  const draft = { name: "", role: "operator" };
+  const form = formOf(draft, { id: "invite" });
   return h("form", { class: "inline-form", onsubmit: async (/** @type {any} */ event) => {
     event.preventDefault();
-    const done = await act(() => ask("/operators", { method: "POST", body: { name: name.value, role: role.value } }), (/** @type {Api["Invited"]} */ answer) => t("{name} may come in by the link.", { name: answer.name }));
-    if (done) name.value = "";
-  } }, h("label", null, t("Name"), name), h("label", null, t("Role"), role), h("button", { type: "submit", class: "solid" }, t("Make a login link")));
+    const done = await act(() => ask("/operators", { method: "POST", body: { ...draft } }), (/** @type {Api["Invited"]} */ answer) => t("{name} may come in by the link.", { name: answer.name }));
+    if (done) { draft.name = ""; form.refill(); }
+  } }, form.draw(NAME), form.draw(ROLE), h("button", { type: "submit", class: "solid" }, t("Make a login link")));
 }
 
 /** Shows the login link, which is returned only once and makes its holder that operator. @param {Api["Invited"]} invited */

@@ -1,5 +1,6 @@
 /** A form of settings, drawn from what the server says of each; what is typed outlasts errors, reloads and others' changes. */
 import { targetsCard } from "./alerts.js";
+import { choice, code, tick } from "./forms.js";
 import { ask } from "./net.js";
 import { card, h, problem, set, show, t, time, ts } from "./parts.js";
 import { rowsField, secretsOf } from "./settings_rows.js";
@@ -131,6 +132,13 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   return { node: card(section.name, [form]), sync };
 }
 
+/** Returns how a setting is drawn, filled and read; its default is the placeholder. @param {Api["Setting"]} row @param {string | null} usual */
+function kindOf({ kind, choices }, usual) {
+  if (kind === "switch") return tick();
+  if (kind === "choice") return choice([["", usual ? `${t("default")} (${usual})` : t("default")], ...(choices ?? []).map((one) => [one, one])]);
+  return code({ type: kind === "secret" ? "password" : "text", inputmode: kind === "number" ? "decimal" : null, autocomplete: kind === "secret" ? "new-password" : "off", maxlength: 8000, placeholder: usual });
+}
+
 /**
  * One setting: its label, how it is asked for, what it means, and who set it.
  * @param {Api["Setting"]} row @param {string} label @param {boolean} may
@@ -142,13 +150,13 @@ function field(row, label, may) {
   const error = h("p", { class: "crit-text small", id: `${id}-error` });
   const state = h("p", { class: "small muted", id: `${id}-state` });
   const told = { id, name, "aria-describedby": `${id}-state ${id}-error ${id}-help`, oninput: () => type(read()) };
-  const asks = { dir: "ltr", autocomplete: kind === "secret" ? "new-password" : "off", autocapitalize: "none", spellcheck: "false", translate: "no", maxlength: 8000, placeholder: usual };
-  const input = kind === "switch" ? h("input", { type: "checkbox", ...told }) : kind === "choice" ? h("select", told, h("option", { value: "" }, usual ? `${t("default")} (${usual})` : t("default")), (row.choices ?? []).map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)))
-    : h("input", { type: kind === "secret" ? "password" : "text", inputmode: kind === "number" ? "decimal" : null, ...told, ...asks });
+  const how = kindOf(row, usual);
+  const input = how.make(null);
+  set(input, told);
   const drop = kind === "secret" && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: label }), onclick: () => { input.value = ""; type(typed.get(name) === null ? undefined : null); paint(); } }, t("Remove"));
   let now = row;
 
-  const read = () => kind === "switch" ? (input.checked ? "true" : "") : input.value.trim();
+  const read = () => String(how.read(input, null, null) ?? "");
   /** Returns the initial value of a field. */
   function before() {
     const text = now.editable ? now.stored ?? "" : now.value ?? "";
@@ -182,8 +190,7 @@ function field(row, label, may) {
     now = row;
     set(input, { disabled: !may || !now.editable });
     const text = typed.get(name) ?? (typed.has(name) ? "" : before());
-    if (kind === "switch") input.checked = text === "true";
-    else if (input.value.trim() !== text) input.value = text;
+    if (read() !== text) how.fill(input, kind === "switch" ? text === "true" : text);
     paint();
   }
 

@@ -1,5 +1,6 @@
 /** Settings that are lists: models beside the first one, and bots, each with a secret that is never shown again. */
 import { ask } from "./net.js";
+import { choice, code, figure, figured, formOf, putAt, several, tick, valueAt } from "./forms.js";
 import { h, problem, set, show, t, ts } from "./parts.js";
 
 /** Providers by name: which API they speak, and where; an address that is left out is the usual one. */
@@ -9,8 +10,50 @@ const PROVIDERS = [["Anthropic", "messages", ""], ["OpenAI", "openai", ""], ["Op
 const OPENAI = "https://api.openai.com/v1";
 const SECRETS = { models: "EVERTALK_MODEL_KEYS", bots: "EVERTALK_TELEGRAM_TOKENS" };
 const WORDS = { models: { add: t("Add a model"), none: t("No other model is set.") }, bots: { add: t("Add a bot"), none: t("No other bot is set.") } };
-const ACCESS = { "": t("as the first bot"), pairing: "pairing", allowlist: "allowlist", open: "open" };
-const AUDIENCE = { "": t("as the first bot"), personal: "personal", public: "public" };
+const SECRET = "secret", PROVIDER = "provider";
+const USUAL = t("as the first bot");
+/** Secrets are never shown: a stored one is told by the placeholder. @type {import("./forms.js").Kind} */
+const secret = { ...code(), make: ({ stored }) => h("input", { type: "password", dir: "ltr", autocomplete: "new-password", placeholder: stored ? t("set, never shown") : "" }) };
+/** A choice writes API and address at once. @type {import("./forms.js").Kind} */
+const provider = {
+  ...choice([...PROVIDERS.map(([who], place) => [place, who]), ["other", t("Another server")]], { stored: true }),
+  fill: (field, entry) => { field.value = isOther(entry) ? "other" : String(providerOf(entry)); },
+  read: (field) => { const [, wire, base_url] = PROVIDERS[Number(field.value)] ?? ["", "openai", "https://"]; return { wire, base_url }; },
+};
+/** What a model that sees pictures can do, by its API. @type {import("./forms.js").Kind} */
+const pictures = { ...tick(), fill: (field, value) => { field.checked = Boolean(value?.includes("images")); },
+  read: (field, _, { entry }) => field.checked ? ["tools", ...(entry.wire && entry.wire !== "messages" ? ["json"] : []), "images"] : undefined };
+
+/** @param {any} entry */
+const providerOf = (entry) => PROVIDERS.findIndex(([, wire, url]) => wire === (entry.wire ?? "messages") && url === (entry.base_url ?? ""));
+/** @param {any} entry */
+const isOther = (entry) => providerOf(entry) < 0;
+/** @param {any} entry */
+const addressOf = (entry) => entry.base_url ?? (entry.wire && entry.wire !== "messages" ? OPENAI : "");
+
+/** Controls of a model; a server of one's own has an address and an API, and each server but the first ones a key. @param {any} entry @param {string} ids @returns {import("./forms.js").Control[]} */
+const modelControls = (entry, ids) => [
+  { path: "name", label: t("Name"), kind: code() },
+  { path: PROVIDER, label: t("Provider"), kind: provider, help: !entry.base_url && t("Its key is the one above.") },
+  ...isOther(entry) ? [{ path: "base_url", label: t("Address"), kind: code({ inputmode: "url" }) },
+    { path: "wire", label: "API", kind: choice([["messages", "Messages"], ["openai", "Chat Completions"], ["responses", "Responses"]]) }] : [],
+  { path: "model", label: t("Its name there"), kind: code({ list: ids, placeholder: entry.name ?? "" }) },
+  ...entry.base_url ? [{ path: SECRET, label: t("Key"), kind: secret }] : [],
+  { path: "window", label: t("Context window"), kind: figure({ inputmode: "numeric" }, t("as the server says")) },
+  { path: "prices.input", label: t("Dollars per million tokens in"), kind: figure() },
+  { path: "prices.output", label: t("Dollars per million tokens out"), kind: figure() },
+  { path: "prices.cache_read", label: t("Dollars per million tokens from the cache"), kind: figure() },
+  { path: "fallback", label: t("Fallback models"), kind: several() },
+  { path: "capabilities", label: t("It sees pictures"), kind: pictures },
+];
+/** @type {import("./forms.js").Control[]} */
+const BOT = [
+  { path: SECRET, label: t("Token of the bot"), kind: secret },
+  { path: "agent", label: t("Agent"), kind: code({ placeholder: "default" }) },
+  { path: "access", label: t("Who may write"), kind: choice([["", USUAL], ["pairing", "pairing"], ["allowlist", "allowlist"], ["open", "open"]]) },
+  { path: "audience", label: t("Audience"), kind: choice([["", USUAL], ["personal", "personal"], ["public", "public"]]) },
+  { path: "allowed", label: t("Allowed people and groups"), kind: several({}, figured) },
+];
 let count = 0;
 
 /** The setting that holds the secrets of such a list. @param {string} kind */
@@ -56,81 +99,63 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
     show(error);
   }
 
-  /** @param {any} entry @param {string} field @param {any} value what is empty is left out */
-  function write(entry, field, value) {
-    if (value === "" || value === undefined || (Array.isArray(value) && !value.length)) delete entry[field]; else entry[field] = value;
-    changed();
-  }
-
-  /** @param {string} words @param {any} value @param {(text: string) => void} put @param {any} [more] */
-  const asks = (words, value, put, more = {}) => h("label", null, h("span", null, words), h("input", { type: "text", value: value ?? "", dir: "ltr", autocomplete: "off", autocapitalize: "none", spellcheck: "false", ...more, oninput: (/** @type {any} */ event) => put(event.target.value.trim()) }));
-  /** @param {string} words @param {string} place @param {(secret: string) => void} put */
-  const asksSecret = (words, place, put) => h("label", null, h("span", null, words), h("input", { type: "password", dir: "ltr", autocomplete: "new-password", value: given()[place] ?? "", placeholder: known().has(place) ? t("set, never shown") : "", oninput: (/** @type {any} */ event) => put(event.target.value.trim()) }));
-  /** @param {string} words @param {Record<string, string>} choices @param {string} value @param {(value: string) => void} put */
-  const chooses = (words, choices, value, put) => h("label", null, h("span", null, words), h("select", { onchange: (/** @type {any} */ event) => put(event.target.value) }, Object.entries(choices).map(([one, said]) => h("option", { value: one, selected: one === value }, said))));
-  /** @param {string} text */
-  const figure = (text) => text === "" ? "" : Number.isFinite(Number(text)) ? Number(text) : text;
-  /** @param {string} text */
-  const several = (text) => text.split(/[\s,]+/).filter(Boolean);
-
-  /** @param {any} entry @param {HTMLElement} told @param {HTMLElement} heading @param {HTMLElement} tools */
-  function modelFields(entry, told, heading, tools) {
-    const id = `models-${count += 1}`, ids = h("datalist", { id });
-    const at = PROVIDERS.findIndex(([, wire, url]) => wire === (entry.wire ?? "messages") && url === (entry.base_url ?? ""));
-    const address = () => entry.base_url ?? (entry.wire && entry.wire !== "messages" ? OPENAI : "");
-    /** @param {string} field @param {string} text */
-    const price = (field, text) => { const prices = { ...entry.prices, [field]: figure(text) }; if (text === "") delete prices[field]; write(entry, "prices", Object.keys(prices).length ? prices : ""); };
-    async function listed() {
-      try {
-        const typedKey = entry.base_url ? given()[entry.base_url] : typed.get("OPENAI_API_KEY");
-        const { servers: [server], message } = await ask("/settings/models", { method: "POST", body: { base_url: address(), key: typedKey ?? "" }, signal });
-        show(ids, (server?.models ?? []).map((/** @type {string} */ one) => h("option", { value: one })));
-        show(told, server ? t("The models are listed where its name is typed.") : ts(message));
-      } catch (failed) { if (!signal.aborted) show(told, problem(failed)); }
+  /** Binds an entry to its table; secrets are kept beside it. @param {any} entry @param {HTMLElement} heading */
+  function bound(entry, heading) {
+    const place = () => kind === "models" ? entry.base_url : entry.token_env;
+    const get = (/** @type {string} */ path) => path === SECRET ? place() && given()[place()] : path === PROVIDER ? entry : valueAt(entry, path);
+    /** @param {string} path @param {any} value */
+    function put(path, value) {
+      const former = place();
+      if (path === PROVIDER) Object.assign(entry, value);
+      else if (path !== SECRET) putAt(entry, path, value);
+      else if (kind === "models") keep(place(), value);
+      else moveToken(entry, value ?? "");
+      for (const [name, one] of Object.entries(entry)) if (one === "" || one === undefined) delete entry[name];
+      if (kind === "models" && former !== place()) moveKey(former, place());
+      changed();
+      show(heading, nameOf(entry));
+      if (path === PROVIDER) draw();
     }
-    show(tools, address() && h("button", { type: "button", class: "line", onclick: listed }, t("List its models")));
-    return [
-      asks(t("Name"), entry.name, (text) => { write(entry, "name", text); show(heading, text || t("New model")); }),
-      chooses(t("Provider"), Object.fromEntries([...PROVIDERS.map(([who], place) => [String(place), who]), ["other", t("Another server")]]), at < 0 ? "other" : String(at), (value) => {
-        const [, wire, url] = PROVIDERS[Number(value)] ?? ["", "openai", "https://"];
-        write(entry, "wire", wire); write(entry, "base_url", url); draw();
-      }),
-      at < 0 && asks(t("Address"), entry.base_url, (text) => write(entry, "base_url", text), { inputmode: "url" }),
-      at < 0 && chooses("API", { openai: "Chat Completions", responses: "Responses", messages: "Messages" }, entry.wire ?? "messages", (wire) => write(entry, "wire", wire)),
-      asks(t("Its name there"), entry.model, (text) => write(entry, "model", text), { list: id, placeholder: entry.name ?? "" }), ids,
-      entry.base_url ? asksSecret(t("Key"), entry.base_url, (secret) => keep(entry.base_url, secret || undefined)) : h("p", { class: "small muted" }, t("Its key is the one above.")),
-      asks(t("Context window"), entry.window, (text) => write(entry, "window", figure(text)), { inputmode: "numeric", placeholder: t("as the server says") }),
-      asks(t("Dollars per million tokens in"), entry.prices?.input, (text) => price("input", text), { inputmode: "decimal" }),
-      asks(t("Dollars per million tokens out"), entry.prices?.output, (text) => price("output", text), { inputmode: "decimal" }),
-      asks(t("Dollars per million tokens from the cache"), entry.prices?.cache_read, (text) => price("cache_read", text), { inputmode: "decimal" }),
-      asks(t("Fallback models"), [entry.fallback ?? []].flat().join(", "), (text) => write(entry, "fallback", several(text))),
-      h("label", { class: "tick" }, h("input", { type: "checkbox", checked: Boolean(entry.capabilities?.includes("images")), onchange: (/** @type {any} */ event) => write(entry, "capabilities", event.target.checked ? ["tools", ...(entry.wire && entry.wire !== "messages" ? ["json"] : []), "images"] : "") }), h("span", null, t("It sees pictures"))),
-    ];
+    return formOf(entry, { id: `entry-${count += 1}`, of: { entry, stored: known().has(place()) }, get, put });
   }
 
-  /** @param {any} entry @param {HTMLElement} _told @param {HTMLElement} heading */
-  function botFields(entry, _told, heading) {
-    return [
-      asksSecret(t("Token of the bot"), entry.token_env ?? "", (secret) => {
-        const [id] = secret.split(":");
-        if (entry.token_env && entry.token_env !== id) keep(entry.token_env, null);
-        write(entry, "token_env", id);
-        if (id) keep(id, secret);
-        show(heading, id ? t("Bot {id}", { id }) : t("New bot"));
-      }),
-      asks(t("Agent"), entry.agent, (text) => write(entry, "agent", text), { placeholder: "default" }),
-      chooses(t("Who may write"), ACCESS, entry.access ?? "", (value) => write(entry, "access", value)),
-      chooses(t("Audience"), AUDIENCE, entry.audience ?? "", (value) => write(entry, "audience", value)),
-      asks(t("Allowed people and groups"), (entry.allowed ?? []).join(", "), (text) => write(entry, "allowed", several(text).map(figure))),
-    ];
+  /** Takes a key that was just typed along to another address. @param {string | undefined} from @param {string | undefined} to */
+  function moveKey(from, to) {
+    const key = from && given()[from];
+    if (!key || entries.some((one) => one.base_url === from)) return;
+    keep(from, undefined);
+    if (to) keep(to, key);
+  }
+
+  /** A bot is named by the number in its token. @param {any} entry @param {string} token */
+  function moveToken(entry, token) {
+    const [id] = token.split(":");
+    if (entry.token_env && entry.token_env !== id) keep(entry.token_env, null);
+    entry.token_env = id;
+    if (id) keep(id, token);
+  }
+
+  /** @param {any} entry */
+  const nameOf = (entry) => kind === "models" ? entry.name || t("New model") : entry.token_env ? t("Bot {id}", { id: entry.token_env }) : t("New bot");
+
+  /** Lists the models of an entry's server where the name is typed. @param {any} entry @param {HTMLElement} told @param {HTMLElement} ids */
+  async function listed(entry, told, ids) {
+    try {
+      const typedKey = entry.base_url ? given()[entry.base_url] : typed.get("OPENAI_API_KEY");
+      const { servers: [server], message } = await ask("/settings/models", { method: "POST", body: { base_url: addressOf(entry), key: typedKey ?? "" }, signal });
+      show(ids, (server?.models ?? []).map((/** @type {string} */ one) => h("option", { value: one })));
+      show(told, server ? t("The models are listed where its name is typed.") : ts(message));
+    } catch (failed) { if (!signal.aborted) show(told, problem(failed)); }
   }
 
   /** @param {any} entry */
   function entryNode(entry) {
     const told = h("p", { class: "small", role: "status" });
     const which = () => kind === "models" ? entry.name : entry.token_env;
-    const heading = h("span", null, kind === "models" ? entry.name || t("New model") : entry.token_env ? t("Bot {id}", { id: entry.token_env }) : t("New bot"));
-    const tools = h("span");
+    const heading = h("span", null, nameOf(entry));
+    const ids = h("datalist", { id: `models-${count += 1}` });
+    const form = bound(entry, heading);
+    const controls = (kind === "models" ? modelControls(entry, ids.id) : BOT).map(form.draw);
     async function test() {
       show(told, t("Testing…"));
       try {
@@ -150,8 +175,8 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
       draw();
       add.focus();
     }
-    const node = h("fieldset", { disabled: !may || !now.editable }, h("legend", { dir: "auto" }, heading), h("div", { class: "pair" }, (kind === "models" ? modelFields : botFields)(entry, told, heading, tools)), told,
-      may && h("p", { class: "actions" }, tools, h("button", { type: "button", class: "line", onclick: test }, t("Test")), h("button", { type: "button", class: "line", onclick: remove }, t("Remove"))));
+    const node = h("fieldset", { disabled: !may || !now.editable }, h("legend", { dir: "auto" }, heading), h("div", { class: "pair" }, controls, ids), told,
+      may && h("p", { class: "actions" }, kind === "models" && addressOf(entry) && h("button", { type: "button", class: "line", onclick: () => listed(entry, told, ids) }, t("List its models")), h("button", { type: "button", class: "line", onclick: test }, t("Test")), h("button", { type: "button", class: "line", onclick: remove }, t("Remove"))));
     return { node, told };
   }
 

@@ -1,12 +1,15 @@
 /** One site of the widget: where it may live, how it looks and speaks, its secrets, and a live preview. */
 import { add } from "../shared/h.js";
+import { area, choice, code, formOf, json, line, lines, tick } from "./forms.js";
 import { languages } from "./i18n.js";
 import { ask } from "./net.js";
 import { card, h, notFoundPage, number, problem, show, skeleton, t, time, tn } from "./parts.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
-const TEXTS = [["title", t("Title"), 60], ["welcome", t("Welcome"), 500], ["ai_notice", t("Notice that this is an AI"), 500], ["offline_text", t("When nobody can be reached"), 500], ["launcher_label", t("Launcher label"), 60]];
-const LONG = new Set(["welcome", "ai_notice", "offline_text"]);
+/** @param {number} most */
+const words = (most) => line({ maxlength: most, dir: "auto", spellcheck: null });
+/** @param {number} most */
+const long = (most) => area({ maxlength: most, rows: 2 });
 
 /** @param {Page} page */
 export function sitePage({ root, id: name, me, say, entitle, signal }) {
@@ -30,25 +33,29 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     const judge = h("div", { role: "status" });
     const reply = h("div", null, note);
     const look = preview();
-    const form = fields(site, typed, may);
-    const settings = () => read(form, typed);
+    const mine = structuredClone(typed);
+    const { node: form, judge: mark } = fields(mine, site, may);
+    /** @param {string[]} problems */
+    function tell(problems) {
+      show(judge, problemList(problems));
+      mark(problems);
+    }
     async function check() {
-      const found = await ask(`${path}/check`, { method: "POST", body: { settings: settings(), language: look.language() }, signal });
-      show(judge, problemList(found.problems));
+      const found = await ask(`${path}/check`, { method: "POST", body: { settings: mine, language: look.language() }, signal });
+      tell(found.problems);
       if (found.look) look.wear(found.look);
     }
     watchTyping(form, check, signal);
     look.node.addEventListener("change", () => check().catch(() => {}));
     form.addEventListener("submit", async (/** @type {any} */ event) => {
       event.preventDefault();
-      const mine = settings();
       try {
         const saved = await ask(`${path}/settings`, { method: "PUT", body: { settings: mine }, match: `"${site.version}"`, signal });
         say(t("Saved."));
         draw(saved, saved.settings, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
-        if (error.code === "bad_site_config") return show(judge, problemList(error.details.problems));
+        if (error.code === "bad_site_config") return tell(error.details.problems);
         show(reply, problem(error), error.code === "stale" && conflict(error.details.theirs.settings, mine, () => draw(error.details.theirs), () => draw(error.details.theirs, mine)));
       }
     });
@@ -122,81 +129,37 @@ function copier(text, label, say) {
 /** @param {Api["SiteWhole"]} site @param {(words: string) => void} say */
 const snippet = (site, say) => card(t("On your page"), [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, t("Copy the snippet"), say)), h("p", { class: "muted small" }, tn("{count} visitor came so far.", "{count} visitors came so far.", site.visitors))]);
 
-/**
- * One control of the form: it is drawn from a setting and read back into it by the same row; `null` leaves the setting out.
- * @typedef {{name: string, draw: (value: any, off: any, site: Api["SiteWhole"]) => any, read: (field: any) => any}} Control
- */
-
-/** @param {string} name @param {(value: any, off: any, site: Api["SiteWhole"]) => any} draw @param {(field: any) => any} read @returns {Control} */
-const control = (name, draw, read) => ({ name, draw, read });
-const typed = (/** @type {any} */ field) => field.value.trim();
-const lined = (/** @type {any} */ field) => typed(field).split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
-const labelled = (/** @type {string} */ label, /** @type {any} */ node) => h("label", null, h("span", null, label), node);
-
-/** @param {string} name @param {string} label @param {number} most */
-const text = (name, label, most) => control(name, (value, off) => labelled(label, LONG.has(name)
-  ? area(name, value ?? "", most, 2, off) : h("input", { type: "text", name, value: value ?? "", maxlength: most, dir: "auto", autocomplete: "off", ...off })), (field) => typed(field) || null);
-
-/** The first option is the default, and is not stored. @param {string} name @param {string} label @param {[any, string][]} options */
-const choice = (name, label, options) => control(name, (value, off) => labelled(label, h("select", { name, ...off }, options.map(([one, words]) => h("option", { value: String(one), selected: one === (value ?? options[0][0]) }, words)))), (field) => {
-  const chosen = options.find(([one]) => String(one) === field.value)?.[0];
-  return chosen === options[0][0] ? null : chosen;
-});
-
-/** @param {string} name @param {string} label @param {boolean} usual the default, which is not stored */
-const tick = (name, label, usual = false) => control(name, (value, off) => h("label", { class: "tick" }, h("input", { type: "checkbox", name, checked: value ?? usual, ...off }), h("span", null, label)), (field) => field.checked === usual ? null : field.checked);
-
-/** @param {string} name @param {string} label @param {string} type @param {string} placeholder @param {number} most */
-const code = (name, label, type, placeholder, most) => control(name, (value, off) => labelled(label, h("input", { type, dir: "ltr", name, value: value ?? "", placeholder, maxlength: most, spellcheck: "false", autocomplete: "off", ...off })), (field) => typed(field) || null);
-
-/** The form: its parts, in rows of controls that stand beside each other. @type {[string, Control[][]][]} */
+/** The form: its parts, in rows of controls that stand beside each other. @type {[string, import("./forms.js").Control[][]][]} */
 const FORM = [
   [t("Where and for whom"), [
-    [control("origins", (value, off) => labelled(t("Origins of its pages, one a line"), area("origins", value.join("\n"), 8000, 2, off, "ltr")), lined)],
-    [control("agent", (value, off, site) => labelled(t("Agent"), h("select", { name: "agent", ...off }, (site.agents.includes(value) ? site.agents : [value, ...site.agents]).map((one) => h("option", { value: one, selected: one === value }, one)))), typed),
-      control("audience", (value, off) => labelled(t("Audience"), h("select", { name: "audience", ...off }, [["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]].map(([one, words]) => h("option", { value: one, selected: one === value }, words)))), typed),
-      choice("verified", t("Signed-in people"), [["off", t("off")], ["optional", t("optional")], ["required", t("required")]])],
+    [{ path: "origins", label: t("Origins of its pages, one a line"), kind: lines({ maxlength: 8000, rows: 2, dir: "ltr" }, true) }],
+    [{ path: "agent", label: t("Agent"), kind: choice((site) => site.agents.map((/** @type {string} */ one) => [one, one]), { stored: true }) },
+      { path: "audience", label: t("Audience"), kind: choice([["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]], { stored: true }) },
+      { path: "verified", label: t("Signed-in people"), kind: choice([["off", t("off")], ["optional", t("optional")], ["required", t("required")]]) }],
   ]],
-  [t("Look"), [[code("accent", t("Colour"), "text", "#4f46e5", 7), choice("position", t("Side"), [["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]])]]],
+  [t("Look"), [[{ path: "accent", label: t("Colour"), kind: code({ placeholder: "#4f46e5", maxlength: 7 }) }, { path: "position", label: t("Side"), kind: choice([["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]]) }]]],
   [t("Words"), [
-    ...TEXTS.map(([name, label, most]) => [text(/** @type {string} */ (name), /** @type {string} */ (label), /** @type {number} */ (most))]),
-    [control("starters", (value, off) => labelled(t("Starter questions (one per line, max 6)"), area("starters", (value ?? []).join("\n"), 600, 2, off)), (field) => lined(field).length ? lined(field) : null)],
-    [code("privacy_url", t("Privacy page"), "url", "https://", 500)],
-    [control("texts", (value, off) => labelled(t("The same in other languages, as JSON by language"), area("texts", value ? JSON.stringify(value, null, 2) : "", 40_000, 3, off, "ltr")), (field) => {
-      if (!typed(field)) return null;
-      try { return JSON.parse(typed(field)); } catch { return typed(field); }
-    })],
+    [{ path: "title", label: t("Title"), kind: words(60) }],
+    [{ path: "welcome", label: t("Welcome"), kind: long(500) }],
+    [{ path: "ai_notice", label: t("Notice that this is an AI"), kind: long(500) }],
+    [{ path: "offline_text", label: t("When nobody can be reached"), kind: long(500) }],
+    [{ path: "launcher_label", label: t("Launcher label"), kind: words(60) }],
+    [{ path: "starters", label: t("Starter questions (one per line, max 6)"), kind: lines({ maxlength: 600, rows: 2 }) }],
+    [{ path: "privacy_url", label: t("Privacy page"), kind: code({ type: "url", placeholder: "https://", maxlength: 500 }) }],
+    [{ path: "texts", label: t("The same in other languages, as JSON by language"), kind: json({ maxlength: 40_000, rows: 3 }) }],
   ]],
   [t("What visitors may"), [
-    [choice("uploads", t("Send files"), [[null, t("in personal chats only")], [true, t("yes")], [false, t("no")]])],
-    [choice("conversations", t("Conversations of one person"), [["one", t("one")], ["many", t("many")]])],
-    [tick("handover", t("Ask for a human"), true)], [tick("memory_toasts", t("See when something is remembered"))], [tick("webview", t("Allow native apps (no Origin header)"))],
+    [{ path: "uploads", label: t("Send files"), kind: choice([[null, t("in personal chats only")], [true, t("yes")], [false, t("no")]]) }],
+    [{ path: "conversations", label: t("Conversations of one person"), kind: choice([["one", t("one")], ["many", t("many")]]) }],
+    [{ path: "handover", label: t("Ask for a human"), kind: tick(true) }], [{ path: "memory_toasts", label: t("See when something is remembered"), kind: tick() }], [{ path: "webview", label: t("Allow native apps (no Origin header)"), kind: tick() }],
   ]],
 ];
 
-/** Returns the form, read-only for operators who may not change it. @param {Api["SiteWhole"]} site @param {any} now @param {boolean} may */
-function fields(site, now, may) {
-  const off = may ? null : { disabled: true };
-  const drawn = (/** @type {Control} */ one) => one.draw(now[one.name], off, site);
-  return h("form", { class: "site-form" }, FORM.map(([title, rows]) => h("fieldset", null, h("legend", null, title),
-    rows.map((row) => row.length > 1 ? h("div", { class: "pair" }, row.map(drawn)) : drawn(row[0])))));
-}
-
-/** @param {string} name @param {string} value @param {number} most @param {number} rows @param {any} off @param {string} [dir] */
-function area(name, value, most, rows, off, dir = "auto") {
-  const field = h("textarea", { name, maxlength: most, rows, dir, spellcheck: dir === "ltr" ? "false" : null, ...off });
-  field.value = value;
-  return field;
-}
-
-/** Returns the form as settings; values that it does not show stay. @param {any} form @param {any} before */
-function read(form, before) {
-  const settings = { ...before };
-  for (const { name, read: value } of FORM.flatMap(([, rows]) => rows.flat())) {
-    const said = value(form.elements[name]);
-    if (said === null) delete settings[name]; else settings[name] = said;
-  }
-  return settings;
+/** Draws the form, read-only for operators who may not change it. @param {any} draft which the form changes @param {Api["SiteWhole"]} site @param {boolean} may */
+function fields(draft, site, may) {
+  const form = formOf(draft, { id: "site", of: site });
+  return { judge: form.judge, node: h("form", { class: "site-form" }, FORM.map(([title, rows]) => h("fieldset", { disabled: !may }, h("legend", null, title),
+    rows.map((row) => row.length > 1 ? h("div", { class: "pair" }, row.map(form.draw)) : form.draw(row[0]))))) };
 }
 
 /** The real widget in a frame of our own, without a server behind it. */
