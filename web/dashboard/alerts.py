@@ -78,7 +78,10 @@ async def test_alerts(authed: AuthedRequest) -> Reply:
     """Send a test alert to every recipient."""
     targets = authed.context.settings.alert_targets
     if not targets:
-        advice = "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL."
+        advice = (
+            "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, EVERTALK_ALERT_WEBHOOK_URL "
+            "or EVERTALK_ALERT_SMTP_URL."
+        )
         raise HttpRefusal(409, "no_targets", advice)
     made = await authed.context.stores.alerts.send_test(targets, by=authed.operator.name)
     await authed.record("alert.test", f"alert:{made}", targets=len(targets))

@@ -155,7 +155,9 @@ ADVICE: Mapping[str, str] = {
     "tls_authority": "The certificate there is signed by an authority that this machine does not trust.",
     "address_refused": "Only https to the open internet, or this machine itself, may be written to.",
     "login_refused": "The mail server refuses the name or the password in EVERTALK_ALERT_SMTP_URL.",
-    "address_of_mail": "The mail server refuses an address: see EVERTALK_ALERT_EMAIL_FROM and _TO.",
+    "address_of_mail": (
+        "The mail server refuses an address: see EVERTALK_ALERT_EMAIL_FROM and EVERTALK_ALERT_EMAIL_TO."
+    ),
     "mail_refused": "The mail server refuses the message.",
     "chat_gone": "The bot cannot write to this chat. Write to it there once, and check the number.",
     "telegram_refused": "Telegram refuses the message.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -101,7 +102,8 @@ async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, 
     await expect(options.filter(has_text="Mark <b>Twain</b>")).to_be_visible()
     await expect(options).to_have_text(
         ["Maria Silvaweb · default · 392 turns", "Mark <b>Twain</b>web · default · 4 turns",
-         "Search sessions for “mar”", "Search people for “mar”", "Search memory for “mar”"]
+         "Search sessions for “mar”", "Search people for “mar”", "Search memory for “mar”",
+         "Search settings for “mar”"]
     )  # fmt: skip
     await page.keyboard.press("ArrowDown")
     await expect(options.nth(1)).to_have_attribute("aria-selected", "true")
@@ -112,9 +114,48 @@ async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, 
     await expect(page.get_by_role("heading", name="Maria Silva", level=1)).to_be_visible()
     finder = await opened(page)
     await page.keyboard.type("noah")
-    await expect(options).to_have_count(4)
+    await expect(options).to_have_count(5)
     await options.filter(has_text="Search people").click()
     await expect(page).to_have_url(f"{place.url}/dashboard/people?q=noah")
+
+
+async def test_finder_leads_to_a_setting_and_its_field(page: Page, place: Place) -> None:
+    await page.goto(f"{place.url}/dashboard")
+    finder = await opened(page)
+    await page.keyboard.type("hours rem")
+    await expect(finder.get_by_role("option").first).to_have_text("Hours without remindersPeople")
+    await photograph(page, "finder-setting")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("tab", name="People")).to_have_attribute("aria-selected", "true")
+    await expect(page.get_by_label("Hours without reminders")).to_be_focused()
+
+
+async def test_finder_knows_every_setting_of_a_form(page: Page, place: Place) -> None:
+    await page.goto(f"{place.url}/dashboard")
+    finder = await opened(page)
+    labels = await page.evaluate(
+        """async () => {
+            const base = document.querySelector("script[src*='dashboard/main']").src;
+            const { FORMS } = await import(new URL("/static/dashboard/settings_fields.js", base));
+            return [...FORMS.values()].map((one) => [one.label, one.section]);
+        }"""
+    )
+    assert len(labels) > 70
+    for label, section in labels[::6]:
+        await page.get_by_role("combobox", name="Go to").fill(f"{label} {section}")
+        await expect(finder.get_by_role("option").filter(has_text=label).first).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("words", "path"), [("new agent", "agents"), ("invite", "operators"), ("add a note", "memory")]
+)
+async def test_finder_leads_to_an_action(page: Page, place: Place, words: str, path: str) -> None:
+    await page.goto(f"{place.url}/dashboard")
+    finder = await opened(page)
+    await page.keyboard.type(words)
+    await finder.get_by_role("option").first.click()
+    await expect(page).to_have_url(re.compile(f"/dashboard/{path}#"))
+    await expect(page.locator("main input:focus, main textarea:focus")).to_have_count(1)
 
 
 async def test_the_finder_goes_away_and_is_in_the_menu_of_a_telephone(page: Page, place: Place) -> None:

@@ -19,13 +19,14 @@ TYPED = {
     "origins": "https://shop.example", "accent": "#123456", "privacy_url": "https://shop.example/p",
     "texts": '{"de": {"title": "Laden"}}', "secret": "17:token",
 }  # fmt: skip
-NAMED = (
-    "form => [...form.elements].filter((one) => one.name && !one.matches(':disabled')).map((one) => one.name)"
-)
+NAMED = """form => [...form.elements]
+    .filter((one) => one.name && !one.matches(":disabled") && one.checkVisibility()).map((one) => one.name)"""
+"""Names of the controls that are shown and can be changed."""
 REDRAWS = "provider"
 """Name of the control that decides which others there are."""
 DISABLES = "tools.servers"
 """Name of the control that disables others, and is altered back."""
+MOST_TABS, MOST_FIELDS = 7, 40
 REFUSAL = {"code": "not_now", "message": "Not now.", "request_id": "r"}
 
 
@@ -68,7 +69,8 @@ async def alter(control: Locator) -> None:
         now = await control.input_value()
         await control.select_option(next(one for one in values[::-1] if one != now))
     else:
-        await control.fill(TYPED.get(name, f"other-{name}"))
+        text = TYPED.get(name, f"other-{name}")
+        await control.fill(text if await control.input_value() != text else f"{text}-2")
 
 
 class Sending:
@@ -111,7 +113,7 @@ async def list_dead(
     for place, name in enumerate(await whole.evaluate(NAMED)):
         if name == REDRAWS:
             continue
-        control = whole.locator("[name]:not(:disabled):is(input, select, textarea)").nth(place)
+        control = whole.locator("[name]:not(:disabled):is(input, select, textarea):visible").nth(place)
         await alter(control)
         changed = await sending.send()
         if name == DISABLES:
@@ -160,14 +162,31 @@ async def test_each_setting_of_each_form_changes_what_is_sent(house: House) -> N
     dead, seen = [], set()
     for place in range(await tabs.count()):
         await tabs.nth(place).click()
-        panel = page.get_by_role("tabpanel")
-        for each in await panel.locator("form.site-form").all():
-            dead += await list_dead(Sending(page, each, "Save"), begun=False)
+        for each in await page.get_by_role("tabpanel").locator("form.site-form").all():
+            sending = Sending(page, each, "Save")
+            dead += await list_dead(sending, begun=False)
             seen |= {*await each.evaluate(NAMED)}
+            if await each.get_by_role("radio", name="OpenAI").count():
+                await each.get_by_role("radio", name="OpenAI").check()
+                dead += await list_dead(sending)
+                seen |= {*await each.evaluate(NAMED)}
     assert dead == []
     lists = {"EVERTALK_MODELS", "EVERTALK_TELEGRAM_BOTS"}
     secrets = {name for name, field in list_storable().items() if field in SEVERAL_SECRETS}
     assert list_storable().keys() - seen == lists | secrets
+
+
+async def test_settings_are_few_at_first_sight(house: House) -> None:
+    page = await house.operator("anna", "admin", "/dashboard/settings")
+    tabs = page.get_by_role("tab")
+    await expect(tabs.first).to_be_visible()
+    names = []
+    for place in range(await tabs.count()):
+        await tabs.nth(place).click()
+        for each in await page.get_by_role("tabpanel").locator("form.site-form").all():
+            names += [name for name in await each.evaluate(NAMED) if name != REDRAWS]
+    assert await tabs.count() <= MOST_TABS
+    assert 30 <= len({*names}) <= MOST_FIELDS
 
 
 @pytest.mark.parametrize(("section", "button"), [("model", "Add a model"), ("telegram", "Add a bot")])

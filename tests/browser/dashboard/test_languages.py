@@ -54,7 +54,9 @@ FIGURES = """async () => {
 }"""
 SCAN = """([data, allowed, said]) => {
   const strange = new RegExp(`(?:\\\\b|@)(?:${allowed})\\\\b`, "g");
-  const left = (text) => said.reduce((rest, one) => rest.replaceAll(one, " "), text.replace(/⟦[^⟦⟧]*⟧/g, " "))
+  // A sentence with a link in it is several texts.
+  const marked = /⟦[^⟦⟧]*(⟧|$)|^[^⟦⟧]*⟧/g;
+  const left = (text) => said.reduce((rest, one) => rest.replaceAll(one, " "), text.replace(marked, " "))
     .replace(strange, " ").match(/[A-Za-z]{3,}.*/)?.[0];
   const found = new Set();
   const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 PAGES = (
     "", "/sessions", "/people", "/memory", "/jobs", "/deliveries", "/alerts", "/costs", "/agents",
     "/agents/default", "/sites", "/sites/default", "/pairing", "/operators", "/audit", "/account",
-    "/settings", "/settings?tab=all",
+    "/settings", "/settings?section=all",
 )  # fmt: skip
 NOBODY = UUID(int=0)
 LONG_NAME = "Wolfeschlegelsteinhausenbergerdorff " * 4
@@ -82,6 +82,8 @@ async def test_pages_show_poor_records_without_errors(
     for path in PAGES:
         await page.goto(f"{place.url}/dashboard{path}")
         await expect_no_trouble(page)
+        if "section=all" not in path:
+            assert "EVERTALK_" not in (await page.locator("main").text_content() or ""), path
         await fits(page)
         await photograph(page, f"{amount}{path.replace('/', '-').replace('?', '-') or '-overview'}")
 

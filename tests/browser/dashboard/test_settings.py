@@ -17,10 +17,7 @@ from tests.browser.dashboard.settings_page import settings_of, stored
 from tests.kit.fakes.webhook_receiver import receiving
 
 pytestmark = pytest.mark.browser
-TABS = (
-    "Model", "Voice", "Telegram", "Website", "Context", "Recall", "Spending", "People", "Alerts",
-    "All settings",
-)  # fmt: skip
+TABS = ("Model", "Channels", "Voice and pictures", "Context", "Spending", "People", "All settings")
 
 
 @pytest.fixture
@@ -65,7 +62,7 @@ async def test_invalid_setting_is_reported_next_to_its_field_and_kept(house: Hou
     await page.get_by_role("button", name="Save").click()
     await expect(cap).to_have_attribute("aria-invalid", "true")
     await expect(cap).to_be_focused()
-    await expect(cap).to_have_accessible_description(re.compile("valid decimal"))
+    await expect(cap).to_have_accessible_description(re.compile("Per day: .*valid decimal"))
     await expect(visitor).not_to_have_attribute("aria-invalid", "true")
     assert await house.one("SELECT count(*) FROM stored_settings") == 0
 
@@ -121,7 +118,7 @@ async def test_second_of_two_operators_is_warned_and_loses_no_input(house: House
     told = ben.get_by_role("alert")
     await expect(told).to_contain_text("nothing of yours was stored")
     await expect(told).to_contain_text("anna")
-    await expect(told).to_contain_text("EVERTALK_CAP_TOTAL_PER_DAY_USD=2")
+    await expect(told).to_contain_text("Per day: 2")
     await expect(ben.get_by_label("Per day", exact=True)).to_have_value("4")
     await ben.get_by_role("button", name="Take theirs").click()
     await expect(ben.get_by_label("Per day", exact=True)).to_have_value("2")
@@ -152,9 +149,7 @@ async def test_the_environment_wins_and_only_admins_change(house: House) -> None
     preset = page.get_by_label("Preset")
     await expect(preset).to_be_disabled()
     await expect(preset).to_have_value("pantheon")
-    await expect(preset).to_have_accessible_description(
-        re.compile("set by EVERTALK_PRESET in the environment")
-    )
+    await expect(preset).to_have_accessible_description(re.compile("Set in the environment, which wins"))
     page = await settings_of(house, "olga", "model", role="operator")
     await expect(page.get_by_text("Only an admin changes them.")).to_be_visible()
     await expect(page.get_by_label("Chat model")).to_be_disabled()

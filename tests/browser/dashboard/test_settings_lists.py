@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from shared.config.settings import ORIGINS_NAME, load_settings
 from tests.browser.axe import look_for_faults, look_in_both_schemes
@@ -38,6 +39,15 @@ async def house(
 async def server() -> AsyncIterator[RunningFake]:
     async with running_fake(wire="openai") as fake:
         yield fake
+
+
+async def list_nothing(page: Page) -> None:
+    """Keep requests for lists of models away from real providers."""
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(json={"servers": [], "message": ""})
+
+    await page.route("**/api/v1/settings/models", answer)
 
 
 async def add_model(page: Page, server: RunningFake, name: str, key: str) -> None:
@@ -87,6 +97,66 @@ async def test_a_model_of_another_server_is_added_tried_and_stored(house: House,
     assert [await stored(house, one) for one in ("EVERTALK_MODELS", "EVERTALK_MODEL_KEYS")] == [None, None]
 
 
+async def test_provider_card_writes_the_settings_of_the_form(house: House) -> None:
+    page = await settings_of(house, "anna", "model")
+    await list_nothing(page)
+    cards = page.get_by_role("group", name="Which provider?").get_by_role("radio")
+    await expect(cards).to_have_count(9)
+    await expect(page.get_by_role("radio", name="Anthropic")).to_be_checked()
+    await page.get_by_role("radio", name="Mistral").check()
+    await expect(page.get_by_label("Anthropic: key", exact=True)).to_be_hidden()
+    key = page.get_by_label("Mistral: key", exact=True)
+    await expect(key).to_be_focused()
+    await expect(page.get_by_label("Chat model")).to_have_accessible_description(
+        re.compile("Needed with this provider")
+    )
+    await key.fill("sk-of-mistral")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text(SAVED)).to_be_visible()
+    assert await stored(house, "OPENAI_BASE_URL") == "https://api.mistral.ai/v1"
+    assert await house.one("SELECT sealed FROM stored_settings WHERE name = 'OPENAI_API_KEY'") is not None
+    await page.reload()
+    await expect(page.get_by_role("radio", name="Mistral")).to_be_checked()
+
+
+async def test_stored_key_goes_nowhere_after_another_provider_is_chosen(house: House) -> None:
+    page = await settings_of(house, "anna", "model")
+    await list_nothing(page)
+    await page.get_by_label("Anthropic: key", exact=True).fill("sk-of-anthropic")
+    await page.get_by_label("Chat model").fill("claude-of-mine")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text(SAVED)).to_be_visible()
+    await page.get_by_role("radio", name="DeepSeek").check()
+    await expect(page.get_by_text("Anthropic: key – Removed when you save.")).to_be_visible()
+    await page.get_by_role("radio", name="Anthropic").check()
+    await expect(page.get_by_text("Removed when you save.")).to_have_count(0)
+    await page.get_by_role("radio", name="DeepSeek").check()
+    await page.get_by_label("DeepSeek: key", exact=True).fill("sk-of-deepseek")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text(SAVED)).to_be_visible()
+    assert await house.one("SELECT sealed FROM stored_settings WHERE name = 'ANTHROPIC_API_KEY'") is None
+    assert await stored(house, "EVERTALK_MODEL") is None
+    assert await stored(house, "OPENAI_BASE_URL") == "https://api.deepseek.com/v1"
+
+
+async def test_key_of_a_card_is_tried_with_the_servers_own_words(house: House, server: RunningFake) -> None:
+    page = await settings_of(house, "anna", "model")
+    await page.get_by_role("radio", name="Another server").check()
+    address = page.get_by_label("Address", exact=True)
+    await expect(address).to_be_focused()
+    await address.fill(server.base_url)
+    await page.get_by_label("Key", exact=True).fill("bad-key")
+    await page.get_by_label("Chat model").fill("claude-haiku-5-5")
+    await page.get_by_role("button", name="Test", exact=True).click()
+    await expect(page.get_by_text("The provider refuses the key or the account.")).to_be_visible()
+    await expect(page.get_by_text("invalid x-api-key")).to_be_visible()
+    await page.get_by_label("Key", exact=True).fill("good-key")
+    await page.get_by_role("button", name="Test", exact=True).click()
+    await expect(page.get_by_text("It works: claude-haiku-5-5 answered")).to_be_visible()
+    await expect(page.locator("#chat-models option[value='claude-haiku-5-5']")).to_have_count(1)
+    assert await house.one("SELECT count(*) FROM stored_settings") == 0
+
+
 async def test_typed_key_follows_its_corrected_address(house: House, server: RunningFake) -> None:
     page = await settings_of(house, "anna", "model")
     await add_model(page, server, "mine", "")
@@ -127,7 +197,8 @@ async def test_a_second_bot_is_added_and_tried(house: House, monkeypatch: pytest
         await row.get_by_label("Allowed people and groups").fill("17, 18")
         await row.get_by_role("button", name="Test").click()
         await expect(row.get_by_role("status")).to_contain_text(f"@{USERNAME}")
-    await page.get_by_role("button", name="Save", exact=True).click()
+    telegram = page.get_by_role("region", name="Telegram", exact=True)
+    await telegram.get_by_role("button", name="Save", exact=True).click()
     await expect(page.get_by_text(SAVED)).to_be_visible()
     assert json.loads(await stored(house, "EVERTALK_TELEGRAM_BOTS") or "") == [
         {"token_env": TOKEN.partition(":")[0], "agent": "shop", "access": "allowlist", "allowed": [17, 18]}

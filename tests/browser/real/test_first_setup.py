@@ -199,7 +199,7 @@ async def connect_telegram(installed: Installed, page: Page) -> None:
     await page.get_by_role("textbox", name="Agent", exact=True).fill("ada")
     await page.get_by_role("button", name="Test").click()
     await expect(page.get_by_text(f"It works: the bot is @{USERNAME}.")).to_be_visible()
-    await page.get_by_role("button", name="Save").click()
+    await page.get_by_role("region", name="Telegram", exact=True).get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Saved", exact=False).first).to_be_visible()
     person = await installed.telegram.person(4242)
     await person.say("Hello bot")

@@ -1,7 +1,7 @@
 /** Alerts: open and past ones, and whether notices reach their recipients. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, keepFocus, listItems, liveMark, money, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
+import { DASH, card, empty, h, keepFocus, linked, liveMark, money, named, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
 const WORDS = { due: t("to be sent"), sending: t("being sent"), sent: t("sent"), failed: t("failed"), uncertain: t("uncertain") };
 const LOOKS = { due: "waiting", sending: "answering", sent: "idle", failed: "problem", uncertain: "problem" };
@@ -38,6 +38,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
     if (next === shown) return repaintTimes(root);
     shown = next;
     test.hidden = !page.can_test || !page.targets.length;
+    if (!refresh && location.hash === "#test") test.focus();
     keepFocus(body, () => show(body, openCard(page, see), targetsCard(page), pastCard(page, params, change)));
     if (!refresh) say(tn("{count} open alert", "{count} open alerts", page.open.length));
   }
@@ -89,7 +90,7 @@ function openItem(one, page, see) {
   return h("li", { class: `alert-item ${one.seen_at ? "seen" : ""}` },
     h("div", { class: "alert-words" },
       h("p", { class: "alert-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "badge" }, alertFacts(one))),
-      h("p", null, ts(one.advice)),
+      h("p", null, linked(ts(one.advice))),
       h("p", { class: "muted small alert-facts" }, h("span", null, t("since {time}", { time: time(one.opened_at) })), sendsOf(one.sends), one.seen_at && h("span", null, t("seen by {operator} {time}", { operator: h("bdi", null, one.seen_by), time: time(one.seen_at) })))),
     h("div", { class: "actions" }, href && h("a", { class: "line button", href }, name),
       !one.seen_at && page.can_see && h("button", { type: "button", class: "line", "aria-label": t("Seen: {alert}", { alert: ts(one.title) }), onclick: (/** @type {any} */ event) => see(one, event.currentTarget) }, t("Seen"))));
@@ -128,7 +129,7 @@ const sentBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way
 /** Returns the recipients of an alert in a few words; failed sends are named. @param {Api["Send"][]} sends */
 function sendsOf(sends) {
   if (!sends.length) return h("span", null, t("nobody notified"));
-  return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: ts(send.advice) || null },
+  return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: named(ts(send.advice)) || null },
     sentBy(WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])], WORDS[/** @type {keyof typeof WORDS} */ (send.state)], send.phase === "ended"))));
 }
 
@@ -137,10 +138,10 @@ const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {h
 
 /** @param {Api["Alerts"]} page */
 export function targetsCard(page) {
-  if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", { class: "muted" }, t("{settings} set the recipients; this page shows alerts without them, too.", { settings: listItems(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
+  if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", null, h("a", { class: "line button", href: "/dashboard/settings?section=alerts" }, t("Enter recipients"))))]);
   const rows = page.targets.map((one) => [h("b", { class: "target-name" }, targetName(one)),
     one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, t("nothing yet")),
-    time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, ts(one.advice) || one.error) : DASH]);
+    time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, one.advice ? linked(ts(one.advice)) : one.error) : DASH]);
   return card(t("Recipients"), [table({ caption: t("Targets"), className: "wide-grid target-grid", columns: TARGETS, rows })]);
 }
 

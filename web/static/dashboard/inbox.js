@@ -3,6 +3,7 @@ import { contactCard } from "./contact.js";
 import { labelsOf, operatorDesk } from "./desk.js";
 import { drawIcon } from "./icons.js";
 import { ask, keepFresh } from "./net.js";
+import { addressOf } from "./named.js";
 import { channelBadge, empty, h, keepFocus, liveMark, personOf, problem, repaintTimes, set, show, skeleton, t, time, tn, formatWhen } from "./parts.js";
 import { stars, transcript } from "./transcript.js";
 import { needsAttention } from "./watch.js";
@@ -72,7 +73,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   }
 
   function nothing() {
-    if (!all.enabled) return empty(t("Hand-over is switched off."), h("p", { class: "muted" }, t("{setting} lets people and the assistant ask for a human.", { setting: "EVERTALK_HANDOVER=on" })));
+    if (!all.enabled) return empty(t("Hand-over is switched off."), h("p", null, h("a", { class: "line button", href: addressOf("EVERTALK_HANDOVER") }, t("Switch it on"))));
     if (params.get("q") || params.get("label")) return empty(t("Nothing matches."), h("button", { type: "button", class: "line", onclick: () => { search.value = ""; change({ q: "", label: "" }); } }, t("Clear the filters")));
     return viewOf() === "all" ? empty(t("Nobody is waiting for a human."), h("p", { class: "muted" }, t("Whoever asks for one, by {command} or through the assistant, appears here at once.", { command: "/human" }))) : empty(t("Nothing matches."));
   }

@@ -52,7 +52,9 @@ export function maker({ me, go, signal }, [fresh, make], api, path) {
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
     button.disabled = false;
   }
-  return h("details", { class: "card maker" }, h("summary", null, fresh), h("form", { class: "filters", onsubmit: submit }, h("label", null, h("span", null, t("Name")), name), button), note);
+  const open = location.hash === "#add";
+  if (open) setTimeout(() => name.focus());
+  return h("details", { class: "card maker", open }, h("summary", null, fresh), h("form", { class: "filters", onsubmit: submit }, h("label", null, h("span", null, t("Name")), name), button), note);
 }
 
 /**

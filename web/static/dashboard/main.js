@@ -202,7 +202,14 @@ function frame() {
       h("form", { method: "post", action: "/dashboard/logout" }, h("button", { class: "line wide", type: "submit" }, t("Log out")))));
 }
 
-const finder = palette({ pages: () => PAGES.filter(isMine), go });
+/** Actions that the palette offers on each page, by role. @type {{words: string, hint: string, need?: "operator" | "admin", path?: string, run?: () => void}[]} */
+const DEEDS = [
+  { words: t("New agent"), hint: t("Agents"), need: "admin", path: "/dashboard/agents#add" }, { words: t("New site"), hint: t("Sites"), need: "admin", path: "/dashboard/sites#add" },
+  { words: t("Add a note"), hint: t("Memory"), need: "operator", path: "/dashboard/memory#add" }, { words: t("Invite"), hint: t("Operators"), need: "admin", path: "/dashboard/operators#invite" },
+  { words: t("Send a test"), hint: t("Alerts"), need: "admin", path: "/dashboard/alerts#test" }, { words: t("Theme"), hint: "", run: () => /** @type {HTMLElement | null} */ (nav.querySelector(".theme"))?.click() },
+  { words: t("Keys"), hint: "?", run: () => /** @type {any} */ (help).showModal() }, { words: t("Log out"), hint: "", run: () => side.querySelector("form")?.requestSubmit() },
+];
+const finder = palette({ pages: () => PAGES.filter(isMine), acts: () => DEEDS.filter((one) => isMine({ path: one.path ?? "", need: one.need })), go });
 const help = h("dialog", { class: "card help", "aria-label": t("Keys") }, h("h2", null, t("Keys")),
   h("dl", null, KEYS.map(([key, words]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, words)))),
   h("form", { method: "dialog" }, h("button", { class: "line", type: "submit" }, t("Close"))));

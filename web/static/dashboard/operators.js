@@ -101,11 +101,13 @@ function oneCard(operator, me, act) {
 function inviteForm(act) {
   const draft = { name: "", role: "operator" };
   const form = formOf(draft, { id: "invite" });
-  return h("form", { class: "inline-form", onsubmit: async (/** @type {any} */ event) => {
+  const node = h("form", { class: "inline-form", onsubmit: async (/** @type {any} */ event) => {
     event.preventDefault();
     const done = await act(() => ask("/operators", { method: "POST", body: { ...draft } }), (/** @type {Api["Invited"]} */ answer) => t("{name} may come in by the link.", { name: answer.name }));
     if (done) { draft.name = ""; form.refill(); }
   } }, form.draw(NAME), form.draw(ROLE), h("button", { type: "submit", class: "solid" }, t("Make a login link")));
+  if (location.hash === "#invite") setTimeout(() => node.querySelector("input").focus());
+  return node;
 }
 
 /** Shows the login link, which is returned only once and makes its holder that operator. @param {Api["Invited"]} invited */

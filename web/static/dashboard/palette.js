@@ -1,17 +1,24 @@
 /** Leads anywhere by a few letters: pages by their names, conversations by whom they are with; Ctrl K opens it. */
 import { h, set, show } from "../shared/h.js";
 import { ask } from "./net.js";
+import { addressOf } from "./named.js";
+import { FORMS } from "./settings_fields.js";
 import { joinWithDots, number, t, tn } from "./parts.js";
 
 const PAUSE_MS = 150;
 const MOST_SESSIONS = 5;
-const LISTS = /** @type {[(words: string) => string, string][]} */ ([[(words) => t("Search sessions for “{words}”", { words }), "/dashboard/sessions"], [(words) => t("Search people for “{words}”", { words }), "/dashboard/people"], [(words) => t("Search memory for “{words}”", { words }), "/dashboard/memory"]]);
+const MOST_FOUND = 12;
+const LISTS = /** @type {[(words: string) => string, string][]} */ ([[(words) => t("Search sessions for “{words}”", { words }), "/dashboard/sessions"], [(words) => t("Search people for “{words}”", { words }), "/dashboard/people"], [(words) => t("Search memory for “{words}”", { words }), "/dashboard/memory"],
+  [(words) => t("Search settings for “{words}”", { words }), "/dashboard/settings"]]);
 
 /** @typedef {{path: string, name: string, group: string, key?: string}} Page */
-/** @typedef {{words: any, hint: string, path: string}} Place */
+/** @typedef {{words: any, hint: string, path?: string, run?: () => void}} Place a place leads to a path, or runs */
 
-/** @param {{pages: () => Page[], go: (path: string) => void}} of */
-export function palette({ pages, go }) {
+/** Returns whether a word of a text begins so; in scripts without blanks, whether it stands anywhere. @param {string} text @param {string} part */
+const begins = (text, part) => text.toLowerCase().split(/[\s(),.:·]+/).some((word) => word.startsWith(part)) || (/[^\u0000-\u024f]/.test(part) && text.toLowerCase().includes(part));
+
+/** @param {{pages: () => Page[], acts: () => Place[], go: (path: string) => void}} of `acts` are found by their words alone */
+export function palette({ pages, acts, go }) {
   /** @type {Place[]} */
   let places = [];
   /** @type {Place[]} */
@@ -39,9 +46,11 @@ export function palette({ pages, go }) {
     const parts = words.toLowerCase().split(/\s+/);
     const named = pages().filter((page) => parts.every((/** @type {string} */ part) => `${page.name} ${page.group}`.toLowerCase().includes(part)))
       .map((page) => ({ words: page.name, hint: page.key ? `g ${page.key}` : page.group, path: page.path }));
+    const settings = pages().some((page) => page.path === "/dashboard/settings") ? [...FORMS].map(([name, one]) => ({ words: one.label, hint: one.section, path: addressOf(name) })) : [];
+    const more = words ? [...acts(), ...settings].filter((one) => parts.every((/** @type {string} */ part) => begins(`${one.words} ${one.hint}`, part))).slice(0, MOST_FOUND) : [];
     const searches = words && LISTS.filter(([, path]) => pages().some((page) => page.path === path))
       .map(([name, path]) => ({ words: name(words), hint: "", path: `${path}?q=${encodeURIComponent(words)}` }));
-    return [...named, ...sessions, ...searches || []];
+    return [...named, ...more, ...sessions, ...searches || []];
   }
 
   function draw() {
@@ -67,7 +76,7 @@ export function palette({ pages, go }) {
   /** @param {Place} place */
   function open(place) {
     dialog.close();
-    go(place.path);
+    if (place.run) place.run(); else if (place.path) go(place.path);
   }
 
   function typed() {

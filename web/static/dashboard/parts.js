@@ -3,6 +3,7 @@ import { h, set, show } from "../shared/h.js";
 import { DASH, number, percent, tokens, stamp } from "../shared/fmt.js";
 import { ago, usd } from "./figures.js";
 import { listItems, t, tn, ts } from "./i18n.js";
+import { labelOf, linked, named } from "./named.js";
 import { Failure } from "./net.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];
@@ -86,7 +87,7 @@ export function problem(error, again) {
   const failure = error instanceof Failure ? error : null;
   if (!failure) console.error(error);
   const retry = again ?? (failure ? null : () => location.reload());
-  return h("div", { class: "trouble", role: "alert" }, h("p", null, failure?.message ?? t("This part of the page cannot be shown just now.")),
+  return h("div", { class: "trouble", role: "alert" }, h("p", null, failure ? linked(failure.message) : t("This part of the page cannot be shown just now.")),
     failure?.requestId && h("p", { class: "small" }, t("Request {id}", { id: failure.requestId })),
     retry && h("button", { type: "button", class: "line", onclick: retry }, t("Try again")));
 }
@@ -169,4 +170,4 @@ export function splitTokens(parts, count) {
   return Object.fromEntries(SOURCES.map((name, index) => [name, whole[index]]));
 }
 
-export { DASH, ago, h, listItems, number, set, show, t, tn, tokens, ts, usd, stamp as formatWhen };
+export { DASH, ago, h, labelOf, linked, named, listItems, number, set, show, t, tn, tokens, ts, usd, stamp as formatWhen };

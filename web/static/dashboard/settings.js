@@ -1,7 +1,7 @@
 /** Settings: a form for each subject, and every setting with its value, where that came from, and its meaning. */
 import { ask } from "./net.js";
-import { DASH, card, empty, h, number, problem, show, skeleton, t, table, tabPanels, ts } from "./parts.js";
-import { SECTIONS } from "./settings_fields.js";
+import { DASH, card, empty, h, labelOf, named, number, problem, show, skeleton, t, table, tabPanels, ts } from "./parts.js";
+import { SECTIONS, TABS } from "./settings_fields.js";
 import { settingsForm } from "./settings_form.js";
 
 const FROM = { environment: t("environment"), file: ".env", default: t("default"), start: t("auto-detected"), stored: t("this page") };
@@ -11,6 +11,7 @@ const COLUMNS = [{ label: t("Setting") }, { label: t("Value") }, { label: t("Set
 export function settingsPage({ root, go, me, say, entitle, signal }) {
   entitle(t("Settings"));
   const params = new URLSearchParams(location.search);
+  const asked = params.get("section") ?? "";
   const body = h("div", { class: "list" }, skeleton(8));
   const troubles = h("div");
   /** @type {any} */
@@ -23,10 +24,13 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
     show(troubles, warnings(now));
     for (const one of forms) one.sync();
   }
-  /** @param {import("./settings_fields.js").Section} section */
-  function make(section) {
+  /** @param {string} id */
+  function make(id) {
+    const section = SECTIONS.find((one) => one.id === id);
+    if (!section) return null;
     const form = settingsForm(section, { now: () => now, took, may: me.role === "admin", who: me.name, say, signal });
     forms.push(form);
+    if (id === asked) setTimeout(() => { if (form.node.previousElementSibling) form.node.scrollIntoView(); form.lead(params.get("field") ?? ""); });
     return form.node;
   }
   async function load() {
@@ -34,11 +38,10 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
       if (!signal.aborted) show(body, problem(error, load));
       return;
     }
-    const asked = SECTIONS.findIndex((one) => one.id === params.get("section"));
-    const all = params.has("q") || params.has("given") || params.get("section") === "all";
-    const names = [...SECTIONS.map((one) => one.id), "all"];
-    show(body, tabPanels(t("Settings"), [...SECTIONS.map((one) => ({ name: one.name, make: () => make(one) })), { name: t("All settings"), make: () => everySetting(now.settings, params, go) }],
-      { first: all ? SECTIONS.length : Math.max(0, asked), moved: (place) => go(`/dashboard/settings?section=${names[place]}`, { quiet: true, replace: true }) }).node);
+    const all = params.has("q") || params.has("given") || asked === "all";
+    const places = [...TABS.map(([, ids]) => ids[0]), "all"];
+    show(body, tabPanels(t("Settings"), [...TABS.map(([name, ids]) => ({ name, make: () => h("div", { class: "stack" }, ids.map(make)) })), { name: t("All settings"), make: () => everySetting(now.settings, params, go) }],
+      { first: all ? TABS.length : Math.max(0, TABS.findIndex(([, ids]) => ids.includes(asked))), moved: (place) => go(`/dashboard/settings?section=${places[place]}`, { quiet: true, replace: true }) }).node);
   }
   async function checklist() {
     try {
@@ -54,7 +57,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
 const warnings = (now) => [
   now.unpriced.length > 0 && h("p", { class: "trouble" }, t("Enter the prices of {models}, 0 where tokens cost nothing. Until then a cap of {tokens} tokens a day stands in for the caps in dollars.", { models: now.unpriced.join(", "), tokens: number(now.token_cap) })),
   now.problems.length > 0 && h("div", { class: "trouble" }, h("p", null, t("The stored settings cannot be used; the former ones stay in force:")),
-    h("ul", { class: "findings" }, now.problems.map((one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason)))))),
+    h("ul", { class: "findings" }, now.problems.map((one) => h("li", null, labelOf(one.name), ": ", h("span", { dir: "auto" }, named(ts(one.reason))))))),
 ];
 
 /** @param {Api["Setting"][]} all @param {URLSearchParams} params @param {any} go */

@@ -1,56 +1,58 @@
 /** Settings of the browser by subject, with their names; the server says how each is edited. */
 import { t } from "./i18n.js";
 
-/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
+/**
+ * A field is a setting, its label, and one sentence of help; `rare` ones are folded, with the help of the documentation.
+ * @typedef {[name: string, label: string, help?: string]} Field
+ * @typedef {{id: string, name: string, help: string, fields: Field[], rare?: Field[], test?: "model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads
+ */
 /** @type {Section[]} */
 export const SECTIONS = [
   { id: "model", name: t("Model"), help: t("Who answers. A key is enough; without a key or an address, the built-in demo answers."), test: "model", fields: [
-    ["ANTHROPIC_API_KEY", t("{provider}: key", { provider: "Anthropic" })],
-    ["ANTHROPIC_BASE_URL", t("{provider}: address", { provider: "Anthropic" })],
-    ["OPENAI_API_KEY", t("{provider}: key", { provider: "OpenAI" })],
-    ["OPENAI_BASE_URL", t("{provider}: address", { provider: "OpenAI" })],
-    ["EVERTALK_MODEL", t("Chat model")],
-    ["EVERTALK_SUMMARY_MODEL", t("Summary model")],
-    ["EVERTALK_FALLBACK_MODELS", t("Fallback models")],
-    ["CONTEXT_MAX_OUTPUT_TOKENS", t("Maximum answer length")],
+    ["ANTHROPIC_API_KEY", t("{provider}: key", { provider: "Anthropic" }), t("Sent to this provider only.")],
+    ["ANTHROPIC_BASE_URL", t("{provider}: address", { provider: "Anthropic" }), t("Where a server speaks the Messages API.")],
+    ["OPENAI_API_KEY", t("{provider}: key", { provider: "OpenAI" }), t("Sent to this provider only.")],
+    ["OPENAI_BASE_URL", t("{provider}: address", { provider: "OpenAI" }), t("Where a server speaks Chat Completions, such as http://127.0.0.1:1234/v1.")],
+    ["EVERTALK_MODEL", t("Chat model"), t("Answers people; chosen from the account if empty.")],
+    ["EVERTALK_SUMMARY_MODEL", t("Summary model"), t("Writes summaries; a small model of the account if empty.")],
+    ["EVERTALK_FALLBACK_MODELS", t("Fallback models"), t("Answer in this order while the chat model cannot; at most four.")],
+    ["CONTEXT_MAX_OUTPUT_TOKENS", t("Maximum answer length"), t("In tokens; the preset’s if empty.")],
     ["EVERTALK_MODELS", t("More models")]] },
-  { id: "voice", name: t("Voice"), help: t("Turns voice messages into words, by any server with OpenAI’s transcription API. Without an address, they are declined."), test: "voice", fields: [
-    ["EVERTALK_TRANSCRIBE_URL", t("{provider}: address", { provider: t("Voice") })],
-    ["EVERTALK_TRANSCRIBE_KEY", t("{provider}: key", { provider: t("Voice") })],
-    ["EVERTALK_TRANSCRIBE_MODEL", t("Model that transcribes")],
-    ["EVERTALK_TRANSCRIBE_PER_MINUTE_USD", t("Price per minute")],
-    ["EVERTALK_TRANSCRIBE_MOST_MINUTES", t("Longest recording, in minutes")],
-    ["EVERTALK_TRANSCRIBE_MOST_MB", t("Largest recording, in MB")]] },
-  { id: "speech", name: t("Spoken answers"), help: t("Reads answers aloud for who chose it with /voice, by any server with OpenAI’s speech API. Without an address, nothing is spoken."), test: "speech", fields: [
-    ["EVERTALK_SPEECH_URL", t("{provider}: address", { provider: t("Spoken answers") })],
-    ["EVERTALK_SPEECH_KEY", t("{provider}: key", { provider: t("Spoken answers") })],
-    ["EVERTALK_SPEECH_MODEL", t("Model that speaks")],
-    ["EVERTALK_SPEECH_VOICE", t("Its voice")],
-    ["EVERTALK_SPEECH_PER_1000_CHARS_USD", t("Price per 1,000 characters")]] },
-  { id: "pictures", name: t("Pictures"), help: t("Makes pictures that people ask for, by any server with OpenAI’s images API. Without an address, the assistant has no such tool."), test: "pictures", fields: [
-    ["EVERTALK_PICTURE_URL", t("{provider}: address", { provider: t("Pictures") })],
-    ["EVERTALK_PICTURE_KEY", t("{provider}: key", { provider: t("Pictures") })],
-    ["EVERTALK_PICTURE_MODEL", t("Model that makes pictures")],
-    ["EVERTALK_PICTURE_USD", t("Price per picture")]] },
   { id: "telegram", name: "Telegram", help: t("Write /newbot to @BotFather in Telegram, and enter the token that it gives you."), test: "telegram", more: ["/dashboard/pairing", t("Who asked to write")], fields: [
     ["TELEGRAM_BOT_TOKEN", t("Token of the bot")],
-    ["EVERTALK_TELEGRAM_ACCESS", t("Who may write")],
-    ["EVERTALK_TELEGRAM_ALLOWED", t("Allowed people and groups")],
+    ["EVERTALK_TELEGRAM_ACCESS", t("Who may write"), t("People who are approved (pairing), people on the list (allowlist), or anyone (open).")],
+    ["EVERTALK_TELEGRAM_ALLOWED", t("Allowed people and groups"), t("Numbers of people and groups, separated by commas; a group’s begins with -.")],
+    ["EVERTALK_TELEGRAM_AGENT", t("Agent"), t("Answers new conversations of this bot.")],
+    ["EVERTALK_TELEGRAM_BOTS", t("More bots")]], rare: [
     ["EVERTALK_TELEGRAM_AUDIENCE", t("Audience")],
-    ["EVERTALK_TELEGRAM_AGENT", t("Agent")],
     ["EVERTALK_TELEGRAM_DRAFTS", t("Stream answers as drafts")],
     ["EVERTALK_TELEGRAM_RICH", t("Tables and formulas")],
     ["EVERTALK_TELEGRAM_REACTIONS", t("Show a reaction while working")],
     ["EVERTALK_TELEGRAM_CHANNELS", t("Answer posts of channels")],
-    ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")],
-    ["EVERTALK_TELEGRAM_BOTS", t("More bots")]] },
+    ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")]] },
   { id: "web", name: t("Website"), help: t("Pages of these origins may show the chat. A site has its own agent, look and uploads."), more: ["/dashboard/sites", t("Sites")], fields: [
-    ["EVERTALK_ALLOWED_ORIGINS", t("Allowed origins")]] },
-  { id: "tools", name: t("Tools"), help: t("Servers of tools by their addresses; an agent’s page adds, tests and removes them one by one."), more: ["/dashboard/agents", t("Agents")], fields: [
-    ["EVERTALK_MCP_SERVERS", t("MCP servers")]] },
+    ["EVERTALK_ALLOWED_ORIGINS", t("Allowed origins"), t("Such as https://shop.example, separated by commas.")]] },
+  { id: "voice", name: t("Voice"), help: t("Turns voice messages into words, by any server with OpenAI’s transcription API. Without an address, they are declined."), test: "voice", fields: [
+    ["EVERTALK_TRANSCRIBE_URL", t("{provider}: address", { provider: t("Voice") }), t("Such as https://api.openai.com/v1; empty switches it off.")],
+    ["EVERTALK_TRANSCRIBE_KEY", t("{provider}: key", { provider: t("Voice") }), t("Sent to this address only.")],
+    ["EVERTALK_TRANSCRIBE_MODEL", t("Model that transcribes")]], rare: [
+    ["EVERTALK_TRANSCRIBE_PER_MINUTE_USD", t("Price per minute")],
+    ["EVERTALK_TRANSCRIBE_MOST_MINUTES", t("Longest recording, in minutes")],
+    ["EVERTALK_TRANSCRIBE_MOST_MB", t("Largest recording, in MB")]] },
+  { id: "speech", name: t("Spoken answers"), help: t("Reads answers aloud for who chose it with /voice, by any server with OpenAI’s speech API. Without an address, nothing is spoken."), test: "speech", fields: [
+    ["EVERTALK_SPEECH_URL", t("{provider}: address", { provider: t("Spoken answers") }), t("Such as https://api.openai.com/v1; empty switches it off.")],
+    ["EVERTALK_SPEECH_KEY", t("{provider}: key", { provider: t("Spoken answers") }), t("Sent to this address only.")],
+    ["EVERTALK_SPEECH_MODEL", t("Model that speaks")]], rare: [
+    ["EVERTALK_SPEECH_VOICE", t("Its voice")],
+    ["EVERTALK_SPEECH_PER_1000_CHARS_USD", t("Price per 1,000 characters")]] },
+  { id: "pictures", name: t("Pictures"), help: t("Makes pictures that people ask for, by any server with OpenAI’s images API. Without an address, the assistant has no such tool."), test: "pictures", fields: [
+    ["EVERTALK_PICTURE_URL", t("{provider}: address", { provider: t("Pictures") }), t("Such as https://api.openai.com/v1; empty switches it off.")],
+    ["EVERTALK_PICTURE_KEY", t("{provider}: key", { provider: t("Pictures") }), t("Sent to this address only.")],
+    ["EVERTALK_PICTURE_MODEL", t("Model that makes pictures")]], rare: [
+    ["EVERTALK_PICTURE_USD", t("Price per picture")]] },
   { id: "context", name: t("Context"), help: t("How much of a conversation the model gets. Numbers here override the preset; an agent can have its own."), more: ["/dashboard/agents", t("Agents")], fields: [
-    ["EVERTALK_PRESET", t("Preset")],
-    ["EVERTALK_CONTEXT_WINDOW", t("Context window")],
+    ["EVERTALK_PRESET", t("Preset"), t("How much the model gets, and when the rest is summarised.")],
+    ["EVERTALK_CONTEXT_WINDOW", t("Context window"), t("Upper limit in tokens; the preset’s if empty.")]], rare: [
     ["EVERTALK_SOFT_BUDGET", t("Summarised above")],
     ["EVERTALK_RESERVE", t("Kept free")],
     ["EVERTALK_FLUSH_THRESHOLD", t("Memory saved before the limit")],
@@ -60,35 +62,44 @@ export const SECTIONS = [
     ["EVERTALK_WINDOW_MESSAGES", t("Newest messages sent")],
     ["EVERTALK_TRIM_TOKENS", t("Old messages left out above")]] },
   { id: "recall", name: t("Recall"), help: t("A server with /rerank, or else one with /embeddings, puts what is recalled in a better order. Without an address, or when it takes more than 0.3 s, the order stays as it is."), test: "recall", fields: [
-    ["EVERTALK_MEANING", t("Find what was meant (90 MB of memory)")],
+    ["EVERTALK_MEANING", t("Find what was meant (90 MB of memory)"), t("Finds it in other words and languages, by a model on this machine.")]], rare: [
     ["EVERTALK_RERANK_URL", t("{provider}: address", { provider: t("Recall") })],
     ["EVERTALK_RERANK_KEY", t("{provider}: key", { provider: t("Recall") })],
     ["EVERTALK_RERANK_MODEL", t("Model that orders")],
     ["EVERTALK_EMBEDDINGS_URL", t("{provider}: address", { provider: t("Embeddings") })],
     ["EVERTALK_EMBEDDINGS_KEY", t("{provider}: key", { provider: t("Embeddings") })],
     ["EVERTALK_EMBEDDINGS_MODEL", t("Embedding model")]] },
+  { id: "tools", name: t("Tools"), help: t("Servers of tools by their addresses; an agent’s page adds, tests and removes them one by one."), more: ["/dashboard/agents", t("Agents")], fields: [
+    ["EVERTALK_MCP_SERVERS", t("MCP servers")]] },
   { id: "caps", name: t("Spending"), help: t("Spending limits in US dollars. Whoever reaches one waits for an answer until the next day."), more: ["/dashboard/costs", t("Costs")], fields: [
-    ["EVERTALK_CAP_TOTAL_PER_DAY_USD", t("Per day")],
-    ["EVERTALK_CAP_PERSON_PER_DAY_USD", t("Per person and day")],
-    ["EVERTALK_CAP_SESSION_USD", t("Per conversation and day")],
-    ["EVERTALK_CAP_VISITOR_PER_DAY_USD", t("Per anonymous visitor and day")],
+    ["EVERTALK_CAP_TOTAL_PER_DAY_USD", t("Per day"), t("In dollars, for everybody together.")],
+    ["EVERTALK_CAP_PERSON_PER_DAY_USD", t("Per person and day"), t("In dollars; without a limit of its own if empty.")],
+    ["EVERTALK_CAP_SESSION_USD", t("Per conversation and day"), t("In dollars; without a limit of its own if empty.")],
+    ["EVERTALK_CAP_VISITOR_PER_DAY_USD", t("Per anonymous visitor and day"), t("In dollars, for visitors of a public site.")],
+    ["EVERTALK_TIMEZONE", t("Time zone"), t("The day of spending limits ends at midnight there.")]], rare: [
     ["EVERTALK_CAP_NETWORK_PER_DAY_USD", t("Per network and day")],
     ["EVERTALK_CAP_TOKENS_PER_DAY", t("Tokens of models without a price, per day")],
-    ["EVERTALK_CAP_VISITORS_PER_HOUR_PERCENT", t("Share of all visitors in an hour, in percent")],
-    ["EVERTALK_TIMEZONE", t("Time zone")]] },
+    ["EVERTALK_CAP_VISITORS_PER_HOUR_PERCENT", t("Share of all visitors in an hour, in percent")]] },
   { id: "people", name: t("People"), help: t("Who takes over, and how long conversations are kept."), fields: [
-    ["EVERTALK_HANDOVER", t("Ask for a human")],
+    ["EVERTALK_HANDOVER", t("Ask for a human"), t("Lets people and the assistant ask for an operator.")],
+    ["EVERTALK_WORKING_HOURS", t("Working hours"), t("Such as Mo-Fr 9-17:30; at any time if empty.")],
+    ["EVERTALK_RETENTION_DAYS", t("Days until a conversation is erased"), t("Counted from its last message; never if empty.")]], rare: [
+    ["EVERTALK_QUIET_HOURS", t("Hours without reminders")],
     ["EVERTALK_HANDOVER_MINUTES", t("Minutes until the assistant goes on")],
     ["EVERTALK_HANDOVER_SILENCE_MINUTES", t("Minutes of an operator’s silence")],
-    ["EVERTALK_WORKING_HOURS", t("Working hours")],
-    ["EVERTALK_AWAY_TEXT", t("Words outside working hours")],
-    ["EVERTALK_QUIET_HOURS", t("Hours without reminders")],
-    ["EVERTALK_RETENTION_DAYS", t("Days until a conversation is erased")]] },
+    ["EVERTALK_AWAY_TEXT", t("Words outside working hours")]] },
   { id: "alerts", name: t("Alerts"), help: t("Who is notified about problems."), test: "alerts", more: ["/dashboard/alerts", t("All alerts")], fields: [
-    ["EVERTALK_ALERT_TELEGRAM_CHATS", t("Telegram chats")],
-    ["EVERTALK_ALERT_WEBHOOK_URL", t("Webhook: address")],
-    ["EVERTALK_ALERT_WEBHOOK_SECRET", t("Webhook: secret")],
-    ["EVERTALK_ALERT_SMTP_URL", t("Mail server")],
-    ["EVERTALK_ALERT_EMAIL_FROM", t("Sender")],
-    ["EVERTALK_ALERT_EMAIL_TO", t("Recipients")]] },
+    ["EVERTALK_ALERT_TELEGRAM_CHATS", t("Telegram chats"), t("Numbers of chats, separated by commas; the first bot writes there.")],
+    ["EVERTALK_ALERT_WEBHOOK_URL", t("Webhook: address"), t("An https address that alerts are posted to.")],
+    ["EVERTALK_ALERT_WEBHOOK_SECRET", t("Webhook: secret"), t("Signs alerts; at least 32 characters.")],
+    ["EVERTALK_ALERT_SMTP_URL", t("Mail server"), t("Such as smtp://NAME:PASSWORD@HOST:587.")],
+    ["EVERTALK_ALERT_EMAIL_FROM", t("Sender"), t("Needed with a mail server.")],
+    ["EVERTALK_ALERT_EMAIL_TO", t("Recipients"), t("Needed with a mail server, separated by commas.")]] },
 ];
+
+/** Tabs of the page, each with its forms. @type {[string, string[]][]} */
+export const TABS = [[t("Model"), ["model"]], [t("Channels"), ["telegram", "web"]], [t("Voice and pictures"), ["voice", "speech", "pictures"]],
+  [t("Context"), ["context", "recall", "tools"]], [t("Spending"), ["caps"]], [t("People"), ["people", "alerts"]]];
+
+/** Label and place of each setting that has a form, by its name. @type {Map<string, {label: string, section: string, id: string}>} */
+export const FORMS = new Map(SECTIONS.flatMap(({ id, name, fields, rare = [] }) => [...fields, ...rare].map(([setting, label]) => [setting, { label, section: name, id }])));

@@ -2,7 +2,8 @@
 import { targetsCard } from "./alerts.js";
 import { choice, code, tick } from "./forms.js";
 import { ask } from "./net.js";
-import { card, h, problem, set, show, t, time, ts } from "./parts.js";
+import { card, h, labelOf, named, problem, set, show, t, time, ts } from "./parts.js";
+import { providerCards } from "./settings_providers.js";
 import { rowsField, secretsOf } from "./settings_rows.js";
 
 /** By name, of all forms; null takes a setting away. @type {Map<string, string | null>} */
@@ -29,8 +30,12 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   recalled = true;
   const rowOf = (/** @type {string} */ name) => now().settings.find((/** @type {Api["Setting"]} */ one) => one.name === name);
   const changes = () => Object.fromEntries([...typed].filter(([name]) => names.has(name)));
-  const fields = section.fields.map(([name, label]) => ["models", "bots"].includes(rowOf(name).kind) ? rowsField(rowOf(name), label, may, { typed, rowOf, changes, signal }) : field(rowOf(name), label, may));
-  const names = new Set(section.fields.flatMap(([name]) => [name, secretsOf(rowOf(name).kind)]));
+  const all = [...section.fields.map(([name, label, help = ""]) => [name, label, help]), ...section.rare ?? []];
+  const fields = all.map(([name, label, help]) => ["models", "bots"].includes(rowOf(name).kind) ? rowsField(rowOf(name), label, may, { typed, rowOf, changes, signal }) : field(rowOf(name), label, may, { help, told: () => cards?.paint() }));
+  const names = new Set(all.flatMap(([name]) => [name, secretsOf(rowOf(name).kind)]));
+  const cards = section.id === "model" ? providerCards((name) => /** @type {any} */ (fields.find((one) => one.name === name)), may, signal) : null;
+  const rare = fields.slice(section.fields.length);
+  const folded = rare.length > 0 && h("details", { open: rare.some((one) => rowOf(one.name).stored !== null) }, h("summary", null, t("More settings")), h("div", { class: "settings-fields" }, rare.map((one) => one.node)));
   const reply = h("div", { class: "stack", role: "status" });
   const tested = h("div", { class: "stack", role: "status" });
   const save = h("button", { type: "submit", class: "solid" }, t("Save"));
@@ -38,6 +43,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   /** Updates all fields except those with typed text. */
   function sync() {
     for (const one of fields) one.sync(rowOf(one.name));
+    if (Object.keys(changes()).length) cards?.paint(); else cards?.follow();
   }
 
   /** @param {Api["AllSettings"]} answer */
@@ -50,8 +56,15 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   function refuse(problems) {
     for (const one of fields) one.refuse(problems.find((two) => two.name === one.name)?.reason ?? "");
     const others = problems.filter((one) => !names.has(one.name));
-    show(reply, h("p", { class: "crit-text" }, t("This cannot be used; nothing was changed.")), others.length > 0 && h("ul", { class: "findings crit-text" }, others.map((one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason))))));
-    fields.find((one) => problems.some((two) => two.name === one.name))?.focus();
+    show(reply, h("p", { class: "crit-text" }, t("This cannot be used; nothing was changed.")), others.length > 0 && h("ul", { class: "findings crit-text" }, others.map((one) => h("li", null, labelOf(one.name), ": ", h("span", { dir: "auto" }, named(ts(one.reason)))))));
+    lead(fields.find((one) => problems.some((two) => two.name === one.name)));
+  }
+
+  /** Moves the focus to a field, and unfolds it. @param {{node: HTMLElement, focus: () => void} | undefined} one */
+  function lead(one) {
+    const fold = one?.node.closest("details");
+    if (fold) fold.open = true;
+    one?.focus();
   }
 
   /** Shows both versions after another operator has changed a setting. @param {any} details */
@@ -61,7 +74,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     sync();
     const mine = h("button", { type: "button", class: "solid", onclick: () => store() }, t("Save mine"));
     show(reply, h("div", { class: "trouble", role: "alert" }, h("p", null, t("Somebody else changed this meanwhile: nothing of yours was stored.")),
-      h("ul", { class: "findings" }, changed.map((/** @type {any} */ one) => h("li", null, h("bdi", null, one.by), ", ", time(one.at), ": ", h("code", null, `${one.name}=${one.value ?? ""}`)))),
+      h("ul", { class: "findings" }, changed.map((/** @type {any} */ one) => h("li", null, h("bdi", null, one.by), ", ", time(one.at), ": ", labelOf(one.name), ": ", h("code", null, one.value ?? "–")))),
       h("p", { class: "actions" }, mine, both.length > 0 && h("button", { type: "button", class: "line", onclick: () => { for (const one of both) typed.delete(one.name); sync(); show(reply); save.focus(); } }, t("Take theirs")))));
     mine.focus();
   }
@@ -105,7 +118,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     try {
       if (what === "alerts") return await testAlerts();
       const found = await ask("/settings/test", { method: "POST", body: { what, changes: changes() }, signal, seconds: 45 });
-      show(tested, h("p", { class: found.ok ? "done" : "crit-text" }, ts(found.message)), found.reason && h("p", { class: "words small", dir: "auto" }, found.reason));
+      show(tested, h("p", { class: found.ok ? "done" : "crit-text" }, ts(found.message)), found.reason && h("p", { class: "words small", dir: "auto" }, named(found.reason)));
     } catch (/** @type {any} */ error) {
       if (signal.aborted) return;
       if (error.code === "bad_settings") { show(tested); refuse(error.details.problems); }
@@ -127,10 +140,14 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
 
   const form = h("form", { class: "site-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); store(); } },
     h("p", { class: "muted" }, section.help), section.more && h("p", { class: "small" }, h("a", { href: section.more[0] }, section.more[1])),
-    h("div", { class: "settings-fields" }, fields.map((one) => one.node)), reply, tested,
+    cards?.node, h("div", { class: "settings-fields" }, fields.slice(0, section.fields.length).map((one) => one.node)), folded, reply, tested,
     may ? h("p", { class: "actions" }, save, section.test && h("button", { type: "button", class: "line", onclick: () => test(/** @type {any} */ (section.test)) }, t("Test"))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
-  return { node: card(section.name, [form]), sync };
+  cards?.paint();
+  return { node: card(section.name, [form]), sync, lead: (/** @type {string} */ name) => lead(fields.find((one) => one.name === name)) };
 }
+
+/** The meaning of the documentation as a sentence, with labels in place of variables. @param {string} meaning */
+const sentence = (meaning) => meaning && `${named(meaning[0].toUpperCase() + meaning.slice(1))}.`;
 
 /** Returns how a setting is drawn, filled and read; its default is the placeholder. @param {Api["Setting"]} row @param {string | null} usual */
 function kindOf({ kind, choices }, usual) {
@@ -141,9 +158,9 @@ function kindOf({ kind, choices }, usual) {
 
 /**
  * One setting: its label, how it is asked for, what it means, and who set it.
- * @param {Api["Setting"]} row @param {string} label @param {boolean} may
+ * @param {Api["Setting"]} row @param {string} label @param {boolean} may @param {{help?: string, told: () => void}} more `told` hears of each change
  */
-function field(row, label, may) {
+function field(row, label, may, { help, told: heard }) {
   const { name, kind } = row;
   const id = `set-${name.toLowerCase()}`;
   const usual = kind === "secret" || ["", "none"].includes(row.default) ? null : row.default;
@@ -151,6 +168,8 @@ function field(row, label, may) {
   const state = h("p", { class: "small muted", id: `${id}-state` });
   const told = { id, name, "aria-describedby": `${id}-state ${id}-error ${id}-help`, oninput: () => type(read()) };
   const how = kindOf(row, usual);
+  const title = h("span", null, label);
+  const meaning = h("p", { class: "small muted meaning", id: `${id}-help`, dir: "auto" }, help ?? sentence(kind === "switch" ? row.meaning.replace(/^true /, "") : row.meaning));
   const input = how.make(null);
   set(input, told);
   const drop = kind === "secret" && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: label }), onclick: () => { input.value = ""; type(typed.get(name) === null ? undefined : null); paint(); } }, t("Remove"));
@@ -169,18 +188,19 @@ function field(row, label, may) {
     else typed.set(name, text || null);
     refuse("");
     paint();
+    heard();
   }
 
   /** @param {string} reason */
   function refuse(reason) {
     set(input, { "aria-invalid": reason ? "true" : null });
-    show(error, reason && h("span", { dir: "auto" }, ts(reason)));
+    show(error, reason && h("span", { dir: "auto" }, [title.textContent, ": ", named(ts(reason))]));
   }
 
   function paint() {
     const gone = typed.get(name) === null && kind === "secret";
     const by = now.editable ? now.stored !== null && t("set by {who}, {time}", { who: h("bdi", null, now.changed_by), time: time(now.changed_at) })
-      : t("set by {name} in the environment", { name: h("code", null, name) });
+      : t("Set in the environment, which wins.");
     show(state, kind === "secret" && (gone ? [t("Removed when you save."), " "] : now.editable ? now.stored !== null && [t("A value is set and never shown."), " "] : null), by);
     if (drop) set(drop, { hidden: !may || !now.editable || now.stored === null, "aria-pressed": String(gone) });
   }
@@ -195,7 +215,17 @@ function field(row, label, may) {
   }
 
   sync(row);
-  const words = h("label", { for: id, class: kind === "switch" ? "tick" : null }, kind === "switch" ? [input, h("span", null, label)] : h("span", null, label));
-  return { name, sync, refuse, focus: () => input.focus(), node: h("div", { class: "setting-field" }, words, kind !== "switch" && (drop ? h("div", { class: "setting-secret" }, input, drop) : input), error, state,
-    h("p", { class: "small muted meaning", id: `${id}-help`, dir: "auto" }, kind === "switch" ? row.meaning.replace(/^true /, "") : row.meaning)) };
+  const words = h("label", { for: id, class: kind === "switch" ? "tick" : null }, kind === "switch" && input, title);
+  return { name, sync, refuse, focus: () => input.focus(),
+    text: () => typed.has(name) ? typed.get(name) ?? "" : kind === "secret" ? now.editable ? now.stored ?? "" : now.value === "set" ? "set" : "" : before(),
+    kept: () => now.editable && now.stored !== null, stored: () => now.stored ?? "", locked: () => !now.editable,
+    put(/** @type {string | null} */ text) {
+      if (!now.editable) return;
+      how.fill(input, text);
+      type(text);
+    },
+    explain(/** @type {string} */ text) { show(meaning, text); },
+    rename(/** @type {string} */ text) { show(title, text); if (drop) set(drop, { "aria-label": t("Remove {name}", { name: text }) }); },
+    node: h("div", { class: "setting-field" }, words, kind !== "switch" && (drop ? h("div", { class: "setting-secret" }, input, drop) : input), error, state,
+meaning) };
 }

@@ -1,18 +1,14 @@
 /** Settings that are lists: models beside the first one, and bots, each with a secret that is never shown again. */
 import { ask } from "./net.js";
+import { OPENAI, PROVIDERS } from "./settings_providers.js";
 import { choice, code, figure, figured, formOf, putAt, several, tick, valueAt } from "./forms.js";
-import { h, problem, set, show, t, ts } from "./parts.js";
+import { h, named, problem, set, show, t, ts } from "./parts.js";
 
-/** Providers by name: which API they speak, and where; an address that is left out is the usual one. */
-const PROVIDERS = [["Anthropic", "messages", ""], ["OpenAI", "openai", ""], ["OpenRouter", "openai", "https://openrouter.ai/api/v1"], ["Google Gemini", "openai", "https://generativelanguage.googleapis.com/v1beta/openai"],
-  ["Mistral", "openai", "https://api.mistral.ai/v1"], ["DeepSeek", "openai", "https://api.deepseek.com/v1"], ["Groq", "openai", "https://api.groq.com/openai/v1"], ["xAI", "openai", "https://api.x.ai/v1"], ["Moonshot AI", "openai", "https://api.moonshot.ai/v1"],
-  ["Ollama", "messages", "http://127.0.0.1:11434"], ["LM Studio", "openai", "http://127.0.0.1:1234/v1"], ["llama.cpp", "openai", "http://127.0.0.1:8080/v1"], ["vLLM", "openai", "http://127.0.0.1:8000/v1"]];
-const OPENAI = "https://api.openai.com/v1";
 const SECRETS = { models: "EVERTALK_MODEL_KEYS", bots: "EVERTALK_TELEGRAM_TOKENS" };
 const WORDS = { models: { add: t("Add a model"), none: t("No other model is set.") }, bots: { add: t("Add a bot"), none: t("No other bot is set.") } };
 const SECRET = "secret", PROVIDER = "provider";
 const USUAL = t("as the first bot");
-/** Secrets are never shown: a stored one is told by the placeholder. @type {import("./forms.js").Kind} */
+/** A secret; the placeholder says that one is stored, for its text is never shown. @type {import("./forms.js").Kind} */
 const secret = { ...code(), make: ({ stored }) => h("input", { type: "password", dir: "ltr", autocomplete: "new-password", placeholder: stored ? t("set, never shown") : "" }) };
 /** A choice writes API and address at once. @type {import("./forms.js").Kind} */
 const provider = {
@@ -20,7 +16,7 @@ const provider = {
   fill: (field, entry) => { field.value = isOther(entry) ? "other" : String(providerOf(entry)); },
   read: (field) => { const [, wire, base_url] = PROVIDERS[Number(field.value)] ?? ["", "openai", "https://"]; return { wire, base_url }; },
 };
-/** What a model that sees pictures can do, by its API. @type {import("./forms.js").Kind} */
+/** Abilities of a model that sees pictures, by its API. @type {import("./forms.js").Kind} */
 const pictures = { ...tick(), fill: (field, value) => { field.checked = Boolean(value?.includes("images")); },
   read: (field, _, { entry }) => field.checked ? ["tools", ...(entry.wire && entry.wire !== "messages" ? ["json"] : []), "images"] : undefined };
 
@@ -31,7 +27,7 @@ const isOther = (entry) => providerOf(entry) < 0;
 /** @param {any} entry */
 const addressOf = (entry) => entry.base_url ?? (entry.wire && entry.wire !== "messages" ? OPENAI : "");
 
-/** Controls of a model; a server of one's own has an address and an API, and each server but the first ones a key. @param {any} entry @param {string} ids @returns {import("./forms.js").Control[]} */
+/** Controls of a model. Another server has an address and an API, and its own key. @param {any} entry @param {string} ids @returns {import("./forms.js").Control[]} */
 const modelControls = (entry, ids) => [
   { path: "name", label: t("Name"), kind: code() },
   { path: PROVIDER, label: t("Provider"), kind: provider, help: !entry.base_url && t("Its key is the one above.") },
@@ -160,7 +156,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
       show(told, t("Testing…"));
       try {
         const answer = await ask("/settings/test", { method: "POST", body: { what: kind === "models" ? "model" : "telegram", name: which() ?? "", changes: changes() }, signal, seconds: 45 });
-        show(told, h("span", { class: answer.ok ? "done" : "crit-text" }, ts(answer.message), answer.reason && ` ${answer.reason}`));
+        show(told, h("span", { class: answer.ok ? "done" : "crit-text" }, ts(answer.message), answer.reason && ` ${named(answer.reason)}`));
       } catch (/** @type {any} */ failed) {
         if (signal.aborted) return;
         show(told);
@@ -200,7 +196,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
   function refuse(reason) {
     for (const one of places) set(one.node, { "aria-invalid": null });
     const at = places[Number(/(?:model|entry) (\d+)/.exec(reason)?.[1]) - 1];
-    show(at ? at.told : error, reason && h("span", { class: "crit-text", dir: "auto" }, ts(reason)));
+    show(at ? at.told : error, reason && h("span", { class: "crit-text", dir: "auto" }, named(ts(reason))));
     if (at) set(at.node, { "aria-invalid": "true" });
   }
 
