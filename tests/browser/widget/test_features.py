@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
@@ -135,6 +136,58 @@ def test_what_is_out_of_sight_is_not_answered_again(desk: Desk, stub: Stub) -> N
     expect(again(page)).to_have_count(0)
     asked(page, "anew")
     expect(again(page)).to_have_count(1)
+
+
+# ---- actions at rest
+
+
+def opacity(page: Page, role: str, index: int) -> Callable[[], str]:
+    """Return a reader of the opacity of the line below a message."""
+    line = page.locator(f"article.{role}").nth(index).locator(".meta")
+    return lambda: str(line.evaluate("node => getComputedStyle(node).opacity"))
+
+
+def rest(page: Page) -> None:
+    """Move the pointer off every message."""
+    page.get_by_role("textbox", name="Message").hover()
+
+
+@pytest.mark.parametrize("role", ["assistant", "person"])
+def test_actions_of_older_messages_appear_on_hover(desk: Desk, role: str) -> None:
+    page = desk.chat()
+    asked(page, "first")
+    asked(page, "second")
+    rest(page)
+    older, last = opacity(page, role, 0), opacity(page, role, 1)
+    becomes(page, lambda: older() == "0")
+    assert last() == "1"
+    page.locator(f"article.{role}").first.hover()
+    becomes(page, lambda: older() == "1")
+    rest(page)
+    becomes(page, lambda: older() == "0")
+
+
+def test_actions_of_older_answers_appear_on_focus(desk: Desk) -> None:
+    page = desk.chat()
+    asked(page, "first")
+    asked(page, "second")
+    rest(page)
+    older = opacity(page, "assistant", 0)
+    becomes(page, lambda: older() == "0")
+    page.locator("article.assistant").first.get_by_role("button", name="Copy").focus()
+    becomes(page, lambda: older() == "1")
+
+
+def test_rated_answer_keeps_its_actions_visible(desk: Desk) -> None:
+    page = desk.chat()
+    asked(page, "first")
+    asked(page, "second")
+    page.locator("article.assistant").first.get_by_role("button", name="Good answer").click()
+    page.get_by_role("textbox", name="Message").focus()
+    rest(page)
+    thumb = page.locator("article.assistant").first.get_by_role("button", name="Good answer")
+    expect(thumb).to_have_attribute("aria-pressed", "true")
+    assert opacity(page, "assistant", 0)() == "1"
 
 
 # ---- opinions

@@ -14,7 +14,10 @@ const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
 const ACTS_LOOK = /* css */ `
 .quiet svg { display: block; } [data-thumb="-1"] svg { transform: rotate(180deg); } .quiet[aria-pressed="true"] { color: var(--accent); } [data-thumb][aria-pressed="true"] svg { fill: currentColor; fill-opacity: .25; }
-@media (hover: hover) { .person:not(:hover, :focus-within) [data-older="true"] { opacity: 0; } }
+@media (hover: hover) {
+  .person:not(:hover, :focus-within) [data-older="true"], [data-rest="true"]:not(:last-child, :hover, :focus-within) > .meta:not([data-sample]) { opacity: 0; }
+  [data-rest="true"]:not(:last-child) > .meta:not([data-sample]) { margin-bottom: -14px; }
+}
 .operator .body { padding: 8px 13px; background: var(--soft); border-radius: 16px; border-start-start-radius: 4px; align-self: flex-start; max-width: 92%; } .face { width: 22px; height: 22px; border-radius: 50%; object-fit: cover; vertical-align: middle; margin-inline-end: 6px; } .who { align-self: flex-start; font-size: 12.5px; font-weight: 640; color: var(--accent); margin-bottom: 2px; }
 .mark { display: flex; align-items: center; gap: 10px; } .mark bdi { text-align: center; } .mark::before, .mark::after { content: ""; flex: 1; min-width: 16px; height: 1px; background: var(--line); }
 .earlier { margin-bottom: 8px; } summary { display: inline-flex; align-items: center; gap: 8px; cursor: pointer; border-radius: var(--radius-s); margin-inline-start: -8px; } .earlier > .md { margin-top: 6px; padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
@@ -105,6 +108,7 @@ export function adorn(chat) {
     if (item.role === "operator" && !article.querySelector(".who")) article.prepend(h("span", { class: "who" }, face(item), h("bdi", null, item.name || t("somebody"))));
     former(item, article, body);
     const newest = item === chat.chat.newest();
+    article.dataset.rest = String(item.role !== "notice" && !newest && !item.error && !item.partial && !item.feedback && !chat.chat.pinned.has(item.mid ?? ""));
     // Longer words than "stop" say that it is not whole.
     if (item.stop?.[4]) void import("./cut.js").then((one) => one.noteCut(chat, item, article, newest), () => {});
     return {
@@ -160,6 +164,7 @@ export function adorn(chat) {
   /** Returns the actions next to a question: editing it, and its former texts. @param {Item} item @param {HTMLElement} article */
   function mine(item, article) {
     const act = (/** @type {"edit" | "edited" | "all"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
+    article.dataset.rest = String(item.status === "sent" && !item.queued && !item.edited && item !== chat.chat.question() && !chat.chat.outdated(item) && (item.open || !item.text?.[4000]));
     if (item.text === "[erased]") return [];
     return [chat.chat.outdated(item) && [t("outdated"), h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("again"))], item.text?.[4000] && !item.open && act("all"),
       item.status === "sent" && item.mid && act("edit", { data: { older: String(item !== chat.chat.question()) } }), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) })];
