@@ -1,7 +1,7 @@
 /** Actions next to answers and answers without a bubble; loaded with the first answer. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
-import { render, plain } from "./md.js";
+import { plain } from "./md.js";
 import { newId } from "./storage.js";
 import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
@@ -15,12 +15,10 @@ const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-
 const ACTS_LOOK = /* css */ `
 .quiet svg { display: block; } [data-thumb="-1"] svg { transform: rotate(180deg); } .quiet[aria-pressed="true"] { color: var(--accent); } [data-thumb][aria-pressed="true"] svg { fill: currentColor; fill-opacity: .25; }
 @media (hover: hover) {
-  .person:not(:hover, :focus-within) [data-older="true"], [data-rest="true"]:not(:last-child, :hover, :focus-within) > .meta:not([data-sample]) { opacity: 0; }
-  [data-rest="true"]:not(:last-child) > .meta:not([data-sample]) { margin-bottom: -14px; }
+  .person:not(:hover, :focus-within) [data-older="true"], [data-rest="true"]:not(:last-child, :hover, :focus-within) > .meta { opacity: 0; }
 }
 .operator .body { padding: 8px 13px; background: var(--soft); border-radius: 16px; border-start-start-radius: 4px; align-self: flex-start; max-width: 92%; } .face { width: 22px; height: 22px; border-radius: 50%; object-fit: cover; vertical-align: middle; margin-inline-end: 6px; } .who { align-self: flex-start; font-size: 12.5px; font-weight: 640; color: var(--accent); margin-bottom: 2px; }
 .mark { display: flex; align-items: center; gap: 10px; } .mark bdi { text-align: center; } .mark::before, .mark::after { content: ""; flex: 1; min-width: 16px; height: 1px; background: var(--line); }
-.earlier { margin-bottom: 8px; } summary { display: inline-flex; align-items: center; gap: 8px; cursor: pointer; border-radius: var(--radius-s); margin-inline-start: -8px; } .earlier > .md { margin-top: 6px; padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
 @media (forced-colors: active) { .quiet[aria-pressed="true"] { outline: 1px solid; } }
 `;
 
@@ -96,7 +94,6 @@ export function pin(chat, item) {
 /** Draws the actions next to answers. @param {Chat} chat */
 export function adorn(chat) {
   adopt(chat.node, ACTS_LOOK);
-  const md = { copy: (/** @type {string} */ text, /** @type {HTMLElement} */ button) => void chat.copy(text, button), labels: { copy: t("copy") } };
   /** @param {string} key @param {string} path @param {() => void} run @param {object} [more] */
   const small = (key, path, run, more = {}) => h("button", { class: "quiet", type: "button", "aria-label": t(key), title: t(key), onclick: run, ...more }, icon(path, 15));
   /** @param {Item} item @param {1 | -1} value @param {HTMLElement} article */
@@ -106,7 +103,7 @@ export function adorn(chat) {
   function under(item, article, body) {
     const mine = item.role === "assistant" && item.text && item.mid;
     if (item.role === "operator" && !article.querySelector(".who")) article.prepend(h("span", { class: "who" }, face(item), h("bdi", null, item.name || t("somebody"))));
-    former(item, article, body);
+    if (item.earlier) void import("./edit.js").then((one) => one.former(chat, item, article, body), () => {});
     const newest = item === chat.chat.newest();
     article.dataset.rest = String(item.role !== "notice" && !newest && !item.error && !item.partial && !item.feedback && !chat.chat.pinned.has(item.mid ?? ""));
     // Longer words than "stop" say that it is not whole.
@@ -148,23 +145,10 @@ export function adorn(chat) {
     return said === key ? t("working") : said;
   }
 
-  /** Answers that were given before this one. @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
-  function former(item, article, body) {
-    const before = item.earlier ?? [];
-    const old = /** @type {HTMLElement | null} */ (article.querySelector(":scope > .earlier"));
-    if (before.length === Number(old?.dataset.count ?? 0)) return;
-    old?.remove();
-    if (!before.length) return;
-    const node = h("details", { class: "earlier", data: { count: before.length }, ontoggle: () => {
-      if (node.open && !node.children[1]) node.append(...before.map((one) => { const text = h("div", { class: "md", dir: "auto" }); render(text, one.text, md); return text; }));
-    } }, h("summary", { class: "quiet" }, h("span", { class: "chevron", "aria-hidden": "true" }), t("earlier_answer")));
-    body.before(node);
-  }
-
   /** Returns the actions next to a question: editing it, and its former texts. @param {Item} item @param {HTMLElement} article */
   function mine(item, article) {
     const act = (/** @type {"edit" | "edited" | "all"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
-    article.dataset.rest = String(item.status === "sent" && !item.queued && !item.edited && item !== chat.chat.question() && !chat.chat.outdated(item) && (item.open || !item.text?.[4000]));
+    article.dataset.rest = String(item.status === "sent" && !item.queued && !item.edited && item !== chat.chat.question() && !chat.chat.outdated(item));
     if (item.text === "[erased]") return [];
     return [chat.chat.outdated(item) && [t("outdated"), h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("again"))], item.text?.[4000] && !item.open && act("all"),
       item.status === "sent" && item.mid && act("edit", { data: { older: String(item !== chat.chat.question()) } }), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) })];

@@ -14,6 +14,7 @@ const LOOK = /* css */ `
 .editing { width: 100%; display: grid; gap: 8px; } .editing textarea { width: 100%; min-height: 64px; max-height: 40vh; padding: 8px 13px; border: 1px solid var(--line); border-radius: 16px; background: var(--soft); resize: vertical; } .editing textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
 .editing .row { justify-content: flex-end; } .editing .bad { font-size: 12.5px; text-align: end; }
 .versions { max-width: 85%; margin-bottom: 8px; display: grid; gap: 8px; } .version { padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
+.earlier { margin-bottom: 8px; } summary { display: inline-flex; align-items: center; gap: 8px; cursor: pointer; border-radius: var(--radius-s); margin-inline-start: -8px; } .earlier > .md { margin-top: 6px; padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
 `;
 
 /** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
@@ -28,6 +29,9 @@ export async function all(chat, item) {
   chat.chat.change(item, { open: true });
   chat.draw();
 }
+
+/** Returns the drawing of Markdown. @param {Chat} chat */
+export const drawer = (chat) => (/** @type {HTMLElement} */ node, /** @type {string} */ text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } });
 
 /** Asks for other words in the place of a message. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
 export async function edit(chat, item, article) {
@@ -91,7 +95,7 @@ export async function edited(chat, item, article) {
   adopt(chat.node, LOOK);
   const shown = article.querySelector(".versions");
   const place = h("div", { class: "versions" }, h("p", { class: "muted" }, t("loading")));
-  const markdown = (/** @type {HTMLElement} */ node, /** @type {string} */ text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } });
+  const markdown = drawer(chat);
   if (shown) shown.remove();
   else article.prepend(place);
   item.rev++;
@@ -105,4 +109,18 @@ export async function edited(chat, item, article) {
   } catch {
     show(place, h("p", { class: "muted" }, t("former_failed")));
   }
+}
+
+/** Shows the answers that were given before this one. @param {Chat} chat @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
+export function former(chat, item, article, body) {
+  const before = item.earlier ?? [];
+  const old = /** @type {HTMLElement | null} */ (article.querySelector(":scope > .earlier"));
+  if (before.length === Number(old?.dataset.count ?? 0)) return;
+  adopt(chat.node, LOOK);
+  old?.remove();
+  const markdown = drawer(chat);
+  const node = h("details", { class: "earlier", data: { count: before.length }, ontoggle: () => {
+    if (node.open && !node.children[1]) for (const one of before) { node.append(h("div", { class: "md", dir: "auto" })); markdown(node.lastChild, one.text); }
+  } }, h("summary", { class: "quiet" }, h("span", { class: "chevron", "aria-hidden": "true" }), t("earlier_answer")));
+  body.before(node);
 }

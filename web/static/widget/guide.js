@@ -16,6 +16,7 @@ const GUIDE_LOOK = /* css */ `
 .panel:has(.chip[hidden]) .guide { display: none; } .guide { padding: 4px 14px 0; } .guide p { margin: 0 0 8px; } .guide .action { min-height: 32px; text-align: start; }
 .root[data-mode="page"] .guide { box-sizing: border-box; width: 100%; max-width: 800px; margin-inline: auto; }
 .meta[data-sample]::before { content: attr(data-sample); padding: 0 6px; border: 1px solid var(--line); border-radius: 8px; }
+.log .meta[data-sample] { opacity: 1; }
 @media print { .guide { display: none; } }
 `;
 

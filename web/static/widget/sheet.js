@@ -2,7 +2,8 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
-import { adoptMd, render } from "./md.js";
+import { drawer } from "./edit.js";
+import { adoptMd } from "./md.js";
 import { SHEET_LOOK } from "./sheet-look.js";
 import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
@@ -48,7 +49,7 @@ export function tellMove(chat) {
 function over(chat) {
   const made = sheet({
     reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => jump(chat, mid), open: (session) => { chat.sheet?.toggle(false); enter(chat, session); }, begin: () => { chat.sheet?.toggle(false); void start(chat); },
-    markdown: (node, text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } }),
+    markdown: drawer(chat),
   });
   chat.node.append(made.node);
   adoptMd(chat.node);
