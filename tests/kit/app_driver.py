@@ -171,3 +171,5 @@ async def working(guest: Visit) -> AsyncIterator[None]:
     finally:
         running.cancel()
         await asyncio.wait([running])
+        if not running.cancelled() and (error := running.exception()) is not None:
+            raise error

@@ -90,9 +90,7 @@ class TelegramSession(AiohttpSession):
             )
         return self._session
 
-    async def make_request(
-        self, bot: Bot, method: TelegramMethod[Any], timeout: Any = None
-    ) -> Any:  # fmt: skip
+    async def make_request(self, bot: Bot, method: TelegramMethod[Any], timeout: Any = None) -> Any:
         """Make one call. Raises aiogram's exceptions.
 
         `timeout` is the whole call's in seconds; a connection may take `CONNECT_SECONDS` of it.

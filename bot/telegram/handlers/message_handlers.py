@@ -208,13 +208,10 @@ class MessageHandlers:
             if known is not None and known.seq is not None:
                 await self._read_files_again(chat, batch, known, texts)
                 return
-        transcripts: dict[int, str] = {}
-        try:
-            more = await self._read_files(chat, batch, texts, transcripts)
-        except (NotHeard, CapReached, CapHeld) as error:
-            await self._defer_recordings(chat, batch, texts, error)
+        read = await self._read_or_defer(chat, batch, texts)
+        if read is None:
             return
-        text = _add_transcripts(batch, transcripts).text
+        text, more, transcripts = read
         if not text.strip() and not any(map(_is_readable, more)):
             await self._mark_handled(*batch.update_ids)
             return
@@ -249,6 +246,18 @@ class MessageHandlers:
         await self._keep_for_retry(chat, batch, more)
         self._answer(chat)
 
+    async def _read_or_defer(
+        self, chat: ChatRow, batch: MessageBatch, texts: Catalogue
+    ) -> tuple[str, tuple[Block, ...], Mapping[int, str]] | None:
+        """Return the text with transcripts, the files, and the transcripts by message; None if put off."""
+        transcripts: dict[int, str] = {}
+        try:
+            more = await self._read_files(chat, batch, texts, transcripts)
+        except (NotHeard, CapReached, CapHeld) as error:
+            await self._defer_recordings(chat, batch, texts, error)
+            return None
+        return _add_transcripts(batch, transcripts).text, more, transcripts
+
     async def _keep_for_retry(self, chat: ChatRow, batch: MessageBatch, more: tuple[Block, ...]) -> None:
         """Keep the updates of files that Telegram did not hand over, for `/retry`."""
         if any(isinstance(block, Text) and may_be_read_later(block.text) for block in more):
@@ -260,13 +269,10 @@ class MessageHandlers:
     ) -> None:
         """Put the files of a stored message in the place of what said why they were missing; ask it again."""
         assert known.seq is not None
-        transcripts: dict[int, str] = {}
-        try:
-            more = await self._read_files(chat, batch, texts, transcripts)
-        except (NotHeard, CapReached, CapHeld) as error:
-            await self._defer_recordings(chat, batch, texts, error)
+        read = await self._read_or_defer(chat, batch, texts)
+        if read is None:
             return
-        text = _add_transcripts(batch, transcripts).text
+        text, more, _ = read
         key = f"tg:{self._bot_id}:{batch.first.update_id}:again:{chat.settings.get('reread_by')}"
         edited = await self._sessions.reword(
             known.session_id,

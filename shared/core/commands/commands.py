@@ -268,7 +268,7 @@ def nearest_commands(name: str, offered: Collection[str]) -> tuple[str, ...]:
 
 
 def compact_arguments(args: str) -> CompactArguments:
-    """`--force` may stand anywhere, all other words are the focus; `on` or `off` alone is the switch.
+    """Parse: `--force` may stand anywhere, all other words are the focus; `on` or `off` alone is the switch.
 
     Raises: BadArguments for other options and a focus that is too long.
     """

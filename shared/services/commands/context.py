@@ -228,7 +228,8 @@ class ContextCommands:
         """Switch automatic summaries of the conversation on or off, and say what happens at the limit."""
         await self._choice.choose_compaction(call.session_id, "off" if automatic == "off" else "")
         await self._announcer.announce(DASHBOARD, {"t": "changed", "topics": ["sessions"]})
-        return True, call.texts.say(f"compacting_{automatic}")
+        withheld = (await self._sessions.foresee_summary(call.session_id)).withheld
+        return True, call.texts.say(f"compacting_{'manual' if withheld == 'manual' else automatic}")
 
     async def _nothing_to_compact(self, call: CommandInvocation, *, force: bool) -> str | None:
         """Said at once, without a job. What cannot be foreseen, the job finds out."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 from unicodedata import combining, east_asian_width
 
 from shared.core.commands.texts import Markdown, bullets, excerpt
-from shared.core.compaction.jobs import newest_ended
 from shared.core.compaction.note_requests import APART, FlushWay
+from shared.core.compaction.outlook import AT_LIMIT, SummaryOutlook
 from shared.core.ops.session_stats import SessionFigures
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps, ContextMeasured
@@ -76,40 +75,12 @@ class UsageCommands:
             return True, call.texts.say("context_empty")
         figures = await self._figures.load_stats(call.session_id)
         way = await self._forecast.load_flush_way(call.session_id)
-        outlook = describe_outlook(await self._store.load_state(call.session_id), measured)
+        outlook = await self._sessions.foresee_summary(call.session_id)
         return True, render_context(measured, figures, call.texts, way=way, outlook=outlook)
 
     async def _usage(self, call: CommandInvocation) -> CommandReply:
         figures = await self._figures.load_stats(call.session_id)
         return True, render_usage(figures, self._caps.session, call.texts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """Forecast of the next automatic summary."""
-
-    key: str = ""
-    """Key of the sentence that says why none comes; empty if one comes at the limit."""
-    turns: int = 0
-    """Estimated messages of the person until then; 0 if it is due or cannot be estimated."""
-
-
-def describe_outlook(state: SessionState, measured: ContextMeasured) -> Outlook:
-    """Return why no summary will be made, or how many messages are left until the next one.
-
-    Messages are estimated by the mean size of the live turns.
-    """
-    view = state.view
-    if state.compaction == "off":
-        return Outlook(key="context_compaction_off")
-    if view.rest is not None and newest_ended(view) < view.rest.until_turn:
-        return Outlook(key=f"context_paused_{view.rest.reason}")
-    if view.hold_compaction:
-        return Outlook(key="context_held")
-    turns = len({entry.turn for entry in view.entries})
-    mean = sum(entry.tokens for entry in view.entries) / max(1, turns)
-    left = (measured.summary_at or measured.limit) - measured.used
-    return Outlook(turns=int(left / mean) if mean and left > 0 else 0)
 
 
 def render_context(
@@ -118,16 +89,16 @@ def render_context(
     texts: Catalogue,
     *,
     way: FlushWay = "prefix",
-    outlook: Outlook = Outlook(),
+    outlook: SummaryOutlook = AT_LIMIT,
 ) -> Markdown:
     say = texts.say
     rows = {say(f"part_{name}"): texts.number(size) for name, size in measured.parts.items() if size}
     rows[say("part_free")] = texts.number(max(0, measured.limit - measured.used))
     block = f"```\n{_bar(measured.percent)} {measured.percent:.0f} %\n{_columns(rows)}\n```"
     lines = [say("context_summarised", count=figures.hidden_turns)] if figures.hidden_turns else []
-    if outlook.key:
-        lines.append(say(outlook.key))
-    if outlook.key != "context_compaction_off":
+    if outlook.withheld:
+        lines.append(say(f"context_summaries_{outlook.withheld}"))
+    if outlook.withheld not in ("off", "manual"):
         lines.append(say("context_next_summary", limit=measured.summary_at or measured.limit))
     if outlook.turns:
         lines.append(say("context_turns_left", turns=outlook.turns))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from shared.core.compaction.jobs import estimate_ahead, next_job
+from shared.core.compaction.outlook import SummaryOutlook, foresee_summary
 from shared.core.context.build_context import (
     LeftOut,
     count_fading,
@@ -435,6 +436,19 @@ class AgentLoop:
             return None
         prepared = await self._next_request(state)
         return measure_context(prepared, state.view.context_tokens or prepared.estimate, estimated=True)
+
+    async def foresee_summary(self, session_id: int) -> SummaryOutlook:
+        """Return when the next automatic summary is due, or why none will be made."""
+        state = await self._states.load_state(session_id)
+        prepared = await self._next_request(state)
+        return foresee_summary(
+            state.view,
+            budget=prepared.budget,
+            policy=prepared.policy,
+            model=prepared.card.name,
+            context_tokens=(state.view.context_tokens or prepared.estimate) + prepared.reserved,
+            choice=state.compaction,
+        )
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         prepared = await self._next_request(state)

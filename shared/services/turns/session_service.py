@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from shared.core.compaction.outlook import SummaryOutlook
 from shared.core.ops.process_faults import MAX_PROCESS_FAULTS, digest_key
 from shared.core.session.artifacts import shorten_blocks
 from shared.core.session.session_state import SessionState
@@ -581,6 +582,9 @@ class SessionService:
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:
         return await self._agent_loop.measure_context(session_id)
+
+    async def foresee_summary(self, session_id: int) -> SummaryOutlook:
+        return await self._agent_loop.foresee_summary(session_id)
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         """Return the limits of the session's next request."""

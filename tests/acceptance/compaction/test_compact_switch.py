@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from shared.bootstrap.app import App
 from shared.core.compaction.jobs import MANUAL
 from tests.acceptance.long_talks import everything_is_due
-from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
+from tests.kit.app_driver import Visit, visit, working
 from tests.kit.deployment.person import WALK
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.night import by_night
@@ -21,14 +22,8 @@ UNANSWERED = "SELECT count(*) FROM turns WHERE state <> 'answered'"
 
 
 @pytest.fixture
-async def app(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[App]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="1000", cap_visitor_per_day_usd="1000", context_window=12_000, max_output=1_000,
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield app
+def app_options() -> dict[str, Any]:
+    return {"context_window": 12_000, "max_output": 1_000}
 
 
 async def command(guest: Visit, name: str, args: str = "") -> str:
@@ -116,3 +111,26 @@ async def test_choice_holds_for_its_conversation_only(app: App) -> None:
     sql = "SELECT count(*) FROM links WHERE session_id = $1"
     assert await other.one(sql, other.session_id) > 0
     assert "Automatic summaries are off" not in await command(other, "context")
+
+
+@pytest.fixture
+async def by_hand(app: App) -> AsyncIterator[None]:
+    """The agent makes summaries on request only, as long as the test runs."""
+    before = await app.pool.fetchval("SELECT config FROM agents")
+    await app.pool.execute("UPDATE agents SET config = $1", {**before, "context": {"compact_auto": False}})
+    yield
+    await app.pool.execute("UPDATE agents SET config = $1", before)
+
+
+@pytest.mark.usefixtures("by_hand")
+async def test_agent_without_automatic_summaries_says_so(app: App) -> None:
+    guest = await visit(app)
+    await talk(guest, 2)
+    told = "This assistant makes summaries only when asked with `/compact`"
+    assert await command(guest, "compact", "on") == f"{told}."
+    status = await command(guest, "context")
+    assert told in status
+    assert "next summary" not in status
+    assert "until then" not in status
+    assert "no longer sent to the assistant" in await command(guest, "compact", "off")
+    assert "Automatic summaries are off" in await command(guest, "context")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from shared.bootstrap.app import App
-from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
+from tests.kit.app_driver import Visit, visit, working
 from tests.kit.deployment.person import WALK
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -29,17 +28,6 @@ BAD: dict[str, dict[str, Any]] = {
 }
 """What the server answers when it is asked for a summary."""
 BY_DAY = ("prose", "rejected content")
-
-
-@pytest.fixture
-async def app(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[App]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="1000", cap_visitor_per_day_usd="1000",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield app
 
 
 async def compact(guest: Visit) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,7 +12,7 @@ from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import check_models
 from shared.services.commands.command_service import CommandResult
 from tests.acceptance.long_talks import everything_is_due
-from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
+from tests.kit.app_driver import Visit, visit, working
 from tests.kit.deployment.person import WALK
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -21,17 +20,6 @@ PROSE = [{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}]
 AWAY = [{"match": {"kind": "summary"}, "times": -1, "action": {"status": 500}}]
 CALLS_OF_A_DIGEST = 4
 """Two models, an answer and a repaired one."""
-
-
-@pytest.fixture
-async def app(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[App]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="1000", cap_visitor_per_day_usd="1000",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield app
 
 
 async def compacted(guest: Visit, *, language: str = "", talk: int = 6) -> CommandResult:

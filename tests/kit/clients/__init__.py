@@ -6,6 +6,7 @@ Begin with `make_python_client` and `make_typescript_client`.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -85,6 +86,4 @@ def run(*command: str, **environment: str) -> str:
 
 
 def _inherited() -> dict[str, str]:
-    import os
-
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}

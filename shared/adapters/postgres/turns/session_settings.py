@@ -18,7 +18,6 @@ class ChosenRow:
     mode: str
     model: str
     voice: str
-    compaction: str
     agent_config: Mapping[str, Any]
 
 
@@ -31,7 +30,7 @@ class PostgresSessionSettings:
     @store_method
     async def load_chosen(self, session_id: int) -> ChosenRow:
         row = await self._pool.fetchrow(
-            """SELECT s.goal, s.mode, s.model, s.voice, s.compaction, a.config AS agent_config
+            """SELECT s.goal, s.mode, s.model, s.voice, a.config AS agent_config
                  FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1""",
             session_id,
         )

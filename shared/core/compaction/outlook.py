@@ -1,0 +1,49 @@
+"""Forecast of the next automatic summary: how many messages are left, or why none will come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.compaction.jobs import rests
+from shared.core.session.budget import ContextBudget
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.session import View
+
+WithholdingReason = Literal["", "off", "manual", "thrashing", "nothing", "held"]
+"""Why no automatic summary is made; empty if one comes at the limit.
+
+`off`: switched off in this conversation; `manual`: its agent makes none; `thrashing` and `nothing`: paused;
+`held`: waits for the hard limit after an undo.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryOutlook:
+    withheld: WithholdingReason = ""
+    turns: int = 0
+    """Estimated messages of the person until the next summary; 0 if it is due or cannot be estimated."""
+
+
+AT_LIMIT = SummaryOutlook()
+"""A summary comes at the limit."""
+
+
+def foresee_summary(
+    view: View, *, budget: ContextBudget, policy: ContextPolicy, model: str, context_tokens: int, choice: str
+) -> SummaryOutlook:
+    """Return when the next automatic summary is due, estimated by the mean size of the live turns.
+
+    `choice` is that of the conversation, `off` or empty. `context_tokens` include what is kept free for
+    recall.
+    """
+    if not policy.compact_auto:
+        return SummaryOutlook(withheld="off" if choice == "off" else "manual")
+    if view.rest is not None and rests(view, limit=budget.limit, model=model):
+        return SummaryOutlook(withheld=view.rest.reason)
+    if view.hold_compaction:
+        return SummaryOutlook(withheld="held")
+    turns = len({entry.turn for entry in view.entries})
+    mean = sum(entry.tokens for entry in view.entries) / max(1, turns)
+    left = budget.compact_at - context_tokens
+    return SummaryOutlook(turns=int(left / mean) if mean and left > 0 else 0)
