@@ -148,10 +148,13 @@ class Reranker(Protocol):
 
 
 class Encoder(Protocol):
-    async def encode(self, texts: Sequence[str], *, question: bool = False) -> Encoded:
+    async def encode(
+        self, texts: Sequence[str], *, question: bool = False, session: int | None = None
+    ) -> Encoded:
         """Return a vector of each text, and the model's name also without texts.
 
-        Raises EncoderEnded if the model's process ended at a text, and ModelUnavailable.
+        Raises EncoderEnded if the texts are what cannot be encoded, and ModelUnavailable. Faults count by
+        `session` as a transcriber's do.
         """
         ...
 

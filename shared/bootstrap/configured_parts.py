@@ -145,8 +145,8 @@ _FIELDS_OF: Mapping[str, frozenset[str]] = {
     "transcriber": frozenset(_prefixed("transcribe_")),
     "speaker": frozenset(_prefixed("speech_")),
     "picture_maker": frozenset(_prefixed("picture_")),
-    "reranker": frozenset(_prefixed("rerank_", "embeddings_")),
-    "encoder": frozenset({"meaning"}),
+    "reranker": frozenset(_prefixed("rerank_")),
+    "encoder": frozenset({*_prefixed("embeddings_"), "meaning", "meaning_socket"}),
     "mcp_tools": frozenset(_prefixed("mcp_")),
 }
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from shared.adapters.media.local import LocalTranscriber
     from shared.adapters.media.speech import HttpSpeaker
     from shared.adapters.media.transcriptions import HttpTranscriber
-    from shared.adapters.models.reranker import RerankServer
+    from shared.adapters.models.reranker import HttpReranker
     from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 
 WORKSPACES_FOLDER = "workspaces"
@@ -198,27 +198,28 @@ def build_speaker(settings: Settings) -> HttpSpeaker | None:
 
 
 def build_encoder(settings: Settings) -> Encoder | None:
-    """Return a client of the encoder's process on this machine; None where nothing can answer there."""
-    path = settings.meaning_socket
-    if not settings.meaning or not (has_encoder() or path.exists()) or not fits_socket(path):
+    """Return a client of the server of embeddings, else of the encoder's process; None without both."""
+    if settings.embeddings_url is not None:
+        from shared.adapters.models.embeddings import HttpEncoder
+
+        key = open_secret(settings.embeddings_key)
+        return HttpEncoder(url=settings.embeddings_url, key=key, model=settings.embeddings_model)
+    path = settings.encoder_socket
+    answers = settings.meaning_socket is not None or has_encoder() or path.exists()
+    if not (settings.meaning and answers and fits_socket(path)):
         return None
     return LocalEncoder(path)
 
 
-def build_reranker(settings: Settings) -> RerankServer | None:
-    """Loaded only where one is set up, and connects when it is asked first. With both, /rerank is asked."""
-    if settings.rerank_url is not None:
-        from shared.adapters.models.reranker import HttpReranker
+def build_reranker(settings: Settings) -> HttpReranker | None:
+    """Loaded only where one is set up, and connects when it is asked first."""
+    if settings.rerank_url is None:
+        return None
+    from shared.adapters.models.reranker import HttpReranker
 
-        return HttpReranker(
-            url=settings.rerank_url, key=open_secret(settings.rerank_key), model=settings.rerank_model
-        )
-    if settings.embeddings_url is not None:
-        from shared.adapters.models.embeddings import HttpEmbedder
-
-        key = open_secret(settings.embeddings_key)
-        return HttpEmbedder(url=settings.embeddings_url, key=key, model=settings.embeddings_model)
-    return None
+    return HttpReranker(
+        url=settings.rerank_url, key=open_secret(settings.rerank_key), model=settings.rerank_model
+    )
 
 
 def build_away(settings: Settings, clock: Clock) -> Callable[[], str | None]:

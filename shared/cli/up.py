@@ -264,10 +264,11 @@ class _Supervisor:
     def _make_encoder(self) -> dict[str, ChildProcess]:
         """Return the process of the encoder, which gets no settings; nothing without the extra."""
         settings = self._settings
-        if not (settings.meaning and has_encoder() and fits_socket(settings.meaning_socket)):
+        elsewhere = settings.embeddings_url is not None or settings.meaning_socket is not None
+        if elsewhere or not (settings.meaning and has_encoder() and fits_socket(settings.encoder_socket)):
             return {}
         given = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-        command = (sys.executable, "-m", "shared.adapters.meaning.process", str(settings.meaning_socket))
+        command = (sys.executable, "-m", "shared.adapters.meaning.process", str(settings.encoder_socket))
         return {
             "meaning": ChildProcess(
                 name="meaning",
@@ -511,11 +512,13 @@ def describe_caps(settings: Settings) -> str:
 
 
 def describe_recall(settings: Settings) -> str:
+    if settings.embeddings_url is not None:
+        return "finds words, and what was meant (EVERTALK_EMBEDDINGS_URL)"
     if not settings.meaning:
         return "finds words (EVERTALK_MEANING is off)"
-    if not has_encoder():
+    if settings.meaning_socket is None and not has_encoder():
         return "finds words; ./evertalk install meaning lets it find what was meant (90 MB of memory)"
-    if not fits_socket(settings.meaning_socket):
+    if not fits_socket(settings.encoder_socket):
         return "finds words; the path of the data folder is too long for the socket of the encoder"
     return "finds words, and what was meant"
 

@@ -193,13 +193,16 @@ class Settings(BaseSettings):
     speech_voice: str = "alloy"
     speech_per_1000_chars_usd: Dollars | None = None
 
-    # Whether recall also finds what was meant, where the extra `meaning` is installed.
+    # Whether recall also finds what was meant, where the extra `meaning` is installed or its socket is named.
     meaning: bool = True
+    meaning_socket: Path | None = None
 
-    # Who orders what recall finds: any server with /rerank, else any with /embeddings.
+    # Who orders what recall finds: any server with /rerank.
     rerank_url: str | None = None
     rerank_key: SecretStr | None = None
     rerank_model: str = ""
+
+    # Who says what texts mean in place of the extra: any server with /embeddings.
     embeddings_url: str | None = None
     embeddings_key: SecretStr | None = None
     embeddings_model: str = ""
@@ -374,6 +377,7 @@ class Settings(BaseSettings):
         "telegram_bots_file",
         "process_file",
         "transcribe_folder",
+        "meaning_socket",
         mode="after",
     )
     @classmethod
@@ -533,8 +537,8 @@ class Settings(BaseSettings):
         return database_url if direct is None or self.database_url is None else direct.get_secret_value()
 
     @property
-    def meaning_socket(self) -> Path:
-        return self.data_dir / "meaning.sock"
+    def encoder_socket(self) -> Path:
+        return self.meaning_socket or self.data_dir / "meaning.sock"
 
     @property
     def embedded_postgres(self) -> bool:

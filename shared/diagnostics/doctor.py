@@ -22,7 +22,7 @@ from shared.diagnostics.write_checks import check_database_writes, check_redis_w
 
 HERE = (
     local.check_python, local.check_folder, local.check_port, local.check_model, local.check_prices,
-    local.check_pruning_plug_ins, local.check_recall_order, local.check_mcp, check_bots, local.check_backups,
+    local.check_pruning_plug_ins, local.check_mcp, check_bots, local.check_backups,
 )  # fmt: skip
 REDIS = Check(server.check_redis, "Redis", "REDIS_URL")
 REDIS_WRITES = Check(check_redis_writes, "Redis rejects writes", "REDIS_URL")

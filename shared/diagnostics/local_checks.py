@@ -158,13 +158,6 @@ async def check_prices(settings: Settings, url: str = "") -> Sequence[Finding]:
     return [Finding("warn", what, advice)]
 
 
-async def check_recall_order(settings: Settings, url: str = "") -> Sequence[Finding]:
-    if settings.rerank_url is None or settings.embeddings_url is None:
-        return []
-    what = "EVERTALK_EMBEDDINGS_URL is not used: EVERTALK_RERANK_URL orders what recall finds"
-    return [Finding("warn", what, "Remove one of them.")]
-
-
 async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[Finding]:
     """Says nothing where no plug-in is installed, which is nearly everywhere."""
     working, wrong = check_pruners(preset(settings.preset))

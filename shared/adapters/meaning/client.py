@@ -49,7 +49,9 @@ class LocalEncoder:
         self._breaker = Breaker(clock=time.monotonic)
         self._failing = False
 
-    async def encode(self, texts: Sequence[str], *, question: bool = False) -> Encoded:
+    async def encode(
+        self, texts: Sequence[str], *, question: bool = False, session: int | None = None
+    ) -> Encoded:
         """Return vectors of texts. Raises EncoderEnded if the process ended at one, and ModelUnavailable."""
         self._breaker.admit()
         try:

@@ -1,117 +1,183 @@
-"""Asks a server with `/embeddings`, as OpenAI has it, which passages mean what a question means."""
+"""Asks a server with `/embeddings`, as OpenAI has it, for vectors of what texts mean."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import json
 import math
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from operator import mul
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from shared.adapters.models.reranker import SECONDS, RerankServer, read_rows
-from shared.core.memory.recall import fuse_orders
-from shared.core.values.errors import ModelUnavailable
+from shared.adapters.meaning.everyday import SENTENCES
+from shared.adapters.models.reranker import SECONDS, RecallServer, read_rows
+from shared.core.memory.vectors import LEAST_NUMBERS, MOST_NUMBERS, Encoded, find_middle, pack_vector
+from shared.core.values.errors import EncoderEnded, ModelError, ModelRedirected, ModelUnavailable
+from shared.core.values.secrets_filter import redact
+from shared.core.verdicts.session_breakers import SessionBreakers
 
-LATE_SECONDS = 30.0
-"""Seconds that a request may continue after its caller has stopped waiting."""
-KEPT_SECONDS = 600.0
-KEPT_NUMBERS = 4 * 2**20
-"""Numbers of four bytes in all: 16 MiB, as 4,096 vectors of 1,024 numbers."""
+PASSAGES_SECONDS = 30.0
+"""Seconds to wait for the vectors of one request of passages, which the worker asks for after the turns."""
+MOST_TEXTS, MOST_CHARS = 16, 4_000
+"""Texts of a request, and characters of each; common servers take at least 32 texts at once."""
+MIDDLE_SECONDS = 3_600.0
+"""Seconds after which the middle is asked for again, which shows a model that was exchanged."""
+_MOST_NAME = 120
 
-Vector: TypeAlias = "array[float]"
-
-
-class VectorCache:
-    """Cache of passages' vectors by hash of the text, in memory only, so that erased text disappears."""
-
-    def __init__(self, *, numbers: int = KEPT_NUMBERS, seconds: float = KEPT_SECONDS) -> None:
-        self._numbers = numbers
-        self._seconds = seconds
-        self._vectors: dict[bytes, Vector] = {}
-
-    def find(self, passages: Iterable[str]) -> dict[str, Vector]:
-        return {text: self._vectors[key] for text in passages if (key := _key(text)) in self._vectors}
-
-    def keep(self, vectors: Mapping[str, Vector]) -> None:
-        """One at least, and all of one length; the oldest go where there is no room."""
-        added = {_key(text): vector for text, vector in vectors.items()}
-        self._vectors |= added
-        room = self._numbers // max(map(len, vectors.values()))
-        self._drop([*self._vectors][: max(0, len(self._vectors) - room)])
-        asyncio.get_running_loop().call_later(self._seconds, self._drop, tuple(added))
-
-    def clear(self) -> None:
-        self._vectors.clear()
-
-    def _drop(self, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            self._vectors.pop(key, None)
+Vector: TypeAlias = "list[float]"
 
 
-class HttpEmbedder(RerankServer):
-    """The order that passages have counts as much as how near they are to the question.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Middle:
+    """Mean vector of everyday sentences, from which a model's vectors are seen, and the model's name."""
 
-    Vectors that come too late for one question are kept for the next.
-    """
+    encoder: str
+    model: str
+    numbers: tuple[float, ...]
+    known_since: float
+
+
+class HttpEncoder(RecallServer):
+    """Vectors of a server. While it fails, it is not asked; passages and questions count apart."""
 
     path = "/embeddings"
+    events = ("embeddings_fail", "embeddings_work_again")
 
-    def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, *, url: str, key: str, model: str, seconds: float = SECONDS,
+        passages_seconds: float = PASSAGES_SECONDS,
+    ) -> None:  # fmt: skip
         super().__init__(url=url, key=key, model=model, seconds=seconds)
-        self._kept = VectorCache()
-        self._requests: set[asyncio.Task[Vector]] = set()
+        self._limits = {True: seconds, False: passages_seconds}
+        self._breakers = {kind: SessionBreakers(clock=time.monotonic) for kind in (True, False)}
+        self._middle: _Middle | None = None
+        self._learning: asyncio.Task[_Middle] | None = None
 
-    async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
-        vectors = self._kept.find(passages)
-        new = [*dict.fromkeys(text for text in passages if text not in vectors)]
-        request = asyncio.create_task(self._embed(question, new, vectors))
-        self._requests.add(request)
-        request.add_done_callback(self._discard_result)
-        await asyncio.wait((request,))
-        asked = request.result()
-        near = [sum(map(mul, asked, vectors[text])) for text in passages]
-        places = range(len(passages))
-        return fuse_orders(places, sorted(places, key=lambda place: -near[place]))
+    async def encode(
+        self, texts: Sequence[str], *, question: bool = False, session: int | None = None
+    ) -> Encoded:
+        """Return vectors of texts without known secrets.
+
+        Raises EncoderEnded if the server answers other texts but not these, and ModelUnavailable.
+        """
+        breaker = self._breakers[question]
+        breaker.admit(session)
+        try:
+            async with asyncio.timeout(self._limits[question]):
+                encoded = await self._encode(texts, question=question)
+        except (ModelUnavailable, ModelRedirected, TimeoutError) as error:
+            reason = str(error) or f"no answer within {self._limits[question]:g} s"
+            if texts and not question and await self._answers_others():
+                breaker.record_success(session)
+                raise EncoderEnded(f"the server does not answer for the text: {reason}") from error
+            breaker.record_failure(reason, session=session)
+            self.log_change(failing=True, reason=reason)
+            raise ModelUnavailable(reason) from error
+        breaker.record_success(session)
+        self.log_change(failing=False)
+        return encoded
+
+    async def ask(self, texts: Sequence[str]) -> tuple[str, list[Vector]]:
+        """Return the model that the answer names, and a vector of each text. Raises ModelUnavailable."""
+        inputs = [redact(text)[:MOST_CHARS].strip() or "-" for text in texts]
+        content = await self.post({"input": inputs})
+        # Sixteen vectors of a thousand numbers take some milliseconds.
+        return await asyncio.to_thread(_read, content, len(texts))
 
     async def close(self) -> None:
-        for request in self._requests:
-            request.cancel()
+        if self._learning is not None:
+            self._learning.cancel()
         await super().close()
 
-    async def _embed(self, question: str, new: Sequence[str], vectors: dict[str, Vector]) -> Vector:
-        """Return the vector of the question; those of new passages are cached and added to `vectors`."""
-        async with asyncio.timeout(LATE_SECONDS):
-            content = await self.post({"input": [question, *new]})
-        # Forty vectors of a thousand numbers take ten milliseconds.
-        rows = await asyncio.to_thread(read_rows, content, "data", _unit_vector, count=1 + len(new))
-        if len(rows) <= len(new):
-            raise ModelUnavailable("the answer has no vector for some passages")
-        fresh = {text: rows[place] for place, text in enumerate(new, start=1)}
-        vectors |= fresh
-        if any(len(vector) != len(rows[0]) for vector in vectors.values()):
-            self._kept.clear()
-            raise ModelUnavailable("the vectors differ in length")
-        if fresh:
-            self._kept.keep(fresh)
-        return rows[0]
+    async def _encode(self, texts: Sequence[str], *, question: bool) -> Encoded:
+        middle = await self._find_middle(waits=not question)
+        vectors: list[bytes] = []
+        for first in range(0, len(texts), MOST_TEXTS):
+            model, found = await self.ask(texts[first : first + MOST_TEXTS])
+            if model != middle.model or any(len(vector) != len(middle.numbers) for vector in found):
+                self._middle = None
+                raise ModelUnavailable("the vectors are of another model than before")
+            vectors.extend(pack_vector(vector, middle.numbers) for vector in found)
+        return Encoded(encoder=middle.encoder, vectors=tuple(vectors))
 
-    def _discard_result(self, request: asyncio.Task[Vector]) -> None:
-        """Discard the result of a request whose caller may have gone."""
-        self._requests.discard(request)
-        if not request.cancelled():
-            request.exception()
+    async def _find_middle(self, *, waits: bool) -> _Middle:
+        """Return the middle, asked for again after an hour; a question takes the former one meanwhile."""
+        known = self._middle
+        if known is not None and time.monotonic() - known.known_since < MIDDLE_SECONDS:
+            return known
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(self._learn_middle())
+            # A question may have stopped waiting for it by then.
+            self._learning.add_done_callback(_discard_result)
+        if known is not None and not waits:
+            return known
+        return await asyncio.shield(self._learning)
+
+    async def _learn_middle(self) -> _Middle:
+        """Ask for the vectors of everyday sentences, and keep their middle. Raises ModelUnavailable."""
+        async with asyncio.timeout(self._limits[False]):
+            vectors: list[Vector] = []
+            models: set[str] = set()
+            for first in range(0, len(SENTENCES), MOST_TEXTS):
+                model, found = await self.ask(SENTENCES[first : first + MOST_TEXTS])
+                models.add(model)
+                vectors.extend(found)
+        if len(models) > 1 or len({len(vector) for vector in vectors}) > 1:
+            raise ModelUnavailable("the server answers with several models")
+        numbers = find_middle(vectors)
+        model = models.pop()
+        name = f"{model or self._model.get('model', '')}/{len(numbers)}/{_largest(numbers)}"
+        self._middle = _Middle(
+            encoder=name, model=model, numbers=numbers, known_since=time.monotonic()
+        )  # fmt: skip
+        return self._middle
+
+    async def _answers_others(self) -> bool:
+        """Return whether the server answers for an everyday sentence, so that a failure is about its text."""
+        if self._middle is None:
+            return False
+        try:
+            async with asyncio.timeout(self._limits[False]):
+                await self.ask(SENTENCES[:1])
+        except (ModelError, TimeoutError):
+            return False
+        return True
+
+
+def _read(content: bytes, count: int) -> tuple[str, list[Vector]]:
+    """Read an answer with as many vectors as texts, of one length; raises ModelUnavailable for any other."""
+    rows = read_rows(content, "data", _unit_vector, count=count)
+    vectors = [rows[place] for place in sorted(rows)]
+    if len(vectors) < count:
+        raise ModelUnavailable("the answer has no vector for some texts")
+    if len({len(vector) for vector in vectors}) > 1:
+        raise ModelUnavailable("the vectors differ in length")
+    model = json.loads(content).get("model")
+    return _NOT_OF_NAMES.sub("?", model)[:_MOST_NAME] if isinstance(model, str) else "", vectors
+
+
+_NOT_OF_NAMES = re.compile(r"[^\x21-\x7e]")
 
 
 def _unit_vector(row: Mapping[str, Any]) -> Vector:
-    """Return a vector of length 1, so that a product is a cosine. Raises ValueError and TypeError."""
-    numbers = array("d", row["embedding"])
+    """Return a vector of length 1. Raises ValueError and TypeError for what is none."""
+    embedding = row["embedding"]
+    if not isinstance(embedding, list) or not LEAST_NUMBERS <= len(embedding) <= MOST_NUMBERS:
+        raise ValueError("no vector of a size in use")
+    numbers = [float(number) for number in embedding]
     length = math.hypot(*numbers)
     if not 0 < length < math.inf:
         raise ValueError(length)
-    return array("f", (number / length for number in numbers))
+    return [number / length for number in numbers]
 
 
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+def _largest(numbers: Sequence[float]) -> int:
+    """Return the place of the largest number, which tells models of one name and length apart."""
+    return max(range(len(numbers)), key=lambda place: abs(numbers[place]))
+
+
+def _discard_result(task: asyncio.Task[_Middle]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -25,42 +24,20 @@ SECONDS = 0.3
 T = TypeVar("T")
 
 
-class RerankServer(ABC):
-    """One server. Its connection is kept, for the time is short; while it fails, it is not asked."""
+class RecallServer:
+    """A server that recall asks. Its connection is kept, because the time is short."""
 
     path: ClassVar[str]
+    events: ClassVar[tuple[str, str]]
+    """Log events for the first failure, and for the first answer after it."""
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
         self._url = f"{add_usual_path(url.rstrip('/'))}{self.path}"
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._model = {"model": model} if model else {}
         self._seconds = seconds
-        self._breaker = SessionBreakers(clock=time.monotonic)
         self._session: aiohttp.ClientSession | None = None
         self._failing = False
-
-    @abstractmethod
-    async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
-        """Rank passages as `rank` does, without a timeout. Raises ModelUnavailable."""
-
-    async def rank(
-        self, question: str, passages: Sequence[str], *, session: int | None = None
-    ) -> Sequence[int] | None:
-        try:
-            self._breaker.admit(session)
-        except ModelError:
-            return None
-        try:
-            async with asyncio.timeout(self._seconds):
-                places = await self.ask(question, passages)
-        except (ModelUnavailable, ModelRedirected, TimeoutError) as error:
-            reason = str(error) or f"no answer within {self._seconds:g} s"
-            self._breaker.record_failure(reason, session=session)
-            self._log_change(failing=True, reason=reason)
-            return None
-        self._breaker.record_success(session)
-        self._log_change(failing=False)
-        return places
 
     async def post(self, body: Mapping[str, Any]) -> bytes:
         """Return the server's answer; raises ModelUnavailable, and ModelRedirected to another server."""
@@ -86,28 +63,51 @@ class RerankServer(ABC):
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
         return self._session
 
-    def _log_change(self, *, failing: bool, reason: str = "") -> None:
-        """Once when it begins to fail, and once when it works again."""
+    def log_change(self, *, failing: bool, reason: str = "") -> None:
+        """Log once when it begins to fail, and once when it works again."""
         if failing != self._failing:
             self._failing = failing
-            log.warning(
-                "rerank_fails" if failing else "rerank_works_again", reason=reason, endpoint=self.path
-            )
+            log.warning(self.events[not failing], reason=reason, endpoint=self.path)
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
 
-class HttpReranker(RerankServer):
-    """Its order is taken as it is."""
+class HttpReranker(RecallServer):
+    """Its order is taken as it is; while it fails, it is not asked."""
 
     path = "/rerank"
+    events = ("rerank_fails", "rerank_works_again")
+
+    def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
+        super().__init__(url=url, key=key, model=model, seconds=seconds)
+        self._breaker = SessionBreakers(clock=time.monotonic)
 
     async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
+        """Rank passages as `rank` does, without a timeout. Raises ModelUnavailable."""
         body = {"query": question, "documents": [*passages], "top_n": len(passages)}
         scored = read_rows(await self.post(body), "results", _score, count=len(passages))
         return sorted(scored, key=lambda place: -scored[place])
+
+    async def rank(
+        self, question: str, passages: Sequence[str], *, session: int | None = None
+    ) -> Sequence[int] | None:
+        try:
+            self._breaker.admit(session)
+        except ModelError:
+            return None
+        try:
+            async with asyncio.timeout(self._seconds):
+                places = await self.ask(question, passages)
+        except (ModelUnavailable, ModelRedirected, TimeoutError) as error:
+            reason = str(error) or f"no answer within {self._seconds:g} s"
+            self._breaker.record_failure(reason, session=session)
+            self.log_change(failing=True, reason=reason)
+            return None
+        self._breaker.record_success(session)
+        self.log_change(failing=False)
+        return places
 
 
 def read_rows(content: bytes, name: str, read: Callable[[Any], T], *, count: int) -> dict[int, T]:

@@ -65,9 +65,6 @@ LENGTH, LENGTH_CHARS = 0.15, 150
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
 SPOKEN_OF, SPOKEN_OF_SHARE = 0.4, 0.3
 """Share of the best score that a passage of a day spoken of gets, and its least share of the room."""
-FUSED_BEHIND = 60
-"""The k of reciprocal rank fusion, as Cormack, Clarke and Büttcher (SIGIR 2009) have it: the more, the less
-the very first places count."""
 SHORT_TOKENS = 100
 """Room of a turn whose best passage hardly fits, and of each turn when the request has to be smaller."""
 CALLED, CALLED_SHARE = 3, 0.3
@@ -187,9 +184,8 @@ def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()
         share = _share_of_room(best, carried, of, asked=asked)
         if lane == "said" and any(_in_spans(found[at], spans) for at in lanes[lane]):
             share = max(share or 0.0, SPOKEN_OF_SHARE)
-        if lane == "said":
-            nearest = max((found[at].nearness for at in lanes[lane]), default=0.0)
-            share = _share_by_meaning(share, nearest) if asked else share
+        if asked:
+            share = _share_by_meaning(share, max((found[at].nearness for at in lanes[lane]), default=0.0))
         if share is None:
             continue
         sure[lane] = share
@@ -198,7 +194,8 @@ def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()
             said = _with_meaning(found, lanes[lane], by_words, carried)
             scores.update(_in_time(found, lanes[lane], said, spans))
         else:
-            scores.update({at: own[at] / best for at in lanes[lane]})
+            by_words = _scale({at: own[at] for at in lanes[lane]})
+            scores.update(_with_meaning(found, lanes[lane], by_words, carried))
     scores = {at: score / (len(found[at].text) + LENGTH_CHARS) ** LENGTH for at, score in scores.items()}
     least = LEAST_SHARE * max(scores.values(), default=0.0)
     asked_text = normalise(question.text)
@@ -218,15 +215,6 @@ def reorder(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...
     named = set(places)
     rest = (item for at, item in enumerate(items) if at not in named)
     return (*(items[at] for at in places), *rest)
-
-
-def fuse_orders(*orders: Sequence[int]) -> tuple[int, ...]:
-    """One order of several over the same places; where two are worth as much, the first order decides."""
-    worth: defaultdict[int, float] = defaultdict(float)
-    for order in orders:
-        for number, place in enumerate(order, start=1):
-            worth[place] += 1 / (FUSED_BEHIND + number)
-    return tuple(sorted(worth, key=lambda place: -worth[place]))
 
 
 def is_asking(search: Search, question: Question) -> bool:

@@ -304,7 +304,7 @@ class ModelUnavailable(ModelError):
 
 
 class EncoderEnded(ModelUnavailable):
-    """The process of the encoder ended while it read a text; no person reads of it."""
+    """The encoder ended at a text, or answers other texts but not this one; no person reads of it."""
 
 
 class ModelBusy(ModelError):

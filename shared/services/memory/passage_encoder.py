@@ -1,4 +1,4 @@
-"""Gives passages their vectors, after the turns and within a budget."""
+"""Gives passages and notes their vectors, after the turns and within a budget."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ log = structlog.get_logger(__name__)
 SWEEP_SECONDS = 4.0
 """Seconds that a sweep may encode; the duty runs every ten, so that the past takes less than half a core."""
 PASSAGES_AT_ONCE = 256
+NOTES_AT_ONCE = 64
 TEXTS_AT_ONCE = 8
 """Texts of a request: a question waits for the one that is being encoded."""
 ENDS = 2
@@ -28,11 +29,13 @@ class PassageVectorStore(Protocol):
     async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None: ...
     async def delist(self, passages: UnencodedPassages) -> None: ...
     async def store(self, session_id: int, encoder: str, encoded: Sequence[EncodedPassage]) -> int: ...
+    async def load_unencoded_notes(self, limit: int) -> Sequence[tuple[int, str]]: ...
+    async def store_notes(self, encoder: str, encoded: Sequence[EncodedPassage]) -> int: ...
     async def list_other_encoders(self, encoder: str) -> int: ...
 
 
 class PassageEncoder:
-    """Goes round the listed conversations, so that a long past does not hold up the others."""
+    """Goes round the notes and the listed conversations, so that a long past does not hold up the others."""
 
     def __init__(
         self, store: PassageVectorStore, encoder: Encoder, *, clock: Callable[[], float] = time.monotonic
@@ -43,11 +46,11 @@ class PassageEncoder:
         self._known = ""
         """Model whose predecessors' conversations are listed."""
         self._after = 0
-        self._ended: Counter[tuple[int, int]] = Counter()
-        """How often the encoder ended at a passage, by conversation and number."""
+        self._ended: Counter[tuple[int | None, int]] = Counter()
+        """How often the encoder ended at a text, by conversation, None for notes, and number."""
 
     async def sweep(self) -> None:
-        """Encode passages until none is left or the time is up. Raises StorageUnavailable."""
+        """Encode notes and passages until none is left or the time is up. Raises StorageUnavailable."""
         until = self._clock() + SWEEP_SECONDS
         try:
             name = (await self._encoder.encode(())).encoder
@@ -55,10 +58,18 @@ class PassageEncoder:
                 while await self._store.list_other_encoders(name):
                     pass
                 self._known = name
+            await self._encode_notes(name, until)
             while self._clock() < until and await self._encode_next(name, until):
                 pass
         except ModelError as error:
             log.info("passage_encoding_failed", reason=str(error))
+
+    async def _encode_notes(self, name: str, until: float) -> None:
+        """Encode notes, which are few; one that cannot be encoded now holds up no conversation."""
+        try:
+            await self._encode_all(name, None, await self._store.load_unencoded_notes(NOTES_AT_ONCE), until)
+        except EncoderEnded as error:
+            log.info("note_encoding_failed", reason=str(error))
 
     async def _encode_next(self, name: str, until: float) -> bool:
         """Encode passages of the next listed conversation; False if none is listed."""
@@ -71,22 +82,26 @@ class PassageEncoder:
         if not found.texts:
             await self._store.delist(found)
         self._after = found.session_id
-        texts = found.texts
-        while texts and self._clock() < until:
-            first = 1 if self._has_ended_at(found.session_id, texts[:TEXTS_AT_ONCE]) else TEXTS_AT_ONCE
-            await self._encode(name, found.session_id, texts[:first])
-            texts = texts[first:]
+        await self._encode_all(name, found.session_id, found.texts, until)
         return True
 
-    def _has_ended_at(self, session_id: int, texts: Sequence[tuple[int, str]]) -> bool:
+    async def _encode_all(
+        self, name: str, session_id: int | None, texts: Sequence[tuple[int, str]], until: float
+    ) -> None:
+        while texts and self._clock() < until:
+            first = 1 if self._has_ended_at(session_id, texts[:TEXTS_AT_ONCE]) else TEXTS_AT_ONCE
+            await self._encode(name, session_id, texts[:first])
+            texts = texts[first:]
+
+    def _has_ended_at(self, session_id: int | None, texts: Sequence[tuple[int, str]]) -> bool:
         return any(self._ended[session_id, number] for number, _ in texts)
 
-    async def _encode(self, name: str, session_id: int, texts: Sequence[tuple[int, str]]) -> None:
-        """Encode texts of a conversation and store their vectors. Raises ModelError."""
+    async def _encode(self, name: str, session_id: int | None, texts: Sequence[tuple[int, str]]) -> None:
+        """Encode texts of a conversation, or notes, and store their vectors. Raises ModelError."""
         if len(texts) == 1 and self._ended[session_id, texts[0][0]] >= ENDS:
             number, text = texts[0]
             log.warning("encoder_crashed", session_id=session_id, number=number)
-            await self._store.store(session_id, name, [EncodedPassage(number=number, text=text, vector=None)])
+            await self._keep(session_id, name, [EncodedPassage(number=number, text=text, vector=None)])
             del self._ended[session_id, number]
             return
         try:
@@ -98,6 +113,12 @@ class PassageEncoder:
             EncodedPassage(number=number, text=text, vector=vector)
             for (number, text), vector in zip(texts, encoded.vectors, strict=True)
         ]
-        await self._store.store(session_id, encoded.encoder, made)
+        await self._keep(session_id, encoded.encoder, made)
         for number, _ in texts:
             self._ended.pop((session_id, number), None)
+
+    async def _keep(self, session_id: int | None, encoder: str, made: Sequence[EncodedPassage]) -> None:
+        if session_id is None:
+            await self._store.store_notes(encoder, made)
+        else:
+            await self._store.store(session_id, encoder, made)

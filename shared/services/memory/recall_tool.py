@@ -74,7 +74,7 @@ class RecallTool:
     async def _found(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
         count = self._counter.count_tokens
         if query.words:
-            encoder, vector = await encode_question(self._encoder, question.text)
+            encoder, vector = await encode_question(self._encoder, question.text, session=context.session_id)
             query = replace(query, encoder=encoder, vector=vector)
             found = rank_passages(await self._store.search(query), question)
             items = await rerank(self._reranker, found, question.text, session=context.session_id)

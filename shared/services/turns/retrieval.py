@@ -78,7 +78,7 @@ class Retriever:
             return NOTHING_RECALLED
         today = view.entries[-1].at.astimezone(zone).date()
         spans = spoken_spans(question.text, today)
-        encoder, vector = await encode_question(self._encoder, question.text)
+        encoder, vector = await encode_question(self._encoder, question.text, session=claim.session_id)
         query = RecallQuery(
             session_id=claim.session_id,
             base_turn=view.base_turn,
@@ -130,12 +130,14 @@ def _newest_words(view: View) -> str:
     return "\n".join(text_of(entry.blocks) for entry in mine)
 
 
-async def encode_question(encoder: Encoder | None, question: str) -> tuple[str, bytes]:
+async def encode_question(
+    encoder: Encoder | None, question: str, *, session: int | None = None
+) -> tuple[str, bytes]:
     """Return the name of the model and the question's vector; both empty without an answer in time."""
     if encoder is None:
         return "", b""
     try:
-        encoded = await encoder.encode((redact(question[-QUESTION_CHARS:]),), question=True)
+        encoded = await encoder.encode((redact(question[-QUESTION_CHARS:]),), question=True, session=session)
     except ModelError:
         return "", b""
     return encoded.encoder, encoded.vectors[0]

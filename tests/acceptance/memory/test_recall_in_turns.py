@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import build_request_body
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.context.memory import note_from
+from shared.services.memory.passage_encoder import PassageEncoder
 from shared.services.turns.request_replay import rebuild_request
 from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
 from tests.acceptance.memory.recalled_texts import chats, recalled
@@ -155,15 +155,11 @@ async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
     assert await guest.one(shown) == 0
 
 
-@pytest.mark.parametrize("kind", [RunningReranker, RunningEmbeddings])
 async def test_a_server_orders_what_is_recalled_and_is_not_waited_for(
-    kind: type[RunningReranker | RunningEmbeddings],
-    database_url: str,
-    redis_url: str,
-    provider: RunningFake,
+    database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
     await provider.reset()
-    async with kind() as reranker:
+    async with RunningReranker() as reranker:
         settings = settings_for(
             database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
             context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100", **reranker.settings,
@@ -174,16 +170,33 @@ async def test_a_server_orders_what_is_recalled_and_is_not_waited_for(
             await reranker.requests()
             await guest.ask(QUESTION)
             [asked] = await reranker.requests()
-            question, passages = _told(asked)
-            assert question == QUESTION
-            assert any("PX-4471" in passage for passage in passages)
+            assert asked["query"] == QUESTION
+            assert any("PX-4471" in passage for passage in asked["documents"])
             assert "PX-4471" in recalled((await chats(provider))[-1])
             await reranker.next({"latency": 60})
             await guest.ask(f"{QUESTION} I ask again.")
             assert "PX-4471" in recalled((await chats(provider))[-1])
 
 
-def _told(asked: dict[str, Any]) -> tuple[str, list[str]]:
-    """The question and the passages of a request."""
-    question, *passages = asked.get("input") or (asked["query"], *asked["documents"])
-    return question, passages
+async def test_server_of_embeddings_finds_what_was_said_in_another_language(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    async with RunningEmbeddings() as server:
+        settings = settings_for(
+            database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+            context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100", **server.settings,
+        )  # fmt: skip
+        async with running_app(settings) as app:
+            assert app.encoder is not None
+            guest = await visit(app)
+            await guest.ask("My bicycle is in the cellar.")
+            await talk_with_upkeep(guest, 10)
+            work = PassageEncoder(app.stores.passage_vectors, app.encoder)
+            await work.sweep()
+            assert await guest.one("SELECT count(*) FROM unencoded_sessions") == 0
+            await guest.ask("Wo ist mein Fahrrad?")
+            assert "My bicycle is in the cellar." in recalled((await chats(provider))[-1])
+            await server.next({"latency": 60})
+            await guest.ask(QUESTION)
+            assert "PX-4471" in recalled((await chats(provider))[-1])

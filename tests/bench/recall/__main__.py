@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded import EmbeddedServers
-from shared.adapters.models.embeddings import HttpEmbedder
+from shared.adapters.meaning.client import LocalEncoder
+from shared.adapters.models.embeddings import HttpEncoder
 from shared.adapters.models.reranker import HttpReranker
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
-from shared.ports import Reranker
+from shared.ports import Encoder, Reranker
 from tests.bench.quiet import keep_quiet
 from tests.bench.recall.data import Conversation, conversations, made_up
 from tests.bench.recall.measuring import below_plain, quality, speed
@@ -41,7 +42,10 @@ PATIENCE_SECONDS = 120.0
 
 
 async def measure(
-    files: Mapping[str, Sequence[Conversation]], entries: Sequence[int], orderer: Reranker | None = None
+    files: Mapping[str, Sequence[Conversation]],
+    entries: Sequence[int],
+    orderer: Reranker | None = None,
+    encoder: Encoder | None = None,
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o711)
@@ -51,14 +55,15 @@ async def measure(
             try:
                 found: dict[str, Any] = {}
                 for name_of_file, talks in files.items():
-                    found[name_of_file] = await quality(pool, talks, orderer)
+                    found[name_of_file] = await quality(pool, talks, orderer, encoder)
                 for number in entries:
                     talk = made_up(days=max(1, number // MESSAGES_A_DAY), messages_a_day=MESSAGES_A_DAY)
                     found |= await speed(pool, talk)
             finally:
                 await pool.close()
-                if orderer is not None:
-                    await orderer.close()
+                for server in (orderer, encoder):
+                    if server is not None:
+                        await server.close()
     return found
 
 
@@ -67,14 +72,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="files of conversations")
     parser.add_argument("--entries", type=int, nargs="*", default=[6_000, 100_000])
     parser.add_argument("--json", action="store_true")
-    orders = parser.add_mutually_exclusive_group()
-    orders.add_argument("--rerank", metavar="URL", default="", help="of a server with /rerank")
-    orders.add_argument("--embeddings", metavar="URL", default="", help="of a server with /embeddings")
-    parser.add_argument("--model", default="", help="of that server, where it has several")
+    parser.add_argument("--rerank", metavar="URL", default="", help="of a server with /rerank")
+    encoders = parser.add_mutually_exclusive_group()
+    encoders.add_argument("--embeddings", metavar="URL", default="", help="of a server with /embeddings")
+    encoders.add_argument("--meaning", metavar="SOCKET", type=Path, help="of the encoder's process")
+    parser.add_argument("--model", default="", help="of these servers, where they have several")
     chosen = parser.parse_args()
     keep_quiet()
     files = {path.stem: conversations(path) for path in chosen.data}
-    found = asyncio.run(measure(files, chosen.entries, _orderer(chosen)))
+    found = asyncio.run(measure(files, chosen.entries, _orderer(chosen), _encoder(chosen)))
     below = [f"{name}: {row}" for name in files for row in below_plain(found[name])]
     print(json.dumps({**found, "below": below, "aims": AIMS}, indent=2) if chosen.json else _table(found))
     if below:
@@ -82,9 +88,17 @@ def main() -> None:
 
 
 def _orderer(chosen: argparse.Namespace) -> Reranker | None:
-    made = HttpReranker if chosen.rerank else HttpEmbedder
-    url = chosen.rerank or chosen.embeddings
-    return made(url=url, key="", model=chosen.model, seconds=PATIENCE_SECONDS) if url else None
+    if not chosen.rerank:
+        return None
+    return HttpReranker(url=chosen.rerank, key="", model=chosen.model, seconds=PATIENCE_SECONDS)
+
+
+def _encoder(chosen: argparse.Namespace) -> Encoder | None:
+    if chosen.meaning is not None:
+        return LocalEncoder(chosen.meaning, question_seconds=PATIENCE_SECONDS)
+    if not chosen.embeddings:
+        return None
+    return HttpEncoder(url=chosen.embeddings, key="", model=chosen.model, seconds=PATIENCE_SECONDS)
 
 
 def _table(found: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.memory.passage_vectors import PostgresPassageVectors
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.compaction.digest import digest
 from shared.core.context.question import read_question
@@ -31,8 +32,9 @@ from shared.core.session.summary import render_summary
 from shared.core.values.messages import Text
 from shared.core.values.searching import searchable
 from shared.core.values.tokens import Count
-from shared.ports import Reranker
-from shared.services.turns.retrieval import rerank
+from shared.ports import Encoder, Reranker
+from shared.services.memory.passage_encoder import PassageEncoder
+from shared.services.turns.retrieval import encode_question, rerank
 from tests.bench.policies.reach import COMMON, stem
 from tests.bench.recall.data import UNANSWERABLE, Conversation, Question
 from tests.bench.recall.plain import PlainSearch
@@ -60,16 +62,19 @@ SELECT number, text FROM passages
 
 
 async def quality(
-    pool: Pool, talks: Sequence[Conversation], orderer: Reranker | None = None
+    pool: Pool,
+    talks: Sequence[Conversation],
+    orderer: Reranker | None = None,
+    encoder: Encoder | None = None,
 ) -> dict[str, Any]:
     """Measure what ships, where nobody has a name, beside plain BM25; then with names and with notes."""
     nameless = [replace(talk, name=f"{talk.name}-nameless", person="", assistant="") for talk in talks]
-    found = await _quality(pool, nameless, orderer, notes=False)
+    found = await _quality(pool, nameless, orderer, encoder, notes=False)
     if any(talk.person for talk in talks):
-        found["with_names"] = await _quality(pool, talks, orderer, notes=False)
+        found["with_names"] = await _quality(pool, talks, orderer, encoder, notes=False)
     if any(talk.facts for talk in talks):
         again = [replace(talk, name=f"{talk.name}-noted") for talk in talks]
-        found["with_notes"] = await _quality(pool, again, orderer, notes=True)
+        found["with_notes"] = await _quality(pool, again, orderer, encoder, notes=True)
     return found
 
 
@@ -108,7 +113,12 @@ class _Tally:
 
 
 async def _quality(
-    pool: Pool, talks: Sequence[Conversation], orderer: Reranker | None, *, notes: bool
+    pool: Pool,
+    talks: Sequence[Conversation],
+    orderer: Reranker | None,
+    encoder: Encoder | None,
+    *,
+    notes: bool,
 ) -> dict[str, Any]:
     count = VocabularyCounter().count_tokens
     shipped: defaultdict[str, _Tally] = defaultdict(_Tally)
@@ -121,13 +131,14 @@ async def _quality(
         if notes:
             await note_facts(pool, talk, stored)
         await make_searchable(pool, stored.session_id)
+        await _encode(pool, encoder)
         beside = PlainSearch(await _passages(pool, stored))
         summary = _content(_digest(talk, count))
         everything = _content(" ".join(message.text for message in talk.said))
         for question in talk.questions:
             asked = read_question(question.text)
             began = time.process_time()
-            search = await _search(pool, stored, question)
+            search = await _search(pool, stored, question, encoder)
             ranked = rank_passages(search, asked)
             cpu.append((time.process_time() - began) * 1000)
             items = await rerank(orderer, ranked, asked.text)
@@ -285,8 +296,18 @@ async def _ranked(pool: Pool, stored: Stored, question: Question) -> tuple[Ranke
     return rank_passages(await _search(pool, stored, question), read_question(question.text))
 
 
-async def _search(pool: Pool, stored: Stored, question: Question) -> Search:
+async def _encode(pool: Pool, encoder: Encoder | None) -> None:
+    """Make the vectors of all passages and notes, as the worker does."""
+    if encoder is None:
+        return
+    work = PassageEncoder(PostgresPassageVectors(pool), encoder)
+    while await pool.fetchval("SELECT EXISTS (TABLE unencoded_sessions) OR EXISTS (TABLE unencoded_notes)"):
+        await work.sweep()
+
+
+async def _search(pool: Pool, stored: Stored, question: Question, encoder: Encoder | None = None) -> Search:
     asked = read_question(question.text)
+    model, vector = await encode_question(encoder, question.text)
     query = RecallQuery(
         session_id=stored.session_id,
         base_turn=stored.turns[question.before] - 1 if question.before else stored.last_turn,
@@ -294,6 +315,8 @@ async def _search(pool: Pool, stored: Stored, question: Question) -> Search:
         asked=asked.asked,
         asks=asked.asks,
         dictionary=asked.dictionary,
+        encoder=model,
+        vector=vector,
     )
     return await PostgresRecall(pool).search(query)
 

@@ -23,7 +23,7 @@ from shared.adapters.mcp.pipes import LineReader, LineTooLong
 from shared.adapters.mcp.tools import KNOWN_FILE, McpTools
 from shared.adapters.media.media_service import MediaService
 from shared.adapters.models import ModelEntry, list_models
-from shared.adapters.models.embeddings import HttpEmbedder
+from shared.adapters.models.embeddings import HttpEncoder
 from shared.adapters.models.model_lists import ModelListUnavailable
 from shared.adapters.models.openai_provider import OpenAIProvider, ResponsesProvider
 from shared.adapters.models.provider import Provider
@@ -105,10 +105,10 @@ async def _reranks(server: EndlessServer) -> None:
 
 
 async def _embeds(server: EndlessServer) -> None:
-    embedder = HttpEmbedder(url=server.url, key="", model="m", seconds=60)
+    encoder = HttpEncoder(url=server.url, key="", model="m")
     with pytest.raises(ModelError, match="longer than 16 MiB"):
-        await embedder.ask("a?", ("b",))
-    await embedder.close()
+        await encoder.ask(("b",))
+    await encoder.close()
 
 
 async def _probes(server: EndlessServer) -> None:

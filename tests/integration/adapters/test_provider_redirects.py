@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from shared.adapters.mcp.tools import KNOWN_FILE, McpTools
 from shared.adapters.media.media_service import MediaService
 from shared.adapters.models import ModelEntry
-from shared.adapters.models.embeddings import HttpEmbedder
+from shared.adapters.models.embeddings import HttpEncoder
 from shared.adapters.models.openai_provider import OpenAIProvider, ResponsesProvider
 from shared.adapters.models.provider import Provider
 from shared.adapters.models.remote import RemoteModel
@@ -65,11 +65,11 @@ async def _reply(server: Redirecting, wire: str) -> None:
 
 
 async def _embed(server: Redirecting) -> None:
-    embedder = HttpEmbedder(url=server.url, key="", model="m", seconds=60)
+    encoder = HttpEncoder(url=server.url, key="", model="m")
     try:
-        await embedder.ask("a?", ("b",))
+        await encoder.ask(("b",))
     finally:
-        await embedder.close()
+        await encoder.close()
 
 
 async def _rerank(server: Redirecting) -> None:

@@ -28,7 +28,9 @@ PROXY = "caddy"
 """Its image's folder of certificates belongs to root, who may do nothing here but take the two ports."""
 ROLES = "roles"
 """Asks PostgreSQL as its superuser, by psql, and ends."""
-OURS = sorted(set(SERVICES) - {*DATA, PROXY, ROLES})
+ENCODER = "meaning"
+"""Runs a foreign package that says what texts mean."""
+OURS = sorted(set(SERVICES) - {*DATA, PROXY, ROLES, ENCODER})
 SECRETS: dict[str, dict[str, str]] = WHOLE["secrets"]
 
 
@@ -58,6 +60,21 @@ def test_data_servers_have_no_network_in_or_out() -> None:
     for name in DATA:
         assert SERVICES[name]["networks"] == ["inside"]
         assert "ports" not in SERVICES[name]
+
+
+@pytest.mark.control("S44")
+def test_encoder_has_its_socket_and_nothing_else() -> None:
+    service = SERVICES[ENCODER]
+    assert service["volumes"] == [f"{ENCODER}:/run/{ENCODER}"]
+    assert service["build"]["target"] == ENCODER
+    assert not {"secrets", "environment", "ports", "env_file", "command"} & set(service)
+    [alone] = service["networks"]
+    assert WHOLE["networks"][alone] == {"internal": True}
+    assert [name for name, one in SERVICES.items() if alone in one.get("networks", ())] == [ENCODER]
+    assert all(f"{ENCODER}:/run/{ENCODER}" in SERVICES[name]["volumes"] for name in OURS)
+    stage = RECIPE.partition(f" AS {ENCODER}\n")[2].partition("\nFROM")[0]
+    assert f'"/run/{ENCODER}/{ENCODER}.sock"' in stage
+    assert "COPY --from=build /app/shared" in stage
 
 
 @pytest.mark.control("S44")
@@ -196,7 +213,7 @@ def test_what_a_process_is_given_can_be_started_with(monkeypatch: pytest.MonkeyP
 def test_what_must_outlive_a_container_lies_in_a_volume() -> None:
     folder = "/var/lib/evertalk"
     for name in OURS:
-        assert SERVICES[name]["volumes"] == [f"data:{folder}"]
+        assert SERVICES[name]["volumes"] == [f"data:{folder}", "meaning:/run/meaning"]
         assert given(name)["EVERTALK_DATA_DIR"] == folder
     assert {"data", "postgres", "valkey"} <= set(WHOLE["volumes"])
     recipe = RECIPE

@@ -61,7 +61,9 @@ class KnownWordsEncoder:
         self.ends_at = ""
         self.asked: list[str] = []
 
-    async def encode(self, texts: Sequence[str], *, question: bool = False) -> Encoded:
+    async def encode(
+        self, texts: Sequence[str], *, question: bool = False, session: int | None = None
+    ) -> Encoded:
         if self.away:
             raise ModelUnavailable("the encoder is away")
         self.asked.extend(texts)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from typing_extensions import TypedDict
 
+from shared.adapters.models.embeddings import HttpEncoder
 from shared.adapters.models.model_lists import (
     KeyRefused,
     LocalServer,
@@ -21,6 +22,7 @@ from shared.adapters.models.model_lists import (
 )
 from shared.adapters.models.openai_provider import OPENAI_URL, add_usual_path
 from shared.adapters.models.reranker import SECONDS as RERANK_SECONDS
+from shared.adapters.models.reranker import RecallServer
 from shared.adapters.models.routing import Models, open_configured_models
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.telegram_probe import TelegramUnreachable, TokenRefused, probe_bot
@@ -30,7 +32,7 @@ from shared.bootstrap.from_settings import (
     build_speaker,
     build_transcriber,
 )
-from shared.config.settings import Settings, read_secrets
+from shared.config.settings import Settings, open_secret, read_secrets
 from shared.core.values.errors import EvertalkError, ModelError, ModelRedirected, ModelRefusedAccount
 from shared.core.values.messages import text_message
 from shared.core.values.recordings import Recording, silence
@@ -181,17 +183,28 @@ async def _ask_picture_maker(settings: Settings, _name: str) -> tuple[bool, str,
     return await _answer_of(maker.make("a small blue dot on white"), maker.model, seconds=PICTURE_SECONDS)
 
 
-async def _ask_reranker(settings: Settings, _name: str) -> tuple[bool, str, str]:
-    """With as many passages as recall has, and more patience."""
-    if (reranker := build_reranker(settings)) is None:
-        return _NO_ADDRESS
-    address = settings.rerank_url or settings.embeddings_url or ""
+async def _ask_recall(settings: Settings, _name: str) -> tuple[bool, str, str]:
+    """Ask each server that recall asks for each message, with more patience; the first fault counts."""
+    asked: tuple[bool, str, str] = _NO_ADDRESS
+    if (reranker := build_reranker(settings)) is not None:
+        passages = [_PASSAGE.format(day) for day in range(1, RERANKED + 1)]
+        asked = await _time_server(reranker, reranker.ask("where is the boat", passages), settings.rerank_url)
+    if settings.embeddings_url is None or not (asked[0] or reranker is None):
+        return asked
+    encoder = HttpEncoder(
+        url=settings.embeddings_url, key=open_secret(settings.embeddings_key), model=settings.embeddings_model
+    )
+    return await _time_server(encoder, encoder.ask(("where is the boat",)), settings.embeddings_url)
+
+
+async def _time_server(
+    server: RecallServer, asking: Awaitable[Any], address: str | None
+) -> tuple[bool, str, str]:
     began = time.monotonic()
-    asking = reranker.ask("where is the boat", [_PASSAGE.format(day) for day in range(1, RERANKED + 1)])
     try:
-        found = await _answer_of(asking, urlsplit(address).hostname or "")
+        found = await _answer_of(asking, urlsplit(address or "").hostname or "")
     finally:
-        await reranker.close()
+        await server.close()
     if found[0] and (seconds := time.monotonic() - began) > RERANK_SECONDS:
         return False, f"It answered after {seconds:.1f} s; recall waits for 0.3 s.", ""
     return found
@@ -235,7 +248,7 @@ async def _ask_telegram(settings: Settings, name: str) -> tuple[bool, str, str]:
 
 _PROBES = {
     "model": _ask_models, "voice": _ask_voice, "speech": _ask_speaker, "pictures": _ask_picture_maker,
-    "recall": _ask_reranker, "telegram": _ask_telegram,
+    "recall": _ask_recall, "telegram": _ask_telegram,
 }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ export const SECTIONS = [
     ["EVERTALK_HISTORY_TURNS", t("Turns of history by channel")],
     ["EVERTALK_WINDOW_MESSAGES", t("Newest messages sent")],
     ["EVERTALK_TRIM_TOKENS", t("Old messages left out above")]] },
-  { id: "recall", name: t("Recall"), help: t("A server with /rerank, or else one with /embeddings, puts what is recalled in a better order. Without an address, or when it takes more than 0.3 s, the order stays as it is."), test: "recall", fields: [
+  { id: "recall", name: t("Recall"), help: t("A server with /rerank puts what is recalled in a better order. One with /embeddings finds what was meant, in place of the model on this machine. Neither is waited for longer than 0.3 s."), test: "recall", fields: [
     ["EVERTALK_MEANING", t("Find what was meant (90 MB of memory)"), t("Finds it in other words and languages, by a model on this machine.")]], rare: [
     ["EVERTALK_RERANK_URL", t("{provider}: address", { provider: t("Recall") })],
     ["EVERTALK_RERANK_KEY", t("{provider}: key", { provider: t("Recall") })],

@@ -1,16 +1,17 @@
-"""Stores vectors of what passages mean, and finds the passages that lack one."""
+"""Stores vectors of what passages and notes mean, and finds those that lack one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.core.memory.vectors import EncodedPassage, UnencodedPassages, signs_of
 
-SESSIONS_AT_ONCE = 200
-"""Conversations with vectors of another model that are listed at once."""
+SESSIONS_AT_ONCE, NOTES_LISTED_AT_ONCE = 200, 1_000
+"""Conversations, and notes, with vectors of another model that are listed at once."""
 
 
 class PostgresPassageVectors:
@@ -44,21 +45,32 @@ class PostgresPassageVectors:
     @store_method
     async def store(self, session_id: int, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
         """Store vectors of passages that still have the same text; return their number."""
-        stored = await self._pool.fetch(
-            _STORE,
-            session_id,
-            encoder,
-            [passage.number for passage in encoded],
-            [passage.text for passage in encoded],
-            [None if passage.vector is None else bits_of(passage.vector) for passage in encoded],
-            [passage.vector for passage in encoded],
-        )
-        return len(stored)
+        return len(await self._pool.fetch(_STORE, session_id, encoder, *_columns(encoded)))
 
     @store_method
     async def list_other_encoders(self, encoder: str) -> int:
-        """List conversations that hold vectors of another model; return how many were not listed."""
-        return len(await self._pool.fetch(_LIST_OTHERS, encoder, SESSIONS_AT_ONCE))
+        """List conversations and notes with vectors of another model; return how many were not listed."""
+        sessions = await self._pool.fetch(_LIST_OTHERS, encoder, SESSIONS_AT_ONCE)
+        return len(sessions) + len(await self._pool.fetch(_LIST_OTHER_NOTES, encoder, NOTES_LISTED_AT_ONCE))
+
+    @store_method
+    async def load_unencoded_notes(self, limit: int) -> tuple[tuple[int, str], ...]:
+        """Return notes without a vector of the present model with their texts, newest first."""
+        rows = await self._pool.fetch(_UNENCODED_NOTES, limit)
+        return tuple((row["id"], row["text"]) for row in rows)
+
+    @store_method
+    async def store_notes(self, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
+        """Store vectors of notes that still have the same text; return their number."""
+        stored = await self._pool.fetch(_STORE_NOTES, encoder, *_columns(encoded))
+        return len(stored)
+
+
+def _columns(encoded: Sequence[EncodedPassage]) -> tuple[list[Any], ...]:
+    """Return numbers, texts, signs and vectors, a list each."""
+    numbers, texts = [one.number for one in encoded], [one.text for one in encoded]
+    signs = [None if one.vector is None else bits_of(one.vector) for one in encoded]
+    return numbers, texts, signs, [one.vector for one in encoded]
 
 
 def bits_of(packed: bytes) -> asyncpg.BitString:
@@ -96,3 +108,29 @@ SELECT x.session_id FROM (SELECT DISTINCT session_id FROM passage_vectors WHERE 
 ON CONFLICT DO NOTHING
 RETURNING session_id
 """
+_LIST_OTHER_NOTES = """
+INSERT INTO unencoded_notes (note_id)
+SELECT v.note_id FROM note_vectors v
+ WHERE v.encoder <> $1 AND NOT EXISTS (SELECT FROM unencoded_notes u WHERE u.note_id = v.note_id)
+ ORDER BY 1 LIMIT $2
+ON CONFLICT DO NOTHING
+RETURNING note_id
+"""
+_UNENCODED_NOTES = """
+SELECT n.id, n.text FROM unencoded_notes u JOIN notes n ON n.id = u.note_id ORDER BY n.id DESC LIMIT $1
+"""
+_STORE_NOTES = """
+WITH stored AS (
+  INSERT INTO note_vectors (note_id, party_id, encoder, signs, vector)
+  SELECT x.number, n.party_id, $1, x.signs, x.vector
+    FROM unnest($2::bigint[], $3::text[], $4::varbit[], $5::bytea[]) AS x(number, text, signs, vector)
+    JOIN notes n ON n.id = x.number AND n.text = x.text
+    JOIN note_words w ON w.note_id = n.id
+     FOR KEY SHARE OF w
+  ON CONFLICT (note_id) DO UPDATE
+     SET encoder = excluded.encoder, signs = excluded.signs, vector = excluded.vector, encoded_at = now()
+  RETURNING note_id
+)
+DELETE FROM unencoded_notes u USING stored s WHERE u.note_id = s.note_id RETURNING u.note_id
+"""
+"""A note that was forgotten or changed while its text was encoded gets no vector."""

@@ -26,6 +26,8 @@ MEANT = 150
 """Passages whose meaning is nearest to the message's by their signs; their vectors are compared."""
 VECTORS_AT_MOST = 100_000
 """Newest vectors of a conversation that are looked at."""
+NOTES_MEANT = 40
+"""Notes whose meaning is nearest to the message's."""
 SURROUNDED = 40
 """Candidates of each side that come with their neighbours."""
 NEIGHBOURS = 2
@@ -48,6 +50,13 @@ AND NOT (p.author = 'person' AND EXISTS (
 """
 """Passages that are neither erased nor pinned, and whose words a request may hold: a message that a server
 rejected would have the next request rejected, too.
+"""
+
+_REACHED_NOTE = """
+n.scope = me.scope AND n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
+AND n.id <> ALL ($8::bigint[]) AND (me.known_by IS NULL OR x.indexed_at <= me.known_by)
+AND ($9::timestamptz IS NULL OR n.observed_at >= $9) AND ($10::timestamptz IS NULL OR n.observed_at < $10)
+AND $11::bigint IS NULL AND $12::bigint IS NULL
 """
 
 _WHO = f"""
@@ -168,6 +177,22 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
       WHERE p.at >= $15::timestamptz AND p.at < $16::timestamptz AND {_REACHED}
       ORDER BY p.at, p.session_id, p.number LIMIT {SPOKEN_OF})) x
    GROUP BY session_id, number HAVING bool_or(chosen)
+), near_notes AS MATERIALIZED (
+  SELECT v.note_id, v.vector FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
+     AND n.scope = me.scope JOIN note_vectors v ON v.note_id = n.id
+   WHERE $17::varbit IS NOT NULL AND v.encoder = $18::text AND v.signs IS NOT NULL
+     AND (me.known_by IS NULL OR v.encoded_at <= me.known_by) AND n.id <> ALL ($8::bigint[])
+   ORDER BY bit_count(v.signs # $17::varbit), v.note_id DESC LIMIT {NOTES_MEANT}
+), fitting_notes AS MATERIALIZED (
+  SELECT note_id FROM near_notes
+  UNION
+  (SELECT x.note_id FROM me CROSS JOIN any_word a
+     JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
+            SELECT array_agg(f.id || ':' || form)
+              FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form WHERE w.asked)
+     JOIN notes n ON n.id = x.note_id
+    WHERE {_REACHED_NOTE}
+    ORDER BY ts_rank(x.vector, a.query) DESC, n.id DESC LIMIT {CANDIDATES})
 ), known AS (
   SELECT jsonb_build_object(
     'words', (SELECT coalesce(jsonb_agg(word ORDER BY n), '[]') FROM w),
@@ -195,20 +220,12 @@ SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, near.words, 
                       WHERE x.session_id = near.session_id AND x.number = near.number OFFSET 0) p
  WHERE {_REACHED} AND {_STILL_THERE}
 UNION ALL
-(SELECT NULL, 'note', n.id, n.id, n.observed_at, n.text, x.terms,
-        ARRAY(SELECT q.n::int FROM q WHERE x.vector @@ q.any_form ORDER BY q.n), 0, 0, coalesce(n.from_turn, 0),
-        n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', '',
-        NULL
-   FROM me CROSS JOIN any_word a
-   JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
-          SELECT array_agg(f.id || ':' || form) FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form
-           WHERE w.asked)
-   JOIN notes n ON n.id = x.note_id AND n.scope = me.scope
-  WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool' AND n.id <> ALL ($8::bigint[])
-    AND (me.known_by IS NULL OR x.indexed_at <= me.known_by)
-    AND ($9::timestamptz IS NULL OR n.observed_at >= $9) AND ($10::timestamptz IS NULL OR n.observed_at < $10)
-    AND $11::bigint IS NULL AND $12::bigint IS NULL
-  ORDER BY ts_rank(x.vector, a.query) DESC, n.id DESC LIMIT {CANDIDATES})
+SELECT NULL, 'note', n.id, n.id, n.observed_at, n.text, x.terms,
+       ARRAY(SELECT q.n::int FROM q WHERE x.vector @@ q.any_form ORDER BY q.n), 0, 0, coalesce(n.from_turn, 0),
+       n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', '', v.vector
+  FROM me CROSS JOIN fitting_notes f JOIN note_words x ON x.note_id = f.note_id JOIN notes n ON n.id = x.note_id
+  LEFT JOIN near_notes v ON v.note_id = n.id
+ WHERE {_REACHED_NOTE}
 UNION ALL
 (SELECT NULL, 'knowledge', k.agent_id, k.place, k.indexed_at, k.text, k.terms,
         ARRAY(SELECT q.n::int FROM q WHERE k.vector @@ q.any_form ORDER BY q.n), 0, 0, 0, '', '', 0, 0, 0, k.path,

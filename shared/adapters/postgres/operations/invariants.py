@@ -891,6 +891,13 @@ _RECALL = {
          WHERE NOT EXISTS (SELECT FROM passage_vectors v
                             WHERE v.session_id = p.session_id AND v.number = p.number)
            AND NOT EXISTS (SELECT FROM unencoded_sessions u WHERE u.session_id = p.session_id)""",
+    "I4: a searchable note has no vector, and is not listed to get one": f"""
+        SELECT {_at("note=w.note_id")} FROM note_words w
+         WHERE NOT EXISTS (SELECT FROM note_vectors v WHERE v.note_id = w.note_id)
+           AND NOT EXISTS (SELECT FROM unencoded_notes u WHERE u.note_id = w.note_id)""",
+    "I12: a vector is of no searchable note": f"""
+        SELECT {_at("note=v.note_id")} FROM note_vectors v
+         WHERE NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = v.note_id)""",
     "I12: a vector is of no passage": f"""
         SELECT {_at("session=v.session_id", "number=v.number")} FROM passage_vectors v
          WHERE NOT EXISTS (SELECT FROM passages p

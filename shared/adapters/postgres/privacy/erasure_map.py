@@ -71,6 +71,7 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "notes": Delete(owner="party", at_once=True),
     "note_words": Delete(owner="party", at="indexed_at", at_once=True),
+    "note_vectors": Delete(owner="party", at="encoded_at", at_once=True),
     "note_lists": Delete(at=None),
     # A reminder that is due would begin a turn with its words.
     "reminders": Delete(owner="party", at_once=True),
@@ -186,6 +187,7 @@ ACTIONS: Mapping[str, Action] = {
     "listed_minutes": Keep(why="numbers of conversations by the minute, for a day"),
     "session_list_changes": Keep(why="numbers of conversations, for seconds"),
     "unindexed_notes": Keep(why="numbers of notes, for seconds"),
+    "unencoded_notes": Keep(why="numbers of notes, until they have vectors"),
     "left_sessions": Keep(why="numbers of conversations, until they are searchable"),
     "unencoded_sessions": Keep(why="numbers of conversations, until their passages have vectors"),
     "due_tidyings": Keep(why="numbers of people, until their notes are tidied"),

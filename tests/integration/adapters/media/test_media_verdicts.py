@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +16,7 @@ from aiohttp import web
 from shared.adapters.media.drawing import HttpPictureMaker
 from shared.adapters.media.speech import HttpSpeaker
 from shared.adapters.media.transcriptions import HttpTranscriber
-from shared.adapters.models.embeddings import HttpEmbedder
+from shared.adapters.models.embeddings import HttpEncoder
 from shared.adapters.models.reranker import HttpReranker
 from shared.core.values.errors import ModelError, ModelUnavailable
 from shared.core.values.recordings import Recording
@@ -29,7 +30,7 @@ GOOD: Mapping[str, Any] = {
     "transcriptions": {"text": "Good day."},
     "generations": {"data": [{"b64_json": base64.b64encode(b"picture").decode()}]},
     "rerank": {"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]},
-    "embeddings": {"data": [{"index": at, "embedding": [1.0, at + 1.0]} for at in range(3)]},
+    "embeddings": {"data": [{"index": at, "embedding": [1.0] * 64} for at in range(16)]},
 }
 
 
@@ -64,7 +65,10 @@ class MediaServer:
         self.bodies.append(body)
         if self.is_down or BAD.encode() in body:
             return self.bad()
-        good = GOOD[request.path.rpartition("/")[2]]
+        service = request.path.rpartition("/")[2]
+        good = GOOD[service]
+        if service == "embeddings":
+            good = {"data": good["data"][: len(json.loads(body)["input"])]}
         return web.Response(body=good) if isinstance(good, bytes) else web.json_response(good)
 
     def list_fields(self) -> set[bytes]:
@@ -142,12 +146,12 @@ def reranking(url: str) -> Service:
 
 
 def embedding(url: str) -> Service:
-    embedder = HttpEmbedder(url=url, key="k", model="m", seconds=10)
+    encoder = HttpEncoder(url=url, key="k", model="m", seconds=10)
 
     async def ask(words: str, session: int) -> Any:
-        return await embedder.rank(words, (f"one {words}", f"two {words}"), session=session)
+        return await encoder.encode((words,), question=True, session=session)
 
-    return ask, embedder.close
+    return ask, encoder.close
 
 
 SERVICES: dict[str, Callable[[str], Service]] = {

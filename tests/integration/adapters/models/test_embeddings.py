@@ -1,92 +1,94 @@
-"""A server that makes vectors orders what recall finds, against a strict one in a process of its own."""
+"""A server of embeddings says what texts mean, against a strict one in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from shared.adapters.models.embeddings import HttpEmbedder
-from shared.adapters.models.reranker import SECONDS
+from shared.adapters.meaning.everyday import SENTENCES
+from shared.adapters.models.embeddings import MOST_TEXTS, HttpEncoder
+from shared.core.memory.vectors import nearness
+from shared.core.values.errors import EncoderEnded, ModelUnavailable
 from shared.core.verdicts.breaker import FEWEST_CALLS
-from shared.services.turns.retrieval import RERANKED, rerank
-from tests.integration.adapters.models.ranked_items import PATIENCE, item
+from shared.services.turns.retrieval import encode_question
+from tests.integration.adapters.models.ranked_items import PATIENCE
 from tests.kit.fakes.embeddings.harness import RunningEmbeddings
-from tests.kit.fakes.embeddings.server import MODEL
+from tests.kit.fakes.embeddings.server import DIMENSIONS, HANGS, MODEL, REFUSED
 from tests.kit.fakes.scripted_api import KEY
 
-QUESTION = "Which number has the piano?"
-PASSAGES = ("We rowed to the harbour.", "The piano has the number PX-4471.", "It rains.", "Which boat?")
-FUSED = [1, 0, 3, 2]
-"""By its words alone, the server says 1, 3, 0, 2; the order that the passages have counts as much."""
-
-
-@pytest.fixture(scope="module")
-async def running() -> AsyncIterator[RunningEmbeddings]:
-    async with RunningEmbeddings() as server:
-        yield server
+QUESTION = "Wo ist mein Fahrrad?"
+PASSAGES = ("My bicycle is in the cellar.", "The piano has the number PX-4471.", "It rains.")
 
 
 @pytest.fixture
-async def server(running: RunningEmbeddings) -> RunningEmbeddings:
-    await running.next()
-    await running.requests()
-    return running
+async def server() -> AsyncIterator[RunningEmbeddings]:
+    async with RunningEmbeddings() as running:
+        yield running
+
+
+def new_encoder(server: RunningEmbeddings, **chosen: Any) -> HttpEncoder:
+    patient = {"seconds": PATIENCE, "passages_seconds": PATIENCE}
+    return HttpEncoder(**{"url": server.url, "key": KEY, "model": MODEL, **patient, **chosen})
 
 
 @pytest.fixture
-async def embedder(server: RunningEmbeddings) -> AsyncIterator[HttpEmbedder]:
-    """Its connection is open, as after the first of its questions; it knows no passage yet."""
-    made = HttpEmbedder(url=server.url, key=KEY, model=MODEL, seconds=PATIENCE)
-    await made.ask("Is anybody there?", ())
+async def encoder(server: RunningEmbeddings) -> AsyncIterator[HttpEncoder]:
+    """It knows the middle of the model, as after its first request."""
+    made = new_encoder(server)
+    await made.encode(())
     await server.requests()
     yield made
     await made.close()
 
 
 def body(*vectors: Any) -> dict[str, Any]:
-    """An answer with these vectors, as JSON of Python, which knows NaN."""
-    return {"body": json.dumps({"data": [{"index": at, "embedding": of} for at, of in enumerate(vectors)]})}
+    """Build an answer with these vectors, as JSON of Python, which knows NaN."""
+    rows = [{"index": at, "embedding": of} for at, of in enumerate(vectors)]
+    return {"body": json.dumps({"model": MODEL, "data": rows})}
 
 
-async def test_the_orders_of_words_and_of_meaning_become_one(
-    server: RunningEmbeddings, embedder: HttpEmbedder
-) -> None:
-    assert await embedder.rank(QUESTION, PASSAGES) == tuple(FUSED)
-    await server.next({"backwards": True})
-    again = HttpEmbedder(url=server.url, key=KEY, model=MODEL)
-    assert await again.ask(QUESTION, PASSAGES) == tuple(FUSED)
-    await again.close()
-    items = [item(number, text) for number, text in enumerate(PASSAGES, 1)]
-    ordered = await rerank(embedder, items, QUESTION)
-    assert [one.passage.text for one in ordered] == [PASSAGES[at] for at in FUSED]
+async def test_question_in_another_language_is_nearest_to_its_passage(encoder: HttpEncoder) -> None:
+    passages = await encoder.encode(PASSAGES)
+    question = await encoder.encode((QUESTION,), question=True)
+    near = [nearness(question.vectors[0], vector) for vector in passages.vectors]
+    assert max(near) == near[0] > 0.1
+    assert passages.encoder == question.encoder
+    assert passages.encoder.startswith(f"{MODEL}/{DIMENSIONS}/")
+    assert {len(vector) for vector in passages.vectors} == {DIMENSIONS}
 
 
-async def test_one_request_has_the_question_and_only_passages_that_are_new(
-    server: RunningEmbeddings, embedder: HttpEmbedder
+async def test_processes_name_a_model_alike(server: RunningEmbeddings, encoder: HttpEncoder) -> None:
+    other = new_encoder(server)
+    assert await other.encode(PASSAGES) == await encoder.encode(PASSAGES)
+    await other.close()
+
+
+async def test_requests_hold_few_texts_without_secrets(
+    server: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
     key = "sk-ant-api03-" + "Ab3" * 20
-    items = [item(number, f"Line {number} has {key}.") for number in range(1, 60)]
-    ordered = await rerank(embedder, items, f"Which line? {key}")
-    [asked] = await server.requests()
-    assert len(asked["input"]) == 1 + RERANKED
+    texts = [f"Line {number} has {key}." for number in range(MOST_TEXTS + 3)]
+    encoded = await encoder.encode([*texts, "  "])
+    assert len(encoded.vectors) == len(texts) + 1
+    asked = await server.requests()
+    assert [len(one["input"]) for one in asked] == [MOST_TEXTS, 4]
     assert key not in str(asked)
-    assert sorted(one.passage.number for one in ordered) == [one.passage.number for one in items]
-    await rerank(embedder, [item(99, "The last line."), *items, item(1, items[0].passage.text)], "And now?")
-    [asked] = await server.requests()
-    assert asked["input"] == ["And now?", "The last line."]
 
 
-async def test_the_same_words_twice_are_asked_for_once(
-    server: RunningEmbeddings, embedder: HttpEmbedder
+async def test_rows_in_another_order_belong_to_their_texts(
+    server: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
-    assert await embedder.rank(QUESTION, ("It rains.", "It rains.")) == (0, 1)
-    [asked] = await server.requests()
-    assert asked["input"] == [QUESTION, "It rains."]
+    known = await encoder.encode(PASSAGES)
+    await server.next({"backwards": True})
+    assert await encoder.encode(PASSAGES) == known
+
+
+GOOD = [1.0] * DIMENSIONS
 
 
 @pytest.mark.parametrize(
@@ -95,98 +97,133 @@ async def test_the_same_words_twice_are_asked_for_once(
         {"status": 500},
         {"status": 302},
         {"without_last": True},
+        {"cut": True},
         {"body": "no JSON"},
         {"body": "[]"},
         {"body": '{"data": [{"index": true, "embedding": [1]}]}'},
-        {"body": '{"data": [' + ", ".join(['{"index": 0, "embedding": [1]}'] * 5) + "]}"},
-        body([1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0]),
-        body([1, 0], [1, 0], [1, 0], [1, 0], [1, float("nan")]),
-        body([1, 0], [1, 0], [1, 0], [1, 0], [1, float("inf")]),
-        body([1, 0], [1, 0], [1, 0], [1, 0], [0, 0]),
-        body([1, 0], [1, 0], [1, 0], [1, 0], []),
-        body([1, 0], [1, 0], [1, 0], [1, 0], [1, 0, 0]),
-        body([1, 0], [1, 0], [1, 0], [1, 0], [1, None]),
-        body([1, 0], [1, 0], [1, 0], [1, 0], "AACAPwAAAAA="),
-        body([1, 0], [1, 0], [1, 0], [1, 0], [10**400, 0]),
+        {"body": "[" * 100_000},
+        body(GOOD, GOOD, GOOD, GOOD),
+        body(GOOD, GOOD, [*GOOD[1:], float("nan")]),
+        body(GOOD, GOOD, [*GOOD[1:], float("inf")]),
+        body(GOOD, GOOD, [0.0] * DIMENSIONS),
+        body(GOOD, GOOD, []),
+        body(GOOD, GOOD, GOOD[1:]),
+        body(GOOD[:63], GOOD[:63], GOOD[:63]),
+        body(GOOD, GOOD, [*GOOD[1:], None]),
+        body(GOOD, GOOD, "AACAPwAAAAA="),
+        body(GOOD, GOOD, [*GOOD[1:], 10**400]),
+        body(GOOD, GOOD, [1.0] * 5_000),
     ],
 )
-async def test_what_is_no_vector_for_each_text_changes_nothing(
-    action: dict[str, Any], server: RunningEmbeddings, embedder: HttpEmbedder
+async def test_answer_without_a_vector_for_each_text_is_refused(
+    action: dict[str, Any], server: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
+    known = await encoder.encode(PASSAGES)
     await server.next(action)
-    assert await embedder.rank(QUESTION, PASSAGES) is None
-    assert await embedder.rank(QUESTION, PASSAGES) == tuple(FUSED)
-    assert [len(asked["input"]) for asked in await server.requests()] == [1 + len(PASSAGES)] * 2
+    with pytest.raises(ModelUnavailable):
+        await encoder.encode(PASSAGES, question=True)
+    assert await encoder.encode(PASSAGES) == known
 
 
-async def test_vectors_of_another_length_make_it_forget_those_before(
-    server: RunningEmbeddings, embedder: HttpEmbedder
+@pytest.mark.parametrize(
+    "change", [{"dimensions": 96}, {"name": "text-embedding-3-large"}, {"salt": "retrained"}]
+)
+async def test_changed_model_gets_another_name(
+    change: dict[str, Any], server: RunningEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody gave the server another model."""
-    assert await embedder.rank(QUESTION, PASSAGES) is not None
-    await server.next({"dimensions": 64}, {"dimensions": 64})
-    assert await embedder.rank(QUESTION, PASSAGES) is None
-    assert await embedder.rank(QUESTION, PASSAGES) is not None
-    assert [len(asked["input"]) for asked in await server.requests()] == [5, 1, 5]
+    encoder = new_encoder(server)
+    former = (await encoder.encode(PASSAGES)).encoder
+    await server.change_model(**change)
+    if "salt" in change:
+        # Neither the name nor the length tells: the next look at the middle does.
+        monkeypatch.setattr("shared.adapters.models.embeddings.MIDDLE_SECONDS", 0.0)
+    else:
+        with pytest.raises(ModelUnavailable, match="another model"):
+            await encoder.encode(PASSAGES)
+    changed = await encoder.encode(PASSAGES)
+    assert changed.encoder != former
+    assert {len(vector) for vector in changed.vectors} == {change.get("dimensions", DIMENSIONS)}
+    await encoder.close()
 
 
-async def test_slow_embedding_server_costs_its_timeout_and_is_reported_once(
+async def test_question_keeps_the_former_middle_while_it_is_asked_for_again(
+    server: RunningEmbeddings, encoder: HttpEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.adapters.models.embeddings.MIDDLE_SECONDS", 0.0)
+    encoded = await encoder.encode((QUESTION,), question=True)
+    assert len(encoded.vectors) == 1
+
+
+@pytest.mark.parametrize("word", [REFUSED, HANGS])
+async def test_text_the_server_refuses_leaves_it_in_use(word: str, server: RunningEmbeddings) -> None:
+    encoder = new_encoder(server, passages_seconds=2.0 if word == HANGS else PATIENCE)
+    await encoder.encode(())
+    for _ in range(FEWEST_CALLS + 1):
+        with pytest.raises(EncoderEnded):
+            await encoder.encode((f"This is a {word}.",))
+        if word == HANGS:
+            break
+    assert len((await encoder.encode(PASSAGES)).vectors) == len(PASSAGES)
+    await encoder.close()
+
+
+async def test_slow_server_costs_a_question_its_timeout_and_is_reported_once(
     server: RunningEmbeddings,
 ) -> None:
-    embedder = HttpEmbedder(url=server.url, key=KEY, model=MODEL)
-    items = [item(number, text) for number, text in enumerate(PASSAGES, 1)]
+    encoder = new_encoder(server, seconds=0.3)
+    await encoder.encode(())
     with capture_logs() as logs:
         for _ in range(3):
-            await server.next({"latency": 3 * PATIENCE})
+            await server.next({"latency": 60})
             async with asyncio.timeout(PATIENCE):
-                assert await rerank(embedder, items, QUESTION) == items
-    await embedder.close()
-    assert [(one["event"], one["endpoint"]) for one in logs] == [("rerank_fails", "/embeddings")]
+                assert await encode_question(encoder, QUESTION) == ("", b"")
+        await server.next()
+        assert (await encoder.encode(PASSAGES)).vectors
+    await encoder.close()
+    events = [(one["event"], one["endpoint"]) for one in logs]
+    assert events == [("embeddings_fail", "/embeddings"), ("embeddings_work_again", "/embeddings")]
 
 
-async def test_what_comes_too_late_helps_the_next_question(server: RunningEmbeddings) -> None:
-    embedder = HttpEmbedder(url=server.url, key=KEY, model=MODEL)
-    await server.next({"latency": 2 * SECONDS})
-    assert await embedder.rank(QUESTION, PASSAGES) is None
+async def test_first_question_does_not_wait_for_the_middle(server: RunningEmbeddings) -> None:
+    encoder = new_encoder(server, seconds=0.05)
+    await server.next({"latency": 0.5})
+    with pytest.raises(ModelUnavailable):
+        await encoder.encode((QUESTION,), question=True)
+    assert (await encoder.encode(PASSAGES)).vectors
+    asked = [text for one in await server.requests() for text in one["input"]]
+    assert asked == [*SENTENCES, *PASSAGES]
+    await encoder.close()
+
+
+async def test_closing_does_not_wait_for_the_middle(server: RunningEmbeddings) -> None:
+    encoder = new_encoder(server, seconds=0.05)
+    await server.next({"latency": 60})
+    with pytest.raises(ModelUnavailable):
+        await encoder.encode((QUESTION,), question=True)
     async with asyncio.timeout(PATIENCE):
-        while embedder._requests:
-            await asyncio.sleep(0.02)
-    # As patient as a test: the vectors are there, only the question's is asked for.
-    embedder._seconds = PATIENCE
-    assert await embedder.rank(QUESTION, PASSAGES) == tuple(FUSED)
-    assert [asked["input"] for asked in await server.requests()] == [[QUESTION, *PASSAGES], [QUESTION]]
-    await embedder.close()
+        await encoder.close()
 
 
-async def test_unawaited_embedding_request_does_not_delay_closing(server: RunningEmbeddings) -> None:
-    embedder = HttpEmbedder(url=server.url, key=KEY, model=MODEL, seconds=0.05)
-    await server.next({"latency": 30})
-    assert await embedder.rank(QUESTION, PASSAGES) is None
-    [request] = embedder._requests
-    await embedder.close()
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.wait((request,))
-    assert request.cancelled()
-
-
-async def test_a_server_that_keeps_failing_is_left_alone(
-    server: RunningEmbeddings, embedder: HttpEmbedder
+async def test_server_that_keeps_failing_is_left_alone(
+    server: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
-    await server.next(*({"status": 503} for _ in range(20)))
+    await server.next(*({"status": 503} for _ in range(40)))
     for _ in range(2 * FEWEST_CALLS):
-        assert await embedder.rank(QUESTION, PASSAGES) is None
+        with pytest.raises(ModelUnavailable):
+            await encoder.encode(PASSAGES, question=True)
     assert len(await server.requests()) <= FEWEST_CALLS + 1
+    await server.next()
+    # Questions that fail do not hold up the passages.
+    assert (await encoder.encode(PASSAGES)).vectors
 
 
-async def ranked_by(url: str, key: str, passages: Sequence[str] = PASSAGES) -> Sequence[int] | None:
-    embedder = HttpEmbedder(url=url, key=key, model=MODEL)
-    try:
-        return await embedder.rank(QUESTION, passages)
-    finally:
-        await embedder.close()
-
-
-async def test_unreachable_server_and_refused_key_rank_nothing(server: RunningEmbeddings) -> None:
-    assert await ranked_by("http://127.0.0.1:9", "") is None
-    assert await ranked_by(server.url, "another") is None
+@pytest.mark.parametrize("chosen", [{"url": "http://127.0.0.1:9", "key": ""}, {"key": "another"}])
+async def test_unreachable_server_and_refused_key_have_no_vectors(
+    chosen: dict[str, str], server: RunningEmbeddings
+) -> None:
+    encoder = new_encoder(server, **chosen)
+    with pytest.raises(ModelUnavailable):
+        await encoder.encode(PASSAGES)
+    assert await encode_question(encoder, QUESTION) == ("", b"")
     assert await server.requests() == []
+    await encoder.close()

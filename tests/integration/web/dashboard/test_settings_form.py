@@ -220,12 +220,16 @@ async def test_who_orders_what_is_recalled_is_tried_with_passages(
     assert (status, told["details"]["problems"][0]["name"]) == (422, key)
 
 
-async def test_of_two_servers_that_could_order_the_one_with_rerank_is_asked(house: Dashboard) -> None:
+async def test_both_servers_of_recall_are_tried(house: Dashboard) -> None:
     async with RunningReranker() as reranker, RunningEmbeddings() as embedder:
         both = reranker.settings | embedder.settings
         typed = {f"EVERTALK_{name.upper()}": text for name, text in both.items()}
         assert (await tried(house, "recall", **typed))["ok"] is True
-        assert (len(await reranker.requests()), await embedder.requests()) == (1, [])
+        assert (len(await reranker.requests()), len(await embedder.requests())) == (1, 1)
+        await reranker.next({"status": 500})
+        assert (await tried(house, "recall", **typed))["reason"] == "status 500"
+        await embedder.next({"status": 500})
+        assert (await tried(house, "recall", **typed))["reason"] == "status 500"
 
 
 async def test_who_speaks_is_tried_with_a_word(house: Dashboard) -> None:

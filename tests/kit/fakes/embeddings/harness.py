@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.kit.fakes.embeddings.server import MODEL
 from tests.kit.fakes.running_api import RunningApi
 from tests.kit.fakes.scripted_api import KEY
@@ -11,6 +13,10 @@ class RunningEmbeddings(RunningApi):
     """`async with RunningEmbeddings() as server`."""
 
     module = "tests.kit.fakes.embeddings"
+
+    async def change_model(self, **model: Any) -> None:
+        """Put another model in place of the present one: `name`, `dimensions` or `salt`."""
+        await self._control("POST", "model", model)
 
     @property
     def settings(self) -> dict[str, str]:

@@ -13,11 +13,14 @@ from openai.types.create_embedding_response import Usage
 from openai.types.embedding_create_params import EmbeddingCreateParams
 from pydantic import TypeAdapter, ValidationError
 
+from tests.kit.fakes.encoder import SAME
 from tests.kit.fakes.scripted_api import ScriptedApi, has_key
 
 MODEL = "text-embedding-3-small"
 DIMENSIONS = 256
 MOST_INPUTS = 2_048
+REFUSED, HANGS = "refused-text", "hanging-text"
+"""Words at which the server refuses a request, and at which it does not answer."""
 _WISH: TypeAdapter[EmbeddingCreateParams] = TypeAdapter(EmbeddingCreateParams)
 _PARAMETERS = frozenset({"input", "model", "dimensions", "encoding_format", "user"})
 
@@ -26,7 +29,21 @@ class EmbeddingsApi(ScriptedApi):
     """A strict stand-in for `/v1/embeddings`."""
 
     path = "/v1/embeddings"
-    actions = frozenset({"status", "latency", "body", "dimensions", "backwards", "without_last"})
+    actions = frozenset({"status", "latency", "body", "dimensions", "backwards", "without_last", "cut"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model: dict[str, Any] = {"name": MODEL, "dimensions": DIMENSIONS, "salt": ""}
+
+    def application(self) -> web.Application:
+        app = super().application()
+        app.router.add_post("/control/model", self._change_model)
+        return app
+
+    async def _change_model(self, request: web.Request) -> web.Response:
+        """Put another model in place of the present one, for all later requests."""
+        self._model |= await request.json()
+        return web.json_response({})
 
     async def answer(self, request: web.Request) -> web.Response:
         action = self.next_action()
@@ -41,16 +58,24 @@ class EmbeddingsApi(ScriptedApi):
             return _refusal(action["status"], "as the script wants it")
         if "body" in action:
             return web.Response(text=action["body"], content_type="application/json")
-        vectors = [_vector(text, action.get("dimensions", DIMENSIONS)) for text in wish["input"]]
+        if any(REFUSED in text for text in wish["input"]):
+            return _refusal(400, "the input is too long")
+        if any(HANGS in text for text in wish["input"]):
+            await asyncio.sleep(3_600)
+        dimensions, salt = action.get("dimensions", self._model["dimensions"]), self._model["salt"]
+        vectors = [_vector(text, dimensions, salt) for text in wish["input"]]
         rows = [Embedding(embedding=of, index=at, object="embedding") for at, of in enumerate(vectors)]
         rows = rows[:-1] if action.get("without_last") else rows
         told = CreateEmbeddingResponse(
             data=rows[::-1] if action.get("backwards") else rows,
-            model=MODEL,
+            model=self._model["name"],
             object="list",
             usage=Usage(prompt_tokens=1, total_tokens=1),
         )
-        return web.json_response(told.model_dump())
+        text = told.model_dump_json()
+        if "cut" in action:
+            return web.Response(text=text[: len(text) // 2], content_type="application/json")
+        return web.Response(text=text, content_type="application/json")
 
 
 def _objection(wish: Any) -> str | None:
@@ -68,11 +93,13 @@ def _objection(wish: Any) -> str | None:
     return None if all(isinstance(text, str) and text for text in texts) else "'$.input' is invalid."
 
 
-def _vector(text: str, dimensions: int) -> list[float]:
-    """Each word counts at a place that its hash tells; the first place holds something of every text."""
+def _vector(text: str, dimensions: int, salt: str) -> list[float]:
+    """Each meaning counts at a place that its hash tells; the first place holds something of every text."""
     vector = [0.01, *([0.0] * (dimensions - 1))]
     for word in re.findall(r"\w+", text.casefold()):
-        vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) % dimensions] += 1.0
+        meaning = next((same[0] for same in SAME if word in same), word)
+        digest = hashlib.sha256(f"{salt}{meaning}".encode()).digest()
+        vector[int.from_bytes(digest[:4]) % dimensions] += 1.0
     return vector
 
 

@@ -158,7 +158,7 @@ async def test_passage_erased_while_it_is_encoded_gets_no_vector(pool: Pool, tal
     vectors = PostgresPassageVectors(pool)
 
     class Erasing(KnownWordsEncoder):
-        async def encode(self, texts: Any, *, question: bool = False) -> Any:
+        async def encode(self, texts: Any, *, question: bool = False, session: int | None = None) -> Any:
             if BICYCLE in texts:
                 await pool.execute("DELETE FROM passages WHERE text = $1", BICYCLE)
                 await pool.execute("UPDATE passages SET text = 'another text' WHERE text = $1", LINES[2])
@@ -214,3 +214,115 @@ async def test_others_find_nothing_by_meaning(pool: Pool, talked: Stored) -> Non
     encoder = KnownWordsEncoder()
     await passage_encoder(pool, encoder).sweep()
     assert await best(pool, other, "Wo ist mein Fahrrad?", encoder) == []
+
+
+async def note_ids(pool: Pool, stored: Stored, question: str, encoder: KnownWordsEncoder) -> list[str]:
+    """Return the texts of notes that are found, the best first."""
+    asked = read_question(question)
+    name, vector = await encode_question(encoder, question)
+    query = RecallQuery(
+        session_id=stored.session_id, base_turn=stored.last_turn, words=asked.words,
+        dictionary=asked.dictionary, encoder=name, vector=vector, asks=asked.asks, asked=asked.asked,
+    )  # fmt: skip
+    ranked = rank_passages(await PostgresRecall(pool).search(query), asked)
+    return [item.passage.text for item in ranked if item.passage.lane == "note"]
+
+
+NOTED = ("Ada keeps her bicycle in the cellar.", "Ada's parrot is called Papageno.")
+
+
+async def keep_notes(pool: Pool, stored: Stored) -> None:
+    await pool.execute(
+        """INSERT INTO notes (party_id, scope, kind, text, hash, observed_at)
+           SELECT s.party_id, a.name, 'fact', x.text, sha256(x.text::bytea), now()
+             FROM sessions s JOIN agents a ON a.id = s.agent_id, unnest($2::text[]) AS x(text)
+            WHERE s.id = $1""",
+        stored.session_id,
+        [*NOTED],
+    )
+    await make_searchable(pool, stored.session_id)
+
+
+async def note_counts(pool: Pool) -> tuple[int, int]:
+    """Vectors, and listed notes."""
+    return (
+        await pool.fetchval("SELECT count(*) FROM note_vectors WHERE vector IS NOT NULL"),
+        await pool.fetchval("SELECT count(*) FROM unencoded_notes"),
+    )
+
+
+async def test_note_is_found_in_another_language(pool: Pool, talked: Stored) -> None:
+    encoder = KnownWordsEncoder()
+    await keep_notes(pool, talked)
+    question = "Wo ist mein Fahrrad?"
+    assert await note_ids(pool, talked, question, encoder) == []
+    assert await note_counts(pool) == (0, len(NOTED))
+    await passage_encoder(pool, encoder).sweep()
+    assert (await note_ids(pool, talked, question, encoder))[0] == NOTED[0]
+    assert await note_counts(pool) == (len(NOTED), 0)
+    encoder.away = True
+    assert await note_ids(pool, talked, question, encoder) == []
+    assert await note_ids(pool, talked, "Where is the bicycle?", encoder) == [NOTED[0]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE notes SET forgotten_at = now(), text = '' WHERE text = $1",
+        "UPDATE notes SET superseded_by = (SELECT min(id) FROM notes) WHERE text = $1",
+        "DELETE FROM notes WHERE text = $1",
+    ],
+)
+async def test_note_takes_its_vector_along(change: str, pool: Pool, talked: Stored) -> None:
+    await keep_notes(pool, talked)
+    await passage_encoder(pool, KnownWordsEncoder()).sweep()
+    await pool.execute(change, NOTED[1])
+    assert await note_counts(pool) == (1, 0)
+
+
+async def test_changed_note_gets_a_new_vector(pool: Pool, talked: Stored) -> None:
+    encoder = KnownWordsEncoder()
+    await keep_notes(pool, talked)
+    await passage_encoder(pool, encoder).sweep()
+    changed = "Her sister has the parrot."
+    await pool.execute("UPDATE notes SET text = $2 WHERE text = $1", NOTED[1], changed)
+    await make_searchable(pool, talked.session_id)
+    assert await note_counts(pool) == (1, 1)
+    await passage_encoder(pool, encoder).sweep()
+    assert (await note_ids(pool, talked, "Ist der Papagei bei der Schwester?", encoder))[0] == changed
+
+
+async def test_other_model_makes_the_vectors_of_notes_again(pool: Pool, talked: Stored) -> None:
+    await keep_notes(pool, talked)
+    await passage_encoder(pool, KnownWordsEncoder("old")).sweep()
+    newer = KnownWordsEncoder("new")
+    assert await note_ids(pool, talked, "Wo ist mein Fahrrad?", newer) == []
+    await passage_encoder(pool, newer).sweep()
+    assert await pool.fetchval("SELECT array_agg(DISTINCT encoder) FROM note_vectors") == ["new"]
+    assert (await note_ids(pool, talked, "Wo ist mein Fahrrad?", newer))[0] == NOTED[0]
+
+
+async def test_note_that_ends_the_encoder_holds_up_no_passage(pool: Pool, talked: Stored) -> None:
+    encoder = KnownWordsEncoder()
+    encoder.ends_at = "Papageno"
+    await keep_notes(pool, talked)
+    work = passage_encoder(pool, encoder)
+    await work.sweep()
+    assert await counts(pool) == (len(LINES), 0)
+    for _ in range(ENDS + 2):
+        await work.sweep()
+    assert await note_counts(pool) == (1, 0)
+
+
+async def test_note_forgotten_while_it_is_encoded_gets_no_vector(pool: Pool, talked: Stored) -> None:
+    class Forgetting(KnownWordsEncoder):
+        async def encode(self, texts: Any, *, question: bool = False, session: int | None = None) -> Any:
+            if NOTED[0] in texts:
+                await pool.execute(
+                    "UPDATE notes SET forgotten_at = now(), text = '' WHERE text = $1", NOTED[0]
+                )
+            return await super().encode(texts, question=question)
+
+    await keep_notes(pool, talked)
+    await passage_encoder(pool, Forgetting()).sweep()
+    assert await note_counts(pool) == (1, 0)

@@ -300,6 +300,18 @@ BROKEN = [
     ),
     ("I4", "a passage has no vector", PASSAGE + "; DELETE FROM unencoded_sessions"),
     (
+        "I4",
+        "a searchable note has no vector",
+        f"""{NOTE}; INSERT INTO note_words (note_id, party_id, terms, vector)
+                    SELECT id, party_id, 1, 'lost:1' FROM notes ON CONFLICT DO NOTHING;
+            DELETE FROM unencoded_notes""",
+    ),
+    (
+        "I12",
+        "a vector is of no searchable note",
+        "INSERT INTO note_vectors (note_id, party_id, encoder) VALUES (999, 1, 'lost')",
+    ),
+    (
         "I12",
         "a vector is of no passage",
         "INSERT INTO passage_vectors (session_id, number, encoder) VALUES (1, 999, 'lost')",
