@@ -26,7 +26,12 @@ from shared.core.context.agents import (
 )
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import system_text
-from shared.core.session.budget import ContextBudget, budget_for, refuse_heavy_fixed
+from shared.core.session.budget import (
+    ContextBudget,
+    budget_for,
+    refuse_heavy_fixed,
+    refuse_limit_out_of_range,
+)
 from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
@@ -366,7 +371,9 @@ def _room_problems(config: Mapping[str, Any], own: ContextPolicy, defaults: Agen
     """System and tools must leave most of the limit to the conversation; the numbers are named."""
     fixed = _count_fixed(_prompt(config, defaults), _list_offered(config, own, defaults))
     try:
-        refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
+        budget = budget_for(own, own.context_window, own.max_output, fixed)
+        refuse_limit_out_of_range(own, budget)
+        refuse_heavy_fixed(own, budget)
     except ContradictoryPolicy as error:
         yield f"context: {error}"
 

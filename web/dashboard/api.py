@@ -132,6 +132,7 @@ class SessionWhole(Session):
     flushed_turn: int
     held: bool
     compaction: Literal["", "off"]
+    compact_at: Annotated[int | None, describe("chosen limit in tokens; null: as the agent is configured")]
     answered_turn: int
     view_epoch: int
     newest_seq: int

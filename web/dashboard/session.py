@@ -206,6 +206,35 @@ async def compact_now(
 
 
 @router.on(
+    "POST /sessions/{id}/compaction", Success, role="operator", body="CompactionChoice",
+    most_bytes=BODY_BYTES,
+)  # fmt: skip
+async def choose_compaction(
+    authed: AuthedRequest,
+    session: SessionId,
+    *,
+    automatic: Annotated[bool | None, describe("whether size alone brings a summary")] = None,
+    limit: Annotated[
+        int | None, Field(ge=0, le=10_000_000), describe("tokens, up to the hard limit; 0: the agent's own")
+    ] = None,
+) -> Reply:
+    """Set how a conversation is summarised.
+
+    Returns the sentence that the person would read. A number beyond the hard limit is refused with the
+    largest one.
+    """
+    wishes = [] if automatic is None else ["on" if automatic else "off"]
+    wishes += [] if limit is None else [f"at {limit or 'default'}"]
+    if not wishes:
+        raise HttpRefusal(400, "bad_input", "Send `automatic`, `limit` or both.")
+    # The limit may be refused, and then nothing is changed.
+    done: Reply = None
+    for wish in reversed(wishes):
+        done = await _run(authed, session, "compact", wish, action="session.compaction")
+    return done
+
+
+@router.on(
     "POST /sessions/{id}/flush", Success, role="operator", most_bytes=BODY_BYTES, refusals=_TAKES_LONG
 )  # fmt: skip
 async def flush_now(
@@ -218,12 +247,12 @@ async def flush_now(
     return await _run(authed, session, "flush")
 
 
-async def _run(authed: AuthedRequest, session: UUID, name: str, args: str = "") -> Reply:
+async def _run(authed: AuthedRequest, session: UUID, name: str, args: str = "", *, action: str = "") -> Reply:
     session_id = await authed.context.admin.sessions.find_session_id(session)
     if session_id is None:
         return None
     about = authed.request.match_info["id"]
-    return await run_command(authed, session_id, name, args, action=f"session.{name}", about=about)
+    return await run_command(authed, session_id, name, args, action=action or f"session.{name}", about=about)
 
 
 @router.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")

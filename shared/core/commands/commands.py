@@ -84,8 +84,12 @@ class CompactArguments:
     force: bool = False
     automatic: str = ""
     """`on` or `off`: the switch of automatic summaries; empty to summarise now."""
+    limit: int | Literal["max", "default"] | None = None
+    """Limit of the conversation in tokens; `max` is the largest, `default` the agent's own."""
 
 
+LIMIT_CHARS = 20
+"""Characters of a limit as it is typed, such as `24,000` or `default`."""
 AUTOMATIC = ("on", "off")
 """Choices of the switch of automatic summaries."""
 COMMANDS: tuple[Command, ...] = (
@@ -106,6 +110,7 @@ COMMANDS: tuple[Command, ...] = (
         args="[focus] [--force]",
         named=(
             Argument(name="automatic", one_of=AUTOMATIC),
+            Argument(name="at", most_chars=LIMIT_CHARS, typed="at {}"),
             Argument(name="force", kind="flag"),
             Argument(name="focus", most_chars=FOCUS_CHARS),
         ),
@@ -270,11 +275,14 @@ def nearest_commands(name: str, offered: Collection[str]) -> tuple[str, ...]:
 def compact_arguments(args: str) -> CompactArguments:
     """Parse: `--force` may stand anywhere, all other words are the focus; `on` or `off` alone is the switch.
 
+    `at` and a number, `max` or `default` choose the limit.
     Raises: BadArguments for other options and a focus that is too long.
     """
     words = args.replace("\N{EM DASH}", "--").split()
     if len(words) == 1 and words[0].casefold() in AUTOMATIC:
         return CompactArguments(automatic=words[0].casefold())
+    if len(words) == 2 and words[0].casefold() == "at" and (limit := _parse_limit(words[1])) is not None:
+        return CompactArguments(limit=limit)
     strange = [word for word in words if word.startswith("--") and word != "--force"]
     if strange:
         raise BadArguments.from_key("bad_compact", option=strange[0])
@@ -282,3 +290,18 @@ def compact_arguments(args: str) -> CompactArguments:
     if len(focus) > FOCUS_CHARS:
         raise BadArguments.from_key("focus_too_long", count=len(focus), most=FOCUS_CHARS)
     return CompactArguments(focus=focus or None, force="--force" in words)
+
+
+def _parse_limit(word: str) -> int | Literal["max", "default"] | None:
+    """Parse `24000`, `24,000`, `24k`, `max` or `default`; None for a word of a focus."""
+    word = word.casefold()
+    if word == "max":
+        return "max"
+    if word == "default":
+        return "default"
+    digits, thousands = word.removesuffix("k"), word.endswith("k")
+    for separator in ",.'_":
+        digits = digits.replace(separator, "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 8):
+        return None
+    return int(digits) * (1_000 if thousands else 1)

@@ -217,12 +217,18 @@ def with_chosen_model(config: Mapping[str, Any], chosen: str) -> Mapping[str, An
     return {**config, "model": chosen} if chosen and chosen in models_of(config) else config
 
 
-def with_chosen_compaction(config: Mapping[str, Any], chosen: str) -> Mapping[str, Any]:
-    """Return the config of a session; with `off` nothing is summarised unless a command asks for it."""
-    if chosen != "off":
+def with_chosen_compaction(config: Mapping[str, Any], chosen: str, limit: int | None) -> Mapping[str, Any]:
+    """Return the config of a session.
+
+    With `off` nothing is summarised unless a command asks for it. `limit` takes the place of the agent's own.
+    """
+    own: dict[str, Any] = {} if chosen != "off" else {"compact_auto": False}
+    if limit is not None:
+        own["compact_at"] = limit
+    if not own:
         return config
     context = config.get("context")
-    return {**config, "context": {**(context if isinstance(context, Mapping) else {}), "compact_auto": False}}
+    return {**config, "context": {**(context if isinstance(context, Mapping) else {}), **own}}
 
 
 def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

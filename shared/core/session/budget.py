@@ -15,6 +15,8 @@ Status = Literal["ok", "warning", "critical"]
 ROOM = 4_000
 """Between the limit and the hard limit, on small windows a tenth: for what is said while a summary is
 written. Only where a policy lets the answer shrink for it."""
+LEAST_ROOM = 1_000
+"""Tokens for summary, pins and messages that a chosen limit leaves beside system and tools."""
 SHRUNK_SHARE = 0.03
 """Share of a small window for the shortest answer, and for that room, where the limit is a share of it: the
 answer shrinks before the limit does."""
@@ -83,7 +85,8 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
     reserve = min(policy.reserve, usable - _least_left(policy, usable))
     limit = _limit(policy, usable, hard, reserve, fixed)
     _refuse_what_leaves_nothing(usable, out_least, hard, fixed, limit)
-    compact_at = hard if policy.compact_above == "hard" else limit - policy.compact_at_equal
+    above_hard = policy.compact_above == "hard" and policy.compact_at is None
+    compact_at = hard if above_hard else limit - policy.compact_at_equal
     of_window = policy.status_of == "window"
     return ContextBudget(
         window=usable,
@@ -108,6 +111,27 @@ def refuse_heavy_fixed(policy: ContextPolicy, budget: ContextBudget) -> None:
     if budget.fixed > most:
         raise ContradictoryPolicy(
             f"system and tools take {budget.fixed} tokens, more than {most} of a limit of {budget.limit}"
+        )
+
+
+def limit_range(*, hard: int, fixed: int, reserved: int = 0) -> tuple[int, int]:
+    """Return the smallest and the largest limit that may be chosen for requests with these fixed parts."""
+    return min(hard, fixed + reserved + LEAST_ROOM), hard
+
+
+def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> None:
+    """Check a chosen limit at configuration time. Raises ContradictoryPolicy with the allowed numbers."""
+    if policy.compact_at is None:
+        return
+    least, most = limit_range(hard=budget.hard, fixed=budget.fixed, reserved=policy.recall_tokens)
+    if policy.compact_at > most:
+        raise ContradictoryPolicy(
+            f"compact_at={policy.compact_at} is above the hard limit; the largest allowed number is {most}"
+        )
+    if policy.compact_at < least:
+        raise ContradictoryPolicy(
+            f"compact_at={policy.compact_at} leaves no room beside system and tools; the smallest allowed "
+            f"number is {least}"
         )
 
 
@@ -145,7 +169,13 @@ def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:
-    """Return the limit of the gauge: window less reserve and the soft budget, or a share of the window."""
+    """Return the limit of the gauge: a chosen number, a share of the window, or window less reserve and the
+    soft budget.
+    """
+    if policy.compact_at is not None:
+        # System and tools may have grown, and the window may have shrunk, since the number was chosen.
+        least, most = limit_range(hard=hard, fixed=fixed)
+        return max(least, min(policy.compact_at, most))
     room = hard // 10 if policy.compact_share is None else _shrunk(policy, usable)
     most = hard if policy.answer_least is None else hard - min(ROOM, room)
     if policy.compact_share is None:

@@ -84,6 +84,8 @@ class ContextPolicy:
     # When something is due.
     compact_auto: bool = True
     """Whether size alone brings a summary; a person's /compact always may."""
+    compact_at: int | None = None
+    """Limit in tokens instead of the preset's share, reserve and soft budget; at most the hard limit."""
     compact_share: float | None = None
     """The limit as a share of `compact_share_of`; None means window less reserve, and the soft budget."""
     compact_share_of: Literal["window", "input_budget"] = "window"
@@ -304,6 +306,7 @@ def _triggers(p: ContextPolicy) -> Findings:
             p.keep_turns_least > kept,
             f"keep_turns={kept} must be at least keep_turns_least={p.keep_turns_least}",
         ),
+        (p.compact_at is not None and p.compact_at < 1, f"compact_at={p.compact_at} must be positive"),
         (not 0 < p.land_at < 1, f"land_at={p.land_at} must lie between 0 and 1"),
         (share is not None and not 0 < share <= 1, f"compact_share={share} must lie above 0, at most 1"),
         (turns is not None and turns <= kept, f"compact_after_turns={turns} is not above keep_turns={kept}"),

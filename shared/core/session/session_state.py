@@ -50,6 +50,8 @@ class SessionState:
     mode: str = ""
     compaction: str = ""
     """`off` while automatic summaries are switched off in this conversation."""
+    compact_at: int | None = None
+    """Limit that was chosen for this conversation; None: as the agent is configured."""
 
     def with_sizes_of(self, after: SessionState) -> SessionState:
         """Return this state with the sizes of the request that follows a change of the view."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from shared.core.commands.commands import compact_arguments
 from shared.core.compaction.jobs import MANUAL
 from shared.core.compaction.note_requests import FlushWay
 from shared.core.context.build_context import LeftOut
+from shared.core.session.budget import limit_range
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
@@ -93,6 +94,10 @@ class CompactionForecast(Protocol):
 class CompactionChoice(Protocol):
     async def choose_compaction(self, session_id: int, choice: str) -> None:
         """Choose `off`, or an empty text for what the agent's configuration says."""
+        ...
+
+    async def choose_compaction_limit(self, session_id: int, limit: int | None) -> None:
+        """Choose a limit in tokens, or None for what the agent's configuration says."""
         ...
 
 
@@ -204,6 +209,8 @@ class ContextCommands:
         wish = compact_arguments(call.args)
         if wish.automatic:
             return await self._switch(call, wish.automatic)
+        if wish.limit is not None:
+            return await self._choose_limit(call, wish.limit)
         if (nothing := await self._nothing_to_compact(call, force=wish.force)) is not None:
             return True, nothing
         key = f"compact:{call.session_id}:manual"
@@ -230,6 +237,27 @@ class ContextCommands:
         await self._announcer.announce(DASHBOARD, {"t": "changed", "topics": ["sessions"]})
         withheld = (await self._sessions.foresee_summary(call.session_id)).withheld
         return True, call.texts.say(f"compacting_{'manual' if withheld == 'manual' else automatic}")
+
+    async def _choose_limit(
+        self, call: CommandInvocation, wish: int | Literal["max", "default"]
+    ) -> CommandReply:
+        """Choose the limit above which summaries are made; beyond the hard limit name the largest number."""
+        state = await self._store.load_state(call.session_id)
+        allowed = await self._sessions.load_request_limits(state)
+        least, most = limit_range(hard=allowed.hard, fixed=allowed.fixed, reserved=allowed.reserved)
+        limit = {"max": most, "default": None}.get(wish) if isinstance(wish, str) else wish
+        if limit is not None and not least <= limit <= most:
+            key = "compact_limit_too_large" if limit > most else "compact_limit_too_small"
+            return False, call.texts.say(key, limit=limit, least=least, most=most)
+        await self._choice.choose_compaction_limit(call.session_id, limit)
+        await self._announcer.announce(DASHBOARD, {"t": "changed", "topics": ["sessions"]})
+        withheld = (await self._sessions.foresee_summary(call.session_id)).withheld
+        if withheld == "manual":
+            return True, call.texts.say("compacting_manual")
+        if limit is None:
+            return True, call.texts.say("compact_limit_default")
+        key = "compact_limit_off" if withheld == "off" else "compact_limit"
+        return True, call.texts.say(key, limit=limit, most=most)
 
     async def _nothing_to_compact(self, call: CommandInvocation, *, force: bool) -> str | None:
         """Said at once, without a job. What cannot be foreseen, the job finds out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -132,5 +133,48 @@ async def test_agent_without_automatic_summaries_says_so(app: App) -> None:
     assert told in status
     assert "next summary" not in status
     assert "until then" not in status
+    assert await command(guest, "compact", "at max") == f"{told}."
     assert "no longer sent to the assistant" in await command(guest, "compact", "off")
     assert "Automatic summaries are off" in await command(guest, "context")
+
+
+async def test_limit_of_a_conversation_is_raised_up_to_the_hard_limit(app: App) -> None:
+    raised, other = await visit(app), await visit(app)
+    refused = await command(raised, "compact", "at 9999999")
+    most = int(re.findall(r"[0-9][0-9,]+", refused)[-1].replace(",", ""))
+    assert "9,999,999" in refused
+    assert str(most + 1)[-3:] in await command(raised, "compact", f"at {most + 1}"), "one more is refused"
+    assert f"{most:,}" in await command(raised, "compact", f"at {most}")
+    state = await app.stores.jobs.load_state(raised.session_id)
+    assert state.compact_at == most
+
+    turns = [await _talk_until_due(guest) for guest in (raised, other)]
+    assert turns[0] > turns[1], turns
+
+
+async def _talk_until_due(guest: Visit) -> int:
+    """Return the number of turns after which a summary is due."""
+    turns, due = 0, "SELECT count(*) FROM jobs WHERE kind = 'compact' AND session_id = $1"
+    while not await guest.one(due, guest.session_id):
+        await guest.ask(f"Number {turns}: {WALK}")
+        turns += 1
+    return turns
+
+
+async def test_default_gives_a_conversation_its_own_limit_back(app: App) -> None:
+    guest = await visit(app)
+    await command(guest, "compact", "at max")
+    assert (await app.stores.jobs.load_state(guest.session_id)).compact_at is not None
+    assert "usual limit" in await command(guest, "compact", "at default")
+    assert (await app.stores.jobs.load_state(guest.session_id)).compact_at is None
+
+
+async def test_limit_of_a_conversation_never_makes_an_invalid_request(
+    app: App, provider: RunningFake
+) -> None:
+    guest = await visit(app)
+    await command(guest, "compact", "at max")
+    await talk(guest, by_night(200, else_=40))
+    assert await guest.one(UNANSWERED) == 0
+    assert [one for one in await provider.requests() if one["outcome"] not in ("answered", "open")] == []
+    assert await guest.one(SUMMARIES) > 0

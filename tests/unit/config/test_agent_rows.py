@@ -204,3 +204,14 @@ def test_json_that_cannot_be_kept_as_it_was_meant_is_refused(text: str, told: st
     with pytest.raises(BadAgentConfig) as caught:
         read_config(text)
     assert str(caught.value).startswith(told)
+
+
+def test_raised_limit_is_taken_up_to_the_hard_limit_and_refused_beyond() -> None:
+    hard = resolve_effective_config({}, GROUND).budget.hard
+    assert resolve_effective_config({"context": {"compact_at": hard}}, GROUND).budget.limit == hard
+    (told,) = problems_of({"context": {"compact_at": hard + 1}})
+    assert told == (
+        f"context: compact_at={hard + 1} is above the hard limit; the largest allowed number is {hard}"
+    )
+    (told,) = problems_of({"context": {"compact_at": 1}})
+    assert "the smallest allowed number is" in told

@@ -2,7 +2,7 @@
 import { area, choice, code, figure, formOf, isMap, line, lines, rows } from "./forms.js";
 import { h, show, t } from "./parts.js";
 
-const NUMBERS = [["context_window", t("Context window")], ["max_output", t("Maximum answer length")], ["soft_budget", t("Summarised above")], ["reserve", t("Kept free")], ["flush_threshold", t("Memory saved before the limit")],
+const NUMBERS = [["context_window", t("Context window")], ["max_output", t("Maximum answer length")], ["soft_budget", t("Summarised above")], ["compact_at", t("Limit of a request")], ["reserve", t("Kept free")], ["flush_threshold", t("Memory saved before the limit")],
   ["keep_turns", t("Newest turns kept as they are")], ["max_rounds", t("Newest rounds sent")], ["window_messages", t("Newest messages sent")], ["trim_tokens", t("Old messages left out above")]];
 const MODELS = "known-models";
 const MODEL = { list: MODELS, maxlength: 200 };

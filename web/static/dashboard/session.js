@@ -39,7 +39,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   let session = null;
   let tab = tabOfAddress(me.can_inspect);
   const head = h("div", { class: "page-head" }, facts,
-    h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => session?.running ?? null })));
+    h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => session?.running ?? null, chosen: () => session })));
   const strip = h("dl", { class: "kpis four strip" });
   const numbers = h("p", { class: "muted small" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
@@ -164,7 +164,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     entitle(personOf(session));
     desk.update(session);
     root.classList.toggle("desk-open", !desk.composer.node.hidden);
-    when("head", [session.person, session.channel, session.turns, session.state, session.held, session.running], () => show(facts, heading(session, mark.node)));
+    when("head", [session.person, session.channel, session.turns, session.state, session.held, session.compaction, session.compact_at, session.running], () => show(facts, heading(session, mark.node)));
     when("strip", [session.context_tokens, session.context_reserved, session.context_limit, session.input_tokens, session.output_tokens, session.cost_micro, session.compactions, session.undone],
       () => show(strip, cards(session, () => choose("summaries"))));
     set(wanted, { max: Math.max(session.turns, 1), disabled: session.turns < 1 });
@@ -223,7 +223,8 @@ function heading(session, mark) {
     h("p", { class: "facts" }, channelBadge(session.channel), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, tn("{count} turn", "{count} turns", session.turns)),
       h("span", null, t("started {time}", { time: time(session.created_at) })), h("span", null, t("active {time}", { time: time(session.last_active_at) })), stateBadge(session.state),
       session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")),
-      session.compaction === "off" && h("span", { class: "badge", title: t("By /compact off; /compact on switches them on") }, t("summaries off")), mark),
+      session.compaction === "off" && h("span", { class: "badge", title: t("By /compact off; /compact on switches them on") }, t("summaries off")),
+      session.compact_at && h("span", { class: "badge", title: t("Chosen for this conversation") }, t("summaries above {tokens}", { tokens: tokens(session.compact_at) })), mark),
     h("p", { class: "facts ways" }, h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
       h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Delivery problems"))));
 }

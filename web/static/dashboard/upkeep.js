@@ -38,13 +38,15 @@ function renderForecast(found, what) {
     found.flush && pair(t("Before that"), [t("saved to memory: {turns}", { turns: turnsOf(found.flush) }), "; ", costOf(found.flush)]));
 }
 
+/** @typedef {{compaction: string, compact_at: number | null}} Choice */
+
 /** @param {any} name @param {any} words */
 const pair = (name, words) => h("div", null, h("dt", null, name), h("dd", null, words));
 
 /**
- * @param {{path: `/sessions/${string}`, me: Api["Me"], say: (words: string) => void, signal: AbortSignal, reload: () => void, running: () => any}} of
+ * @param {{path: `/sessions/${string}`, me: Api["Me"], say: (words: string) => void, signal: AbortSignal, reload: () => void, running: () => any, chosen: () => Choice | null}} of
  */
-export function upkeepButtons({ path, me, say, signal, reload, running }) {
+export function upkeepButtons({ path, me, say, signal, reload, running, chosen }) {
   if (!me.can_run_commands || !me.can_inspect) return null;
   const dialog = h("dialog", { class: "card upkeep", "aria-labelledby": "upkeep-title", onclose: () => { closed = true; } });
   let closed = true;
@@ -106,8 +108,36 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
     }
     look();
   }
+  /** Opens the dialog with the switch and the limit of summaries. */
+  async function choose() {
+    const now = chosen();
+    const automatic = h("input", { type: "checkbox", checked: now?.compaction !== "off" });
+    const limit = h("input", { type: "text", inputmode: "numeric", dir: "ltr", maxlength: 8, autocomplete: "off", value: now?.compact_at ?? "", "aria-describedby": "upkeep-most" });
+    const most = h("span", { class: "muted small block", id: "upkeep-most" }, t("Empty: as the agent is configured."));
+    const note = h("div", { role: "status" });
+    const save = h("button", { type: "button", class: "solid", onclick: () => store() }, t("Save"));
+    show(dialog, h("h2", { id: "upkeep-title" }, t("When to summarise")),
+      h("label", { class: "tick" }, automatic, h("span", null, t("Summarise automatically"), h("span", { class: "muted small block" }, t("Otherwise the oldest messages are left out of requests once the context is full. Nothing is deleted.")))),
+      h("label", null, h("span", null, t("Summarise above this many tokens")), limit, most), note,
+      h("div", { class: "actions" }, save, h("button", { type: "button", class: "line", onclick: () => dialog.close() }, t("Cancel"))));
+    dialog.showModal();
+    ask(`${path}/now`, { signal }).then((built) => show(most, t("At most {most}. Empty: as the agent is configured.", { most: number(built.hard) }))).catch(() => {});
+
+    async function store() {
+      const tokens = Number(limit.value.replace(/[\s.,'_]/g, "") || 0);
+      set(save, { disabled: true });
+      try {
+        await ask(`${path}/compaction`, { method: "POST", body: { automatic: automatic.checked, limit: tokens }, signal });
+        say(t("Saved."));
+        dialog.close();
+        reload();
+      } catch (error) {
+        if (!signal.aborted) show(note, problem(error));
+      } finally { set(save, { disabled: false }); }
+    }
+  }
   signal.addEventListener("abort", () => dialog.remove());
-  return [h("button", { type: "button", class: "line", onclick: () => open("flush") }, t("Save memory now")), h("button", { type: "button", class: "solid", onclick: () => open("compact") }, t("Summarise now")), dialog];
+  return [h("button", { type: "button", class: "line", onclick: () => choose() }, t("When to summarise")), h("button", { type: "button", class: "line", onclick: () => open("flush") }, t("Save memory now")), h("button", { type: "button", class: "solid", onclick: () => open("compact") }, t("Summarise now")), dialog];
 }
 
 /**

@@ -167,7 +167,7 @@ NEWEST_CALL = f"""(
 SESSION = f"""
 SELECT json_build_object({_FACTS},
   'party', coalesce((SELECT r.public_id FROM parties r WHERE r.id = p.merged_into), p.public_id), 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
-  'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction, 'compaction', s.compaction,
+  'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction, 'compaction', s.compaction, 'compact_at', s.compact_at,
   'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch, 'newest_seq', s.next_seq - 1,
   'handover', (SELECT json_build_object('state', h.state, 'asked_by', h.asked_by, 'reason', h.reason,
         'operator_id', h.operator_id, 'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at,

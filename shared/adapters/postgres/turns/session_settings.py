@@ -68,3 +68,12 @@ class PostgresSessionSettings:
                 WHERE id = $1 AND compaction <> $2""",
             session_id, choice,
         )  # fmt: skip
+
+    @store_method
+    async def choose_compaction_limit(self, session_id: int, limit: int | None) -> None:
+        """Choose a limit in tokens, or None for the agent's own; waiting jobs are planned again."""
+        await self._pool.execute(
+            """UPDATE sessions SET compact_at = $2, view_epoch = view_epoch + 1, compaction_rest = NULL
+                WHERE id = $1 AND compact_at IS DISTINCT FROM $2""",
+            session_id, limit,
+        )  # fmt: skip

@@ -332,7 +332,7 @@ _OF_SESSION = ", ".join(
     f"sessions.{name}"
     for name in (
         "id", "agent_id", "party_id", "answered_turn", "base_turn", "flushed_turn", "indexed_turn", "erased_turn",
-        "turn_epoch", "view_epoch", "cycle", "head", "model", "compaction", "goal", "mode", "context_tokens", "token_ratio",
+        "turn_epoch", "view_epoch", "cycle", "head", "model", "compaction", "compact_at", "goal", "mode", "context_tokens", "token_ratio",
         "token_ratios", "token_scale", "measured_by", "hold_compaction", "compaction_rest",
     )
 )  # fmt: skip
@@ -375,7 +375,7 @@ def _render_claim(*, first: int, turn_times: str, after_death: str = "false", mo
    WHERE w.is_held AND (w.asked > 0 OR l.id IS NOT NULL)
   RETURNING id, slice_id
 )
-SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.compaction, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.token_scale, s.measured_by,
+SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.compaction, s.compact_at, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.token_scale, s.measured_by,
        t.turn_no, t.attempt, t.faults, t.process_faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        coalesce(extract(epoch FROM now() - t.waits_since), 0)::float8 AS waited_seconds, r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,

@@ -630,7 +630,7 @@ def build_view(
 def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     """The agent's, as it holds in this conversation."""
     config = with_chosen_model(row["agent_config"], row["model"])
-    config = with_chosen_compaction(config, row["compaction"])
+    config = with_chosen_compaction(config, row["compaction"], row["compact_at"])
     useless = {"ask_human": row["nobody_comes"], LOOK_AT_PICTURE.name: row["no_pictures"]}
     return reduce(without_tool, [name for name in useless if useless[name]], config)
 

@@ -120,3 +120,44 @@ async def test_summary_diff_is_against_the_former_one_and_audited(dashboard: Das
     assert diff["notes"] == [{"text": "Prefers aisle seats (1)", "said": False}]
     actions = [row["action"] for row in await dashboard.pool.fetch("SELECT action FROM audit")]
     assert actions.count("read.diff") == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "wishes"),
+    [
+        ({"automatic": False}, ["off"]),
+        ({"automatic": True, "limit": 30_000}, ["at 30000", "on"]),
+        ({"limit": 0}, ["at default"]),
+    ],
+)
+async def test_choice_of_summaries_runs_the_command_and_is_on_record(
+    dashboard: Dashboard, body: dict[str, Any], wishes: list[str]
+) -> None:
+    seeded, _ = await long_session(dashboard, turns=40)
+    path = f"/api/v1/sessions/{seeded.public_id}/compaction"
+    assert await dashboard.status("POST", path, json=body, headers=SAME_ORIGIN) == 200
+    assert [(one["name"], one["args"]) for one in dashboard.commands.asked] == [
+        ("compact", wish) for wish in wishes
+    ]
+    rows = await dashboard.pool.fetch("SELECT action, object FROM audit WHERE action LIKE 'session.%'")
+    assert {tuple(row) for row in rows} == {("session.compaction", str(seeded.public_id))}
+
+
+async def test_choice_of_summaries_is_refused_when_nothing_or_nonsense_is_sent(dashboard: Dashboard) -> None:
+    seeded, _ = await long_session(dashboard, turns=40)
+    path = f"/api/v1/sessions/{seeded.public_id}/compaction"
+    for body in ({}, {"limit": -1}, {"limit": "x"}, {"automatic": "no"}, {"limit": 10_000_001}):
+        assert await dashboard.status("POST", path, json=body, headers=SAME_ORIGIN) == 400, body
+    unknown = f"/api/v1/sessions/{uuid4()}/compaction"
+    told = {"automatic": False}
+    assert await dashboard.status("POST", unknown, json=told, headers=SAME_ORIGIN) == 404
+    await dashboard.pool.execute("UPDATE operators SET role = 'viewer'")
+    assert await dashboard.status("POST", path, json=told, headers=SAME_ORIGIN) == 403
+    assert dashboard.commands.asked == []
+
+
+async def test_page_of_a_session_names_its_chosen_limit(dashboard: Dashboard) -> None:
+    seeded, _ = await long_session(dashboard, turns=40)
+    assert (await dashboard.get(f"/sessions/{seeded.public_id}"))["compact_at"] is None
+    await dashboard.pool.execute("UPDATE sessions SET compact_at = 30000 WHERE id = $1", seeded.session_id)
+    assert (await dashboard.get(f"/sessions/{seeded.public_id}"))["compact_at"] == 30_000

@@ -32,6 +32,7 @@ def test_compact_takes_what_the_design_says() -> None:
         ("export", {"format": "json"}, "json"),
         ("remember", {"text": "I have a dog."}, "I have a dog."),
         ("compact", {"args": "the dog --force"}, "the dog --force"),
+        ("compact", {"at": "24k"}, "at 24k"),
         ("undo", {}, ""),
         ("undo", {"args": " "}, " "),
     ],
@@ -43,7 +44,7 @@ def test_values_become_words(command: str, given: dict[str, Any], typed: str) ->
 @pytest.mark.parametrize(
     ("command", "given", "said"),
     [
-        ("compact", {"focsu": "x"}, "knows no `focsu`: it takes `automatic`, `focus`, `force`"),
+        ("compact", {"focsu": "x"}, "knows no `focsu`: it takes `at`, `automatic`, `focus`, `force`"),
         ("compact", {"force": 1}, "true or false"),
         ("compact", {"focus": "x — force me"}, "begins with `--`"),
         ("compact", {"focus": "x", "args": "y"}, "not both"),
@@ -86,3 +87,27 @@ def test_a_shells_words_are_read_by_type(kind: Any, text: str, value: object) ->
 def test_a_shells_words_of_the_wrong_type_are_refused(kind: Any, text: str) -> None:
     with pytest.raises(BadArguments):
         read_value(Argument(name="x", kind=kind), text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "limit"),
+    [
+        ("at 24000", 24_000),
+        ("AT 24,000", 24_000),
+        ("at 24.000", 24_000),
+        ("at 24'000", 24_000),
+        ("at 24k", 24_000),
+        ("at MAX", "max"),
+        ("at default", "default"),
+        ("at home", None),
+        ("at 24k --force", None),
+        ("at", None),
+        ("24000", None),
+        ("at ٣٤", None),
+        ("at 1234567890", None),
+    ],
+)
+def test_compact_takes_a_limit_and_leaves_other_words_to_the_focus(typed: str, limit: object) -> None:
+    wish = compact_arguments(typed)
+    assert wish.limit == limit
+    assert (wish.focus is None) == (limit is not None)

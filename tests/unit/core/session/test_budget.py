@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.session.budget import Pressure, Status, budget_for, gauge, pressure, refuse_heavy_fixed
+from shared.core.session.budget import (
+    LEAST_ROOM,
+    Pressure,
+    Status,
+    budget_for,
+    gauge,
+    pressure,
+    refuse_heavy_fixed,
+    refuse_limit_out_of_range,
+)
 from shared.core.session.policy import ContradictoryPolicy, with_overrides
-from shared.core.session.presets import preset
+from shared.core.session.presets import PRESETS, preset
 from tests.kit.builders import budget
 
 
@@ -104,3 +113,50 @@ def test_the_numbers_of_a_budget_are_always_in_order(window: int, fixed: int, na
     assert 0 < made.flush_at <= made.compact_at == made.limit <= made.hard
     assert 0 < made.hard < made.hard + made.out_least <= made.window
     assert made.out_least <= made.out
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_chosen_limit_may_be_raised_up_to_the_hard_limit(name: str) -> None:
+    policy = with_overrides(preset(name), compact_at=10_000_000)
+    made = budget_for(policy, 200_000, 8_192, 3_000)
+    assert made.limit == made.hard
+    assert made.hard == budget_for(preset(name), 200_000, 8_192, 3_000).hard
+    assert made.compact_at == made.hard - policy.compact_at_equal
+    assert pressure(made, made.compact_at + 1) in ("compact", "overflow")
+    assert pressure(made, made.compact_at) in ("calm", "flush")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_chosen_limit_takes_the_place_of_every_preset(name: str) -> None:
+    made = budget_for(with_overrides(preset(name), compact_at=30_000), 200_000, 8_192, 3_000)
+    assert made.limit == 30_000
+    assert pressure(made, 30_001) == "compact"
+
+
+def test_chosen_limit_leaves_room_when_system_and_tools_grow() -> None:
+    made = budget_for(with_overrides(preset("steady"), compact_at=4_000), 200_000, 8_192, 9_000)
+    assert made.limit == 9_000 + LEAST_ROOM
+
+
+@pytest.mark.parametrize(("over", "told"), [(0, ""), (1, "the largest allowed number is")])
+def test_limit_beyond_the_hard_limit_is_refused_with_the_largest_number(over: int, told: str) -> None:
+    hard = budget(window=200_000, fixed=3_000).hard
+    policy = with_overrides(preset("steady"), compact_at=hard + over)
+    made = budget_for(policy, 200_000, 8_192, 3_000)
+    if not told:
+        refuse_limit_out_of_range(policy, made)
+        return
+    with pytest.raises(ContradictoryPolicy, match=f"{told} {hard}"):
+        refuse_limit_out_of_range(policy, made)
+
+
+def test_limit_below_system_and_tools_is_refused_with_the_smallest_number() -> None:
+    least = 3_000 + preset("steady").recall_tokens + LEAST_ROOM
+    for limit, refused in ((least, False), (least - 1, True)):
+        policy = with_overrides(preset("steady"), compact_at=limit)
+        made = budget_for(policy, 200_000, 8_192, 3_000)
+        if not refused:
+            refuse_limit_out_of_range(policy, made)
+            continue
+        with pytest.raises(ContradictoryPolicy, match=f"the smallest allowed number is {least}"):
+            refuse_limit_out_of_range(policy, made)
