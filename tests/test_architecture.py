@@ -73,7 +73,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("arq", ("shared.adapters", "worker"), "behind one module, so that it can be replaced"),
     (
         "asyncpg",
-        ("shared.adapters", "shared.bootstrap", "shared.cli.up"),
+        ("shared.adapters", "shared.bootstrap", "shared.cli.startup.steps"),
         "SQL belongs to the adapters; bootstrap opens the pool, start-up and doctor tell what a server says",
     ),
     (
@@ -122,7 +122,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("segno", ("web.dashboard.sign_in.second_factor",), "one picture on one page"),
     (
         "sqlalchemy",
-        ("shared.adapters.postgres", "shared.cli.up"),
+        ("shared.adapters.postgres", "shared.cli.startup.steps"),
         "SQL belongs to the adapter; start-up tells a person what a server says",
     ),
     ("sqlmodel", ("shared.adapters.postgres",), "tables are declared in one place"),

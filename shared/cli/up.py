@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,10 +24,10 @@ from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process_user import find_account, make_account
 from shared.adapters.encryption import CannotUnseal
 from shared.adapters.meaning.client import fits_socket, has_encoder
-from shared.cli.model_discovery import describe_models
-from shared.cli.pairing import describe_bots
-from shared.config.bots import BotConfig, find_remarks, load_bots
+from shared.cli.startup.assistant import CannotStart, StartAssistant, open_assistant
+from shared.config.bots import BotConfig, load_bots
 from shared.config.settings import (
+    ENV_FILE_NAME,
     ORIGINS_NAME,
     BadSettings,
     Settings,
@@ -48,20 +48,11 @@ _CHILD_STOP_SECONDS = 2.5
 _WORKING_STOP_SECONDS = 4.5
 """For the bot and the worker: an answer that is nearly there is brought. All together stays within 10 s."""
 _PROBE_SECONDS = 2.0
-_ENROLMENT_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 2.0
 _LOOK_AT_SETTINGS_SECONDS = 1.0
 """Seconds between looks at the stored settings; an announcement shortens them."""
 _LEAST_FREE_MB = 100
 """Below it PostgreSQL stops in the middle of something."""
-
-
-class CannotStart(Exception):
-    """Why `up` gives up; `advice` says what to do."""
-
-    def __init__(self, message: str, *, advice: str) -> None:
-        super().__init__(message)
-        self.advice = advice
 
 
 async def up(settings: Settings) -> int:
@@ -103,6 +94,10 @@ class _Supervisor:
         self._children: dict[str, ChildProcess] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._bots: Sequence[BotConfig] = ()
+        self._starting = AsyncExitStack()
+        """Process of the start, which ends when people have read that Evertalk is ready."""
+        self._everything: Mapping[str, str] = {}
+        """Environment with all settings that are in force."""
 
     async def run(self) -> None:
         self._bots = load_bots(self._settings)
@@ -121,7 +116,9 @@ class _Supervisor:
 
     async def _start_and_watch(self) -> None:
         database_url, redis_url = await self._start_servers()
-        await migrate_with_backup(self._settings, self._settings.direct_url(database_url))
+        given = build_child_environment({**os.environ, "EVERTALK_DATA_DIR": str(self._settings.data_dir)})
+        assistant = await self._starting.enter_async_context(open_assistant(given, print_line))
+        await assistant.migrate(self._settings.direct_url(database_url))
         async with _open_stored_settings(database_url, self._settings) as store:
             try:
                 found = await store.load()
@@ -129,11 +126,12 @@ class _Supervisor:
                 raise CannotStart(str(error), advice=error.advice) from error
             self._take(found)
             self._children = self._make_children(database_url, redis_url, found)
-            await self._watch_everything(database_url, redis_url, store, found.version)
+            await self._watch_everything(database_url, redis_url, store, found.version, assistant)
 
     async def _watch_everything(
-        self, database_url: str, redis_url: str, store: PostgresStoredSettings, version: int
-    ) -> None:
+        self, database_url: str, redis_url: str, store: PostgresStoredSettings, version: int,
+        assistant: StartAssistant,
+    ) -> None:  # fmt: skip
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._servers is not None:
@@ -143,7 +141,7 @@ class _Supervisor:
                 tasks.create_task(self._follow(store, version, database_url, redis_url, tasks))
                 if self._settings.embedded_postgres and self._settings.backup_keep:
                     tasks.create_task(self._daily().run())
-                tasks.create_task(self._announce_when_ready(database_url))
+                tasks.create_task(self._announce_when_ready(database_url, assistant))
         except BaseExceptionGroup as group:
             # One reason is enough to stop, and it reads better than a tree of them.
             raise group.exceptions[0] from None
@@ -180,7 +178,8 @@ class _Supervisor:
                 is_new = "bot" in wanted.keys() - self._children.keys()
                 await self._exchange(wanted, tasks)
                 if is_new:
-                    tasks.create_task(self._announce_late(database_url, self._bots))
+                    new = frozenset(bot.bot_id for bot in self._bots)
+                    tasks.create_task(self._announce_late(database_url, new))
 
     async def _exchange(self, wanted: Mapping[str, ChildProcess], tasks: asyncio.TaskGroup) -> None:
         changed = [name for name in {**self._children, **wanted} if self._differs(name, wanted.get(name))]
@@ -243,6 +242,7 @@ class _Supervisor:
             "EVERTALK_TELEGRAM_PORT": str(settings.telegram_port),
             "EVERTALK_SECRET_KEY": resolve_secret_key(settings).decode(),
         }
+        self._everything = build_child_environment({**everything, ENV_FILE_NAME: ""})
         tokens = {bot.token_name for bot in self._bots}
         names: list[ProcessName] = ["web", "worker", *(("bot",) if self._bots else ())]
         return self._make_encoder() | {
@@ -283,7 +283,7 @@ class _Supervisor:
         given = {**os.environ, "EVERTALK_DATA_DIR": str(self._settings.data_dir)}
         return BackupScheduler(build_child_environment(given), print_line)
 
-    async def _announce_when_ready(self, database_url: str) -> None:
+    async def _announce_when_ready(self, database_url: str, assistant: StartAssistant) -> None:
         while not await _is_ready(self._settings):
             if time.monotonic() - self._began > _READY_SECONDS:
                 logs = self._settings.data_dir / "logs"
@@ -291,27 +291,24 @@ class _Supervisor:
                 self._began = time.monotonic()
             await asyncio.sleep(0.1)
         seconds = time.monotonic() - self._began
-        lines, late = await describe_bots(database_url, self._bots, seconds=_ENROLMENT_SECONDS)
-        telegram = [*lines, *(f"the bot of {bot.token_name} has not reached Telegram yet" for bot in late)]
-        for line in await _summary(self._settings, database_url, seconds, telegram):
-            print_line(line)
-        for remark in (*find_remarks(tuple(self._bots), self._settings), *_remarks_on_root()):
-            print_line(f"\n  Mind: {remark}")
+        late = await assistant.greet(self._everything, seconds=seconds)
+        await self._starting.aclose()
         await self._announce_late(database_url, late)
 
-    async def _announce_late(self, database_url: str, late: Sequence[BotConfig]) -> None:
-        """The first owner needs the link, however long Telegram was away at the start."""
+    async def _announce_late(self, database_url: str, late: frozenset[int]) -> None:
+        """Print the link of each bot that reaches Telegram late: the first owner needs it."""
         while late:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-            with contextlib.suppress(StorageUnavailable):
-                lines, late = await describe_bots(database_url, late, seconds=0)
-                for line in _label_lines("Telegram", lines):
-                    print_line(line)
+            with contextlib.suppress(StorageUnavailable, CannotStart, OSError):
+                if await _has_reached_telegram(database_url, late):
+                    async with open_assistant(self._everything, print_line) as assistant:
+                        late = await assistant.announce(self._everything, late)
 
     async def _stop(self) -> None:
         """Stop processes: those that create work first, servers last."""
         if self._children:
             print_line("Stopping …")
+        await self._starting.aclose()
         last = [child for child in self._children.values() if child.name == "web"]
         first = [child for child in self._children.values() if child.name != "web"]
         for group, seconds in ((first, _WORKING_STOP_SECONDS), (last, _CHILD_STOP_SECONDS)):
@@ -365,10 +362,17 @@ async def _listen(database_url: str) -> SettingsNews:
     return SettingsNews(database_url)
 
 
-def _remarks_on_root() -> Sequence[str]:
-    if os.geteuid() != 0:
-        return ()
-    return ("this runs as root. An account of its own is safer: ./evertalk service install --account NAME",)
+async def _has_reached_telegram(database_url: str, bots: frozenset[int]) -> bool:
+    """Return whether one of the bots has reached Telegram. Raises StorageUnavailable."""
+    from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
+    from shared.adapters.postgres.db.pool import open_pool
+
+    pool = await open_pool(database_url, size=1)
+    try:
+        states = await PostgresTelegramBots(pool).list_bots()
+    finally:
+        await pool.close()
+    return any(state.bot_id in bots and state.username for state in states)
 
 
 def choose_server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:
@@ -415,45 +419,6 @@ def _free_port(host: str, port: int, setting: str) -> int:
         return int(probe.getsockname()[1])
 
 
-async def migrate_with_backup(settings: Settings, database_url: str) -> None:
-    """To the newest schema, with a backup of what an older one holds; raises CannotStart."""
-    import asyncpg
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from shared.adapters.postgres.db.migrate import migrate, read_schema_state
-    from shared.adapters.postgres.db.readiness import SchemaRefused, Standing
-
-    try:
-        state = await read_schema_state(database_url)
-        state.refuse()
-        if state.standing is Standing.NEWER:
-            print_line(state.describe_change())
-        elif state.standing is Standing.OLDER and settings.backup_keep:
-            await _back_up_first(settings, database_url, f"{state.found} → {state.newest}")
-        await migrate(database_url)
-    except (StorageUnavailable, SchemaRefused) as error:
-        raise CannotStart(str(error), advice=error.advice) from error
-    except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
-        where = urlsplit(database_url)
-        raise CannotStart(
-            f"PostgreSQL at {where.hostname or 'its socket'} cannot be used: {error}",
-            advice="Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more.",
-        ) from error
-
-
-async def _back_up_first(settings: Settings, database_url: str, change: str) -> None:
-    from shared.cli.backup import BackupFailed, make_backup
-
-    try:
-        made = await make_backup(settings, database_url, folder=settings.backups, rotate=False)
-    except BackupFailed as error:
-        raise CannotStart(
-            f"the schema is to change ({change}), and {error}",
-            advice=f"{error.advice} EVERTALK_BACKUP_KEEP=0 starts without a backup.",
-        ) from error
-    print_line(f"Schema {change}: what was there before is in {made.path}")
-
-
 async def _is_ready(settings: Settings) -> bool:
     """Ask the web process itself, the way a load balancer would."""
     address = urlsplit(settings.local_url)
@@ -470,57 +435,8 @@ async def _is_ready(settings: Settings) -> bool:
     return False
 
 
-async def _summary(
-    settings: Settings, database_url: str, seconds: float, telegram: Sequence[str]
-) -> list[str]:
-    from shared.adapters.postgres.people.operator_auth import create_login_link
-
-    token = await create_login_link(database_url)
-    return [
-        f"Evertalk is ready ({seconds:.1f} s).",
-        "",
-        f"  Chat       {settings.base_url}/chat",
-        f"  Dashboard  {build_login_url(settings, token)}",
-        "             (this link works once; ./evertalk login-link makes another)",
-        *_label_lines("Telegram", telegram),
-        *(f"  {label:<10} {line}" for label, line in await describe_models(settings)),
-        f"  Spending   {describe_caps(settings)}",
-        f"  Recall     {describe_recall(settings)}",
-        f"  Data       {settings.data_dir} (logs in {settings.data_dir / 'logs'})",
-        "",
-        "  Ctrl-C stops everything.",
-    ]
-
-
-def _label_lines(label: str, lines: Sequence[str]) -> list[str]:
-    return [f"  {label if number == 0 else '':<10} {line}" for number, line in enumerate(lines)]
-
-
 def build_login_url(settings: Settings, token: str) -> str:
     return f"{settings.base_url}/dashboard/login?token={token}"
-
-
-def describe_caps(settings: Settings) -> str:
-    caps = [f"at most ${settings.cap_total_per_day_usd:.2f} a day in all"]
-    if settings.cap_person_per_day_usd is not None:
-        caps.append(f"${settings.cap_person_per_day_usd:.2f} a day per person")
-    if settings.cap_session_usd is not None:
-        caps.append(f"${settings.cap_session_usd:.2f} per conversation")
-    if settings.profile == "public":
-        caps.append(f"${settings.cap_visitor_per_day_usd:.2f} a day per visitor")
-    return ", ".join(caps)
-
-
-def describe_recall(settings: Settings) -> str:
-    if settings.embeddings_url is not None:
-        return "finds words, and what was meant (EVERTALK_EMBEDDINGS_URL)"
-    if not settings.meaning:
-        return "finds words (EVERTALK_MEANING is off)"
-    if settings.meaning_socket is None and not has_encoder():
-        return "finds words; ./evertalk install meaning lets it find what was meant (90 MB of memory)"
-    if not fits_socket(settings.encoder_socket):
-        return "finds words; the path of the data folder is too long for the socket of the encoder"
-    return "finds words, and what was meant"
 
 
 def run_up(settings: Settings) -> int:

@@ -22,7 +22,8 @@ from shared.adapters.postgres.db.readiness import Release, SchemaTooOld, Standin
 from shared.adapters.postgres.operations.dump import restore
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.cli.restore import restore_embedded
-from shared.cli.up import CannotStart, migrate_with_backup
+from shared.cli.startup.assistant import CannotStart
+from shared.cli.startup.steps import migrate_with_backup
 from shared.cli.upgrade import read_upgrade_arguments, run_upgrade
 from shared.config.settings import Settings, load_settings
 from shared.core.ops.backups import DATABASE, BadBackup
@@ -134,7 +135,7 @@ async def test_up_backs_up_and_upgrades_data_of_a_former_version(
     program: FormerProgram, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with former_database(folder, program) as (settings, url, _):
-        await migrate_with_backup(settings, url)
+        await migrate_with_backup(settings, url, say=print)
         (backup,) = settings.backups.glob("*.tar")
         assert f"{program.revision} → {find_newest_revision()}" in capsys.readouterr().out
         state = await read_schema_state(url)
@@ -187,7 +188,7 @@ async def test_data_below_the_floor_are_refused_with_the_version_to_stop_at(
         with pytest.raises(SchemaTooOld):
             await migrate_or_explain(url)
         with pytest.raises(CannotStart, match="upgrades from 0061 on") as stopped:
-            await migrate_with_backup(settings, url)
+            await migrate_with_backup(settings, url, say=print)
         assert stopped.value.advice == STOP
         (finding,) = await check_schema(settings, url)
         assert (finding.level, finding.what, finding.advice) == ("fail", refusal, STOP)

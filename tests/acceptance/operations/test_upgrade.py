@@ -19,7 +19,8 @@ from shared.adapters.embedded.process_user import find_account
 from shared.adapters.postgres.db.migrate import MigrationFailed, migrate, read_schema_state
 from shared.adapters.postgres.db.readiness import FLOOR, LEAST_POSTGRES, SchemaUnknown, find_newest_revision
 from shared.bootstrap.process import EXIT_BAD_SETTINGS
-from shared.cli.up import CannotStart, migrate_with_backup
+from shared.cli.startup.assistant import CannotStart
+from shared.cli.startup.steps import migrate_with_backup
 from shared.cli.upgrade import CannotUpgrade, read_upgrade_arguments, run_upgrade
 from shared.diagnostics.server_checks import check_schema
 from shared.runtime import read_version
@@ -84,13 +85,13 @@ async def test_up_backs_up_before_schema_change_unless_disabled(
     before = backups_of(installation)
     async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         await older(servers.database_url)
-        await migrate_with_backup(settings, servers.database_url)
+        await migrate_with_backup(settings, servers.database_url, say=print)
         newest = (await read_schema_state(servers.database_url)).newest
         assert backups_of(installation) - before == (1 if keep else 0)
         said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Schema ")]
         assert len(said) == (1 if keep else 0)
         assert all(f"{FIRST} → {newest}" in line and ".tar" in line for line in said)
-        await migrate_with_backup(settings, servers.database_url)
+        await migrate_with_backup(settings, servers.database_url, say=print)
         assert backups_of(installation) - before == (1 if keep else 0), "nothing changes any more"
         assert capsys.readouterr().out == ""
 
@@ -106,7 +107,7 @@ async def test_older_program_leaves_newer_schema_unchanged(
         settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
         await is_of_a_newer_version(url)
         newer = f"9999 of Evertalk 7.1.0, newer than this version ({read_version()})"
-        await migrate_with_backup(settings, url)
+        await migrate_with_backup(settings, url, say=print)
         assert newer in capsys.readouterr().out
         assert await run_upgrade(wish, settings=settings, say=said.append) == 0
         assert any(newer in line for line in said)
@@ -142,7 +143,7 @@ async def test_unknown_schema_is_refused_in_one_sentence_and_left_unchanged(
         settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
         await is_of_a_newer_version(url, "0044_of_others")
         with pytest.raises(CannotStart, match=FOREIGN) as refused:
-            await migrate_with_backup(settings, url)
+            await migrate_with_backup(settings, url, say=print)
         assert refused.value.advice == INSTEAD
         with pytest.raises(SchemaUnknown, match=FOREIGN):
             await run_upgrade(wish, settings=settings, say=said.append)
@@ -205,7 +206,7 @@ async def test_up_keeps_schema_when_disk_has_no_room_for_backup(
     async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         await older(servers.database_url)
         with pytest.raises(CannotStart, match="no backup was made") as refused:
-            await migrate_with_backup(settings, servers.database_url)
+            await migrate_with_backup(settings, servers.database_url, say=print)
         assert "EVERTALK_BACKUP_KEEP=0" in refused.value.advice
         assert (await read_schema_state(servers.database_url)).found == FIRST
 

@@ -77,11 +77,11 @@ async def test_a_dump_that_breaks_off_leaves_nothing(
 async def test_up_speaks_tls_from_its_first_statement(
     own_server: OwnPostgres, own_database: str, redis_url: str, tmp_path: Path
 ) -> None:
-    from shared.cli.up import migrate_with_backup
+    from shared.cli.startup.steps import migrate_with_backup
 
     url = own_server.url(own_database)
     settings = load_settings(database_url=url, redis_url=redis_url, data_dir=tmp_path, secret_key=KEY)
-    await migrate_with_backup(settings, url)
+    await migrate_with_backup(settings, url, say=print)
     connection = await connect(url)
     try:
         assert await connection.fetchval("SELECT version_num FROM alembic_version")

@@ -26,7 +26,8 @@ from shared.adapters.embedded.process import is_running_as, wait_until
 from shared.adapters.models import LocalServer
 from shared.adapters.models.catalog import Wire
 from shared.cli.setup import merge_settings, run_setup
-from shared.cli.up import describe_caps, up
+from shared.cli.startup.steps import describe_caps
+from shared.cli.up import up
 from shared.config.settings import load_settings
 from shared.supervision.child_process import ChildMisconfigured, ChildProcess
 from tests.kit.deployment.up_process import PATIENCE_SECONDS, ROOT, environment, start_up, stopped
