@@ -15,12 +15,15 @@ if __name__ == "__main__":
     start_watchdog("web")
 
 import sys
+from contextlib import suppress
 from functools import partial
 
 import structlog
 from aiohttp import web
 
 from shared.adapters.models.provider import load_for_first_answer
+from shared.adapters.models.routing import open_configured_models
+from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.redis.counts import RedisCounts
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import build_alert_channels, resolve_server_urls
@@ -28,6 +31,7 @@ from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.outages import Waiting, run_outage_alerts
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, Ending, run_process
 from shared.config.settings import BadSettings, load_settings
+from shared.core.values.errors import EvertalkError
 from shared.supervision.listening_sockets import keep_listening_sockets, take_listening_sockets
 from shared.supervision.spare import wait_as_spare
 from web.app import (
@@ -48,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 
 def main() -> int:
-    if not wait_as_spare(load_for_first_answer):
+    if not wait_as_spare(_load_as_spare):
         return 0
     try:
         settings = load_settings()
@@ -60,6 +64,14 @@ def main() -> int:
     return run_process(settings, role="web", configure=configure, work=_serve, waiting=_WAITING)
 
 
+def _load_as_spare() -> None:
+    """Import the provider's SDK, unless the built-in demo answers: it needs none."""
+    with suppress(BadSettings, EvertalkError, ValueError):
+        if open_configured_models(load_settings(), VocabularyCounter()).offline:
+            return
+    load_for_first_answer()
+
+
 _WAITING = Waiting(channels=build_alert_channels, room=open_waiting_room)
 
 
@@ -67,10 +79,7 @@ async def _serve(services: App, ending: Ending) -> int:
     settings = services.settings
     parts = make_parts(services, model=_model_of(services))
 
-    def warm_up() -> None:
-        parts.tasks.start(_warm_up(services))
-
-    parts.readiness.warm_up = warm_up
+    parts.readiness.is_warm = lambda: services.warm_up.is_done
     parts.readiness.write_state = lambda: services.heartbeat.write_state
     server = make_web_app(services, parts)
     services.health.count_screens(partial(count_screens, server))
@@ -92,6 +101,7 @@ async def _serve(services: App, ending: Ending) -> int:
     services.promotion.on_promotion(parts.hub.reset)
     counts = RedisCounts(resolve_server_urls(settings)[1])
     start_parts(parts, counts=counts)
+    parts.tasks.start(_warm_up(services))
     parts.tasks.run_forever(services.alert_monitor.run_sweeps)
     parts.tasks.run_forever(services.alert_monitor.run_sends)
     parts.tasks.run_forever(partial(run_outage_alerts, services, lambda: services.alert_monitor.carriers))

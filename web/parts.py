@@ -110,8 +110,8 @@ class Readiness:
     """`draining` from the moment the process is asked to end."""
 
     draining: bool = False
-    warm_up: Callable[[], None] = lambda: None
-    """Loads what answers need, once; called when a visitor comes, who then reads and types for a while."""
+    is_warm: Callable[[], bool] = lambda: True
+    """Whether what an answer needs is loaded; tests load nothing ahead."""
     write_state: Callable[[], WriteState] = lambda: "ok"
     """State of the database by this process's newest written heartbeat; tests have no heartbeat."""
 

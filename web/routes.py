@@ -111,7 +111,7 @@ async def healthz(request: web.Request) -> web.StreamResponse:
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
-    """Report whether this process can store what people write: by its newest written beat and the schema."""
+    """Report whether this process can store and answer: its newest written beat, schema and libraries."""
     parts = request.app[PARTS]
     database: str = parts.readiness.write_state()
     if database == "ok" and not parts.readiness.draining:
@@ -120,7 +120,7 @@ async def readyz(request: web.Request) -> web.StreamResponse:
                 database = "ok" if await parts.stores.readiness.is_migrated() else "not migrated"
         except (StorageUnavailable, TimeoutError):
             database = "unreachable"
-    ready = database == "ok" and not parts.readiness.draining
+    ready = database == "ok" and not parts.readiness.draining and parts.readiness.is_warm()
     status = "draining" if parts.readiness.draining else "ready" if ready else "not ready"
     return web.json_response(
         {"status": status, "database": database},

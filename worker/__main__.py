@@ -42,16 +42,23 @@ async def work(app: App, stop: asyncio.Event) -> int:
     """Do silent jobs until `stop`; returns the exit code. Raises what ended one of the loops."""
     tasks = [asyncio.ensure_future(task(app)) for task in WORK]
     stopping = asyncio.ensure_future(stop.wait())
+    warming = asyncio.ensure_future(_warm_up(app))
     log.info("worker_ready", worker_id=app.worker_id)
     try:
         done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {stopping}:
             task.result()
     finally:
-        for task in (*tasks, stopping):
+        for task in (*tasks, stopping, warming):
             task.cancel()
-        await asyncio.wait(tasks, timeout=8)
+        await asyncio.wait([*tasks, warming], timeout=8)
     return 0
+
+
+async def _warm_up(app: App) -> None:
+    """Load what the first job needs while none is due."""
+    await app.warm_up.run()
+    log.info("worker_warmed_up")
 
 
 def main() -> int:

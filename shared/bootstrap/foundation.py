@@ -65,6 +65,8 @@ class WarmUp:
         self._models = models
         self._counter = counter
         self._has_begun = False
+        self.is_done = False
+        """Whether what an answer needs is loaded, or cannot be."""
 
     async def run(self) -> bool:
         """Load models and counters, and return True after the first call; later calls return False at once.
@@ -74,10 +76,13 @@ class WarmUp:
         if self._has_begun:
             return False
         self._has_begun = True
-        # One after the other: two that load at once are no sooner done, and leave holes in memory.
-        await asyncio.to_thread(self._counter.count_tokens, "warm")
-        self._models.start_loading()
-        await self._models.wait_until_loaded()
+        try:
+            # One after the other: two that load at once are no sooner done, and leave holes in memory.
+            await asyncio.to_thread(self._counter.count_tokens, "warm")
+            self._models.start_loading()
+            await self._models.wait_until_loaded()
+        finally:
+            self.is_done = True
         return True
 
 

@@ -1,4 +1,4 @@
-"""Store of settings alone: `up` reads it before other stores exist."""
+"""Stores that `up` reads, which lives without the others: settings, and bots that reach Telegram late."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from shared.adapters.encryption import Encryption
+from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
 from shared.adapters.postgres.db.pool import Pool, open_pool
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.config.settings import Settings, resolve_secret_key
@@ -45,5 +46,15 @@ async def open_stored_settings(
     pool = await open_pool(database_url, size=1)
     try:
         yield build_stored_settings(pool, settings)
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def open_telegram_bots(database_url: str) -> AsyncIterator[PostgresTelegramBots]:
+    """Open the list of Telegram bots over a separate connection."""
+    pool = await open_pool(database_url, size=1)
+    try:
+        yield PostgresTelegramBots(pool)
     finally:
         await pool.close()

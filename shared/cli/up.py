@@ -364,14 +364,10 @@ async def _listen(database_url: str) -> SettingsNews:
 
 async def _has_reached_telegram(database_url: str, bots: frozenset[int]) -> bool:
     """Return whether one of the bots has reached Telegram. Raises StorageUnavailable."""
-    from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
-    from shared.adapters.postgres.db.pool import open_pool
+    from shared.bootstrap.stored_settings import open_telegram_bots
 
-    pool = await open_pool(database_url, size=1)
-    try:
-        states = await PostgresTelegramBots(pool).list_bots()
-    finally:
-        await pool.close()
+    async with open_telegram_bots(database_url) as store:
+        states = await store.list_bots()
     return any(state.bot_id in bots and state.username for state in states)
 
 

@@ -1,4 +1,6 @@
-"""Processes at rest: how much memory web and worker hold before and after their first model call."""
+"""Processes at rest: how much memory web and worker hold before and after their first model call, and how
+much the supervisor and all processes and servers hold together: `python -m tests.bench.rest [--json]`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from aiohttp import ClientSession, DummyCookieJar
 
 from shared.adapters.embedded.servers import build_urls
 from shared.adapters.postgres.db.pool import open_pool
-from shared.config.settings import Settings
+from shared.config.settings import Settings, load_settings
 from shared.supervision.child_process import ROOT
+from tests.bench.ground import run
 from tests.kit.fakes.messages_api.harness import running_fake
 from tests.kit.replay.play import play
 from tests.kit.replay.scripts import ConversationScript
@@ -26,6 +29,8 @@ from tests.kit.replay.system import environment_of, is_ready
 UP_SECONDS = 60.0
 JOB_SECONDS = 30.0
 SETTLE_SECONDS = 1.5
+SPARE_SECONDS = 15.0
+"""Seconds until the spare of the web process is there: it is part of everything."""
 _FLUSH = """
 INSERT INTO jobs (kind, session_id, key, trigger, payload)
 SELECT 'flush', id, 'bench', 'near_limit', '{"threshold": "near_limit"}' FROM sessions ORDER BY id LIMIT 1
@@ -40,6 +45,27 @@ def rss_mib(pid: int) -> float | None:
     except OSError:
         return None
     return round(int(found[1]) / 1024, 1) if found else None
+
+
+def pss_mib(pid: int) -> float:
+    """Return the memory of a process, shared pages divided among those that share them; 0 after its end."""
+    try:
+        found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:
+        return 0.0
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def list_family(pid: int) -> list[int]:
+    """Return a process and all that it has started, directly or not."""
+    family = [pid]
+    for process in family:
+        for file in Path(f"/proc/{process}/task").glob("*/children"):
+            try:
+                family += [int(child) for child in file.read_text().split()]
+            except OSError:
+                continue
+    return family
 
 
 class Up:
@@ -84,6 +110,11 @@ class Up:
     def url(self) -> str:
         return (self._folder / "up.lock").read_text().strip()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def pid_of(self, name: str) -> int:
         return int((self._folder / f"{name}.pid").read_text())
 
@@ -117,7 +148,10 @@ async def _memory(up: Up, folder: Path) -> dict[str, Any]:
     await _flush(build_urls(folder / "servers")[0])
     await asyncio.sleep(SETTLE_SECONDS)
     after = _rss(up)
+    await asyncio.sleep(SPARE_SECONDS)
     return {
+        "pss_supervisor_mib": round(pss_mib(up.pid), 1),
+        "pss_everything_mib": round(sum(pss_mib(pid) for pid in list_family(up.pid)), 1),
         **{f"rss_{name}_at_rest_mib": size for name, size in before.items()},
         **{f"rss_{name}_after_model_mib": size for name, size in after.items()},
     }
@@ -145,3 +179,11 @@ async def _flush(database_url: str) -> None:
                 await asyncio.sleep(0.1)
     finally:
         await pool.close()
+
+
+async def _measure_alone() -> dict[str, Any]:
+    return await measure(load_settings())
+
+
+if __name__ == "__main__":
+    raise SystemExit(run("rest", __doc__, _measure_alone))

@@ -132,7 +132,6 @@ async def open_session(
     key = call.request.get(KEY)
     if key is None:
         raise unauthorized_error("This needs a key with the scope messages:write.", code="key_needed")
-    call.parts.readiness.warm_up()
     place = site or key.site or "default"
     if key.site not in (None, place):
         raise HttpRefusal(403, "not_within_limits", "This key opens conversations on its own site only.")

@@ -75,7 +75,6 @@ async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
     # The address of an event stream is written into logs, so no token may be in it.
     request, parts = call.request, call.parts
     call.check_draining()
-    parts.readiness.warm_up()
     limits = parts.limits_for(request)
     if wait := parts.stream_windows.take(parts.proxies.client_key(request), limits.sockets_per_address):
         raise wire.RateLimited(retry_after_seconds=wait, what="streams")

@@ -41,7 +41,6 @@ async def chat(request: web.Request) -> web.StreamResponse:
     if not socket.can_prepare(request):
         raise HttpRefusal(426, "upgrade_needed", "This address speaks WebSocket only.")
     await socket.prepare(request)
-    parts.readiness.warm_up()
     await _Chat(request, socket, parts).run()
     return socket
 

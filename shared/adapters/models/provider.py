@@ -258,8 +258,7 @@ class Provider:
         return StreamReader(stream)
 
     async def _connect(self) -> Any:
-        """The SDK is loaded here, by the warm-up of who talks with people, or at a worker's first call: it
-        costs some 40 MB, which a worker at rest spares.
+        """Return the client; load the SDK if the process's warm-up has not done so.
 
         In a thread: it takes seconds, and a process that does not beat meanwhile is taken for dead.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tests.kit.telegram.bot_process import ROOT, Program
 
 SECONDS = 60.0
 LIBRARY_MIB = 30.0
-"""The provider's SDK and the vocabulary take some 60: a process at rest has neither."""
+"""The provider's SDK and the vocabulary take some 60: a ready process has loaded both."""
 SHARE = 0.25
 """Of what the start took. A first answer with everything to load took nearly as much again."""
 tells_cpu = pytest.mark.skipif(
@@ -70,29 +71,48 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+async def wait_until_ready(port: int) -> None:
+    async with asyncio.timeout(SECONDS), aiohttp.ClientSession() as http:
+        while True:
+            async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                if answer.status == 200:
+                    return
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
 )
-async def test_web_process_loads_provider_client_while_first_visitor_types(
-    environment: dict[str, str],
-) -> None:
-    """Not before somebody is there: processes at rest share a machine."""
+async def test_worker_loads_provider_client_before_its_first_job(environment: dict[str, str]) -> None:
+    worker = Program("worker", environment)
+    await worker.start()
+    try:
+        await worker.said("worker_warmed_up")
+        assert b"pydantic_core" in Path(f"/proc/{worker.pid}/maps").read_bytes()
+        assert b"jiter" in Path(f"/proc/{worker.pid}/maps").read_bytes()
+    finally:
+        await worker.terminate()
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
+)
+async def test_web_process_is_ready_when_provider_client_is_loaded(environment: dict[str, str]) -> None:
+    """The first visitor of a ready process waits for no import."""
     port = free_port()
     web = Program("web", {**environment, "EVERTALK_HTTP_PORT": str(port)})
     await web.start()
     try:
         await web.said("web_ready")
-        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
-            assert answer.status == 200
-        at_rest = rss_mib(web.pid)
+        await wait_until_ready(port)
+        start, held = cpu_of(web.pid), rss_mib(web.pid)
         async with Person(port) as person:
-            await web.said("web_warmed_up")
-            warm, start = rss_mib(web.pid), cpu_of(web.pid)
             await person.ask("Good morning.")
         assert cpu_of(web.pid) - start < SHARE * start
-        assert at_rest is not None
-        assert warm is not None
-        assert warm - at_rest > LIBRARY_MIB
+        after = rss_mib(web.pid)
+        assert held is not None
+        assert after is not None
+        assert after - held < LIBRARY_MIB
     finally:
         await web.terminate()
 

@@ -180,6 +180,17 @@ async def test_a_process_that_is_ending_is_not_ready(starter: Starter) -> None:
         assert answer.status == 503
 
 
+async def test_process_is_not_ready_while_its_libraries_load(starter: Starter) -> None:
+    server = await starter.start()
+    server.parts.readiness.is_warm = lambda: False
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert answer.status == 503
+        assert await answer.json() == {"status": "not ready", "database": "ok"}
+    server.parts.readiness.is_warm = lambda: True
+    async with server.client.get(f"{server.url}/readyz") as answer:
+        assert answer.status == 200
+
+
 @pytest.mark.parametrize("refusal", ["read-only", "disk full", "unreachable"])
 async def test_process_whose_beats_are_not_written_is_not_ready(starter: Starter, refusal: Any) -> None:
     server = await starter.start()
