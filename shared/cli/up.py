@@ -115,9 +115,10 @@ class _Supervisor:
                 await self._stop()
 
     async def _start_and_watch(self) -> None:
-        database_url, redis_url = await self._start_servers()
         given = build_child_environment({**os.environ, "EVERTALK_DATA_DIR": str(self._settings.data_dir)})
+        # First, so that it loads its libraries while the servers start.
         assistant = await self._starting.enter_async_context(open_assistant(given, print_line))
+        database_url, redis_url = await self._start_servers()
         await assistant.migrate(self._settings.direct_url(database_url))
         async with _open_stored_settings(database_url, self._settings) as store:
             try:
@@ -291,7 +292,14 @@ class _Supervisor:
                 self._began = time.monotonic()
             await asyncio.sleep(0.1)
         seconds = time.monotonic() - self._began
-        late = await assistant.greet(self._everything, seconds=seconds)
+        try:
+            late = await assistant.greet(self._everything, seconds=seconds)
+        except CannotStart as error:
+            # People can talk already, so what cannot be printed ends nothing.
+            print_line(f"Evertalk is ready ({seconds:.1f} s): {self._settings.base_url}/chat")
+            print_line(f"  Its other lines cannot be shown: {error}. {error.advice}")
+            print_line("  Ctrl-C stops everything.")
+            late = frozenset(bot.bot_id for bot in self._bots)
         await self._starting.aclose()
         await self._announce_late(database_url, late)
 

@@ -14,8 +14,10 @@ from typing import Any
 from shared.cli.startup.assistant import CannotStart
 from shared.cli.startup.steps import announce_bots, greet, migrate_with_backup
 from shared.config.bots import load_bots
-from shared.config.settings import load_settings
+from shared.config.settings import BadSettings, load_settings
 from shared.core.values.errors import StorageUnavailable
+
+_CORRECT_THEM = "Correct these settings, and start again."
 
 
 async def _answer_requests() -> None:
@@ -27,6 +29,8 @@ async def _answer_requests() -> None:
             _write("done", late=await _perform(json.loads(line)))
         except (CannotStart, StorageUnavailable) as error:
             _write("refusal", message=str(error), advice=error.advice)
+        except BadSettings as error:
+            _write("refusal", message="; ".join(map(str, error.problems)), advice=_CORRECT_THEM)
 
 
 async def _perform(request: Mapping[str, Any]) -> list[int]:

@@ -16,7 +16,7 @@ from shared.supervision.child_process import ROOT
 
 _LONGEST_LINE_BYTES = 4 * 1024 * 1024
 _END_SECONDS = 5.0
-"""Seconds for the process to end by itself; a backup that is cancelled deletes its partial file."""
+"""Seconds to wait for the end of the process: a cancelled backup deletes its partial file meanwhile."""
 
 
 class CannotStart(Exception):
@@ -33,6 +33,10 @@ class StartAssistant:
     def __init__(self, process: asyncio.subprocess.Process, say: Callable[[str], object]) -> None:
         self._process = process
         self._say = say
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     async def migrate(self, database_url: str) -> None:
         """Migrate to the newest schema, after a backup of an older one. Raises CannotStart."""
