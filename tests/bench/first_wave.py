@@ -114,7 +114,7 @@ async def _talk(folder: Path, people: int, waves: int, *, warm: bool) -> None:
             await one.begin()
             if warm:
                 await one.turn(QUESTION)
-        await app.sessions.load_prices()  # as a process does when its first visitor connects
+        await app.sessions.load_prices()  # as a process does after its start
         for wave in range(waves):
             (folder / f"ready-{wave}-{app.worker_id}").touch()
             async with asyncio.timeout(10 * _PATIENCE_SECONDS):

@@ -42,6 +42,8 @@ PIECES: tuple[Piece, ...] = (
             "rss_worker_at_rest_mib",
             "rss_web_after_model_mib",
             "rss_worker_after_model_mib",
+            "pss_supervisor_mib",
+            "pss_everything_mib",
         ),
         seconds=600,
         full=("--blocks", "77", "--minutes", "5"),

@@ -41,7 +41,7 @@ QUESTION = "What was the name of the restaurant near the river that we liked so 
 ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
 TURNS_BETWEEN_BEATS = 20
 """More take longer than a beat; then its commit is few beside theirs."""
-AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_at_rest_mib": 120,
+AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_at_rest_mib": 180,
         "rss_worker_at_rest_mib": 170, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
         "up_ready_second_start_seconds": 8}  # fmt: skip
 TOGETHER = 7
