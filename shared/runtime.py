@@ -252,6 +252,8 @@ CRASH_POINTS = (
     "after_alert_opens",
     "before_alert_send",
     "after_alert_send",
+    "before_hook_send",
+    "after_hook_send",
     "before_push",
     "after_push",
     "backup_after_dump",

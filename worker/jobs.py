@@ -92,6 +92,11 @@ async def index_knowledge(app: App) -> None:
     await asyncio.Event().wait()
 
 
+async def send_hooks(app: App) -> None:
+    """Send messages of the compaction hook that are due."""
+    await app.compaction_hooks.run()
+
+
 class JobDoorbell:
     """Announcer of jobs, at most every two seconds for the same one; unheard jobs run in this process.
 

@@ -16,7 +16,7 @@ from shared.bootstrap.build_admin import (
     build_push_sender,
 )
 from shared.bootstrap.build_commands import build_commands
-from shared.bootstrap.build_compaction import build_job_runner
+from shared.bootstrap.build_compaction import build_compaction_hooks, build_job_runner
 from shared.bootstrap.build_turns import build_hearing, build_speaking, build_turns
 from shared.bootstrap.configured_parts import Role
 from shared.bootstrap.foundation import Foundation, open_foundation
@@ -29,6 +29,7 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.admin.push_sender import PushSender
 from shared.services.commands.command_service import CommandService
+from shared.services.compaction.hooks import CompactionHooks
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer
 from shared.services.memory.passage_encoder import PassageEncoder
@@ -61,6 +62,7 @@ class App(Foundation):
     sessions: SessionService
     commands: CommandService
     job_runner: JobRunner
+    compaction_hooks: CompactionHooks
     recall_indexer: RecallIndexer
     passage_encoder: PassageEncoder | None
     """None where nothing says what texts mean."""
@@ -95,6 +97,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
     """
     base = await open_foundation(settings, role=role)
+    hooks = build_compaction_hooks(base)
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
     turns = build_turns(base, tools=tools)
     base.health.watch_turns(turns.sessions.list_active_sessions)
@@ -107,7 +110,8 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         more_tools=tuple(tools),
         sessions=turns.sessions,
         commands=build_commands(base, turns, forecast=inspector, erasure=erasure, exporter=exporter),
-        job_runner=build_job_runner(base, turns, indexer=recall_indexer),
+        job_runner=build_job_runner(base, turns, indexer=recall_indexer, hooks=hooks),
+        compaction_hooks=hooks,
         recall_indexer=recall_indexer,
         passage_encoder=build_passage_encoder(base),
         pictures=turns.pictures,

@@ -6,17 +6,29 @@ import time
 
 from shared.bootstrap.build_turns import TurnServices
 from shared.bootstrap.foundation import Foundation
+from shared.bootstrap.from_settings import build_hook_poster
 from shared.core.verdicts.unable_models import UnableModels
 from shared.services.compaction.checkpoints import CheckpointService
 from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import Flusher
+from shared.services.compaction.hooks import CompactionHooks
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser
 from shared.services.memory.upkeep import MemoryConsolidator, RecallIndexer
 
 
-def build_job_runner(base: Foundation, turns: TurnServices, *, indexer: RecallIndexer) -> JobRunner:
+def build_compaction_hooks(base: Foundation) -> CompactionHooks:
+    """Return the hooks of the settings; without an address nothing is announced."""
+    return CompactionHooks(
+        base.stores.compaction_hooks, build_hook_poster(base.settings),
+        with_summary=base.settings.compaction_hook_summary, crash_point=base.crash_point,
+    )  # fmt: skip
+
+
+def build_job_runner(
+    base: Foundation, turns: TurnServices, *, indexer: RecallIndexer, hooks: CompactionHooks
+) -> JobRunner:
     """`indexer` brings the index of recall up to date in between."""
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
     unable = UnableModels(clock=time.monotonic)
@@ -36,11 +48,11 @@ def build_job_runner(base: Foundation, turns: TurnServices, *, indexer: RecallIn
     )  # fmt: skip
     compactor = Compactor(
         store=stores.jobs, pace=stores.job_backoff, flusher=flusher, silent_requests=silent_requests,
-        summariser=summariser, announcer=announcer, crash_point=crash_point,
+        summariser=summariser, announcer=announcer, crash_point=crash_point, hooks=hooks,
     )  # fmt: skip
     checkpoints = CheckpointService(
         store=stores.job_backoff, spending=stores.jobs, silent_requests=silent_requests,
-        summariser=summariser, announcer=announcer, crash_point=crash_point,
+        summariser=summariser, announcer=announcer, crash_point=crash_point, hooks=hooks,
     )  # fmt: skip
     return JobRunner(
         indexer=indexer,

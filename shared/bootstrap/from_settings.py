@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from shared.adapters.alerts.compaction_hook import CompactionHook
 from shared.adapters.alerts.mail import AlertMail
 from shared.adapters.alerts.webhook import AlertWebhook
 from shared.adapters.encryption import CannotUnseal
@@ -151,6 +152,14 @@ def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
             dashboard_url=dashboard,
         )
     return carriers
+
+
+def build_hook_poster(settings: Settings) -> CompactionHook | None:
+    """None without an address, and in processes that are not given it."""
+    url, secret = settings.compaction_hook_url, settings.compaction_hook_secret
+    if url is None or secret is None:
+        return None
+    return CompactionHook(url.get_secret_value(), secret.get_secret_value())
 
 
 def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber | None:

@@ -18,7 +18,7 @@ from shared.bootstrap.build_admin import (
     build_push_sender,
 )
 from shared.bootstrap.build_commands import build_commands
-from shared.bootstrap.build_compaction import build_job_runner
+from shared.bootstrap.build_compaction import build_compaction_hooks, build_job_runner
 from shared.bootstrap.build_turns import build_hearing, build_speaking, build_turns
 from shared.bootstrap.configured_parts import rebuild_parts, select_parts
 from shared.bootstrap.foundation import Closable, build_health
@@ -68,7 +68,10 @@ def _rebuild_services(app: App) -> None:
     app.commands.follow(
         build_commands(app, turns, forecast=app.context_inspector, erasure=app.erasure, exporter=app.exporter)
     )
-    app.job_runner.follow(build_job_runner(app, turns, indexer=app.recall_indexer))
+    app.compaction_hooks.follow(build_compaction_hooks(app))
+    app.job_runner.follow(
+        build_job_runner(app, turns, indexer=app.recall_indexer, hooks=app.compaction_hooks)
+    )
     app.passage_encoder = build_passage_encoder(app)
     app.hearing = build_hearing(app)
     app.speaking = build_speaking(app)

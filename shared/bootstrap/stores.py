@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from shared.adapters.postgres.compaction.flushes import PostgresFlushes
+from shared.adapters.postgres.compaction.hooks import PostgresCompactionHooks
 from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
@@ -176,6 +177,7 @@ class Stores:
     retention: PostgresRetention
 
     alerts: PostgresAlerts
+    compaction_hooks: PostgresCompactionHooks
     hourly_stats: PostgresHourlyStats
     job_changes: PostgresJobChanges
     playground: PostgresPlayground
@@ -252,6 +254,7 @@ def build_stores(
         leftovers=PostgresLeftovers(pool),
         retention=PostgresRetention(pool),
         alerts=PostgresAlerts(pool),
+        compaction_hooks=PostgresCompactionHooks(pool),
         hourly_stats=PostgresHourlyStats(pool, timezone=timezone),
         job_changes=PostgresJobChanges(pool),
         playground=PostgresPlayground(pool),

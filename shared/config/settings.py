@@ -233,6 +233,11 @@ class Settings(BaseSettings):
     # How long conversations are kept; None means until they are forgotten.
     retention_days: int | None = Field(default=None, ge=1, le=36500)
 
+    # Whom a worker tells before and after each summary; with its text if that is wished.
+    compaction_hook_url: SecretStr | None = None
+    compaction_hook_secret: SecretStr | None = None
+    compaction_hook_summary: bool = False
+
     # Whom alerts go to.
     alert_telegram_chats: ChatIds = ()
     alert_webhook_url: SecretStr | None = None
@@ -324,7 +329,7 @@ class Settings(BaseSettings):
             raise ValueError("must have 32 to 256 characters, only A-Z, a-z, 0-9, _ and -")
         return secret
 
-    @field_validator("alert_webhook_url")
+    @field_validator("alert_webhook_url", "compaction_hook_url")
     @classmethod
     def _webhook_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
@@ -335,9 +340,9 @@ class Settings(BaseSettings):
                 raise ValueError("holds a name or a password; the signature says who sends")
         return url
 
-    @field_validator("alert_webhook_secret")
+    @field_validator("alert_webhook_secret", "compaction_hook_secret")
     @classmethod
-    def _secret_of_alerts(cls, secret: SecretStr | None) -> SecretStr | None:
+    def _secret_of_signatures(cls, secret: SecretStr | None) -> SecretStr | None:
         if secret is not None and len(secret.get_secret_value()) < _MIN_SECRET_CHARS:
             raise ValueError(f"must have at least {_MIN_SECRET_CHARS} characters")
         return secret
@@ -620,9 +625,11 @@ def _with_variables(reason: str) -> str:
 
 
 def _alert_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
-    if settings.alert_webhook_url is not None and settings.alert_webhook_secret is None:
-        reason = f"is needed with {PREFIX}ALERT_WEBHOOK_URL: {_MIN_SECRET_CHARS} random characters or more"
-        yield SettingsProblem(name=f"{PREFIX}ALERT_WEBHOOK_SECRET", value="", reason=reason)
+    for field in ("alert_webhook", "compaction_hook"):
+        if getattr(settings, f"{field}_url") is not None and getattr(settings, f"{field}_secret") is None:
+            name = f"{PREFIX}{field.upper()}"
+            reason = f"is needed with {name}_URL: {_MIN_SECRET_CHARS} random characters or more"
+            yield SettingsProblem(name=f"{name}_SECRET", value="", reason=reason)
     if settings.alert_smtp_url is not None:
         for name in ("alert_email_from", "alert_email_to"):
             if not getattr(settings, name):

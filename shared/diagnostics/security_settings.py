@@ -115,7 +115,10 @@ def review_site_origins(name: str, origins: tuple[str, ...]) -> Iterator[Finding
 
 def _secrets(settings: Settings) -> Iterator[Finding]:
     names = list_setting_names()
-    for field in ("secret_key", "telegram_webhook_secret", "metrics_token", "alert_webhook_secret"):
+    for field in (
+        "secret_key", "telegram_webhook_secret", "metrics_token", "alert_webhook_secret",
+        "compaction_hook_secret",
+    ):  # fmt: skip
         value = getattr(settings, field)
         if value is not None and (why := explain_weakness(value.get_secret_value())):
             yield grave(

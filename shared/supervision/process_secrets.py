@@ -33,6 +33,8 @@ PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     "alert_webhook_url": ("web", "bot"),
     "alert_webhook_secret": ("web", "bot"),
     "alert_smtp_url": ("web", "bot"),
+    "compaction_hook_url": ("worker",),
+    "compaction_hook_secret": ("worker",),
     "secret_key": ("web",),
     "metrics_token": ("web",),
     "oidc_client_secret": ("web",),

@@ -5,6 +5,10 @@ from __future__ import annotations
 ALERT_POINTS = ("before_alert_opens", "after_alert_opens", "before_alert_send", "after_alert_send")
 
 
+HOOK_POINTS = ("before_hook_send", "before_hook_send:2", "after_hook_send", "after_hook_send:2")
+"""Before a summary, and after it."""
+
+
 FEEDBACK, READ, WORK, EDIT = "after_feedback", "after_read", "after_work_change", "after_edit"
 ASIDE_POINTS = (FEEDBACK, READ, WORK, EDIT)
 

@@ -19,6 +19,7 @@ from tests.faults.crash_points import ASIDE_POINTS as ASIDES
 from tests.faults.crash_points import BOT_NOTICES as TOLD
 from tests.faults.crash_points import BOT_POINTS as BOT
 from tests.faults.crash_points import HANDOVER_POINTS as HANDED_OVER
+from tests.faults.crash_points import HOOK_POINTS as HOOKS
 from tests.faults.crash_points import LOGIN_POINTS as LOGINS
 from tests.faults.crash_points import MONEY_POINTS as MONEY
 from tests.faults.crash_points import PUSH_POINTS as PUSH
@@ -107,7 +108,7 @@ def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *COUNTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS,
         *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD, POISON,
-        TOKEN_POINT,
+        TOKEN_POINT, *HOOKS,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(CRASH_POINTS)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shared.core.compaction.hooks import HookMessage
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.presets import preset
 from shared.core.session.session import Entry, View
@@ -112,3 +113,13 @@ def claim_of(**told: Any) -> Claim:
         "refused_scope": None, "view": view([]),
     }  # fmt: skip
     return Claim(**{**usual, **told})
+
+
+def hook_message(**more: Any) -> HookMessage:
+    given: dict[str, Any] = {
+        "id": 7, "send_key": "11111111-2222-3333-4444-555555555555", "phase": "before",
+        "session": "aaaaaaaa-0000-0000-0000-000000000000", "job_id": 9,
+        "detail": {"trigger": "limit", "tokens": 30_000, "may_skip": True},
+        "created_at": datetime(2026, 5, 4, 12, tzinfo=UTC), "state": "due", "skip": False, "attempts": 1,
+    }  # fmt: skip
+    return HookMessage(**given | more)

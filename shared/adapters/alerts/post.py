@@ -13,7 +13,7 @@ import structlog
 from shared.adapters.certificates import find_certificate_fault
 from shared.adapters.files.web_pages import PinnedResolver, Resolve, resolve_host
 from shared.core.ops.alerts import ADVICE, AlertRefused, NotSent, Outcome, Sent
-from shared.core.tools.web_address import Address, BadWebAddress, is_public, web_address
+from shared.core.tools.web_address import Address, BadWebAddress, is_public, is_this_machine, web_address
 
 log = structlog.get_logger(__name__)
 
@@ -37,33 +37,49 @@ class Poster:
         self._resolve = resolve
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
+        outcome, _ = await self.ask(url, body, headers, seconds=SECONDS, most_bytes=0)
+        return outcome
+
+    async def ask(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most_bytes: int
+    ) -> tuple[Outcome, bytes]:
+        """Post and return the outcome with the first `most_bytes` of the answer, as they were sent."""
         try:
-            async with asyncio.timeout(SECONDS):
-                return await self._post(url, body, headers)
+            async with asyncio.timeout(seconds):
+                return await self._ask(url, body, headers, most_bytes)
         except BadWebAddress as error:
             log.warning("post_refused", reason=str(error))
-            return AlertRefused(code="address_refused")
+            return AlertRefused(code="address_refused"), b""
         except TimeoutError:
-            return NotSent(code="timeout")
+            return NotSent(code="timeout"), b""
         except (ssl.SSLError, aiohttp.ClientSSLError) as error:
-            return NotSent(code=find_tls_code(error))
+            return NotSent(code=find_tls_code(error)), b""
         except (aiohttp.ClientError, OSError) as error:
             # The error's own words may repeat the whole address.
             log.info("post_failed", error=type(error).__name__)
-            return NotSent(code="no_connection")
+            return NotSent(code="no_connection"), b""
 
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
+    async def _ask(
+        self, url: str, body: bytes, headers: Mapping[str, str], most_bytes: int
+    ) -> tuple[Outcome, bytes]:
         host, addresses = await self._addresses(url)
         connector = aiohttp.TCPConnector(
             resolver=PinnedResolver(host, addresses), use_dns_cache=False, limit=1, force_close=True
         )
         async with (
             aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
+                auto_decompress=False,
             ) as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as response,
-        ):
-            return _outcome(response.status, response.headers.get("Retry-After", ""))
+        ):  # fmt: skip
+            outcome = _outcome(response.status, response.headers.get("Retry-After", ""))
+            answer = bytearray()
+            while len(answer) < most_bytes and (
+                piece := await response.content.read(most_bytes - len(answer))
+            ):
+                answer += piece
+            return outcome, bytes(answer)
 
     async def _addresses(self, url: str) -> tuple[str, Sequence[Address]]:
         """Raises BadWebAddress."""
@@ -84,6 +100,13 @@ class Poster:
     async def _look_up(self, host: str, port: int) -> Sequence[Address]:
         async with asyncio.timeout(RESOLVE_SECONDS):
             return await self._resolve(host, port)
+
+
+def permit_this_machine(parts: SplitResult) -> Permits | None:
+    """Allow loopback addresses only for a host that is written as this machine."""
+    if not is_this_machine(parts.hostname or ""):
+        return None
+    return lambda address: address.is_loopback
 
 
 def find_tls_code(error: BaseException) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from urllib.parse import SplitResult
 
-from shared.adapters.alerts.post import Permits, Poster
+from shared.adapters.alerts.post import Poster, permit_this_machine
 from shared.adapters.files.web_pages import Resolve, resolve_host
 from shared.core.ops.alerts import Outcome, Sending, payload, signature
-from shared.core.tools.web_address import is_this_machine
 
 TIME_HEADER = "X-Evertalk-Timestamp"
 SIGNATURE_HEADER = "X-Evertalk-Signature"
@@ -31,7 +29,7 @@ class AlertWebhook:
         self._url = url
         self._secret = secret
         self._dashboard_url = dashboard_url
-        self._poster = Poster(_this_machine, resolve=resolve)
+        self._poster = Poster(permit_this_machine, resolve=resolve)
         self._clock = clock
 
     async def send(self, sending: Sending) -> Outcome:
@@ -45,10 +43,3 @@ class AlertWebhook:
             SIGNATURE_HEADER: signature(self._secret, at, body),
         }
         return await self._poster.post(self._url, body, headers)
-
-
-def _this_machine(parts: SplitResult) -> Permits | None:
-    """Allow loopback addresses only for a host that is written as this machine."""
-    if not is_this_machine(parts.hostname or ""):
-        return None
-    return lambda address: address.is_loopback

@@ -150,7 +150,7 @@ def _due(
     ahead: int,
 ) -> JobOrder | None:
     context_tokens = _counted(view, budget, policy, context_tokens, ratio)
-    rested = rests(view, limit=budget.limit, model=model)
+    rested = rests(view, limit=budget.limit, model=model) and not ends_delay(view, budget, context_tokens)
     held = view.hold_compaction or not policy.compact_auto
     threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
     # Memory that is owed early is saved first; the next turn may look ahead.
@@ -226,6 +226,12 @@ def hides_without_model(view: View, budget: ContextBudget, context_tokens: int) 
     """
     thrashes = view.rest is not None and view.rest.reason == "thrashing"
     return thrashes and pressure(budget, context_tokens) == "overflow"
+
+
+def ends_delay(view: View, budget: ContextBudget, context_tokens: int) -> bool:
+    """Return whether the hard limit is exceeded while a hook has put the summary off: it is made at once."""
+    delayed = view.rest is not None and view.rest.reason == "hook"
+    return delayed and pressure(budget, context_tokens) == "overflow"
 
 
 def rests(view: View, *, limit: int, model: str) -> bool:

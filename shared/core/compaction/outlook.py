@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.core.compaction.jobs import rests
+from shared.core.compaction.jobs import ends_delay, rests
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import View
 
-WithholdingReason = Literal["", "off", "manual", "thrashing", "nothing", "held"]
+WithholdingReason = Literal["", "off", "manual", "thrashing", "nothing", "hook", "held"]
 """Why no automatic summary is made; empty if one comes at the limit.
 
 `off`: switched off in this conversation; `manual`: its agent makes none; `thrashing` and `nothing`: paused;
-`held`: waits for the hard limit after an undo.
+`hook`: put off once by a hook of the operator; `held`: waits for the hard limit after an undo.
 """
 
 
@@ -39,7 +39,8 @@ def foresee_summary(
     """
     if not policy.compact_auto:
         return SummaryOutlook(withheld="off" if choice == "off" else "manual")
-    if view.rest is not None and rests(view, limit=budget.limit, model=model):
+    delayed = rests(view, limit=budget.limit, model=model) and not ends_delay(view, budget, context_tokens)
+    if view.rest is not None and delayed:
         return SummaryOutlook(withheld=view.rest.reason)
     if view.hold_compaction:
         return SummaryOutlook(withheld="held")

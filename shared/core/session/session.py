@@ -16,7 +16,7 @@ _TURN: Callable[[Entry], int] = attrgetter("turn")
 CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
 """`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
-BackoffReason = Literal["thrashing", "nothing"]
+BackoffReason = Literal["thrashing", "nothing", "hook"]
 _SAME_LIMIT = 0.1
 """A limit is learned with the ratio of each turn; so small a change of it changes nothing."""
 TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]

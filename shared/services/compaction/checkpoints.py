@@ -34,6 +34,7 @@ from shared.services.compaction.compactor import (
     record_unused_spending,
 )
 from shared.services.compaction.flusher import FlushResult
+from shared.services.compaction.hooks import CompactionHooks
 from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser, SummaryResult
 
@@ -76,7 +77,9 @@ class CheckpointService:
         summariser: Summariser,
         announcer: Announcer,
         crash_point: CrashPoint,
+        hooks: CompactionHooks,
     ) -> None:
+        self._hooks = hooks
         self._store = store
         self._spending = spending
         self._silent_requests = silent_requests
@@ -154,6 +157,9 @@ class CheckpointService:
         plan = await self._plan_again(context, seen)
         if plan is None:
             return JobDone(outcome={"nothing": "pins", "detail": "all messages of the range are pinned"})
+        await self._hooks.ask(
+            job, seen.state, plan, budget=prepared.budget, tokens=context.needed_tokens, message_waits=False
+        )
         written = await self._summariser.write(
             plan, tracker=context.tracker, focus=None, on_progress=ignore_progress, models=able, attempts=1
         )

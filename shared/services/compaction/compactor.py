@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
+from shared.core.compaction.hooks import HOOK_TURNS
 from shared.core.compaction.jobs import (
     BACKOFF_TURNS,
     BY_SIZE,
@@ -55,6 +56,7 @@ from shared.core.verdicts.summaries import unusable_seconds
 from shared.ports import DASHBOARD, Announcer, ModelCard, ModelRequest
 from shared.runtime import CrashPoint
 from shared.services.compaction.flusher import Flusher, FlushResult
+from shared.services.compaction.hooks import CompactionHooks
 from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser, SummaryAttempt, SummaryResult
 from shared.services.turns.request_builder import PreparedRequest
@@ -147,7 +149,9 @@ class Compactor:
         summariser: Summariser,
         announcer: Announcer,
         crash_point: CrashPoint,
+        hooks: CompactionHooks,
     ) -> None:
+        self._hooks = hooks
         self._store = store
         self._pace = pace
         self._flusher = flusher
@@ -185,6 +189,8 @@ class Compactor:
             plan = await self._plan(context)
             if isinstance(plan, NothingToCompact):
                 return await self._end_without_compaction(context, plan)
+            if await self._ask_hook(context, plan):
+                return await self._put_off(context)
             try:
                 return await self._carry_out(context, plan)
             except StaleView:
@@ -245,6 +251,24 @@ class Compactor:
             turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
             await self._back_off(context, "nothing", turns)
         return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail, "sizes": list(plan.sizes)})
+
+    async def _ask_hook(self, context: CompactionContext, plan: CompactionPlan) -> bool:
+        """Announce the summary to the operator's hook; return whether its answer puts the summary off."""
+        return await self._hooks.ask(
+            context.job,
+            context.state,
+            plan,
+            budget=context.prepared.budget,
+            tokens=context.needed_tokens,
+            message_waits=context.job.trigger == "overflow" or context.prepared.policy.compact_before_call,
+        )
+
+    async def _put_off(self, context: CompactionContext) -> JobDone:
+        """End the job of a summary that a hook has put off; the context may grow up to the hard limit."""
+        await self._back_off(context, "hook", HOOK_TURNS)
+        return JobDone(
+            outcome={"nothing": "hook", "detail": "A hook of the operator put the summary off once."}
+        )
 
     async def _stop_thrashing(self, context: CompactionContext) -> JobDone | None:
         """Stop when another compaction would not help, and tell the operator what fills the context."""

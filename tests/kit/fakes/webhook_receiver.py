@@ -31,6 +31,11 @@ class Receiver:
         """Each message once."""
         return [json.loads(body) for body in dict(self.posts).values()]
 
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """All messages in the order of arrival, repeated ones too."""
+        return [json.loads(body) for _, body in self.posts]
+
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
         if fault := self._fault(request, body):

@@ -979,6 +979,26 @@ _ALERTS = {
                  ELSE '^[A-Za-z0-9._:\\[\\]-]{{1,255}}$' END""",
 }
 
+_HOOKS = {
+    "I11: a message of the compaction hook is due for ever": f"""
+        SELECT {_at("compaction_hook=id")} FROM compaction_hooks
+         WHERE (state = 'due' OR awaits_end) AND created_at < now() - interval '3 days'
+           AND EXISTS (SELECT FROM workers
+                        WHERE role = 'worker' AND stopped_at IS NULL AND beat > now() - interval '5 s'
+                          AND started_at < now() - interval '1 h')
+           AND EXISTS (SELECT FROM compaction_hooks n
+                        WHERE n.state = 'sent' AND n.ended_at > now() - interval '1 h')""",
+    "I10: the end of a summary is reported without its announcement": f"""
+        SELECT {_at("compaction_hook=h.id", "job=h.job_id")} FROM compaction_hooks h
+         WHERE h.phase = 'after' AND h.created_at > now() - interval '20 days' AND NOT EXISTS (
+               SELECT FROM compaction_hooks b
+                WHERE (b.job_id, b.round, b.phase) = (h.job_id, h.round, 'before') AND NOT b.awaits_end)""",
+    "I12: a message of the compaction hook holds more than numbers, ids and names": f"""
+        SELECT {_at("compaction_hook=h.id")} FROM compaction_hooks h, jsonb_each(h.detail) f
+         WHERE jsonb_typeof(f.value) NOT IN ('number', 'string', 'boolean', 'null')
+            OR length(f.value #>> '{{}}') > 255""",
+}
+
 _SETTINGS = {
     "I10: the tools of a server have changed and the audit does not say so": f"""
         SELECT {_at("server=l.server")} FROM mcp_tool_lists l
@@ -1002,7 +1022,7 @@ _AGENTS = {
 
 _ALL = (
     _LOG, _VIEW, _RECALL, _PARTIES, _PEOPLE, _MEMORY, _MONEY, _ENDS, _HANDED_OVER, _TELEGRAM, _FORGOTTEN,
-    _ALERTS, _SETTINGS, _AGENTS, _TOO_OLD,
+    _ALERTS, _HOOKS, _SETTINGS, _AGENTS, _TOO_OLD,
 )  # fmt: skip
 CHECKS = tuple(
     _Check(code=code, what=what, rows=rows)

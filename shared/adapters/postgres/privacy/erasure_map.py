@@ -214,6 +214,7 @@ ACTIONS: Mapping[str, Action] = {
     "workers": Keep(why="about processes"),
     "process_faults": Keep(why="about processes: ids, and places in the code"),
     "alerts": Keep(why="numbers, fixed words and ids: facts by kind, never words of people"),
+    "compaction_hooks": Keep(why="numbers, ids and fixed words about jobs"),
     "alert_sends": Keep(why="states of messages to operators"),
     "leases": Keep(why="about processes"),
     "mcp_tool_lists": Keep(why="names and hashes of tools of servers"),

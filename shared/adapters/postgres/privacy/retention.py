@@ -222,6 +222,7 @@ RULES: Mapping[str, Rule] = {
         where="state IN ('done', 'dead') AND ended_at < now() - {age}",
         period="30 days after the end",
     ),
+    "compaction_hooks": Sweep(days=30, key="id", where="created_at < now() - {age}", period="30 days"),
     "reservations": Sweep(
         days=30,
         key="id",

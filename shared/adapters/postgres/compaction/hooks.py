@@ -1,0 +1,124 @@
+"""Messages of the compaction hook in Postgres: one before and one after each job that writes a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.adapters.postgres.db.pool import PoolStore, Record, build_value, store_method
+from shared.core.compaction.hooks import HOOK_EXPIRES_HOURS, MOST_HOOK_TRIES, HookMessage
+from shared.core.ops.alerts import NotSent, Outcome, Sent, wait_seconds
+from shared.core.session.session_state import JobClaim
+
+LEASE_SECONDS = 60.0
+"""Seconds after which a claimed message is due again, unless its outcome was stored."""
+
+_COLUMNS = """h.id, h.send_key::text AS send_key, h.phase, h.job_id, h.detail, h.created_at, h.state, h.skip,
+  h.attempts, (SELECT s.public_id::text FROM sessions s WHERE s.id = h.session_id) AS session"""
+
+# A summary is put off once in a cycle. An attempt that follows a crash finds the message of the first one; a
+# job that an operator retries after its end is announced again.
+_BEGIN = f"""
+WITH open AS (
+  SELECT * FROM compaction_hooks WHERE job_id = $2 AND awaits_end
+), made AS (
+  INSERT INTO compaction_hooks (session_id, job_id, cycle, phase, detail, awaits_end, attempts, due_at, round)
+  SELECT $1, $2, $3, 'before',
+         jsonb_set($4::jsonb, '{{may_skip}}', to_jsonb(($4::jsonb ->> 'may_skip')::boolean AND NOT EXISTS (
+           SELECT FROM compaction_hooks o WHERE o.session_id = $1 AND o.cycle = $3 AND o.skip))),
+         true, ($5::float8 > 0)::int, now() + make_interval(secs => $5::float8),
+         1 + (SELECT coalesce(max(o.round), 0) FROM compaction_hooks o WHERE o.job_id = $2)
+   WHERE NOT EXISTS (SELECT FROM open) RETURNING *
+)
+SELECT {_COLUMNS} FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
+"""
+
+# A message is stored with the end of its job, however that came about, and in the same form at every attempt.
+_ADD_ENDS = """
+WITH ended AS (
+  UPDATE compaction_hooks b SET awaits_end = false
+    FROM (SELECT o.id FROM compaction_hooks o LEFT JOIN jobs j ON j.id = o.job_id
+           WHERE o.awaits_end AND (j.id IS NULL OR j.state IN ('done', 'dead'))
+           ORDER BY o.id LIMIT 200 FOR UPDATE OF o SKIP LOCKED) found
+   WHERE b.id = found.id RETURNING b.*
+)
+INSERT INTO compaction_hooks (session_id, job_id, cycle, phase, round, link_id, detail)
+SELECT e.session_id, e.job_id, e.cycle, 'after', e.round, l.id, jsonb_build_object(
+         'agent', e.detail -> 'agent', 'trigger', e.detail -> 'trigger',
+         'outcome', CASE WHEN l.id IS NOT NULL THEN 'done' WHEN e.skip THEN 'skipped'
+                         WHEN j.state = 'done' THEN 'nothing' ELSE 'failed' END,
+         'reason', CASE WHEN l.id IS NULL THEN left(j.outcome ->> 'nothing', 40) END,
+         'kind', l.kind, 'summary', l.public_id, 'model', l.model, 'turns', l.through_turn - l.from_turn + 1,
+         'tokens_before', l.tokens_before, 'tokens_after', l.tokens_after)
+  FROM ended e LEFT JOIN jobs j ON j.id = e.job_id
+  LEFT JOIN LATERAL (SELECT * FROM links x WHERE x.session_id = e.session_id AND x.job_id = e.job_id
+                      ORDER BY x.id DESC LIMIT 1) l ON true
+ON CONFLICT (job_id, phase, round) DO NOTHING
+"""
+
+_CLAIM = f"""
+WITH due AS (
+  SELECT id FROM compaction_hooks WHERE state = 'due' AND due_at <= now() ORDER BY due_at, id LIMIT $1
+     FOR UPDATE SKIP LOCKED
+), h AS (
+  UPDATE compaction_hooks c
+     SET attempts = c.attempts + 1, due_at = now() + make_interval(secs => {LEASE_SECONDS})
+    FROM due WHERE c.id = due.id RETURNING c.*
+)
+SELECT {_COLUMNS},
+       CASE WHEN $2 THEN (SELECT l.summary_text FROM links l WHERE l.id = h.link_id) END AS summary
+  FROM h ORDER BY h.id
+"""
+
+_END = """
+UPDATE compaction_hooks SET state = $2, error = $3, skip = $4, ended_at = now()
+ WHERE id = $1 AND state = 'due'
+"""
+_AGAIN = f"""
+UPDATE compaction_hooks
+   SET error = $2, due_at = now() + make_interval(secs => $3),
+       state = CASE WHEN created_at < now() - interval '{HOOK_EXPIRES_HOURS} h' THEN 'failed' ELSE 'due' END,
+       ended_at = CASE WHEN created_at < now() - interval '{HOOK_EXPIRES_HOURS} h' THEN now() END
+ WHERE id = $1 AND state = 'due'
+"""
+
+
+class PostgresCompactionHooks(PoolStore):
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    @store_method
+    async def begin(
+        self, job: JobClaim, *, cycle: int, detail: Mapping[str, Any], wait_seconds: float
+    ) -> HookMessage:
+        """Store the message before a summary, or return that of an earlier attempt at the job.
+
+        A worker sends it in the background after `wait_seconds`, unless an outcome is stored before.
+        """
+        row = await self._pool.fetchrow(_BEGIN, job.session_id, job.id, cycle, dict(detail), wait_seconds)
+        assert row is not None
+        return _build(row)
+
+    @store_method
+    async def record_outcome(self, message: HookMessage, outcome: Outcome, *, skip: bool) -> None:
+        """Store what became of an attempt; a message that surely did not arrive is due again."""
+        if isinstance(outcome, NotSent) and message.attempts < MOST_HOOK_TRIES:
+            seconds = max(wait_seconds(message.attempts), min(outcome.retry_after or 0.0, 3_600.0))
+            await self._pool.execute(_AGAIN, message.id, outcome.code, seconds)
+            return
+        state, code = ("sent", "") if isinstance(outcome, Sent) else ("failed", outcome.code)
+        await self._pool.execute(_END, message.id, state, code, skip)
+
+    @store_method
+    async def add_ends(self) -> int:
+        """Store a message for each announced job that has ended; return their number."""
+        return int((await self._pool.execute(_ADD_ENDS)).rpartition(" ")[2])
+
+    @store_method
+    async def claim(self, *, most: int, with_summary: bool) -> list[HookMessage]:
+        """Return messages that are due; no other process sends them for a minute."""
+        rows = await self._pool.fetch(_CLAIM, most, with_summary)
+        return [_build(row, summary=row["summary"]) for row in rows]
+
+
+def _build(row: Record, *, summary: str | None = None) -> HookMessage:
+    return build_value(HookMessage, row, summary=summary)

@@ -1,0 +1,133 @@
+"""Asks an operator's server before each summary, and reports each end to it.
+
+The answer is waited for a few seconds in the background, and never by a person. What is not delivered is
+sent again by the worker, with the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.compaction.hooks import HOOK_SECONDS, SKIPPABLE, HookMessage, describe_plan, wants_skip
+from shared.core.compaction.plan import CompactionPlan
+from shared.core.ops.alerts import Outcome, Sent
+from shared.core.session.budget import ContextBudget, pressure
+from shared.core.session.session_state import JobClaim, SessionState
+from shared.core.values.errors import StorageUnavailable
+from shared.runtime import CrashPoint
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Seconds between two looks for messages that are due."""
+SEND_SECONDS = 15.0
+"""Seconds for one attempt in the background."""
+AT_ONCE = 8
+"""Messages of one look that are sent side by side, so that a slow receiver delays few."""
+
+
+class HookStore(Protocol):
+    async def begin(
+        self, job: JobClaim, *, cycle: int, detail: Mapping[str, Any], wait_seconds: float
+    ) -> HookMessage: ...
+    async def record_outcome(self, message: HookMessage, outcome: Outcome, *, skip: bool) -> None: ...
+    async def add_ends(self) -> int: ...
+    async def claim(self, *, most: int, with_summary: bool) -> list[HookMessage]: ...
+
+
+class HookPoster(Protocol):
+    async def send(self, message: HookMessage, *, seconds: float) -> tuple[Outcome, bytes]: ...
+
+
+class CompactionHooks:
+    """Hooks of one worker; without a poster none is configured, and nothing is stored."""
+
+    def __init__(
+        self,
+        store: HookStore,
+        poster: HookPoster | None,
+        *,
+        with_summary: bool,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._poster = poster
+        self._with_summary = with_summary
+        self._crash_point = crash_point
+
+    def follow(self, other: CompactionHooks) -> None:
+        """Use the address and the wish of `other`, which depend on settings."""
+        self._poster = other._poster
+        self._with_summary = other._with_summary
+
+    async def ask(
+        self,
+        job: JobClaim,
+        state: SessionState,
+        plan: CompactionPlan,
+        *,
+        budget: ContextBudget,
+        tokens: int,
+        message_waits: bool,
+    ) -> bool:
+        """Announce a summary and return whether the answer puts it off. Raises StorageUnavailable.
+
+        A summary that a message waits for, or that is due at the hard limit, waits for no answer.
+        """
+        if self._poster is None:
+            return False
+        waits = message_waits or pressure(budget, tokens) == "overflow"
+        detail = describe_plan(
+            plan, trigger=job.trigger, agent=state.agent, tokens=tokens, budget=budget,
+            may_skip=job.trigger in SKIPPABLE and not waits,
+        )  # fmt: skip
+        message = await self._store.begin(
+            job, cycle=state.view.cycle, detail=detail, wait_seconds=0.0 if waits else 2 * HOOK_SECONDS
+        )
+        if message.state != "due" or waits:
+            return message.skip and not waits
+        return await self._send(self._poster, message, seconds=HOOK_SECONDS, asks=True)
+
+    async def run(self) -> None:
+        """Send what is due until cancelled."""
+        while True:
+            if self._poster is not None:
+                try:
+                    await self.send_due()
+                except StorageUnavailable as error:
+                    log.warning("hook_storage_unavailable", reason=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def send_due(self) -> int:
+        """Report ends and send what is due; return the number of attempts. Raises StorageUnavailable."""
+        if (poster := self._poster) is None:
+            return 0
+        await self._store.add_ends()
+        due = await self._store.claim(most=AT_ONCE, with_summary=self._with_summary)
+        async with asyncio.TaskGroup() as group:
+            for message in due:
+                group.create_task(self._send_later(poster, message))
+        return len(due)
+
+    async def _send_later(self, poster: HookPoster, message: HookMessage) -> None:
+        try:
+            await self._send(poster, message, seconds=SEND_SECONDS, asks=False)
+        except StorageUnavailable as error:
+            # The row is due again after a while, and the receiver knows the key.
+            log.warning("hook_storage_unavailable", reason=str(error))
+
+    async def _send(self, poster: HookPoster, message: HookMessage, *, seconds: float, asks: bool) -> bool:
+        self._crash_point("before_hook_send")
+        outcome, answer = await poster.send(message, seconds=seconds)
+        self._crash_point("after_hook_send")
+        skip = asks and message.may_skip and isinstance(outcome, Sent) and wants_skip(answer)
+        log.info(
+            "compaction_hook_sent", phase=message.phase, job_id=message.job_id, skip=skip,
+            outcome=type(outcome).__name__, code=getattr(outcome, "code", ""),
+        )  # fmt: skip
+        await self._store.record_outcome(message, outcome, skip=skip)
+        return skip
