@@ -160,7 +160,7 @@ async def check_prices(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[Finding]:
     """Says nothing where no plug-in is installed, which is nearly everywhere."""
-    working, wrong = check_pruners(preset(settings.preset))
+    working, wrong = check_pruners(preset(settings.preset).pruning)
     advice = "It is ignored. Repair or uninstall its package."
     found = [Finding("warn", f"pruning plug-in {what}", advice) for what in wrong]
     number = "1 pruning plug-in" if working == 1 else f"{working} pruning plug-ins"

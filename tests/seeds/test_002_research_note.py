@@ -584,7 +584,7 @@ def test_the_newest_40000_tokens_of_results_are_protected() -> None:
 @pytest.mark.parametrize(("tokens", "pruned"), [(19_900, False), (20_000, False), (20_100, True)])
 def test_results_are_trimmed_only_for_more_than_20000_tokens(tokens: int, pruned: bool) -> None:
     log = tool_log(tokens, 10_000, 10_000, 10_000, 10_000)
-    assert bool(plan_pruning(log, replace(OPENCODE, prune_cleared=""), cache_cold=True)) is pruned
+    assert bool(plan_pruning(log, OPENCODE.with_settings(prune_cleared=""), cache_cold=True)) is pruned
 
 
 @seed("002", 234, 394, 414)
@@ -617,7 +617,7 @@ def test_a_plug_in_shortens_the_results_of_its_own_tool() -> None:
     def first_words_of(tool: str, text: str, policy: Any) -> str | None:
         return f"{tool}: {text[:30]}" if tool == "read_log" else None
 
-    own = replace(preset("spec008"), prune_rules=prune_rules({}, [first_words_of]))
+    own = preset("spec008").with_settings(prune_rules=prune_rules({}, [first_words_of]))
     for name, begins in (("read_log", "read_log: aaa"), ("other", "aaa")):
         log = [*tool_turn(1, "a" * 9_000, seq=1, name=name), *exchanges(3, first=100)]
         shown = apply_decisions(log, plan_pruning(log, own, cache_cold=True))

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from shared.adapters.postgres.people.agents import AgentRow
 
 router = OperationRouter()
-_HIDDEN = frozenset({"name", "prune_rules"})
-"""Fields of a policy that are not shown as numbers."""
 Name = Annotated[str, describe("name of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
 Version = Annotated[int, Field(ge=1, lt=2**63, description="version of the config")]
 
@@ -312,14 +310,18 @@ def _numbers(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]
     found: EffectiveConfig = resolve_effective_config(config, ground)
     own = config.get("context") or {}
     settings = []
-    for field in dataclasses.fields(found.policy):
-        if field.name in _HIDDEN:
-            continue
-        value, usual = getattr(found.policy, field.name), getattr(ground.policy, field.name)
-        source = "agent" if field.name in own else "preset" if value != usual else "deployment"
-        inherited = getattr(found.inherited, field.name)
+    inherited, deployment = found.inherited.to_settings(), ground.policy.to_settings()
+    for name, value in found.policy.to_settings().items():
+        usual = deployment[name]
+        source = "agent" if name in own else "preset" if value != usual else "deployment"
         settings.append(
-            {"name": field.name, "value": value, "inherited": inherited, "deployment": usual, "from": source}
+            {
+                "name": name,
+                "value": value,
+                "inherited": inherited[name],
+                "deployment": usual,
+                "from": source,
+            }
         )
     return {
         "preset": config.get("preset") or ground.policy.name,

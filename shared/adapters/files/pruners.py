@@ -9,8 +9,8 @@ from time import perf_counter
 
 import structlog
 
-from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_rules import Pruner
+from shared.core.session.prune_strategy import PruneStrategy
 from shared.core.values.messages import storable
 
 log = structlog.get_logger(__name__)
@@ -33,13 +33,13 @@ class GuardedPruner:
         self._report = report
         self._off = False
 
-    def __call__(self, tool_name: str, text: str, policy: ContextPolicy) -> str | None:
+    def __call__(self, tool_name: str, text: str, pruning: PruneStrategy) -> str | None:
         if self._off:
             return None
         said: list[object] = []
         began = perf_counter()
         # A thread of its own, because what never returns must not stop the process from ending.
-        call = threading.Thread(target=self._call, args=(said, tool_name, text, policy), daemon=True)
+        call = threading.Thread(target=self._call, args=(said, tool_name, text, pruning), daemon=True)
         call.start()
         call.join(CALL_SECONDS)
         took = perf_counter() - began
@@ -53,9 +53,9 @@ class GuardedPruner:
             return None
         return answer if isinstance(answer, str) else None
 
-    def _call(self, said: list[object], tool_name: str, text: str, policy: ContextPolicy) -> None:
+    def _call(self, said: list[object], tool_name: str, text: str, pruning: PruneStrategy) -> None:
         try:
-            said.append(self._pruner(tool_name, text, policy))
+            said.append(self._pruner(tool_name, text, pruning))
         except Exception as error:  # noqa: BLE001  foreign code may raise anything
             said.append(error)
 
@@ -80,13 +80,13 @@ def load_pruners(
     return tuple(loaded)
 
 
-def check_pruners(policy: ContextPolicy, found: Iterable[EntryPoint] | None = None) -> tuple[int, list[str]]:
+def check_pruners(pruning: PruneStrategy, found: Iterable[EntryPoint] | None = None) -> tuple[int, list[str]]:
     """How many plug-ins work on a sample text, and what is wrong with the others."""
     wrong: list[str] = []
     pruners = load_pruners(found, lambda name, problem: wrong.append(f"{name} {problem}"))
     before = len(wrong)
     for pruner in pruners:
-        pruner("sample", _SAMPLE, policy)
+        pruner("sample", _SAMPLE, pruning)
     return len(pruners) - (len(wrong) - before), wrong
 
 

@@ -113,20 +113,24 @@ def _text_in_part(block: Text, room: int, seq: int) -> Text:
 
 
 def spill_text(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
-    """The text itself, or, above `policy.spill_over` tokens, its head and tail behind a line with the id."""
+    """The text itself, or, above `spill_over` tokens, its head and tail behind a line with the id."""
     whole = _too_long(text, policy, count)
     return text if whole is None else _keep_excerpt(replace(whole, id=artifact), policy, count)
 
 
 def _too_long(text: str, policy: ContextPolicy, count: Count) -> Artifact | None:
-    if len(text) <= policy.spill_over // _TOKENS_PER_CHAR_MOST:
+    if len(text) <= policy.pruning.spill_over // _TOKENS_PER_CHAR_MOST:
         return None  # no counter finds that many tokens in it
     tokens = count(text)
-    return Artifact(id=artifact_id(text), body=text, tokens=tokens) if tokens > policy.spill_over else None
+    return (
+        Artifact(id=artifact_id(text), body=text, tokens=tokens)
+        if tokens > policy.pruning.spill_over
+        else None
+    )
 
 
 def _keep_excerpt(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
-    head, tail = policy.spill_over // _HEAD_PART, policy.spill_over // _TAIL_PART
+    head, tail = policy.pruning.spill_over // _HEAD_PART, policy.pruning.spill_over // _TAIL_PART
     return excerpt(whole, head=head, tail=tail, count=count)
 
 

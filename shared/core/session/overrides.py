@@ -6,9 +6,10 @@ import difflib
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from shared.core.session.policy import (
+    SETTING_KINDS,
     Channel,
     ContextPolicy,
     ContradictoryPolicy,
@@ -91,13 +92,6 @@ def parse_history_turns(text: str) -> tuple[tuple[Channel, int], ...]:
     return tuple((channel, found[channel]) for channel in get_args(Channel) if channel in found)
 
 
-_NO_SETTINGS = frozenset({"name", "prune_rules"})
-"""Fields that are no numbers; rules of tools are a separate section of an agent's config."""
-_FIELDS: dict[str, Any] = {
-    name: kind for name, kind in get_type_hints(ContextPolicy).items() if name not in _NO_SETTINGS
-}
-
-
 def _preset_problems(name: object) -> Iterator[str]:
     if name is None or (isinstance(name, str) and name in PRESETS):
         return
@@ -111,9 +105,9 @@ def _shape_problems(wanted: object) -> Iterator[str]:
         yield f"context: must be an object of settings by name, not {_render_value(wanted)}"
         return
     for name, value in wanted.items():
-        if name not in _FIELDS:
-            yield f"context.{name}: there is no such setting{_meant(str(name), _FIELDS)}"
-        elif (expected := _mismatch(_FIELDS[name], value)) is not None:
+        if name not in SETTING_KINDS:
+            yield f"context.{name}: there is no such setting{_meant(str(name), SETTING_KINDS)}"
+        elif (expected := _mismatch(SETTING_KINDS[name], value)) is not None:
             yield f"context.{name}: must be {expected}, not {_render_value(value)}"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Any, Literal, get_type_hints
 
-from shared.core.session.prune_rules import NO_RULES, PruneRules
+from shared.core.session.prune_strategy import USUAL_PRUNING, Findings, PruneStrategy
 from shared.core.values.errors import EvertalkError
 
 Summariser = Literal["cheap", "warm", "auto", "own"]
@@ -148,38 +149,10 @@ class ContextPolicy:
     summary_margin: float = 1.0
     """Estimates are multiplied by this before a portion is held against the summariser's window."""
 
-    # Old tool results.
-    prune_rule: Literal["calls", "age", "protect", "none"] = "calls"
-    """`calls` counts calls since, also inside a turn, and takes a batch when reading on has cost what writing
-    again costs; `age` counts answers; `protect` leaves the newest `prune_protect_tokens` of results alone."""
-    prune_protect_tokens: int = 40_000
-    prune_first: bool = False
-    """Old results are cleared only above the limit; a summary follows only if that is not enough."""
-    prune_keep_last_assistants: int = 3
-    prune_over_chars: int = 4_000
-    prune_head_chars: int = 1_500
-    prune_tail_chars: int = 1_500
-    prune_error_tail_chars: int = 1_500
-    """The tail of a result that speaks of an error."""
-    prune_clear_after_assistants: int = 10
-    prune_clear_over_chars: int = 200
-    """A short result stays: clearing it would save nothing."""
-    prune_batch: int = 8_000
-    """But by rule `calls`, a batch is taken when it saves this much; 0 takes every decision at once."""
-    prune_batch_over: bool = False
-    """Whether a batch must save more than `prune_batch` instead of as much (the source's own boundary)."""
-    prune_when_cold: bool = True
-    """Whether a batch of any size is taken when the provider has forgotten the prefix anyway."""
-    prune_duplicates: bool = True
-    prune_mark: str = "\n[… {chars:,} characters left out …]\n"
-    prune_cleared: str = "[Tool result cleared]"
-    prune_duplicate: str = "[Same as a newer result of this tool]"
+    # Old messages and tool results.
     hide_chatter_at: float | None = None
     """At this share of the input budget (≥) low-signal messages of assistant and tools are left out whole."""
-    spill_over: int = 8_000
-    """A tool result above this becomes an artifact; the log gets its head, its tail and the artifact's id."""
-    prune_rules: PruneRules = NO_RULES
-    """An agent's own rules by tool name, and those of plug-ins."""
+    pruning: PruneStrategy = USUAL_PRUNING
 
     # What the gauge shows.
     status_of: Literal["limit", "window"] = "limit"
@@ -187,6 +160,43 @@ class ContextPolicy:
     critical_at: float = 0.9
     exact_outputs: bool = False
     """Answers count what the provider reported for them, everything else its estimate."""
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return each setting by the name that operators use, whichever strategy holds it."""
+        held: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            parts = {one.name: value} if one.name not in _STRATEGIES else _values(value)
+            held |= {name: part for name, part in parts.items() if name not in NO_SETTINGS}
+        return held
+
+    def with_settings(self, **settings: Any) -> ContextPolicy:
+        """Return the policy with these settings, unchecked; raises TypeError for an unknown name."""
+        own = {name: value for name, value in settings.items() if name not in _HOLDERS}
+        for strategy in dict.fromkeys(_HOLDERS[name] for name in settings if name in _HOLDERS):
+            changed = {name: value for name, value in settings.items() if _HOLDERS.get(name) == strategy}
+            own[strategy] = replace(own.get(strategy, getattr(self, strategy)), **changed)
+        return replace(self, **own)
+
+
+_STRATEGIES: Mapping[str, type] = {"pruning": PruneStrategy}
+_HOLDERS: Mapping[str, str] = {
+    one.name: strategy for strategy, kind in _STRATEGIES.items() for one in fields(kind)
+}
+"""Field of the policy that holds a setting, by the setting's name."""
+NO_SETTINGS = frozenset({"name", "prune_rules"})
+"""Fields that no operator sets by name; rules of tools are a separate section of an agent's config."""
+SETTING_KINDS: Mapping[str, Any] = {
+    name: kind
+    for holder in (ContextPolicy, *_STRATEGIES.values())
+    for name, kind in get_type_hints(holder).items()
+    if name not in NO_SETTINGS and name not in _STRATEGIES
+}
+"""Type of each setting, by the name that operators use."""
+
+
+def _values(strategy: Any) -> dict[str, Any]:
+    return {one.name: getattr(strategy, one.name) for one in fields(strategy)}
 
 
 def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
@@ -197,7 +207,7 @@ def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
 def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
     """Return the policy with these values; a requested number of turns may take half the budget."""
     room = {} if values.get("keep_turns") is None else {"tail_share_most": max(policy.tail_share_most, 0.5)}
-    changed = replace(policy, **{**room, **values})
+    changed = policy.with_settings(**{**room, **values})
     check_policy(changed)
     return changed
 
@@ -212,13 +222,12 @@ def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
 
 
 def check_policy(policy: ContextPolicy) -> None:
-    checks = (_size, _shares, _counts, _selection, _triggers, _texts)
-    for wrong, reason in (finding for check in checks for finding in check(policy)):
+    """Raise `ContradictoryPolicy` with the first contradiction of the policy and its strategies."""
+    checks = (_size, _shares, _counts, _selection, _triggers, _hiding)
+    findings = (*(check(policy) for check in checks), policy.pruning.find_contradictions())
+    for wrong, reason in chain.from_iterable(findings):
         if wrong:
             raise ContradictoryPolicy(reason)
-
-
-Findings = tuple[tuple[bool, str], ...]
 
 
 def _size(p: ContextPolicy) -> Findings:
@@ -273,9 +282,7 @@ def _counts(p: ContextPolicy) -> Findings:
         name: getattr(p, name)
         for name in (
             "overhead", "reserve_leaves", "flush_share_below", "flush_cooldown_seconds", "idle_over",
-            "keep_turns_least", "tail_least", "tail_most", "prune_keep_last_assistants", "prune_over_chars",
-            "prune_head_chars", "prune_tail_chars", "prune_error_tail_chars",
-            "prune_clear_after_assistants", "prune_clear_over_chars", "recall_tokens",
+            "keep_turns_least", "tail_least", "tail_most", "recall_tokens",
         )
     }  # fmt: skip
     return tuple((count < 0, f"{name}={count} must not be negative") for name, count in counts.items())
@@ -331,30 +338,6 @@ def _triggers(p: ContextPolicy) -> Findings:
     )
 
 
-def _texts(p: ContextPolicy) -> Findings:
-    trimmed = p.prune_head_chars + max(p.prune_tail_chars, p.prune_error_tail_chars)
-    kept, cleared = p.prune_keep_last_assistants, p.prune_clear_after_assistants
+def _hiding(p: ContextPolicy) -> Findings:
     hide = p.hide_chatter_at
-    return (
-        (
-            trimmed > p.prune_over_chars,
-            f"a trimmed result has {trimmed} characters, above prune_over_chars={p.prune_over_chars}",
-        ),
-        (
-            cleared < kept,
-            f"prune_clear_after_assistants={cleared} is below prune_keep_last_assistants={kept}",
-        ),
-        (hide is not None and not 0 < hide <= 1, f"hide_chatter_at={hide} must lie above 0, at most 1"),
-        (not _takes_chars(p.prune_mark), f"prune_mark={p.prune_mark!r} may hold no braces but {{chars}}"),
-        (p.prune_batch < 0, f"prune_batch={p.prune_batch} must not be negative"),
-        (p.prune_protect_tokens < 0, f"prune_protect_tokens={p.prune_protect_tokens} must not be negative"),
-        (p.spill_over < 1_000, f"spill_over={p.spill_over} must be at least 1000"),
-    )
-
-
-def _takes_chars(mark: str) -> bool:
-    try:
-        mark.format(chars=1)
-    except (KeyError, IndexError, ValueError, AttributeError):
-        return False
-    return True
+    return ((hide is not None and not 0 < hide <= 1, f"hide_chatter_at={hide} must lie above 0, at most 1"),)

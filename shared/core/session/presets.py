@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
+from shared.core.session.prune_strategy import PruneStrategy
 
 _OWN_WINDOW = 1_000_000
 """For presets that count in shares of whatever window the model has."""
@@ -20,7 +21,7 @@ _BY_SHARE = ContextPolicy(
     idle_compaction=False,
     tail_share=0.0,
     tail_least=0,
-    prune_rule="none",
+    pruning=PruneStrategy(prune_rule="none"),
 )
 """Base of most other presets: the whole window, no early flush, no tail by size, no pruning."""
 
@@ -29,7 +30,7 @@ PRESETS: dict[str, ContextPolicy] = {
     for policy in (
         ContextPolicy(
             name="steady",
-            prune_error_tail_chars=2_500,
+            pruning=PruneStrategy(prune_error_tail_chars=2_500),
             recall_tokens=1_200,
             flush_with_summary=True,
             compact_ahead=True,
@@ -41,19 +42,21 @@ PRESETS: dict[str, ContextPolicy] = {
             tail_share_most=0.15,
             tail_room=2_000,
         ),
-        ContextPolicy(
-            name="spec008",
+        ContextPolicy(name="spec008").with_settings(
             picture_turns=None,
             answer_least=_ANSWER_LEAST,
             soft_budget=None,
             idle_compaction=False,
             compact_before_call=True,
             summary_falls_back=False,
-            prune_rule="age",
+            pruning=PruneStrategy(
+                prune_rule="age",
+                prune_batch=0,
+                prune_clear_over_chars=0,
+                prune_duplicates=False,
+                prune_mark="...",
+            ),
             prune_batch=0,
-            prune_clear_over_chars=0,
-            prune_duplicates=False,
-            prune_mark="...",
         ),
         replace(
             _BY_SHARE,
@@ -89,8 +92,7 @@ PRESETS: dict[str, ContextPolicy] = {
             summariser="own",
             summary_form="thread",
         ),
-        replace(
-            _BY_SHARE,
+        _BY_SHARE.with_settings(
             name="opencode",
             answer_least=_ANSWER_LEAST,
             # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
@@ -100,24 +102,26 @@ PRESETS: dict[str, ContextPolicy] = {
             keep_turns=2,
             summariser="own",
             summary_form="handover",
-            prune_rule="protect",
+            pruning=PruneStrategy(
+                prune_rule="protect",
+                prune_batch=20_000,
+                prune_batch_over=True,
+                prune_when_cold=False,
+                prune_duplicates=False,
+                prune_clear_over_chars=0,
+                prune_cleared="[output too long, was trimmed]",
+            ),
             prune_batch=20_000,
-            prune_batch_over=True,
-            prune_when_cold=False,
-            prune_duplicates=False,
-            prune_clear_over_chars=0,
-            prune_cleared="[output too long, was trimmed]",
         ),
         replace(
             _BY_SHARE,
             name="claude-code",
-            prune_rule="age",
+            pruning=PruneStrategy(
+                prune_rule="age", prune_first=True, prune_clear_over_chars=400, prune_when_cold=False
+            ),
             compact_share=0.75,
             keep_turns=2,
             summariser="own",
-            prune_first=True,
-            prune_clear_over_chars=400,
-            prune_when_cold=False,
         ),
         replace(
             _BY_SHARE,

@@ -13,9 +13,9 @@ Rule = Literal["usual", "never", "trim", "clear"]
 """`usual` is the policy's way with other numbers; `trim` never clears; `clear` clears whatever is old."""
 
 Pruner = Callable[[str, str, Any], str | None]
-"""`pruner(tool_name, text, policy)`: a shorter text, or None for "not mine"; pure.
+"""`pruner(tool_name, text, pruning)`: a shorter text, or None for a tool that it does not know; pure.
 
-The policy holds these rules, so that they cannot name its type.
+`pruning` is the policy's `PruneStrategy`, which holds these rules, so that they cannot name its type.
 """
 
 _SECTION_KEYS = frozenset({"tools", "deny"})
@@ -60,12 +60,12 @@ class PruneRules:
                 return ToolRule(match=glob, rule="never")
         return next((rule for rule in self.tools if fnmatchcase(name, rule.match.casefold())), None)
 
-    def prune(self, tool: str, text: str, policy: object) -> str | None:
+    def prune(self, tool: str, text: str, pruning: object) -> str | None:
         """Return the result as shortened by the first plug-in that knows the tool; None if that is not
         shorter.
         """
         for pruner in self.pruners:
-            shorter = pruner(tool, text, policy)
+            shorter = pruner(tool, text, pruning)
             if shorter is not None and len(shorter) < len(text):
                 return shorter
         return None

@@ -10,6 +10,7 @@ from operator import attrgetter
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_forms import STRENGTH, FormOf, Shown, decision_for, render_blocks, result_texts
+from shared.core.session.prune_strategy import PruneStrategy
 from shared.core.session.session import Entry, PruneForm, View
 from shared.core.values.messages import Block, ToolResult, ToolUse, is_thought, tool_results, tool_uses
 
@@ -46,17 +47,17 @@ def plan_pruning(
     Rule `calls` may be asked before each call, the others at the start of a turn only; asking again after
     the decisions were stored gives nothing.
     """
-    if policy.prune_rule == "none" or policy.prune_first or not _has_results(entries):
+    pruning = policy.pruning
+    if not pruning.works_by_age or not _has_results(entries):
         return ()
-    log = _LogFacts.of(entries, policy, open_turn)
-    batch = tuple(_protect(log, policy) if policy.prune_rule == "protect" else _by_age(log, policy))
-    free = cache_cold and policy.prune_when_cold
-    if policy.prune_rule == "calls" and not free:
+    log = _LogFacts.of(entries, pruning, open_turn)
+    batch = tuple(_protect(log, pruning) if pruning.prune_rule == "protect" else _by_age(log, pruning))
+    free = cache_cold and pruning.prune_when_cold
+    if pruning.works_between_calls and not free:
         again = (LONG_WRITE_PRICE if cache_long else WRITE_PRICE) - READ_PRICE
-        return batch if _has_paid_enough(log, batch, policy, again) else ()
-    saved = sum(saved_tokens(log.by_seq[one.seq], one, policy) for one in batch)
-    worth = saved > policy.prune_batch if policy.prune_batch_over else saved >= policy.prune_batch
-    return batch if worth or free else ()
+        return batch if _has_paid_enough(log, batch, pruning, again) else ()
+    saved = sum(_count_saved(log.by_seq[one.seq], one, pruning) for one in batch)
+    return batch if free or pruning.is_batch_worth(saved) else ()
 
 
 def prune_to_target(
@@ -73,19 +74,20 @@ def prune_to_target(
     """
     if save <= 0 or not _has_results(entries):
         return ()
-    log = _LogFacts.of(entries, policy, open_turn)
+    pruning = policy.pruning
+    log = _LogFacts.of(entries, pruning, open_turn)
     decided: dict[int, PruneDecision] = {}
     gained: dict[int, int] = {}
     saved = 0
     for form in forms:
-        for entry, _ in log.old(policy.prune_keep_last_assistants):
+        for entry, _ in log.old(pruning.prune_keep_last_assistants):
             if saved >= save:
                 return tuple(decided[seq] for seq in sorted(decided))
             repeat = "duplicate" in forms and entry.seq in log.repeated
             if repeat is not (form == "duplicate"):
                 continue
-            wish = _decision(log, entry, policy, _always(form))
-            worth = 0 if wish is None else saved_tokens(entry, wish, policy)
+            wish = _decision(log, entry, pruning, _always(form))
+            worth = 0 if wish is None else _count_saved(entry, wish, pruning)
             if wish is not None and worth > gained.get(entry.seq, 0):
                 saved += worth - gained.get(entry.seq, 0)
                 decided[entry.seq], gained[entry.seq] = wish, worth
@@ -95,8 +97,8 @@ def prune_to_target(
 def clear_first(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
-    """Clear old results above the limit until the context is far below it (policy `prune_first`)."""
-    if not policy.prune_first or policy.prune_rule == "none" or context_tokens <= budget.compact_at:
+    """Clear old results above the limit until the context is far below it (setting `prune_first`)."""
+    if not policy.pruning.clears_above_limit or context_tokens <= budget.compact_at:
         return ()
     save = ceil((context_tokens - floor(DOWN_TO * budget.compact_at)) / ratio)
     forms: tuple[PruneForm, ...] = ("duplicate", "clear")
@@ -131,11 +133,12 @@ def _apply_decision(entry: Entry, decision: PruneDecision | None) -> Entry:
 def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[int, ...]:
     """Where the newest batch begins and the next one may: the oldest result that will change, used or not."""
     newest = next((i for i, is_new in enumerate(map(_NEWLY, entries)) if is_new), None)
-    if policy.prune_rule != "calls" or not _has_results(entries):
+    pruning = policy.pruning
+    if not pruning.works_between_calls or not _has_results(entries):
         return () if newest is None else (newest,)
     uses = _uses(entries)
-    spared = _in_use(entries, uses, _calls_since(entries), policy)
-    left = [i for i, entry in enumerate(entries) if _may_be_shortened(entry, policy, uses)]
+    spared = _in_use(entries, uses, _calls_since(entries), pruning)
+    left = [i for i, entry in enumerate(entries) if _may_be_shortened(entry, pruning, uses)]
     first = left[0] if left else None
     free = next((i for i in left if entries[i].seq not in spared), None)
     return tuple({i for i in (first if newest is None else newest, free) if i is not None})
@@ -143,21 +146,26 @@ def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[i
 
 def apply_pruning(entry: Entry, policy: ContextPolicy) -> tuple[Block, ...]:
     """The entry's blocks as its sticky decision shows them."""
-    return render_blocks(entry, entry.pruned, entry.pruned_as, policy)
+    return render_blocks(entry, entry.pruned, entry.pruned_as, policy.pruning)
 
 
 def count_saved_tokens(
     entries: Sequence[Entry], decisions: Sequence[PruneDecision], policy: ContextPolicy
 ) -> int:
     by_seq = {entry.seq: entry for entry in entries}
-    return sum(saved_tokens(by_seq[one.seq], one, policy) for one in decisions)
+    return sum(_count_saved(by_seq[one.seq], one, policy.pruning) for one in decisions)
 
 
 def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> int:
     """Return the tokens saved, by the share of characters of the entry's estimate."""
+    return _count_saved(entry, decision, policy.pruning)
+
+
+def _count_saved(entry: Entry, decision: PruneDecision, pruning: PruneStrategy) -> int:
     chars = sum(len(result.text) for result in tool_results(entry.blocks))
-    now = sum(len(result.text) for result in tool_results(apply_pruning(entry, policy)))
-    then_shown = render_blocks(entry, decision.form, decision.shown, policy)
+    shown_now = render_blocks(entry, entry.pruned, entry.pruned_as, pruning)
+    now = sum(len(result.text) for result in tool_results(shown_now))
+    then_shown = render_blocks(entry, decision.form, decision.shown, pruning)
     then = sum(len(result.text) for result in tool_results(then_shown))
     return entry.tokens * max(0, now - then) // chars if chars else 0
 
@@ -175,15 +183,15 @@ class _LogFacts:
     open_turn: int | None
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], policy: ContextPolicy, open_turn: int | None) -> _LogFacts:
+    def of(cls, entries: Sequence[Entry], pruning: PruneStrategy, open_turn: int | None) -> _LogFacts:
         first_person = next((i for i, entry in enumerate(entries) if entry.author == "person"), len(entries))
         uses = _uses(entries)
         names = {id_: call.name for id_, call in uses.items()}
-        by_calls = policy.prune_rule == "calls"
+        by_calls = pruning.works_between_calls
         ages = _calls_since(entries) if by_calls else _ages(entries, open_turn)
         touchable = (e for e in entries[first_person:] if not e.pinned and (by_calls or e.turn != open_turn))
         if by_calls:
-            spared = _in_use(entries, uses, ages, policy)
+            spared = _in_use(entries, uses, ages, pruning)
             bound = _last_thought(entries, open_turn)
             touchable = (e for e in touchable if e.seq not in spared and e.seq not in bound)
         return cls(
@@ -191,7 +199,7 @@ class _LogFacts:
             by_seq={entry.seq: entry for entry in entries},
             ages=ages,
             names=names,
-            repeated=_repeated(entries, names) if policy.prune_duplicates else frozenset(),
+            repeated=_repeated(entries, names) if pruning.prune_duplicates else frozenset(),
             open_turn=open_turn,
         )
 
@@ -203,26 +211,26 @@ class _LogFacts:
                 yield entry, age
 
 
-def _by_age(log: _LogFacts, policy: ContextPolicy) -> Iterator[PruneDecision]:
+def _by_age(log: _LogFacts, pruning: PruneStrategy) -> Iterator[PruneDecision]:
     newest = sorted({entry.turn for entry in log.by_seq.values()})[-PROTECTED_TURNS:]
-    whole = frozenset(newest) if policy.prune_rule == "calls" else frozenset()
-    for entry, age in log.old(policy.prune_keep_last_assistants):
+    whole = frozenset(newest) if pruning.works_between_calls else frozenset()
+    for entry, age in log.old(pruning.prune_keep_last_assistants):
         repeated = entry.seq in log.repeated
-        if entry.turn in whole and not repeated and age < policy.prune_clear_after_assistants:
+        if entry.turn in whole and not repeated and age < pruning.prune_clear_after_assistants:
             continue
 
-        may_clear = policy.prune_rule != "calls" or not _is_error(entry)
+        may_clear = not pruning.works_between_calls or not _is_error(entry)
 
         def form_of(
             result: ToolResult,
-            p: ContextPolicy,
+            p: PruneStrategy,
             age: int = age,
             repeated: bool = repeated,
             may_clear: bool = may_clear,
         ) -> PruneForm | None:
-            return _form_by_age(len(result.text), age, p, repeated=repeated, may_clear=may_clear)
+            return _form_by_age(result.text, age, p, repeated=repeated, may_clear=may_clear)
 
-        if (wish := _decision(log, entry, policy, form_of)) is not None:
+        if (wish := _decision(log, entry, pruning, form_of)) is not None:
             yield wish
 
 
@@ -231,13 +239,13 @@ def _always(form: PruneForm) -> FormOf:
 
 
 def _form_by_age(
-    chars: int, age: int, policy: ContextPolicy, *, repeated: bool, may_clear: bool
+    text: str, age: int, pruning: PruneStrategy, *, repeated: bool, may_clear: bool
 ) -> PruneForm | None:
-    if may_clear and age >= policy.prune_clear_after_assistants and chars > policy.prune_clear_over_chars:
+    if may_clear and age >= pruning.prune_clear_after_assistants and pruning.is_clearable(text):
         return "clear"
-    if repeated and chars > policy.prune_clear_over_chars:
+    if repeated and pruning.is_clearable(text):
         return "duplicate"
-    return "trim" if chars > policy.prune_over_chars else None
+    return "trim" if pruning.is_long(text) else None
 
 
 def _is_error(entry: Entry) -> bool:
@@ -245,37 +253,37 @@ def _is_error(entry: Entry) -> bool:
     return any(result.is_error for result in tool_results(entry.blocks))
 
 
-def _protect(log: _LogFacts, policy: ContextPolicy) -> list[PruneDecision]:
+def _protect(log: _LogFacts, pruning: PruneStrategy) -> list[PruneDecision]:
     """Return decisions on results beyond the newest `prune_protect_tokens`, oldest first."""
     newer = sum(e.tokens for e in log.by_seq.values() if e.turn == log.open_turn and tool_results(e.blocks))
     found: list[PruneDecision] = []
     for entry in reversed(log.entries):
         newer += entry.tokens
-        if newer <= policy.prune_protect_tokens or log.ages[entry.seq] < PROTECTED_TURNS:
+        if newer <= pruning.prune_protect_tokens or log.ages[entry.seq] < PROTECTED_TURNS:
             continue
-        wish = None if entry.pruned else _decision(log, entry, policy, _always("clear"))
+        wish = None if entry.pruned else _decision(log, entry, pruning, _always("clear"))
         if wish is not None:
             found.append(wish)
     return found[::-1]
 
 
-def _decision(log: _LogFacts, entry: Entry, policy: ContextPolicy, form_of: FormOf) -> PruneDecision | None:
+def _decision(log: _LogFacts, entry: Entry, pruning: PruneStrategy, form_of: FormOf) -> PruneDecision | None:
     """Return the decision of the rules on an entry, if it is stronger than the present one."""
-    form, shown = decision_for(entry, policy, log.names, form_of)
+    form, shown = decision_for(entry, pruning, log.names, form_of)
     if form is None:
         return None
     decision = PruneDecision(seq=entry.seq, form=form, shown=shown)
     if STRENGTH[form] > STRENGTH[entry.pruned]:
-        if shown is None or _shorter(entry, decision, policy):
+        if shown is None or _shorter(entry, decision, pruning):
             return decision
-    elif shown is not None and form == entry.pruned and _shorter(entry, decision, policy):
+    elif shown is not None and form == entry.pruned and _shorter(entry, decision, pruning):
         return decision
     return None
 
 
-def _shorter(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> bool:
-    now = result_texts(apply_pruning(entry, policy))
-    then = result_texts(render_blocks(entry, decision.form, decision.shown, policy))
+def _shorter(entry: Entry, decision: PruneDecision, pruning: PruneStrategy) -> bool:
+    now = result_texts(render_blocks(entry, entry.pruned, entry.pruned_as, pruning))
+    then = result_texts(render_blocks(entry, decision.form, decision.shown, pruning))
     return sum(map(len, then)) < sum(map(len, now))
 
 
@@ -320,16 +328,16 @@ def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[
 
 
 def _in_use(
-    entries: Sequence[Entry], uses: Mapping[str, ToolUse], ages: Mapping[int, int], policy: ContextPolicy
+    entries: Sequence[Entry], uses: Mapping[str, ToolUse], ages: Mapping[int, int], pruning: PruneStrategy
 ) -> frozenset[int]:
     """The newest long result about whatever newer calls have named, such as a file being worked on."""
     named: set[str] = set()
     found: set[str] = set()
     spared: set[int] = set()
     for entry in reversed(entries):
-        if ages[entry.seq] < policy.prune_clear_after_assistants:
+        if ages[entry.seq] < pruning.prune_clear_after_assistants:
             named.update(value for call in tool_uses(entry.blocks) for value in _named(call))
-        if named and _may_be_shortened(entry, policy, uses):
+        if named and _may_be_shortened(entry, pruning, uses):
             calls = (uses.get(result.tool_use_id) for result in tool_results(entry.blocks))
             about = {value for call in calls for value in _named(call)}
             if (about & named) - found:
@@ -343,25 +351,25 @@ def _named(call: ToolUse | None) -> set[str]:
     return {value for value in values if isinstance(value, str) and value}
 
 
-def _may_be_shortened(entry: Entry, policy: ContextPolicy, uses: Mapping[str, ToolUse]) -> bool:
+def _may_be_shortened(entry: Entry, pruning: PruneStrategy, uses: Mapping[str, ToolUse]) -> bool:
     """Whether age alone will bring a decision about the entry that it does not have yet."""
     if entry.author != "tool" or entry.pinned or entry.pruned == "clear":
         return False
     failed = _is_error(entry)
     for result in tool_results(entry.blocks):
         call = uses.get(result.tool_use_id)
-        own = policy.prune_rules.of(call.name) if call is not None else None
+        own = pruning.prune_rules.of(call.name) if call is not None else None
         rule = "usual" if own is None else own.rule
         if rule == "trim" or (failed and rule != "never"):
-            if entry.pruned is None and len(result.text) > policy.prune_over_chars:
+            if entry.pruned is None and pruning.is_long(result.text):
                 return True
-        elif rule != "never" and len(result.text) > policy.prune_clear_over_chars:
+        elif rule != "never" and pruning.is_clearable(result.text):
             return True
     return False
 
 
 def _has_paid_enough(
-    log: _LogFacts, batch: Sequence[PruneDecision], policy: ContextPolicy, price_again: float
+    log: _LogFacts, batch: Sequence[PruneDecision], pruning: PruneStrategy, price_again: float
 ) -> bool:
     """Return whether reading results again has cost as much by now as rewriting the cache would.
 
@@ -377,26 +385,26 @@ def _has_paid_enough(
     first = next(i for i, entry in enumerate(entries) if entry.seq in wishes)
     for at, entry in enumerate(entries[first:], first):
         wish = wishes.get(entry.seq)
-        saved = 0 if wish is None else saved_tokens(entry, wish, policy)
+        saved = 0 if wish is None else _count_saved(entry, wish, pruning)
         if wish is not None:
             due = (
-                policy.prune_clear_after_assistants
+                pruning.prune_clear_after_assistants
                 if wish.form == "clear"
-                else policy.prune_keep_last_assistants
+                else pruning.prune_keep_last_assistants
             )
             paid += READ_PRICE * saved * (log.ages[entry.seq] - due + 1)
         if at < cached:
-            again += price_again * (_tokens_now(entry, policy) - saved)
+            again += price_again * (_tokens_now(entry, pruning) - saved)
     return paid >= again
 
 
-def _tokens_now(entry: Entry, policy: ContextPolicy) -> int:
+def _tokens_now(entry: Entry, pruning: PruneStrategy) -> int:
     if entry.pruned is None:
         return entry.tokens
-    return entry.tokens - saved_tokens(
+    return entry.tokens - _count_saved(
         replace(entry, pruned=None, pruned_as=None),
         PruneDecision(seq=entry.seq, form=entry.pruned, shown=entry.pruned_as),
-        policy,
+        pruning,
     )
 
 

@@ -5,7 +5,7 @@ summaries.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from shared.core.compaction.note_requests import FlushWay
@@ -143,7 +143,7 @@ class ContextInspector:
             budget=prepared.budget,
             card=prepared.card,
             preset=prepared.policy.name,
-            policy=_numbers(prepared.policy),
+            policy=prepared.policy.to_settings(),
             overrides=self._overrides(prepared.policy, state.agent_config),
             unsent=prepared.unsent,
             memory=self._flush_way(state, prepared),
@@ -280,7 +280,7 @@ class ContextInspector:
             return ()
         own = agent_config.get("context")
         named = set(own) if isinstance(own, Mapping) else set[str]()
-        usual, holds = _numbers(preset), _numbers(policy)
+        usual, holds = preset.to_settings(), policy.to_settings()
         return tuple(
             PolicyOverride(
                 name=name, preset=usual[name], effective=value, by="agent" if name in named else "operator"
@@ -330,12 +330,6 @@ def _differs(stored: StoredTurn, remade: RebuiltRequest, *, is_last: bool) -> st
         return "tools"
     shown = (block for message in remade.request.messages for block in message.blocks)
     return "pictures" if any(isinstance(block, Image) for block in shown) else ""
-
-
-def _numbers(policy: ContextPolicy) -> dict[str, Any]:
-    """Without what is no number of the policy: its name, and rules by tool."""
-    names = (one.name for one in fields(policy) if one.name not in ("name", "prune_rules"))
-    return {name: getattr(policy, name) for name in names}
 
 
 def _tokens(entries: Sequence[Entry]) -> int:

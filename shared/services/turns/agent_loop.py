@@ -316,7 +316,7 @@ class AgentLoop:
     def _prune(self, state: TurnAttempt) -> None:
         """Prune at the start of the turn; a repeated attempt decides the same."""
         policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
-        if policy.prune_first and state.meter.anchor:
+        if policy.pruning.clears_above_limit and state.meter.anchor:
             plain = self._model_caller.prepare(state)
             made = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
         else:
@@ -330,7 +330,7 @@ class AgentLoop:
 
     def _prune_between_calls(self, state: TurnAttempt) -> None:
         policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
-        if policy.prune_rule == "calls":
+        if policy.pruning.works_between_calls:
             entries = state.view.entries
             cold = entries[-1].at - entries[-2].at > state.given.cache_life
             made = self._plan_pruning(state, entries, policy, cold=cold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Protocol, get_args
@@ -199,7 +199,7 @@ class RequestBuilder:
             if len(self._policies) >= MAX_CACHED_POLICIES:
                 self._policies.clear()
             rules = _rules(json.dumps(asked["pruning"], sort_keys=True, default=str), self.pruners)
-            self._policies[key] = replace(self._resolve_own_policy(agent_config), prune_rules=rules)
+            self._policies[key] = self._resolve_own_policy(agent_config).with_settings(prune_rules=rules)
         return self._policies[key]
 
     def _resolve_own_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
@@ -545,8 +545,7 @@ def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
 @lru_cache(maxsize=64)
 def _policy_text(policy: ContextPolicy) -> str:
     # How a result was shown is stored with its decision: the rules of tools are not needed again.
-    values = {name: value for name, value in asdict(_plain(policy)).items() if name != "prune_rules"}
-    return json.dumps(values, ensure_ascii=False)
+    return json.dumps({"name": policy.name, **policy.to_settings()}, ensure_ascii=False)
 
 
 @lru_cache(256)
@@ -554,10 +553,6 @@ def _policy_as(policy: ContextPolicy, *, summarises: bool, sees: bool) -> Contex
     if policy.flush_with_summary and summarises:
         policy = replace(policy, flush_threshold=0)
     return policy if sees else replace(policy, picture_turns=0)
-
-
-def _plain(policy: ContextPolicy) -> ContextPolicy:
-    return replace(policy, prune_rules=PruneRules())
 
 
 def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:

@@ -153,7 +153,8 @@ def _tools(text: str) -> tuple[ToolSpec, ...]:
 
 
 def _policy(text: str) -> ContextPolicy:
-    return ContextPolicy(**{name: _frozen(value) for name, value in json.loads(text).items()})
+    values = {name: _frozen(value) for name, value in json.loads(text).items()}
+    return ContextPolicy(name=values.pop("name")).with_settings(**values)
 
 
 def _frozen(value: Any) -> Any:

@@ -158,8 +158,8 @@ def test_case_37_to_40_the_last_question_is_in_the_record(question: str) -> None
     assert question in render_summary(audit_ledger(patched, Ledger(), source, count=words).ledger)
 
 
-PRUNING = replace(
-    STEADY, prune_rule="age", prune_keep_last_assistants=3, prune_clear_after_assistants=3, prune_batch=0
+PRUNING = STEADY.with_settings(
+    prune_rule="age", prune_keep_last_assistants=3, prune_clear_after_assistants=3, prune_batch=0
 )
 
 
@@ -183,8 +183,8 @@ def test_case_44_messages_before_first_person_message_are_never_pruned() -> None
 
 
 def test_case_46_47_56_head_and_tail_are_counted_in_characters() -> None:
-    policy = replace(
-        STEADY, prune_over_chars=100, prune_head_chars=3, prune_tail_chars=2, prune_error_tail_chars=2
+    policy = STEADY.with_settings(
+        prune_over_chars=100, prune_head_chars=3, prune_tail_chars=2, prune_error_tail_chars=2
     )
     result = ToolResult(tool_use_id="a", text="αβγδε" * 2_000)
     (block,) = apply_pruning(entry(1, 1, result, author="tool", pruned="trim"), policy)
@@ -206,7 +206,7 @@ def test_case_50_rare_characters_are_counted_for_what_they_cost() -> None:
 
 
 def test_case_52_a_switched_off_pruning_changes_nothing() -> None:
-    off = replace(STEADY, prune_rule="none")
+    off = STEADY.with_settings(prune_rule="none")
     log = four_tool_turns()
     assert plan_pruning(log, off, cache_cold=True) == ()
     assert all(apply_pruning(e, off) is e.blocks for e in log)
@@ -215,7 +215,7 @@ def test_case_52_a_switched_off_pruning_changes_nothing() -> None:
 @pytest.mark.parametrize(("answers", "keep", "pruned"), [(1, 3, 0), (3, 3, 0), (5, 2, 3), (5, 4, 1)])
 def test_case_55_the_newest_answers_keep_their_results(answers: int, keep: int, pruned: int) -> None:
     log = [e for t in range(1, answers + 1) for e in tool_turn(t, f"{t}" * 9_000, seq=4 * t)]
-    policy = replace(STEADY, prune_rule="age", prune_keep_last_assistants=keep, prune_batch=0)
+    policy = STEADY.with_settings(prune_rule="age", prune_keep_last_assistants=keep, prune_batch=0)
     assert len(plan_pruning(log, policy, cache_cold=True)) == pruned
 
 

@@ -164,7 +164,7 @@ class Played:
 
     def _prune(self, now: datetime) -> None:
         entries = self._view.entries
-        if self._policy.prune_first:
+        if self._policy.pruning.prune_first:
             plain = self._prepared()
             decisions = clear_first(self._view, plain.budget, self._policy, plain.estimate)
         else:
@@ -178,7 +178,7 @@ class Played:
 
     def _prune_between_calls(self) -> None:
         entries = self._view.entries
-        if self._policy.prune_rule == "calls" and entries[-1].author == "tool":
+        if self._policy.pruning.prune_rule == "calls" and entries[-1].author == "tool":
             made = plan_pruning(entries, self._policy, cache_cold=False, open_turn=self._view.open_turn)
             self._view = replace(self._view, entries=apply_decisions(entries, made))
 

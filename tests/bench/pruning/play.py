@@ -117,7 +117,7 @@ def of_age(entries: Entries, cold: bool, turn: int) -> Decisions:
         chars = sum(len(result.text) for result in tool_results(entry.blocks))
         if age >= OLD and chars and entry.pruned != "clear":
             made.append(PruneDecision(seq=entry.seq, form="clear"))
-        elif age >= NEW and chars > STEADY.prune_over_chars and entry.pruned is None:
+        elif age >= NEW and chars > STEADY.pruning.prune_over_chars and entry.pruned is None:
             made.append(PruneDecision(seq=entry.seq, form="trim"))
         age += entry.author == "assistant"
     return tuple(made)
@@ -130,7 +130,8 @@ def in_batches_of(tokens: int) -> Way:
         made = tuple(
             one
             for one in of_age(entries, cold, turn)
-            if one.form == "clear" and entries[one.seq - 1].tokens > STEADY.prune_clear_over_chars // 4
+            if one.form == "clear"
+            and entries[one.seq - 1].tokens > STEADY.pruning.prune_clear_over_chars // 4
         )
         return made if cold or count_saved_tokens(entries, made, STEADY) >= tokens else ()
 
@@ -138,7 +139,7 @@ def in_batches_of(tokens: int) -> Way:
 
 
 WAYS: dict[str, Way] = {
-    "none": by_policy(replace(STEADY, prune_rule="none")),
+    "none": by_policy(STEADY.with_settings(prune_rule="none")),
     "spec008, one mark": Way(
         rule=of_age,
         policy=preset("spec008"),
@@ -146,7 +147,7 @@ WAYS: dict[str, Way] = {
     ),
     "spec008, two marks": Way(rule=of_age, policy=preset("spec008"), marks=at_tenth_call),
     "by turns": replace(
-        by_policy(replace(STEADY, prune_rule="age", prune_clear_over_chars=400), between_calls=False),
+        by_policy(STEADY.with_settings(prune_rule="age", prune_clear_over_chars=400), between_calls=False),
         marks=without_settled,
     ),
     "batches of 4,000": in_batches_of(4_000),

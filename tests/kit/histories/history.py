@@ -61,8 +61,7 @@ def count(text: str) -> int:
 def _policy(name: str) -> ContextPolicy:
     """The preset on a window so small that a dozen turns fill it."""
     policy = fit_to_window(PRESETS[name], WINDOW)
-    return replace(
-        policy,
+    return policy.with_settings(
         max_output=600,
         overhead=200,
         summary_least=min(policy.summary_least, 60),
@@ -70,8 +69,8 @@ def _policy(name: str) -> ContextPolicy:
         prune_head_chars=200,
         prune_tail_chars=200,
         prune_error_tail_chars=400,
-        prune_clear_over_chars=min(policy.prune_clear_over_chars, 300),
-        prune_batch=min(policy.prune_batch, 300),
+        prune_clear_over_chars=min(policy.pruning.prune_clear_over_chars, 300),
+        prune_batch=min(policy.pruning.prune_batch, 300),
     )
 
 
@@ -136,7 +135,7 @@ class History:
                 self._end(rng, rng.choice(("failed", "refused", "stopped")), prunes)
                 return
             before = prunes
-            prunes = self._prunes(rng, turn, before) if self.policy.prune_rule == "calls" else before
+            prunes = self._prunes(rng, turn, before) if self.policy.pruning.prune_rule == "calls" else before
             view = self._with_prunes(log.view(answering=True), prunes)
             now = self._request(rng, view, first=False)
             if prunes == before:
@@ -199,7 +198,7 @@ class History:
             self.judge.holds("idempotent", not again or not cold, f"pruned twice: {again}")
             saved = {e.seq for e in view.entries if e.seq in prunes}
             self.judge.holds("whole_turns", saved == set(prunes), "what is not there was pruned")
-            kept = turn if self.policy.prune_rule != "calls" else None
+            kept = turn if self.policy.pruning.prune_rule != "calls" else None
             mine = {e.seq for e in view.entries if e.turn == kept or e.pinned or not tool_results(e.blocks)}
             self.judge.holds("never_dropped", not mine & set(prunes), "words, a pin or the open turn pruned")
             thought = [e.seq for e in view.entries if e.turn == turn and any(map(is_thought, e.blocks))]

@@ -16,7 +16,7 @@ from shared.adapters.files.pruners import GROUP, check_pruners, load_pruners
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 
-STEADY = preset("steady")
+STEADY = preset("steady").pruning
 TEXT = "a long result " * 100
 _never = threading.Event()
 

@@ -49,7 +49,7 @@ def test_head_and_tail_stand_behind_a_line_with_the_id() -> None:
     assert f"{len(text):,} characters" in first
     assert second.startswith("BEGIN")
     assert shown.endswith("END")
-    assert _tokens(shown) < STEADY.spill_over // 5
+    assert _tokens(shown) < STEADY.pruning.spill_over // 5
     assert reference_in(shown) == first
 
 
@@ -146,7 +146,7 @@ def test_a_portion_is_never_above_its_tokens_nor_empty(
 @settings(max_examples=40)
 @given(body=st.text(alphabet="ab é漢\n", min_size=1, max_size=200), times=st.integers(1, 3_000))
 def test_what_enters_the_log_is_never_larger_than_what_came(body: str, times: int) -> None:
-    policy = replace(STEADY, spill_over=1_000)
+    policy = STEADY.with_settings(spill_over=1_000)
     shown = spill_text(body * times, artifact_id(body), policy, estimate_by_script)
-    assert estimate_by_script(shown) <= max(policy.spill_over, estimate_by_script(body * times))
+    assert estimate_by_script(shown) <= max(policy.pruning.spill_over, estimate_by_script(body * times))
     assert len(shown) <= len(body * times)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from shared.core.session.overrides import (
-    _FIELDS,
     BadContextConfig,
     agent_policy,
     deployment_policy,
@@ -133,7 +131,7 @@ def test_every_problem_is_named_at_once() -> None:
 
 def test_every_field_can_be_set_to_what_it_is() -> None:
     for one in PRESETS.values():
-        values = {spec.name: getattr(one, spec.name) for spec in fields(one) if spec.name in _FIELDS}
+        values = one.to_settings()
         values["history_turns"] = dict(one.history_turns)
         values["flush_shares"] = list(one.flush_shares)
         assert own({"preset": one.name, "context": values}) == one

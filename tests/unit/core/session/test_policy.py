@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.session.policy import ContradictoryPolicy, check_policy, fit_to_window, with_overrides
+from shared.core.session.policy import (
+    SETTING_KINDS,
+    ContextPolicy,
+    ContradictoryPolicy,
+    check_policy,
+    fit_to_window,
+    with_overrides,
+)
 from shared.core.session.presets import PRESETS, preset
+
+STEADY = preset("steady")
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -70,3 +79,42 @@ def test_contradictions_are_refused_with_their_numbers(overrides: dict[str, Any]
     with pytest.raises(ContradictoryPolicy, match=named) as refused:
         with_overrides(preset("steady"), **overrides)
     assert "contradict" in refused.value.advice
+
+
+SETTINGS = """
+    answer_least checkpoints compact_above compact_after_turns compact_ahead compact_at
+    compact_at_equal compact_auto compact_before_call compact_share compact_share_of context_window
+    critical_at exact_outputs fixed_share flush_cooldown_seconds flush_share flush_share_below
+    flush_shares flush_threshold flush_with_summary gain_at_most hide_chatter_at history_turns
+    idle_compaction idle_over keep_turns keep_turns_least land_at max_output max_output_share
+    max_rounds overhead overhead_share picture_turns pins_share prune_batch prune_batch_over
+    prune_clear_after_assistants prune_clear_over_chars prune_cleared prune_duplicate
+    prune_duplicates prune_error_tail_chars prune_first prune_head_chars prune_keep_last_assistants
+    prune_mark prune_over_chars prune_protect_tokens prune_rule prune_tail_chars prune_when_cold
+    recall_tokens reserve reserve_leaves reserve_leaves_share soft_budget spill_over status_of
+    summariser summary_falls_back summary_form summary_least summary_margin summary_merged
+    summary_most tail_least tail_most tail_room tail_share tail_share_most trim_from trim_tokens
+    warning_at window_messages
+"""
+"""Names that stored agents and settings use."""
+
+
+def test_settings_of_policy_keep_their_stored_names() -> None:
+    assert sorted(STEADY.to_settings()) == sorted(SETTING_KINDS) == SETTINGS.split()
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_policy_read_from_its_settings_equals_itself(name: str) -> None:
+    read = ContextPolicy(name=name).with_settings(**preset(name).to_settings())
+    assert read == preset(name)
+
+
+def test_settings_are_changed_in_whichever_strategy_holds_them() -> None:
+    changed = STEADY.with_settings(max_output=100, prune_over_chars=9_000, prune_first=True)
+    settings = {**STEADY.to_settings(), "max_output": 100, "prune_over_chars": 9_000, "prune_first": True}
+    assert changed.to_settings() == settings
+
+
+def test_unknown_setting_is_refused() -> None:
+    with pytest.raises(TypeError):
+        STEADY.with_settings(prune_everything=True)

@@ -230,15 +230,15 @@ def test_the_limit_is_the_sources_own_share_of_the_models_window(
 
 def test_opencode_protects_40000_tokens_of_results_and_clears_only_above_20000() -> None:
     one = preset("opencode")
-    assert (one.prune_rule, one.prune_protect_tokens, one.prune_batch, one.prune_batch_over) == (
-        "protect", 40_000, 20_000, True,
-    )  # fmt: skip
-    assert one.prune_cleared == "[output too long, was trimmed]"
+    pruning = one.pruning
+    assert (pruning.prune_rule, pruning.prune_protect_tokens) == ("protect", 40_000)
+    assert (pruning.prune_batch, pruning.prune_batch_over) == (20_000, True)
+    assert pruning.prune_cleared == "[output too long, was trimmed]"
     assert one.summary_form == "handover"
 
 
 def test_claude_code_clears_results_first() -> None:
-    assert preset("claude-code").prune_first
+    assert preset("claude-code").pruning.prune_first
 
 
 # ---- langmem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ LONG = "abcdefghij" * 900
 
 
 def _policy(section: dict[str, Any], name: str = "spec008", *pruners: Any) -> ContextPolicy:
-    return replace(preset(name), prune_rules=prune_rules(section, pruners))
+    return preset(name).with_settings(prune_rules=prune_rules(section, pruners))
 
 
 def _log(tool: str, text: str, *, after: int) -> list[Entry]:

@@ -201,7 +201,7 @@ def test_pruning_never_lengthens_a_result_nor_touches_words(
         shown = apply_pruning(now, policy)
         if before.author != "tool":
             assert shown == before.blocks
-        elif len(before.blocks[0].text) > len(policy.prune_cleared):  # type: ignore[union-attr]
+        elif len(before.blocks[0].text) > len(policy.pruning.prune_cleared):  # type: ignore[union-attr]
             assert len(_text(now, policy)) <= len(_text(before, policy))
 
 
@@ -242,15 +242,15 @@ def test_opencode_never_touches_the_last_two_turns() -> None:
 def test_small_batch_is_not_pruned_cold_by_policy() -> None:
     log = [replace(e, tokens=7_000) if e.author == "tool" else e for e in _log([LONG], after=3)]
     assert plan_pruning(log, STEADY, cache_cold=True)
-    assert plan_pruning(log, replace(STEADY, prune_when_cold=False), cache_cold=True) == ()
+    assert plan_pruning(log, STEADY.with_settings(prune_when_cold=False), cache_cold=True) == ()
 
 
 @pytest.mark.parametrize(("saved", "taken"), [(7_999, False), (8_000, True), (8_001, True)])
 def test_a_batch_is_taken_at_just_what_it_must_save(saved: int, taken: bool) -> None:
     log = [replace(e, tokens=saved) if e.author == "tool" else e for e in _log(["x" * 10_000], after=10)]
-    nothing_left = replace(STEADY, prune_rule="age", prune_cleared="")
+    nothing_left = STEADY.with_settings(prune_rule="age", prune_cleared="")
     assert bool(plan_pruning(log, nothing_left, cache_cold=False)) is taken
-    over = replace(nothing_left, prune_batch_over=True)
+    over = nothing_left.with_settings(prune_batch_over=True)
     assert bool(plan_pruning(log, over, cache_cold=False)) is (saved > 8_000)
 
 
@@ -310,7 +310,7 @@ def test_to_a_target_repeats_go_first_then_trims_then_clears_oldest_first() -> N
 @pytest.mark.parametrize("tail", ["ValueError: bad", "Exception in thread", "3 tests failed", "ERROR 500"])
 def test_every_way_to_say_that_it_went_wrong_keeps_the_longer_tail(tail: str) -> None:
     one = replace(_log(["x" * 20_000 + tail], after=0)[2], pruned="trim")
-    assert len(_text(one, STEADY)) > STEADY.prune_head_chars + STEADY.prune_error_tail_chars
+    assert len(_text(one, STEADY)) > STEADY.pruning.prune_head_chars + STEADY.pruning.prune_error_tail_chars
 
 
 # ---- properties
@@ -364,7 +364,7 @@ def test_whatever_is_decided_turn_by_turn_only_ever_shortens_results(
     data: st.DataObject,
 ) -> None:
     """Never longer, sticky and monotone, idempotent, words untouched, and the request stays valid."""
-    policy = replace(preset(name), prune_rules=prune_rules(section, [_half] if plug_in else []))
+    policy = preset(name).with_settings(prune_rules=prune_rules(section, [_half] if plug_in else []))
     budget = budget_for(policy, 200_000, 8_192, 1_000)
     by_turn = sorted({e.turn for e in log})
     seen: dict[int, Entry] = {}
@@ -382,7 +382,7 @@ def test_whatever_is_decided_turn_by_turn_only_ever_shortens_results(
                 assert new == before.blocks
                 continue
             for was, result in zip(tool_results(old), tool_results(new), strict=True):
-                assert len(result.text) <= max(len(was.text), len(policy.prune_cleared))
+                assert len(result.text) <= max(len(was.text), len(policy.pruning.prune_cleared))
                 assert (result.tool_use_id, result.is_error) == (was.tool_use_id, was.is_error)
         assert plan_pruning(after, policy, cache_cold=cold) == ()
         seen |= {e.seq: e for e in after}
