@@ -30,7 +30,7 @@ from shared.core.context.prompts import (
     system_text,
 )
 from shared.core.session.ledger import Ledger
-from shared.core.session.policy import SummaryForm
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.messages import ToolSpec
 from shared.core.values.tokens import tool_text
 from shared.services.tools.handover import ASK_HUMAN

@@ -607,7 +607,7 @@ def test_a_trimmed_result_says_that_it_was_trimmed() -> None:
     ],
 )
 def test_a_hand_over_says_what_a_colleague_needs(heading: str, holds: str) -> None:
-    rules, asked = summary_request("[#1] person: hello", Ledger(), form=OPENCODE.summary_form)
+    rules, asked = summary_request("[#1] person: hello", Ledger(), form=OPENCODE.writing.summary_form)
     assert "hand over work to a colleague who was not there" in words_like(rules)
     assert f"## {heading}\n({holds}" in asked
 
@@ -796,7 +796,7 @@ def test_a_running_summary_begins_above_2000_tokens(conversation: int, due: bool
 def test_the_sizes_of_a_running_summary_are_settings() -> None:
     own = agent_policy(LANGMEM, {"context": {"soft_budget": 6_000, "summary_most": 256}})
     made = budget_for(own, 200_000, 64_000, 1_000)
-    assert (made.compact_at, own.summary_most) == (7_000, 256)
+    assert (made.compact_at, own.writing.summary_most) == (7_000, 256)
 
 
 @seed("002", 323)

@@ -448,10 +448,10 @@ def test_compaction_is_due_at_96_percent_before_window_is_full(tokens: int, due:
 def test_estimates_have_a_margin_of_a_fifth_where_a_summariser_must_fit() -> None:
     log = exchanges(40, tokens=2_000)
     size = source_tokens(log)
-    for policy, parts in ((OPENCLAW, 2), (replace(OPENCLAW, summary_margin=1.0), 1)):
-        made = portions(log, whole=size, limit=24_000, ratio=policy.summary_margin, even=True)
+    for policy, parts in ((OPENCLAW, 2), (OPENCLAW.with_settings(summary_margin=1.0), 1)):
+        made = portions(log, whole=size, limit=24_000, ratio=policy.writing.summary_margin, even=True)
         assert (len(made) > 1) is (parts > 1)
-    assert OPENCLAW.summary_margin == 1.2
+    assert OPENCLAW.writing.summary_margin == 1.2
 
 
 @seed("004", 106, 112, 122, 123, 182, 237)
@@ -532,7 +532,7 @@ def about_tea(count: int) -> list[Any]:
 
 @seed("004", 144, 145, 149, 150, 157, 359)
 async def test_each_portion_is_summarised_and_the_model_merges_the_parts() -> None:
-    assert OPENCLAW.summary_merged
+    assert OPENCLAW.writing.summary_merged
     model = ScriptedModel(say=of_portion)
     made = await write(model, split_in(plan_of(about_tea(6), merged=True), 4, 8))
     assert len(model.asked) == 4

@@ -13,7 +13,6 @@ from functools import reduce
 from typing import Any, get_args
 
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
-from shared.core.session.policy import SummaryForm
 from shared.core.session.session import Entry, turns_of
 from shared.core.session.summary import (
     ITEM_CHARS,
@@ -26,6 +25,7 @@ from shared.core.session.summary import (
     shorten_line,
     truncate_words,
 )
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.identifiers import merge_identifiers
 from shared.core.values.messages import storable_json, text_of
 from shared.core.values.searching import normalise

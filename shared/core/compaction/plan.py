@@ -14,7 +14,7 @@ from shared.core.context.prompts import OUR_TAGS
 from shared.core.session.artifacts import LONG_CHARS
 from shared.core.session.budget import ContextBudget
 from shared.core.session.ledger import Ledger
-from shared.core.session.policy import ContextPolicy, SummaryForm
+from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import (
     Entry,
     View,
@@ -24,6 +24,7 @@ from shared.core.session.session import (
     list_corrections,
     turns_of,
 )
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.messages import Block, Image, Text, ToolResult, ToolUse, text_of, tool_results
 from shared.core.values.secrets_filter import redact
 from shared.core.values.tokens import Count, estimate_by_script
@@ -147,7 +148,7 @@ def plan_compaction(
         return NothingToCompact(reason="gain_too_small", detail=detail, sizes=(now_tokens, expected))
     former_seq = max(view.head.through_seq if view.head else 0, *(entry.seq for entry in corrections), 0)
     source += corrections
-    margin = ratio * policy.summary_margin
+    margin = ratio * policy.writing.summary_margin
     named = find_oversized(source, summariser_window, margin)
     return CompactionPlan(
         from_turn=view.base_turn + 1,
@@ -160,15 +161,15 @@ def plan_compaction(
         summary_limit=summary_limit,
         chunks=portions(
             source,
-            whole=readable(summariser_window, policy.summary_most),
-            limit=chunk_limit(summariser_window, policy.summary_most),
+            whole=readable(summariser_window, policy.writing.summary_most),
+            limit=chunk_limit(summariser_window, policy.writing.summary_most),
             ratio=margin,
             named=named,
-            even=policy.summary_merged,
+            even=policy.writing.summary_merged,
         ),
-        form=policy.summary_form,
-        merged=policy.summary_merged,
-        summary_most=min(policy.summary_most, summariser_window // 4),
+        form=policy.writing.summary_form,
+        merged=policy.writing.summary_merged,
+        summary_most=min(policy.writing.summary_most, summariser_window // 4),
         named=named,
         stays=budget.fixed + tail_tokens + pin_tokens,
         replaced=_tokens(source, ratio) + (ceil(view.head.tokens * ratio) if view.head else 0),
@@ -193,7 +194,7 @@ def why_not_committed(
         return NothingToCompact(reason=reason, detail=detail, sizes=(plan.tokens_before, grown))
     lands = after - budget.fixed <= floor(policy.land_at * budget.conversation)
     helps = _gains(plan.tokens_before, after, budget, policy) and (
-        lands or summary_tokens <= policy.summary_least
+        lands or summary_tokens <= policy.writing.summary_least
     )
     if force or helps:
         return None
@@ -230,7 +231,7 @@ def _rooms_of_tail(
     most = max(floor(policy.tail_share_most * budget.conversation), min(policy.tail_room, half))
     most = max(most, half) if asked else most
     pins = _tokens((*view.pins, *(entry for entry in view.entries if entry.pinned)), ratio)
-    landing = max(0, floor(policy.land_at * budget.conversation) - policy.summary_least - pins)
+    landing = max(0, floor(policy.land_at * budget.conversation) - policy.writing.summary_least - pins)
     return min(most, landing), min(max(most, half) if most else 0, landing)
 
 
@@ -309,8 +310,8 @@ def _summary_limit(
 ) -> int:
     """In estimated tokens, which is what a summary is cut by."""
     left = floor((floor(policy.land_at * budget.conversation) - stays) / ratio)
-    most = min(policy.summary_most, max(MIN_SUMMARY, summariser_window // 4))
-    return min(most, max(policy.summary_least, left))
+    most = min(policy.writing.summary_most, max(MIN_SUMMARY, summariser_window // 4))
+    return min(most, max(policy.writing.summary_least, left))
 
 
 def _expected_summary(view: View, source: Sequence[Entry], summary_limit: int, ratio: float) -> int:

@@ -16,8 +16,8 @@ from shared.core.compaction.note_requests import NOTES_BESIDE
 from shared.core.compaction.plan import source_lines
 from shared.core.context.prompts import wrap_tag
 from shared.core.session.ledger import Ledger
-from shared.core.session.policy import SummaryForm
 from shared.core.session.summary import Form, form_of, render_summary, shorten_line, truncate_words
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.money import Prices
 
 Way = Literal["cheap", "warm"]
@@ -90,13 +90,6 @@ def stays_with_chat(costs: Costs, *, writer: Prices | None, chat: Prices | None)
 def _price_behind(costs: Costs, chat: Prices) -> float:
     """Return the micro-dollars of a task after the chat and of its answer, without the prefix."""
     return costs.instruction_tokens * chat.input + costs.answer_tokens * chat.output
-
-
-def models_for(summariser: str, *, summary_model: str, own_model: str, falls_back: bool) -> tuple[str, ...]:
-    """Return the models for a separate request, in order."""
-    first = own_model if summariser == "own" else summary_model
-    second = summary_model if summariser == "own" else own_model
-    return (first, second) if falls_back and first != second else (first,)
 
 
 FOCUS_CHARS = 300

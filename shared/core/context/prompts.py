@@ -10,8 +10,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from shared.core.session.policy import SummaryForm
 from shared.core.session.summary import OUR_SUMMARY_TAG, SECTIONS_TAG, form_of
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.local_time import day_text
 
 SILENT = "SILENT"

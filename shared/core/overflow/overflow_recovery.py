@@ -77,7 +77,7 @@ def fit(
     bare = _without_open_thinking(view, count)
     shrunk = Shrunk(view=bare, context=build(bare))
     step = max(1, step or math.floor(HIDDEN_AT_ONCE * hard / ratio))
-    room = min(policy.summary_most, max(MIN_SUMMARY, step // 2))
+    room = min(policy.writing.summary_most, max(MIN_SUMMARY, step // 2))
     former = bare.head.tokens if bare.head else 0
     needed = math.ceil(shrunk.context.estimate - former + room - hard / ratio)
     for through, unresolved in _cuts(bare, policy, count, step=step, needed=needed):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from shared.core.session.policy import SummaryForm
+from shared.core.session.summary_strategy import SummaryForm
 
 ItemKind = Literal[
     "goal", "fact", "decision", "question", "action", "constraint", "preference", "artifact", "promise"

@@ -8,16 +8,9 @@ from itertools import chain
 from typing import Any, Literal, get_type_hints
 
 from shared.core.session.prune_strategy import USUAL_PRUNING, Findings, PruneStrategy
+from shared.core.session.summary_strategy import USUAL_WRITING, SummaryStrategy
 from shared.core.values.errors import EvertalkError
 
-Summariser = Literal["cheap", "warm", "auto", "own"]
-"""Model for summaries: the summary model; the chat model on its warm prefix; the cheaper of both; the
-session's model by a separate request.
-"""
-SummaryForm = Literal["ledger", "sections", "thread", "handover", "running"]
-"""Form of a summary: our ledger, LobeChat's five sections, Chatbox's growing thread, OpenCode's hand-over, or
-langmem's running text.
-"""
 Channel = Literal["telegram", "web"]
 
 
@@ -100,9 +93,6 @@ class ContextPolicy:
     compact_above: Literal["limit", "hard"] = "limit"
     flush_threshold: int = 4_000
     """How far below the limit memory is saved; 0 means only together with what hides messages."""
-    flush_with_summary: bool = False
-    """Whether the chat model writes notes and summary in one request; a second model writes the summary where
-    it saves more than a tenth of the price. Memory is saved early only beside a second model."""
     flush_share: float = 0.10
     """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
     flush_share_below: int = 40_000
@@ -138,16 +128,7 @@ class ContextPolicy:
     """Tokens of hidden passages that each turn recalls; 0 is none."""
 
     # Who writes the summary, how it is asked for, how long it may be.
-    summariser: Summariser = "cheap"
-    summary_falls_back: bool = True
-    """Whether the session's own model may write the summary when the cheap one cannot."""
-    summary_form: SummaryForm = "ledger"
-    summary_least: int = 300
-    summary_most: int = 2_000
-    summary_merged: bool = False
-    """True if portions are summarised separately and merged by the model, instead of one after the other."""
-    summary_margin: float = 1.0
-    """Estimates are multiplied by this before a portion is held against the summariser's window."""
+    writing: SummaryStrategy = USUAL_WRITING
 
     # Old messages and tool results.
     hide_chatter_at: float | None = None
@@ -179,7 +160,7 @@ class ContextPolicy:
         return replace(self, **own)
 
 
-_STRATEGIES: Mapping[str, type] = {"pruning": PruneStrategy}
+_STRATEGIES: Mapping[str, type] = {"writing": SummaryStrategy, "pruning": PruneStrategy}
 _HOLDERS: Mapping[str, str] = {
     one.name: strategy for strategy, kind in _STRATEGIES.items() for one in fields(kind)
 }
@@ -224,7 +205,11 @@ def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
 def check_policy(policy: ContextPolicy) -> None:
     """Raise `ContradictoryPolicy` with the first contradiction of the policy and its strategies."""
     checks = (_size, _shares, _counts, _selection, _triggers, _hiding)
-    findings = (*(check(policy) for check in checks), policy.pruning.find_contradictions())
+    findings = (
+        *(check(policy) for check in checks),
+        policy.writing.find_contradictions(),
+        policy.pruning.find_contradictions(),
+    )
     for wrong, reason in chain.from_iterable(findings):
         if wrong:
             raise ContradictoryPolicy(reason)
@@ -329,11 +314,6 @@ def _triggers(p: ContextPolicy) -> Findings:
             not 0 < p.warning_at < p.critical_at <= 1,
             f"warning_at={p.warning_at} must be below critical_at={p.critical_at}, both at most 1",
         ),
-        (
-            not 0 < p.summary_least <= p.summary_most,
-            f"summary_least={p.summary_least} must be positive, at most summary_most={p.summary_most}",
-        ),
-        (p.summary_margin < 1, f"summary_margin={p.summary_margin} must be at least 1"),
         (p.checkpoints and not p.flush_shares, "checkpoints need flush_shares, they are written with them"),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.prune_strategy import PruneStrategy
+from shared.core.session.summary_strategy import SummaryStrategy
 
 _OWN_WINDOW = 1_000_000
 """For presets that count in shares of whatever window the model has."""
@@ -32,7 +33,7 @@ PRESETS: dict[str, ContextPolicy] = {
             name="steady",
             pruning=PruneStrategy(prune_error_tail_chars=2_500),
             recall_tokens=1_200,
-            flush_with_summary=True,
+            writing=SummaryStrategy(flush_with_summary=True),
             compact_ahead=True,
             # Each compaction pays for its tail again, and each call reads it: what is older can be recalled.
             # Of 200 turns of 1,470 tokens, one in the tail costs 6 % less than two.
@@ -42,13 +43,14 @@ PRESETS: dict[str, ContextPolicy] = {
             tail_share_most=0.15,
             tail_room=2_000,
         ),
-        ContextPolicy(name="spec008").with_settings(
+        ContextPolicy(
+            name="spec008",
             picture_turns=None,
             answer_least=_ANSWER_LEAST,
             soft_budget=None,
             idle_compaction=False,
             compact_before_call=True,
-            summary_falls_back=False,
+            writing=SummaryStrategy(summary_falls_back=False),
             pruning=PruneStrategy(
                 prune_rule="age",
                 prune_batch=0,
@@ -56,7 +58,6 @@ PRESETS: dict[str, ContextPolicy] = {
                 prune_duplicates=False,
                 prune_mark="...",
             ),
-            prune_batch=0,
         ),
         replace(
             _BY_SHARE,
@@ -78,8 +79,7 @@ PRESETS: dict[str, ContextPolicy] = {
             compact_before_call=True,
             keep_turns=1,
             keep_turns_least=1,
-            summary_form="sections",
-            summary_most=8_000,
+            writing=SummaryStrategy(summary_form="sections", summary_most=8_000),
             exact_outputs=True,
         ),
         replace(
@@ -89,10 +89,10 @@ PRESETS: dict[str, ContextPolicy] = {
             compact_auto=False,
             keep_turns=0,
             keep_turns_least=0,
-            summariser="own",
-            summary_form="thread",
+            writing=SummaryStrategy(summariser="own", summary_form="thread"),
         ),
-        _BY_SHARE.with_settings(
+        replace(
+            _BY_SHARE,
             name="opencode",
             answer_least=_ANSWER_LEAST,
             # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
@@ -100,8 +100,6 @@ PRESETS: dict[str, ContextPolicy] = {
             overhead_share=0.0,
             compact_share=0.95,
             keep_turns=2,
-            summariser="own",
-            summary_form="handover",
             pruning=PruneStrategy(
                 prune_rule="protect",
                 prune_batch=20_000,
@@ -111,7 +109,7 @@ PRESETS: dict[str, ContextPolicy] = {
                 prune_clear_over_chars=0,
                 prune_cleared="[output too long, was trimmed]",
             ),
-            prune_batch=20_000,
+            writing=SummaryStrategy(summariser="own", summary_form="handover"),
         ),
         replace(
             _BY_SHARE,
@@ -121,7 +119,7 @@ PRESETS: dict[str, ContextPolicy] = {
             ),
             compact_share=0.75,
             keep_turns=2,
-            summariser="own",
+            writing=SummaryStrategy(summariser="own"),
         ),
         replace(
             _BY_SHARE,
@@ -131,9 +129,7 @@ PRESETS: dict[str, ContextPolicy] = {
             keep_turns=1,
             keep_turns_least=1,
             land_at=384 / 2_000,
-            summary_form="running",
-            summary_least=128,
-            summary_most=128,
+            writing=SummaryStrategy(summary_form="running", summary_least=128, summary_most=128),
             # 128 tokens hold a dozen facts; the others are found in the hidden words when they are asked for.
             recall_tokens=400,
         ),
@@ -145,7 +141,7 @@ PRESETS: dict[str, ContextPolicy] = {
             compact_share=0.9,
             compact_at_equal=True,
             keep_turns=3,
-            summariser="own",
+            writing=SummaryStrategy(summariser="own"),
             status_of="window",
         ),
         replace(
@@ -163,9 +159,7 @@ PRESETS: dict[str, ContextPolicy] = {
             keep_turns=3,
             tail_most=_OWN_WINDOW,
             land_at=0.5,
-            summariser="own",
-            summary_merged=True,
-            summary_margin=1.2,
+            writing=SummaryStrategy(summariser="own", summary_merged=True, summary_margin=1.2),
         ),
         replace(
             _BY_SHARE,
@@ -183,8 +177,7 @@ PRESETS: dict[str, ContextPolicy] = {
             keep_turns=3,
             tail_most=_OWN_WINDOW,
             land_at=0.5,
-            summary_merged=True,
-            summary_margin=1.2,
+            writing=SummaryStrategy(summary_merged=True, summary_margin=1.2),
         ),
     )
 }

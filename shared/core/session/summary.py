@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
-from shared.core.session.policy import SummaryForm
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.tokens import Count, truncate_text
 from shared.locales import ENGLISH, Catalogue
 

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from shared.core.compaction.note_requests import FlushWay
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
-from shared.core.compaction.summary_prompts import models_for
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.overflow.request_trace import Piece, calls_of, entries_before_call, pieces_of
 from shared.core.session.budget import ContextBudget
@@ -181,10 +180,9 @@ class ContextInspector:
         """Estimate what `/compact` would do now; calls no model and changes nothing."""
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
-        names = models_for(
-            prepared.policy.summariser, summary_model=self._requests.summary_model,
-            own_model=prepared.card.name, falls_back=prepared.policy.summary_falls_back,
-        )  # fmt: skip
+        names = prepared.policy.writing.list_models(
+            summary_model=self._requests.summary_model, own_model=prepared.card.name
+        )
         card = await self._model.load_card(names[0])
         now_tokens = state.view.context_tokens + prepared.unsent
         plan = plan_compaction(
@@ -196,7 +194,7 @@ class ContextInspector:
                 possible=False, reason=plan.reason, detail=plan.detail, before=now_tokens,
                 after=plan.sizes[1] if plan.sizes else 0,
             )  # fmt: skip
-        warm = prepared.policy.summariser == "warm"
+        warm = prepared.policy.writing.summariser == "warm"
         return self._of_plan(state, prepared, plan, prepared.card if warm else card, warm=warm)
 
     async def load_flush_way(self, session_id: int) -> FlushWay:

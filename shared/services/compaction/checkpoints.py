@@ -209,7 +209,7 @@ class CheckpointService:
             return None
         stays = context.state.view.context_tokens - budget.fixed - round(context.prepared.ratio * seen.tokens)
         left = int((policy.land_at * budget.conversation - stays) / context.prepared.ratio)
-        most = max(policy.summary_least, seen.tokens, min(plan.summary_limit, left))
+        most = max(policy.writing.summary_least, seen.tokens, min(plan.summary_limit, left))
         return replace(plan, summary_limit=most)
 
 

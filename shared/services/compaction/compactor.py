@@ -387,8 +387,7 @@ class Compactor:
         if context.resting or not owed or context.chat_rests or form_of(plan.form).is_text:
             return None
         same = self._silent_requests.list_models(prepared)[0] == prepared.card.name
-        joins = prepared.policy.flush_with_summary or prepared.policy.summariser in ("warm", "auto")
-        if not (same or joins):
+        if not (same or prepared.policy.writing.may_write_on_prefix):
             return None
         warm = await self._build_warm(context)
         way, _ = self._silent_requests.find_way(warm, context.state.agent_config)
@@ -408,10 +407,10 @@ class Compactor:
         """Return the models to ask, and the chat's warm prefix if it is wanted or costs less."""
         if context.resting:
             return (), None
-        prepared, wanted = context.prepared, context.prepared.policy.summariser
+        prepared, wanted = context.prepared, context.prepared.policy.writing.summariser
         models = self._silent_requests.list_available_models(prepared, context.pace)
         second = self._silent_requests.list_models(prepared)[0] != prepared.card.name
-        joins = prepared.policy.flush_with_summary and second and not form_of(plan.form).is_text
+        joins = prepared.policy.writing.flush_with_summary and second and not form_of(plan.form).is_text
         if not (joins or wanted in ("warm", "auto")) or context.chat_rests:
             return models, None
         warm = await self._build_warm(context)

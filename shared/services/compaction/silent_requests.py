@@ -22,7 +22,6 @@ from shared.core.compaction.note_requests import (
     room_for_words,
 )
 from shared.core.compaction.plan import render_source
-from shared.core.compaction.summary_prompts import models_for
 from shared.core.context.memory import core_block
 from shared.core.context.memory_tools import SAVE_MEMORY, UPDATE_MEMORY
 from shared.core.context.prompts import flush_instruction, most_notes
@@ -228,14 +227,9 @@ class SilentRequests:
 
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
         """Return the models that may write, in order."""
-        policy = prepared.policy
-        first = models_for(
-            policy.summariser,
-            summary_model=self._requests.summary_model,
-            own_model=prepared.card.name,
-            falls_back=policy.summary_falls_back,
-        )
-        if not policy.summary_falls_back:
+        writing = prepared.policy.writing
+        first = writing.list_models(summary_model=self._requests.summary_model, own_model=prepared.card.name)
+        if not writing.summary_falls_back:
             return first
         others = (other for name in first for other in self._requests.fallbacks(name))
         return tuple(dict.fromkeys((*first, *others)))

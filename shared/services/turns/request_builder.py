@@ -550,7 +550,7 @@ def _policy_text(policy: ContextPolicy) -> str:
 
 @lru_cache(256)
 def _policy_as(policy: ContextPolicy, *, summarises: bool, sees: bool) -> ContextPolicy:
-    if policy.flush_with_summary and summarises:
+    if policy.writing.flush_with_summary and summarises:
         policy = replace(policy, flush_threshold=0)
     return policy if sees else replace(policy, picture_turns=0)
 

@@ -482,7 +482,7 @@ async def test_an_idle_compaction_needs_no_redis(idler: Visit) -> None:
 async def warm(
     database_url: str, redis_url: str, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Visit]:
-    monkeypatch.setitem(PRESETS, "steady", replace(PRESETS["steady"], summariser="warm"))
+    monkeypatch.setitem(PRESETS, "steady", PRESETS["steady"].with_settings(summariser="warm"))
     async for visitor in guests(database_url, redis_url, provider):
         yield visitor
 

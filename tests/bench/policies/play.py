@@ -17,7 +17,7 @@ from shared.core.compaction.digest import digest
 from shared.core.compaction.jobs import NEAR_LIMIT, mark_of, newest_ended, next_job
 from shared.core.compaction.next_ledger import join_ledgers
 from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_source
-from shared.core.compaction.summary_prompts import models_for, summary_request
+from shared.core.compaction.summary_prompts import summary_request
 from shared.core.context.build_context import window_through
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import flush_instruction
@@ -335,7 +335,7 @@ class Played:
 
     @property
     def _writer(self) -> ModelCard:
-        first = models_for(self._policy.summariser, summary_model=CHEAP, own_model=CHAT, falls_back=False)[0]
+        first = self._policy.writing.list_models(summary_model=CHEAP, own_model=CHAT)[0]
         return self._cheap if first == CHEAP else self._chat
 
     def _pay_writer(self, portion: tuple[Entry, ...], plan: CompactionPlan, made: Ledger) -> None:

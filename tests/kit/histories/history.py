@@ -64,7 +64,7 @@ def _policy(name: str) -> ContextPolicy:
     return policy.with_settings(
         max_output=600,
         overhead=200,
-        summary_least=min(policy.summary_least, 60),
+        summary_least=min(policy.writing.summary_least, 60),
         prune_over_chars=700,
         prune_head_chars=200,
         prune_tail_chars=200,
@@ -466,7 +466,7 @@ class History:
             judge.holds("idempotent", False, "the same compaction was committed twice")
         tail = self._tokens(after) - self.budget().fixed - link.tokens
         room = int(self.policy.land_at * self.budget().conversation)
-        if quiet and tail + max(self.policy.summary_least, 300) <= room:
+        if quiet and tail + max(self.policy.writing.summary_least, 300) <= room:
             judge.holds(
                 "progress", tail + link.tokens <= room + 20, f"landed at {tail + link.tokens} of {room}"
             )

@@ -19,9 +19,9 @@ from shared.core.compaction.text_audit import audit_text, read_text
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import flush_instruction
 from shared.core.session.ledger import Ledger, LedgerItem, Section
-from shared.core.session.policy import SummaryForm
 from shared.core.session.session import Entry
 from shared.core.session.summary import form_of
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.errors import PromptTooLong
 from shared.core.values.messages import (
     Author,

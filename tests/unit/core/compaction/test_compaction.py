@@ -282,7 +282,7 @@ def test_a_compaction_lands_where_its_preset_wants_it(name: str, tokens: int) ->
     made = planned_as(
         name, view(exchanges(40, tokens=tokens)), 90 * tokens + 1_000, window=40_000, force=True
     )
-    least = policy.keep_turns_least * 2 * tokens + policy.summary_least
+    least = policy.keep_turns_least * 2 * tokens + policy.writing.summary_least
     assert made.expected_after - allowed.fixed <= max(policy.land_at * allowed.conversation, least)
 
 

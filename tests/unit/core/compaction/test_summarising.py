@@ -9,11 +9,11 @@ import pytest
 from shared.core.compaction.summary_prompts import (
     Costs,
     cheaper_way,
-    models_for,
     saves_together,
     stays_with_chat,
 )
 from shared.core.session.presets import PRESETS, preset
+from shared.core.session.summary_strategy import SummaryStrategy
 from shared.core.values.money import Prices
 from shared.ports import ModelCard
 from shared.services.turns.request_builder import RequestBuilder
@@ -55,19 +55,18 @@ def test_two_ways_at_the_same_price_are_the_summary_model() -> None:
 
 def test_who_is_asked_first_and_who_stands_in() -> None:
     names = {"summary_model": "haiku", "own_model": "sonnet"}
-    assert models_for("cheap", falls_back=True, **names) == ("haiku", "sonnet")
-    assert models_for("own", falls_back=True, **names) == ("sonnet", "haiku")
-    assert models_for("own", falls_back=False, **names) == ("sonnet",)
-    assert models_for("cheap", falls_back=True, summary_model="one", own_model="one") == ("one",)
+    assert SummaryStrategy(summariser="cheap").list_models(**names) == ("haiku", "sonnet")
+    assert SummaryStrategy(summariser="own").list_models(**names) == ("sonnet", "haiku")
+    alone = SummaryStrategy(summariser="own", summary_falls_back=False)
+    assert alone.list_models(**names) == ("sonnet",)
+    assert SummaryStrategy().list_models(summary_model="one", own_model="one") == ("one",)
 
 
 def test_spec008_never_falls_back_to_the_main_model() -> None:
     policy = PRESETS["spec008"]
-    asked = models_for(
-        policy.summariser, summary_model="haiku", own_model="sonnet", falls_back=policy.summary_falls_back
-    )
+    asked = policy.writing.list_models(summary_model="haiku", own_model="sonnet")
     assert asked == ("haiku",)
-    assert preset("steady").summary_falls_back
+    assert preset("steady").writing.summary_falls_back
 
 
 @pytest.mark.parametrize(

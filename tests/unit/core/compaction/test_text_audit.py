@@ -12,8 +12,8 @@ from shared.core.compaction.plan import render_source, source_lines
 from shared.core.compaction.summary_filters import is_refusal, is_template, language_fault
 from shared.core.compaction.text_audit import CARRIED, audit_text, read_text
 from shared.core.session.ledger import Ledger, LedgerItem, Section
-from shared.core.session.policy import SummaryForm
 from shared.core.session.summary import form_of, render_summary
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.searching import language_of
 from tests.kit.builders import entry, exchange, tool_turn, words
 

@@ -35,7 +35,7 @@ from shared.core.context.prompts import (
     volatile_block,
 )
 from shared.core.session.ledger import Ledger, LedgerItem, Section
-from shared.core.session.policy import SummaryForm
+from shared.core.session.summary_strategy import SummaryForm
 
 KNOWN = "- They drink tea."
 GOLDEN = Path(__file__).parent / "golden"

@@ -34,7 +34,7 @@ def test_spec008_is_what_its_seed_says() -> None:
     policy = preset("spec008")
     assert (policy.context_window, policy.reserve, policy.flush_threshold) == (200_000, 20_000, 4_000)
     assert (policy.keep_turns, policy.soft_budget, policy.compact_before_call) == (5, None, True)
-    assert (policy.summariser, policy.summary_falls_back) == ("cheap", False)
+    assert (policy.writing.summariser, policy.writing.summary_falls_back) == ("cheap", False)
 
 
 @pytest.mark.parametrize("window", [4_000, 9_000, 16_000, 28_000, 200_000])

@@ -234,7 +234,7 @@ def test_opencode_protects_40000_tokens_of_results_and_clears_only_above_20000()
     assert (pruning.prune_rule, pruning.prune_protect_tokens) == ("protect", 40_000)
     assert (pruning.prune_batch, pruning.prune_batch_over) == (20_000, True)
     assert pruning.prune_cleared == "[output too long, was trimmed]"
-    assert one.summary_form == "handover"
+    assert one.writing.summary_form == "handover"
 
 
 def test_claude_code_clears_results_first() -> None:
@@ -254,7 +254,12 @@ def test_langmem_starts_its_running_summary_above_2000_of_conversation(
 def test_langmem_lands_at_384_with_a_summary_of_128() -> None:
     one = preset("langmem")
     assert round(one.land_at * 2_000) == 384
-    assert (one.summary_least, one.summary_most, one.summary_form, one.keep_turns) == (128, 128, "running", 1)
+    assert (
+        one.writing.summary_least,
+        one.writing.summary_most,
+        one.writing.summary_form,
+        one.keep_turns,
+    ) == (128, 128, "running", 1)
 
 
 @pytest.mark.parametrize(("tokens", "first"), [(400, 1), (401, 3)])
@@ -304,7 +309,7 @@ def test_arawn_compacts_at_critical_and_keeps_three_turns() -> None:
     assert pressure(budget("arawn", 200_000), 180_000) == "compact"
     made = plan("arawn", 200_000, view(exchanges(40, tokens=2_250)), 180_000)
     assert made.through_turn == 37
-    assert preset("arawn").summariser == "own"
+    assert preset("arawn").writing.summariser == "own"
 
 
 # ---- openclaw, goclaw
@@ -325,15 +330,18 @@ def test_openclaw_limits_turns_by_channel_when_configured() -> None:
 def test_openclaws_history_is_at_most_half_the_window_afterwards() -> None:
     made = plan("openclaw", 200_000, view(exchanges(96, tokens=1_000)), 193_000)
     assert made.expected_after - 1_000 <= 0.5 * 192_000
-    assert (preset("openclaw").summary_merged, preset("openclaw").summary_margin) == (True, 1.2)
+    assert (preset("openclaw").writing.summary_merged, preset("openclaw").writing.summary_margin) == (
+        True,
+        1.2,
+    )
 
 
 def test_goclaw_is_openclaw_with_flushes_checkpoints_and_a_cheap_summariser() -> None:
-    differs = {"name", "flush_shares", "checkpoints", "summariser"}
     one, other = preset("goclaw"), preset("openclaw")
-    assert {field for field in one.__slots__ if getattr(one, field) != getattr(other, field)} == differs
+    differs = dict(one.to_settings().items() - other.to_settings().items())
+    assert set(differs) == {"flush_shares", "checkpoints", "summariser"}
     assert one.flush_shares == (0.5, 0.75, 0.9)
-    assert (one.summariser, one.summary_falls_back) == ("cheap", True)
+    assert (one.writing.summariser, one.writing.summary_falls_back) == ("cheap", True)
 
 
 # ---- max_rounds with any preset

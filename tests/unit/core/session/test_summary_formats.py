@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
 from shared.core.context.prompts import OUR_TAGS, summary_block
 from shared.core.session.ledger import Ledger, LedgerItem, Section, Topic, ledger_from_json, ledger_to_json
-from shared.core.session.policy import SummaryForm
 from shared.core.session.presets import PRESETS
 from shared.core.session.summary import (
     FORMS,
@@ -25,6 +24,7 @@ from shared.core.session.summary import (
     render_summary,
     sections_in,
 )
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.tokens import estimate_by_script
 from tests.kit.builders import words
 
@@ -34,7 +34,7 @@ HANDOVER = form_of("handover")
 
 def test_every_form_of_a_policy_is_in_the_table() -> None:
     assert set(FORMS) == set(get_args(SummaryForm))
-    assert {policy.summary_form for policy in PRESETS.values()} <= set(FORMS)
+    assert {policy.writing.summary_form for policy in PRESETS.values()} <= set(FORMS)
     assert {form.tag for form in FORMS.values()} <= set(OUR_TAGS)
 
 

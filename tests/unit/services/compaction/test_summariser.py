@@ -11,9 +11,9 @@ import pytest
 
 from shared.core.compaction.summary_prompts import SUMMARY_SCHEMA, TITLE_LINE, TITLED_SCHEMA, own_sentences
 from shared.core.session.ledger import Ledger, LedgerItem, Section, ledger_from_json, ledger_to_json
-from shared.core.session.policy import SummaryForm
 from shared.core.session.session import Entry
 from shared.core.session.summary import five_fields, render_summary
+from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Text, ToolUse, text_message, text_of
 from shared.core.values.money import Prices
