@@ -247,6 +247,8 @@ CRASH_POINTS = (
     "telegram_after_press",
     "telegram_before_word",
     "telegram_after_word",
+    "telegram_before_guest",
+    "telegram_after_guest",
     "mid_erasure",
     "before_alert_opens",
     "after_alert_opens",

@@ -109,6 +109,7 @@ def build_caps(settings: Settings) -> Caps:
         session=to_micro(settings.cap_session_usd),
         network=to_micro(network) if public else None,
         visitors_hour=to_micro(hourly) if public else None,
+        guests=to_micro(settings.cap_guests_per_day_usd),
         timezone=settings.timezone,
     )
 

@@ -58,6 +58,7 @@ from shared.adapters.postgres.privacy.leftovers import PostgresLeftovers
 from shared.adapters.postgres.privacy.retention import PostgresRetention
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
+from shared.adapters.postgres.telegram.guest_queries import PostgresGuestQueries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.allowance import PostgresTokenReservations
@@ -169,6 +170,7 @@ class Stores:
     telegram_bots: PostgresTelegramBots
     telegram_chats: PostgresTelegramChats
     telegram_inbox: PostgresTelegramInbox
+    guest_queries: PostgresGuestQueries
 
     erasure: PostgresErasure
     erasure_log: PostgresErasureLog
@@ -248,6 +250,7 @@ def build_stores(
         telegram_bots=PostgresTelegramBots(pool),
         telegram_chats=PostgresTelegramChats(pool),
         telegram_inbox=PostgresTelegramInbox(pool),
+        guest_queries=PostgresGuestQueries(pool),
         erasure=PostgresErasure(pool),
         erasure_log=PostgresErasureLog(pool),
         export=PostgresExport(pool),

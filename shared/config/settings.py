@@ -65,6 +65,7 @@ SettingSource = Literal["environment", "file", "stored", "default"]
 TelegramAccess = Literal["pairing", "allowlist", "open"]
 TelegramAudience = Literal["personal", "public"]
 TelegramMode = Literal["polling", "webhook"]
+TelegramGuests = Literal["off", "known", "anyone"]
 
 
 _REDIS_WORDS = frozenset(
@@ -149,6 +150,8 @@ class Settings(BaseSettings):
     telegram_reactions: bool = False
     telegram_channels: bool = False
     telegram_inline: bool = False
+    telegram_guests: TelegramGuests | None = None
+    telegram_guest_questions: int = Field(default=20, ge=1, le=1_000)
 
     # How conversations are kept; None means "as the preset says".
     preset: str = "steady"
@@ -216,6 +219,7 @@ class Settings(BaseSettings):
     cap_session_usd: Dollars | None = None
     cap_visitor_per_day_usd: Dollars = Decimal("0.25")
     cap_network_per_day_usd: Dollars | None = None
+    cap_guests_per_day_usd: Dollars = Decimal("1.00")
     cap_tokens_per_day: int | None = Field(default=None, ge=1)
     cap_visitors_per_hour_percent: int = Field(default=25, ge=1, le=100)
 

@@ -66,6 +66,10 @@ BOT_NOTICES = (
 """Reached where an answer was cut off before Telegram had it."""
 
 
+GUEST_POINTS = ("telegram_before_guest", "telegram_after_guest")
+"""Reached where the bot answers in a chat where it is a guest."""
+
+
 BEFORE_HEARING, AFTER_HEARING = "before_hearing", "after_hearing"
 SPEECH = "after_speech", "before_voice_note", "after_voice_note"
 VOICE_POINTS = (BEFORE_HEARING, AFTER_HEARING, *SPEECH)

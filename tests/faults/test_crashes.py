@@ -18,6 +18,7 @@ from tests.faults.crash_points import ALERT_POINTS as ALERTS
 from tests.faults.crash_points import ASIDE_POINTS as ASIDES
 from tests.faults.crash_points import BOT_NOTICES as TOLD
 from tests.faults.crash_points import BOT_POINTS as BOT
+from tests.faults.crash_points import GUEST_POINTS as GUESTS
 from tests.faults.crash_points import HANDOVER_POINTS as HANDED_OVER
 from tests.faults.crash_points import HOOK_POINTS as HOOKS
 from tests.faults.crash_points import LOGIN_POINTS as LOGINS
@@ -108,7 +109,7 @@ def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *COUNTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS,
         *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD, POISON,
-        TOKEN_POINT, *HOOKS,
+        TOKEN_POINT, *HOOKS, *GUESTS,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(CRASH_POINTS)

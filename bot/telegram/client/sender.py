@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ import structlog
 from aiogram import Bot
 from aiogram.methods import (
     AnswerCallbackQuery,
+    AnswerGuestQuery,
     AnswerInlineQuery,
     DeleteMessage,
     EditMessageReplyMarkup,
@@ -28,7 +29,9 @@ from aiogram.methods import (
 from aiogram.types import (
     BufferedInputFile,
     InlineKeyboardMarkup,
+    InlineQueryResultArticle,
     InlineQueryResultsButton,
+    InputTextMessageContent,
     LinkPreviewOptions,
     MessageEntity,
     ReactionTypeEmoji,
@@ -66,6 +69,13 @@ FINAL_PATIENCE_SECONDS = 120.0
 EDIT_PATIENCE_SECONDS = 5.0
 TYPING_SECONDS = 5
 CALLBACK_PATIENCE_SECONDS = 20.0
+GUEST_PATIENCE_SECONDS = 5.0
+"""Seconds that an answer to a guest waits for its turn; it is queued again while its question is open."""
+_GUEST_CHATS = 2**60
+"""Distance from a guest chat's id to its key for limits: an id can be that of another chat of the bot."""
+
+
+_TITLE_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +331,58 @@ class Sender:
             method, chat_id=None, priority=Priority.CALLBACK,
             patience=CALLBACK_PATIENCE_SECONDS, repeatable=True,
         )  # fmt: skip
+
+    # -- guest chats ----------------------------------------------------------------------------------
+
+    async def answer_guest(self, chat_id: int, query_id: str, part: MessagePart) -> CallOutcome:
+        """Answer a question in a chat where the bot is a guest; CallDone has aiogram's SentGuestMessage.
+
+        Never repeated after a lost reply; refused formatting is left out.
+        """
+
+        def build_method(part: MessagePart) -> AnswerGuestQuery:
+            first_line, _, _ = part.text.partition("\n")
+            content = InputTextMessageContent(
+                message_text=part.text,
+                entities=to_aiogram_entities(part),
+                link_preview_options=LinkPreviewOptions(is_disabled=True),
+            )
+            article = InlineQueryResultArticle(
+                id="answer", title=first_line.strip()[:_TITLE_CHARS] or "…", input_message_content=content
+            )
+            return AnswerGuestQuery(guest_query_id=query_id, result=article)
+
+        return await self._call_guest(chat_id, build_method, part, priority=Priority.FINAL)
+
+    async def edit_guest_answer(self, chat_id: int, inline_message_id: str, part: MessagePart) -> CallOutcome:
+        """Replace the line that stands for an answer in a guest chat."""
+
+        def build_method(part: MessagePart) -> EditMessageText:
+            return EditMessageText(
+                inline_message_id=inline_message_id,
+                text=part.text,
+                entities=to_aiogram_entities(part),
+                link_preview_options=LinkPreviewOptions(is_disabled=True),
+            )
+
+        return await self._call_guest(
+            chat_id, build_method, part, priority=Priority.NOTICE, repeatable=True
+        )  # fmt: skip
+
+    async def _call_guest(
+        self,
+        chat_id: int,
+        build_method: Callable[[MessagePart], TelegramMethod[Any]],
+        part: MessagePart,
+        **options: Any,
+    ) -> CallOutcome:
+        key = chat_id + (_GUEST_CHATS if chat_id > 0 else -_GUEST_CHATS)
+        options |= {"chat_id": key, "patience": GUEST_PATIENCE_SECONDS, "tries": 1}
+        outcome = await self.call(build_method(part), **options)
+        if is_entity_error(outcome) and part.entities:
+            log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)
+            outcome = await self.call(build_method(strip_entities(part)), **options)
+        return outcome
 
     # -- chats and their members ------------------------------------------------------------------------
 

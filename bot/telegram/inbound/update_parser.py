@@ -52,7 +52,11 @@ _DEEP_LINK = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 def list_allowed_updates(bot: BotIdentity) -> list[str]:
     """The kinds of updates that are requested from Telegram."""
-    optional = (_CHANNEL_POST, bot.reads_channels), ("inline_query", bot.answers_inline)
+    optional = (
+        (_CHANNEL_POST, bot.reads_channels),
+        ("inline_query", bot.answers_inline),
+        ("guest_message", bot.answers_guests),
+    )
     return [*ALLOWED_UPDATES, *(name for name, on in optional if on)]
 
 
@@ -96,6 +100,12 @@ def _parse(update: Update, number: int, bot: BotIdentity) -> IncomingUpdate:
     return IgnoredUpdate(update_id=number, reason=reason) if reason else update
 
 
+def parse_guest_message(update: Update, bot: BotIdentity) -> IncomingMessage | IgnoredUpdate:
+    """Return the question of a guest chat as a message; its chat's id says nothing of other chats."""
+    assert update.guest_message is not None, "the router takes no other updates"
+    return _parse_message(update.guest_message, update, bot, edited=False)
+
+
 def is_change_of_chat(message: Message) -> bool:
     """Return whether a message tells of its chat and is no message of a person."""
     return bool(message.migrate_to_chat_id or message.migrate_from_chat_id or message.pinned_message)
@@ -122,6 +132,8 @@ def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
         return "a button without data" if update.callback_query.data is None else ""
     if update.inline_query is not None and bot.answers_inline:
         return ""
+    if (asked := update.guest_message) is not None and bot.answers_guests:
+        return "" if asked.guest_query_id else "a guest's message without an id"
     if update.my_chat_member or update.message_reaction or update.stopped_message_generation:
         return ""
     kinds = ", ".join(sorted(update.model_fields_set - {"update_id"}) + sorted(update.model_extra or ()))
@@ -130,8 +142,8 @@ def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
 
 def _list_ids(update: Update) -> Iterator[int]:
     """Yield the ids that are stored of an update, so that impossible ones are not."""
-    event = update.event if find_chat(update) is not None or update.inline_query is not None else None
-    chat = find_chat(update)
+    chat = update.guest_message.chat if update.guest_message is not None else find_chat(update)
+    event = update.event if chat is not None or update.inline_query is not None else None
     held = event.message if isinstance(event, CallbackQuery) else event
     for one, names in (
         (chat, ("id",)),

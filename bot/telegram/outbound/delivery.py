@@ -19,6 +19,7 @@ from bot.telegram.outbound.streaming_reply import ReplyPacing, StreamingReply
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_chat_texts
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.telegram.guest_queries import GuestChat, PostgresGuestQueries
 from shared.core.session.turns import ReplyEvent
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime import BackgroundTasks
@@ -42,11 +43,15 @@ class TelegramTurnDispatcher:
         delivery: AnswerDelivery,
         chats: PostgresTelegramChats,
         *,
+        guests: PostgresGuestQueries,
+        open_guest_sink: OpenReplySink,
         list_held_bots: Callable[[], Collection[int]],
         on_idle: AfterAnswer,
     ) -> None:
         self._delivery = delivery
         self._chats = chats
+        self._guests = guests
+        self._open_guest_sink = open_guest_sink
         self._list_held_bots = list_held_bots
         self._on_idle = on_idle
         self._answers = TurnDispatcher(
@@ -66,6 +71,10 @@ class TelegramTurnDispatcher:
         """Answer the chat's session soon; several calls are one."""
         self._answers.dispatch(chat.session_id, partial(self._open_sink, chat))
 
+    def dispatch_guest(self, chat: GuestChat) -> None:
+        """Answer a guest's question soon; its delivery is the guests' own."""
+        self._answers.dispatch(chat.session_id, self._open_guest_sink)
+
     def wake(self) -> None:
         self._answers.wake()
 
@@ -83,7 +92,10 @@ class TelegramTurnDispatcher:
 
     async def _open_orphan_sink(self, session_id: int) -> OpenReplySink | None:
         chat = await self._chats.find_chat_of_due_turn(session_id)
-        return None if chat is None else partial(self._open_sink, chat)
+        if chat is not None:
+            return partial(self._open_sink, chat)
+        guest = await self._guests.find_chat_of_due_turn(session_id)
+        return None if guest is None else self._open_guest_sink
 
     async def _run_recovery(self) -> None:
         """Deliver unfinished answers, forever; a slow Telegram delays nothing else here."""

@@ -20,6 +20,7 @@ from bot.telegram.handlers.chat_admission import BatchAdmission, ChatAdmission
 from bot.telegram.handlers.chat_changes import ChatChanges
 from bot.telegram.handlers.command_handlers import CommandHandlers
 from bot.telegram.handlers.dispatcher import BotDispatcher
+from bot.telegram.handlers.guest_queries import GuestQueryHandler
 from bot.telegram.handlers.inline_queries import InlineQueryHandler
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.message_handlers import MessageHandlers
@@ -36,6 +37,7 @@ from bot.telegram.outbound.alerts import TelegramAlertSender
 from bot.telegram.outbound.buttons import build_answer_buttons
 from bot.telegram.outbound.delivery import AnswerDelivery, SummaryNotices, TelegramTurnDispatcher
 from bot.telegram.outbound.delivery_context import DeliveryContext, DeliveryTexts
+from bot.telegram.outbound.guest_delivery import GuestDelivery
 from bot.telegram.outbound.handover_notices import HandoverNotices
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.voice_notes import VOICE_NOTE_SECONDS, VoiceNotes
@@ -43,7 +45,7 @@ from bot.telegram.runtime.bot_runner import BotRunner, LeaseGuard, make_steady_c
 from shared.bootstrap.app import App
 from shared.bootstrap.outages import run_outage_alerts
 from shared.config.bots import BotConfig
-from shared.config.settings import Settings
+from shared.config.settings import Settings, TelegramGuests
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import TURN_DUE, TYPING
 from shared.runtime import BackgroundTasks
@@ -101,10 +103,20 @@ class TelegramService:
             list_held_bots=self._list_held_bots,
             dashboard_url=f"{settings.base_url}/dashboard",
         )
+        self._guests = GuestDelivery(
+            self._stores.guest_queries,
+            self._stores.deliveries,
+            senders=self._senders,
+            list_held_bots=self._list_held_bots,
+            tasks=self._tasks,
+            crash_point=app.crash_point,
+        )
         self._dispatcher = TelegramTurnDispatcher(
             app.sessions,
             self._delivery,
             self._stores.telegram_chats,
+            guests=self._stores.guest_queries,
+            open_guest_sink=self._guests.open_sink,
             list_held_bots=self._list_held_bots,
             on_idle=notices.send_after_answer,
         )
@@ -117,6 +129,7 @@ class TelegramService:
         self._tasks.start(self._warm_up())
         self._dispatcher.start()
         self._tasks.run_forever(self._listen_for_events)
+        self._tasks.run_forever(self._guests.run)
         self._send_every(
             HANDOVER_NOTICE_SECONDS, self._handover_notices.send_due, "handover_notices_unavailable"
         )
@@ -253,6 +266,7 @@ class TelegramService:
                 identity,
                 reads_channels=self._settings.telegram_channels,
                 answers_inline=self._settings.telegram_inline,
+                answers_guests=self._find_guests(config) != "off",
             ),
             bot=client,
             sender=Sender(client),
@@ -299,6 +313,13 @@ class TelegramService:
             context, access_policy=access_policy, notifier=notifier, sessions=app.sessions, answer=answer,
             start=start,
         )  # fmt: skip
+        guests = GuestQueryHandler(
+            context, access_policy=access_policy, sessions=app.sessions,
+            answer=self._dispatcher.dispatch_guest, on_stored=self._guests.wake,
+            seconds_since=lambda message: (now() - message.sent_at).total_seconds(),
+            guests=self._find_guests(context.config),
+            most_per_hour=self._settings.telegram_guest_questions,
+        )  # fmt: skip
         files = FileReader(context.bot, recording_limits=app.hearing.limits if app.hearing else None)
         admission = ChatAdmission(
             context, access_policy=access_policy, notifier=notifier, access_requests=access_requests,
@@ -311,7 +332,10 @@ class TelegramService:
         chat_changes = ChatChanges(
             context, admission=admission, command_handlers=command_handlers, sessions=app.sessions
         )
-        routes = (command_handlers, message_handlers, access_requests, button_handlers, inline, chat_changes)
+        routes = (
+            command_handlers, message_handlers, access_requests, button_handlers, inline, guests,
+            chat_changes,
+        )  # fmt: skip
         dispatcher = BotDispatcher(
             context.bot,
             routers=[each.build_router() for each in routes],
@@ -360,6 +384,10 @@ class TelegramService:
         if self._settings.telegram_rich:
             allowed.add("rich")
         return frozenset(allowed)
+
+    def _find_guests(self, config: BotConfig) -> TelegramGuests:
+        """Return whose questions from other chats a bot answers: of a public bot nobody's by default."""
+        return self._settings.telegram_guests or ("off" if config.audience == "public" else "known")
 
     def _get_webhook(self, context: BotContext) -> WebhookConfig | None:
         config = context.config

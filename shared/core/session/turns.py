@@ -247,6 +247,12 @@ def iso(at: datetime) -> str:
 StepOutcome = Literal["done", "failed", "unknown"]
 
 
+GUEST_CHANNEL = "telegram_guest"
+"""Channel of the addresses of guest chats, whose ids may be those of other chats of the same bot."""
+GUEST_NETWORK = "guests"
+"""Network of the parties of all guest chats; its daily cap is the guests' own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
     """Spending limits in micro-dollars per day; None is no limit. Days end at midnight in `timezone`."""
@@ -259,12 +265,17 @@ class Caps:
     """Cap of all anonymous visitors from one IPv4 address or one /56 of IPv6."""
     visitors_hour: int | None = None
     """Cap of all anonymous visitors together, per hour."""
+    guests: int | None = None
+    """Cap of all chats together where a bot is a guest."""
     timezone: str = "UTC"
 
     @property
     def limits(self) -> tuple[int | None, ...]:
         """In the order that statements know them by."""
-        return self.visitor, self.person, self.session, self.total, self.network, self.visitors_hour
+        return (
+            self.visitor, self.person, self.session, self.total, self.network, self.visitors_hour,
+            self.guests,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

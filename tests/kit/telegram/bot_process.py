@@ -64,19 +64,20 @@ class Program:
         assert self._process is not None
         if self._process.returncode is None:
             self._process.terminate()
-        return await self._ended()
+        return await self.ended()
 
     async def kill(self) -> None:
         """As a power cut."""
         assert self._process is not None
         if self._process.returncode is None:
             self._process.kill()
-        await self._ended()
+        await self.ended()
 
     def words(self) -> str:
         return "\n".join(self.lines[-40:])
 
-    async def _ended(self) -> int:
+    async def ended(self) -> int:
+        """Wait for its end; the exit code."""
         assert self._process is not None
         assert self._reading is not None
         async with asyncio.timeout(STOP_SECONDS):

@@ -180,7 +180,8 @@ _PROBLEMS = f"""(SELECT d.session_id, d.turn_no, d.part, d.state AS shown_state 
    UNION ALL SELECT d.session_id, d.turn_no, d.part, 'waiting' FROM {_WITH_CHAT} WHERE {_WAITING})"""
 DOUBTED = f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
  WHERE ($1::text = '' OR d.shown_state = $1) AND ($2::uuid IS NULL OR s.public_id = $2)"""
-_SENDABLE = "a.unreachable_since IS NULL AND t.ended_at IS NOT NULL"
+_SENDABLE = "a.unreachable_since IS NULL AND a.channel = 'telegram' AND t.ended_at IS NOT NULL"
+"""A guest chat takes an answer only while its question is open."""
 
 DELIVERIES = f"""
 WITH page AS (
@@ -242,6 +243,7 @@ SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
      WHEN d.turn_no <= x.erased_turn THEN 'its conversation was erased'
      WHEN d.state = 'delivered' THEN 'it has arrived'
      WHEN d.state IN ('queued', 'sending', 'sent') THEN 'it is on its way already'
+     WHEN a.channel <> 'telegram' THEN 'the chat takes no answer any more: the bot is a guest there'
      WHEN a.unreachable_since IS NOT NULL THEN 'the chat cannot be reached any more'
      ELSE 'it has moved on' END AS why
   FROM wanted x LEFT JOIN deliveries d ON d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part

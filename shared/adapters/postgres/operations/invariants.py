@@ -21,6 +21,7 @@ from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep,
 from shared.adapters.postgres.turns.spend_sql import SUMS
 from shared.adapters.postgres.turns.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
 from shared.core.ops.job_views import ASKED_AGAIN
+from shared.core.session.turns import GUEST_CHANNEL
 from shared.samples import SAMPLE_KEY
 
 STATEMENT_SECONDS = 20.0
@@ -817,6 +818,22 @@ _TELEGRAM = {
          WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
            AND t.ended_at < now() - interval '1 day' AND a.unreachable_since IS NULL
            AND {_SERVED.format(account="a.account", since="1 day")}""",
+    "I2: a guest's question is being answered by a process that does not live": f"""
+        SELECT {_at("bot=q.bot_id", "update=q.update_id")} FROM guest_queries q
+         WHERE q.state = 'sending' AND NOT {_SERVED.format(account="q.bot_id", since="0 s")}""",
+    "I10: a guest's question has no end although its answer is stored and its bot is served": f"""
+        SELECT {_at("bot=q.bot_id", "update=q.update_id")} FROM guest_queries q
+          LEFT JOIN turns t ON t.session_id = q.session_id AND t.turn_no = q.turn_no
+         WHERE q.state IN ('waiting', 'sending', 'shown')
+           AND coalesce(t.ended_at, CASE WHEN q.session_id IS NULL THEN q.asked_at END)
+               < now() - interval '1 hour'
+           AND {_SERVED.format(account="q.bot_id", since="1 hour")}""",
+    "I7: a guest's question is answered by a turn of another chat": f"""
+        SELECT {_at("bot=q.bot_id", "update=q.update_id")} FROM guest_queries q
+          JOIN turns t ON t.session_id = q.session_id AND t.turn_no = q.turn_no
+          JOIN addresses a ON a.id = t.address_id
+         WHERE a.channel <> '{GUEST_CHANNEL}' OR a.account <> q.bot_id::text
+            OR a.chat <> q.chat_id || ':' || q.caller_id""",
     "I10: nobody is to be told of an answer that may not have arrived": f"""
         SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
           JOIN sessions s ON s.id = d.session_id AND s.erased_turn < d.turn_no

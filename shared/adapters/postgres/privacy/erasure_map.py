@@ -128,6 +128,7 @@ ACTIONS: Mapping[str, Action] = {
     # A notice would bring back words that are gone.
     "uncertain_notices": Delete(at_once=True),
     "telegram_messages": Delete(at="at"),
+    "guest_queries": Delete(at="asked_at"),
     "telegram_updates": Special(columns=("body", "error")),
     "telegram_access": Special(
         columns=("name", "username"),

@@ -214,14 +214,18 @@ _STATEMENTS = {
                SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[])))
       ), u AS (
         UPDATE telegram_updates t SET body = jsonb_build_object('update_id', t.update_id), error = ''
-         WHERE t.handled_at IS NOT NULL AND EXISTS (
+         WHERE t.handled_at IS NOT NULL AND (EXISTS (
+               SELECT FROM guest_queries q JOIN turn_entries e
+                   ON e.session_id = q.session_id AND e.turn_no = q.turn_no
+                WHERE q.session_id = $1 AND e.seq = ANY ($2::bigint[])
+                  AND q.bot_id = t.bot_id AND q.update_id = t.update_id) OR EXISTS (
                SELECT FROM m CROSS JOIN LATERAL jsonb_each(t.body) AS k
                 WHERE m.bot_id = t.bot_id AND jsonb_typeof(k.value) = 'object'
                   AND ((k.value #>> '{chat,id}' = m.chat_id::text
                         AND m.message_id::text IN (k.value ->> 'message_id',
                                                    k.value #>> '{reply_to_message,message_id}'))
                        OR (k.value #>> '{message,chat,id}' = m.chat_id::text
-                           AND k.value #>> '{message,message_id}' = m.message_id::text)))
+                           AND k.value #>> '{message,message_id}' = m.message_id::text))))
         RETURNING 1) SELECT count(*) FROM u""",
     "prompt_parts": f"""
       WITH mine AS (

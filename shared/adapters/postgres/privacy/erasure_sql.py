@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
+from shared.core.session.turns import GUEST_CHANNEL
 
 BATCH = 2_000
 
@@ -152,10 +153,12 @@ SELECT count(*) FROM gone
 """
 """Erasure of prompt parts, except those sent to others, lists of tools and numbers of a policy."""
 
-_CHATS = """
-SELECT a.account::bigint AS bot_id, a.chat::bigint AS chat_id FROM addresses a
- WHERE a.party_id = ANY ($1) AND a.channel = 'telegram'
+_CHATS = f"""
+SELECT a.account::bigint AS bot_id, split_part(a.chat, ':', 1) AS chat_id,
+       CASE WHEN a.channel = '{GUEST_CHANNEL}' THEN split_part(a.chat, ':', 2) END AS caller_id
+  FROM addresses a WHERE a.party_id = ANY ($1) AND a.channel IN ('telegram', '{GUEST_CHANNEL}')
 """
+"""Chats of a person; the id of a guest chat can be that of another chat, so its updates are told apart."""
 
 TELEGRAM_UPDATES = f"""
 WITH chats AS ({_CHATS}), u AS (
@@ -165,9 +168,12 @@ WITH chats AS ({_CHATS}), u AS (
          SELECT x.bot_id, x.update_id FROM chats c JOIN telegram_updates x ON x.bot_id = c.bot_id
           CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(x.body) WHEN 'object' THEN x.body ELSE '{{}}' END) AS k
           WHERE x.received_at <= $2 AND jsonb_typeof(k.value) = 'object'
-            AND (c.chat_id::text IN (k.value #>> '{{chat,id}}', k.value #>> '{{message,chat,id}}')
-                 OR k.value #> '{{chat}}' IS NULL AND k.value #> '{{message,chat}}' IS NULL
-                    AND c.chat_id::text IN (k.value #>> '{{from,id}}', k.value #>> '{{user,id}}'))
+            AND (k.key = 'guest_message') = (c.caller_id IS NOT NULL)
+            AND CASE WHEN c.caller_id IS NOT NULL
+                  THEN k.value #>> '{{chat,id}}' = c.chat_id AND k.value #>> '{{from,id}}' = c.caller_id
+                  ELSE c.chat_id IN (k.value #>> '{{chat,id}}', k.value #>> '{{message,chat,id}}')
+                    OR k.value #> '{{chat}}' IS NULL AND k.value #> '{{message,chat}}' IS NULL
+                       AND c.chat_id IN (k.value #>> '{{from,id}}', k.value #>> '{{user,id}}') END
           LIMIT {BATCH})
   RETURNING 1
 )
@@ -178,7 +184,7 @@ SELECT count(*) FROM u
 TELEGRAM_ACCESS = f"""
 WITH chats AS ({_CHATS}), u AS (
   UPDATE telegram_access t SET name = '', username = '' FROM chats c
-   WHERE t.bot_id = c.bot_id AND t.chat_id = c.chat_id AND (t.name, t.username) <> ('', '') RETURNING 1
+   WHERE t.bot_id = c.bot_id AND t.chat_id::text = c.chat_id AND c.caller_id IS NULL AND (t.name, t.username) <> ('', '') RETURNING 1
 )
 SELECT count(*) FROM u
 """

@@ -187,6 +187,12 @@ RULES: Mapping[str, Rule] = {
         where="at < now() - {age}",
         period="365 days; ids, and the texts of messages that share an entry",
     ),
+    "guest_queries": Sweep(
+        days=30,
+        key="bot_id, update_id",
+        where="ended_at < now() - {age}",
+        period="30 days after the answer",
+    ),
     "events": Sweep(
         whose="session",
         days=365,

@@ -169,7 +169,7 @@ class PostgresDeliveries:
             """SELECT d.session_id, d.turn_no FROM deliveries d
                  JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
                 WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
-                  AND t.ended_at IS NOT NULL AND a.account = ANY ($1::text[])
+                  AND a.channel = 'telegram' AND t.ended_at IS NOT NULL AND a.account = ANY ($1::text[])
                   AND (a.unreachable_since IS NULL OR a.next_try_at <= now())
                 GROUP BY 1, 2 ORDER BY min(d.created_at) LIMIT $2""",
             [str(account) for account in accounts],

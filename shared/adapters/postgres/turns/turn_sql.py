@@ -8,6 +8,7 @@ from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
 from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.session.failed_messages import FAILED_FORMS
+from shared.core.session.turns import GUEST_NETWORK
 from shared.core.values.money import LONG_LIFE, SHORT_LIFE
 
 WOKEN_ATTEMPTS = 20
@@ -178,7 +179,9 @@ def render_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str
 
     `limits` is the number of the parameter that has `Caps.limits`; `unless` stands for a cap that is not set.
     """
-    visitor, person, session, total, network, hour = (f"(${limits}::bigint[])[{n}]" for n in range(1, 7))
+    visitor, person, session, total, network, hour, guests = (
+        f"(${limits}::bigint[])[{n}]" for n in range(1, 8)
+    )
     shared = "NOT EXISTS (SELECT FROM slice)" if lent else "true"
     return f"""want AS (
   SELECT scope, micro, day, coalesce(cap, {unless}) AS cap FROM (
@@ -187,7 +190,9 @@ def render_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str
                  agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
     UNION ALL SELECT 'session:' || id, micro, day, least({session}, agent_cap(config, 'session_usd')) FROM cost
     UNION ALL SELECT 'total', micro, day, {total} FROM cost WHERE {shared}
-    UNION ALL SELECT 'network:' || network, micro, day, {network} FROM cost WHERE network IS NOT NULL
+    UNION ALL SELECT 'network:' || network, micro, day,
+           CASE WHEN network = '{GUEST_NETWORK}' THEN {guests} ELSE {network} END
+      FROM cost WHERE network IS NOT NULL
     UNION ALL SELECT 'visitors:' || hour, micro, day, {hour} FROM cost
      WHERE hour IS NOT NULL AND {shared}
   ) x
@@ -385,7 +390,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.compaction, s.compact_at, s
        EXISTS (SELECT FROM pins WHERE pins.session_id = s.id) AS has_pins,
        {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
-       c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
+       coalesce(c.network = '{GUEST_NETWORK}', false) AS is_guest, c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
        {RECALLABLE} AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
 """

@@ -627,11 +627,17 @@ def build_view(
     )
 
 
+_NOT_FOR_GUESTS = ("ask_human", "remind_me", "send_file", "make_picture")
+"""Tools whose results could not reach a chat where the bot is a guest: it takes one text per question."""
+
+
 def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     """The agent's, as it holds in this conversation."""
     config = with_chosen_model(row["agent_config"], row["model"])
     config = with_chosen_compaction(config, row["compaction"], row["compact_at"])
     useless = {"ask_human": row["nobody_comes"], LOOK_AT_PICTURE.name: row["no_pictures"]}
+    if row["is_guest"]:
+        useless |= dict.fromkeys(_NOT_FOR_GUESTS, True)
     return reduce(without_tool, [name for name in useless if useless[name]], config)
 
 

@@ -39,6 +39,8 @@ class Bot:
     """Whether private chats with it have topics."""
     privacy: bool = True
     """In groups it sees only what is meant for it."""
+    guests: bool = False
+    """@BotFather lets people ask it in chats where it is no member."""
     revoked: bool = False
     commands: dict[str, list[Json]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Bot:
             **self.account.as_json(),
             "can_join_groups": True,
             "can_read_all_group_messages": not self.privacy,
+            "supports_guest_queries": self.guests,
             "supports_inline_queries": False,
             "can_connect_to_business": False,
             "has_main_web_app": False,

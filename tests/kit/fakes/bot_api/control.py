@@ -14,6 +14,7 @@ from tests.kit.fakes.bot_api.calls import Journal, Record
 from tests.kit.fakes.bot_api.chats import Chat
 from tests.kit.fakes.bot_api.door import Door
 from tests.kit.fakes.bot_api.groups import act
+from tests.kit.fakes.bot_api.guests import look_at_guest
 from tests.kit.fakes.bot_api.inline import look_at_inline
 from tests.kit.fakes.bot_api.screens import screen, views
 from tests.kit.fakes.bot_api.shapes import Json
@@ -61,6 +62,8 @@ class Control:
                 return views(self._world, chat, since=wish.get("since", 0), message_id=wish.get("message_id"))
             case "inline":
                 return look_at_inline(self._world, wish)
+            case "guest":
+                return look_at_guest(self._world, wish)
             case "calls":
                 return self._journal.calls(**wish)
             case "counts":

@@ -20,7 +20,8 @@ METHODS = (
     "sendMediaGroup", "getFile", "pinChatMessage", "unpinChatMessage", "getChat", "getChatMember",
     "leaveChat", "createForumTopic", "editForumTopic", "setMyCommands", "getMyCommands",
     "deleteMyCommands", "setMyDescription", "setMyShortDescription", "setChatMenuButton",
-    "answerInlineQuery", "sendMessageDraft", "sendRichMessage", "sendRichMessageDraft",
+    "answerInlineQuery", "answerGuestQuery", "sendMessageDraft", "sendRichMessage",
+    "sendRichMessageDraft",
 )  # fmt: skip
 SIMPLE = frozenset({"Integer", "Float", "String", "Boolean", "True", "InputFile"})
 OURS = {"InlineQueryResult": ["InlineQueryResultArticle"], "InputMessageContent": ["InputTextMessageContent"]}

@@ -41,7 +41,7 @@ def add_bot(world: World, wish: Json) -> Json:
 
 def change_bot(world: World, wish: Json) -> Json:
     bot = world.bot(wish.get("bot"))
-    for name in ("topics", "privacy", "revoked"):
+    for name in ("topics", "privacy", "guests", "revoked"):
         if name in wish:
             setattr(bot, name, bool(wish[name]))
     return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.kit.fakes.bot_api.calls import Call
-from tests.kit.fakes.bot_api.entities import words_of
+from tests.kit.fakes.bot_api.entities import Words, words_of
 from tests.kit.fakes.bot_api.refusals import QUERY_TOO_OLD, Refusal, misuse
 from tests.kit.fakes.bot_api.shapes import Json
 from tests.kit.fakes.bot_api.world import InlineQuery, NoSuchThing, World
@@ -32,6 +32,14 @@ def look_at_inline(world: World, wish: Json) -> Json:
     return {"answer": world.inline[wish["query"]].answer}
 
 
+def article_words(article: Json) -> Words:
+    """The words of an article as it would be posted; refused as Telegram refuses it."""
+    if not article["title"].strip():
+        raise misuse("article title is empty")
+    content = article["input_message_content"]
+    return words_of({**content, "text": content["message_text"]})
+
+
 def answer_inline_query(world: World, call: Call) -> bool:
     params = call.params
     query = world.inline.get(params["inline_query_id"])
@@ -45,10 +53,7 @@ def answer_inline_query(world: World, call: Call) -> bool:
     if len(set(ids)) < len(ids) or not all(1 <= len(one.encode()) <= 64 for one in ids):
         raise misuse("RESULT_ID_INVALID")
     for one in results:
-        if not one["title"].strip():
-            raise misuse("article title is empty")
-        content = one["input_message_content"]
-        words_of({**content, "text": content["message_text"]})
+        article_words(one)
     if (button := params.get("button")) is not None and not _START.fullmatch(
         button.get("start_parameter", "")
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from tests.kit.fakes.bot_api import chat_methods, drafts, inline, media, profile_methods, sending
+from tests.kit.fakes.bot_api import chat_methods, drafts, guests, inline, media, profile_methods, sending
 from tests.kit.fakes.bot_api.calls import Call, Journal
 from tests.kit.fakes.bot_api.refusals import Refusal
 from tests.kit.fakes.bot_api.shapes import Json
@@ -36,6 +36,7 @@ METHODS: dict[str, Handler] = {
     "setMessageReaction": sending.set_message_reaction,
     "answerCallbackQuery": sending.answer_callback_query,
     "answerInlineQuery": inline.answer_inline_query,
+    "answerGuestQuery": guests.answer_guest_query,
     "sendDocument": media.send_document,
     "sendPhoto": media.send_photo,
     "sendVoice": media.send_voice,

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from tests.kit.fakes.bot_api import inline
+from tests.kit.fakes.bot_api import guests, inline
 from tests.kit.fakes.bot_api.chat_methods import pin
 from tests.kit.fakes.bot_api.chats import Stored
 from tests.kit.fakes.bot_api.drafts import expire_drafts
@@ -279,5 +279,6 @@ ACTS: dict[str, Act] = {
     for act in (
         say, say_many, paste, forward, album, send_file, send_content, edit, delete, tap, forge_tap, react,
         stop_draft, pin_message, unpin_message, block, unblock, deactivate, inline.ask_inline,
+        guests.ask_guest,
     )
 }  # fmt: skip

@@ -136,6 +136,24 @@ class Person:
         answer: Json = found["answer"]
         return answer
 
+    async def asks_guest(self, text: str, **where: Any) -> str:
+        """Mentions the bot in a `chat` where it is no member, or `beside` another person; the query's id.
+
+        `age`: seconds for which Telegram kept the question; `reply_to`: number of an answer of the bot.
+        """
+        return str((await self._act("ask_guest", where, text=text))["query"])
+
+    async def guest_views(self, query_id: str, count: int = 1, *, within: float = WAIT_SECONDS) -> Json:
+        """What the chat saw as the answer, as soon as that are `count` texts; and after which seconds."""
+        clock = asyncio.get_running_loop()
+        until = clock.time() + within
+        while len((found := await self._api.control("guest", {"query": query_id}))["views"]) < count:
+            if clock.time() > until:
+                raise NotSeen(f"{count} views of the answer of {query_id}: {found}")
+            await asyncio.sleep(0.05)
+        answer: Json = found
+        return answer
+
     async def react(self, message_id: int, emoji: str | None, **where: Any) -> None:
         await self._act("react", where, message_id=message_id, emoji=emoji)
 

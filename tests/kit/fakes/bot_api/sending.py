@@ -6,6 +6,7 @@ from tests.kit.fakes.bot_api.accounts import Bot
 from tests.kit.fakes.bot_api.calls import Call
 from tests.kit.fakes.bot_api.chats import Chat, Stored, same_content
 from tests.kit.fakes.bot_api.entities import words_of
+from tests.kit.fakes.bot_api.guests import edit_guest_answer
 from tests.kit.fakes.bot_api.keyboards import checked_markup
 from tests.kit.fakes.bot_api.refusals import NOT_MODIFIED, QUERY_TOO_OLD, Refusal, misuse, stricter
 from tests.kit.fakes.bot_api.rich import checked_rich
@@ -82,6 +83,8 @@ def edit_message_text(world: World, call: Call) -> object:
         content: Json = {"rich_message": checked_rich(params["rich_message"], draft=False)}
     else:
         content = {**words_of(params).named(), **_preview(params)}
+    if "inline_message_id" in params:
+        return edit_guest_answer(world, call, content)
     chat, stored = _own(world, call, "message to edit not found", "message can't be edited")
     if not {"text", "rich_message"} & set(stored.message):
         raise Refusal("there is no text in the message to edit")

@@ -52,6 +52,24 @@ class InlineQuery:
     answer: Json | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class GuestQuery:
+    """A mention of a bot in a chat where it is no member; `views` is what the chat sees of its answer."""
+
+    id: str
+    bot: int
+    person: int
+    chat: int
+    born: float
+    views: list[Json] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    """How long after the question each view came."""
+
+    @property
+    def shown(self) -> Json:
+        return self.views[-1]
+
+
 @dataclass(slots=True)
 class World:
     clock: Clock = field(default_factory=Clock)
@@ -61,6 +79,7 @@ class World:
     people: dict[int, Account] = field(default_factory=dict)
     queries: dict[str, Query] = field(default_factory=dict)
     inline: dict[str, InlineQuery] = field(default_factory=dict)
+    guests: dict[str, GuestQuery] = field(default_factory=dict)
     limiter: Limiter = field(init=False)
     _private: dict[tuple[int, int], Chat] = field(default_factory=dict)
     _groups: dict[int, Chat] = field(default_factory=dict)
@@ -169,6 +188,11 @@ class World:
             raise Refusal(missing)
         return stored
 
+    def guest_answer(self, number: str | None) -> GuestQuery | None:
+        """The query whose answer has this number, or None."""
+        found = self.guests.get((number or "").removeprefix("guest-"))
+        return found if found is not None and found.views else None
+
     def bots_in(self, chat: Chat) -> list[Bot]:
         return [bot for bot in self.bots.values() if bot.id in chat.members]
 
@@ -181,7 +205,7 @@ class World:
         await self.close()
         self.clock.reset()
         self.limiter.reset()
-        for kept in (self.people, self.queries, self.inline, self._private, self._groups):
+        for kept in (self.people, self.queries, self.inline, self.guests, self._private, self._groups):
             kept.clear()
         for bot in self.bots.values():
             bot.forget()

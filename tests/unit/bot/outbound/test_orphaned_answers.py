@@ -45,7 +45,10 @@ async def test_newly_held_bot_is_checked_before_the_next_round(
     monkeypatch.setattr(everywhere, "ORPHAN_POLL_SECONDS", 3_600.0)
     traces, held = Traces(), list[int]()
     nothing = cast("Any", traces)
-    answers = TelegramTurnDispatcher(nothing, nothing, nothing, list_held_bots=lambda: held, on_idle=nothing)
+    answers = TelegramTurnDispatcher(
+        nothing, nothing, nothing, guests=nothing, open_guest_sink=nothing, list_held_bots=lambda: held,
+        on_idle=nothing,
+    )  # fmt: skip
     answers.start()
     try:
         await asyncio.sleep(0.2)

@@ -1,0 +1,204 @@
+"""Answers in chats where the bot is a guest: one message per question, stored before it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from bot.telegram.client.calls import CallDone, CallNotSent, CallOutcome, CallUnknown
+from bot.telegram.client.sender import Sender
+from bot.telegram.markup.entity_text import LIVE_UNITS, MessagePart, RenderedText, render, split
+from bot.telegram.outbound.delivery_context import EMPTY_ANSWER, is_notice
+from bot.telegram.texts import explain_failure, get_texts
+from shared.adapters.postgres.telegram.guest_queries import DueGuestQuery, GuestSend, PostgresGuestQueries
+from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliveries
+from shared.core.session.turns import ReplyEvent, RunEnded
+from shared.core.values.errors import StorageUnavailable
+from shared.locales import Catalogue
+from shared.runtime import BackgroundTasks, CrashPoint
+
+log = structlog.get_logger(__name__)
+
+HOLDING_SECONDS = 7.0
+"""Seconds after the question when a line takes the place of the answer; Telegram is told within nine."""
+POLL_SECONDS = 0.5
+SWEEP_SECONDS = 30.0
+STORE_RETRY_SECONDS = 0.5
+CUT_MARK = "\n\n…"
+
+
+class GuestReplySink:
+    """Reply sink of a guest's session: nothing is shown before the answer is stored."""
+
+    def __init__(self, on_ended: Callable[[], None]) -> None:
+        self._on_ended = on_ended
+
+    async def __call__(self, event: ReplyEvent) -> None:
+        if isinstance(event, RunEnded):
+            self._on_ended()
+
+    async def mark_idle(self) -> None:
+        self._on_ended()
+
+    async def close(self) -> None:
+        self._on_ended()
+
+
+class GuestDelivery:
+    """One for all bots of the process: sends what the stored queries of its held bots are due."""
+
+    def __init__(
+        self,
+        store: PostgresGuestQueries,
+        deliveries: PostgresDeliveries,
+        *,
+        senders: Mapping[int, Sender],
+        list_held_bots: Callable[[], list[int]],
+        tasks: BackgroundTasks,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._deliveries = deliveries
+        self._senders = senders
+        self._list_held_bots = list_held_bots
+        self._tasks = tasks
+        self._crash_point = crash_point
+        self._running: set[tuple[int, int]] = set()
+        """Queries with a call under way, by bot and update."""
+        self._woken = asyncio.Event()
+        self._swept_at: float | None = None
+
+    def wake(self) -> None:
+        """Look at once: a question was stored, or an answer."""
+        self._woken.set()
+
+    def open_sink(self) -> GuestReplySink:
+        return GuestReplySink(self.wake)
+
+    async def run(self) -> None:
+        """Send what is due, until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self.send_due(self._list_held_bots())
+            except StorageUnavailable as error:
+                log.warning("guest_queries_unavailable", reason=str(error))
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def send_due(self, held: Sequence[int]) -> None:
+        """Start what is due for these bots; raises StorageUnavailable."""
+        ready = [bot_id for bot_id in held if bot_id in self._senders]
+        if not ready:
+            return
+        for query in await self._store.list_due(ready, holding_after=HOLDING_SECONDS):
+            if query.key not in self._running:
+                self._running.add(query.key)
+                self._tasks.start(self._send(query))
+        now = asyncio.get_running_loop().time()
+        if self._swept_at is None or now - self._swept_at > SWEEP_SECONDS:
+            self._swept_at = now
+            if closed := await self._store.close_deliveries(ready):
+                log.warning("guest_answers_undeliverable", count=closed)
+
+    async def _send(self, query: DueGuestQuery) -> None:
+        try:
+            if query.inline_message_id is not None:
+                await self._edit(query, query.inline_message_id)
+            else:
+                await self._answer(query)
+        except StorageUnavailable as error:
+            log.warning("guest_query_deferred", update=query.update_id, reason=str(error))
+        finally:
+            self._running.discard(query.key)
+
+    async def _answer(self, query: DueGuestQuery) -> None:
+        """Send the only answer that Telegram takes: the text, or the line that holds its place."""
+        sends: GuestSend = "answer" if query.notice or query.has_ended else "holding"
+        part = await self._build_part(query, sends)
+        if not await self._store.begin(*query.key, sends=sends):
+            return
+        self._crash_point("telegram_before_guest")
+        outcome = await self._senders[query.bot_id].answer_guest(query.chat_id, query.query_id, part)
+        self._crash_point("telegram_after_guest")
+        await self._keep_storing(lambda: self._record(query, sends, outcome))
+        self.wake()
+
+    async def _record(self, query: DueGuestQuery, sends: GuestSend, outcome: CallOutcome) -> None:
+        match outcome:
+            case CallDone(result=sent) if sends == "holding":
+                await self._store.mark_shown(*query.key, inline_message_id=sent.inline_message_id)
+            case CallDone():
+                await self._store.finish(*query.key, state="done")
+            case CallNotSent(reason=reason):
+                await self._store.mark_not_sent(*query.key, error=reason)
+            case CallUnknown(reason=reason) if sends == "holding":
+                # Perhaps it is there: then Telegram refuses the answer, which can replace nothing.
+                await self._store.mark_not_sent(*query.key, error=reason)
+            case _:
+                reason = getattr(outcome, "reason", type(outcome).__name__)
+                log.warning("guest_query_lost", update=query.update_id, reason=reason)
+                await self._store.finish(*query.key, state="lost", error=reason)
+
+    async def _edit(self, query: DueGuestQuery, inline_message_id: str) -> None:
+        """Put the answer in the place of the holding line; repeated until Telegram has said yes or no."""
+        part = await self._build_part(query, "answer")
+        outcome = await self._senders[query.bot_id].edit_guest_answer(query.chat_id, inline_message_id, part)
+        self._crash_point("telegram_after_guest")
+        match outcome:
+            case CallNotSent() | CallUnknown():
+                return  # the next look tries again
+            case CallDone():
+                await self._keep_storing(lambda: self._store.finish(*query.key, state="done"))
+            case _:
+                reason = getattr(outcome, "reason", type(outcome).__name__)
+                log.warning("guest_query_lost", update=query.update_id, reason=reason)
+                await self._keep_storing(lambda: self._store.finish(*query.key, state="lost", error=reason))
+
+    async def _keep_storing(self, store: Callable[[], Awaitable[None]]) -> None:
+        """Repeat until the outcome of a call is stored: only this process knows it."""
+        while True:
+            try:
+                await store()
+                return
+            except StorageUnavailable as error:
+                log.warning("guest_outcome_deferred", reason=str(error))
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+
+    async def _build_part(self, query: DueGuestQuery, sends: GuestSend) -> MessagePart:
+        texts = get_texts(query.language)
+        if query.notice:
+            return MessagePart(text=texts.say(query.notice))
+        if sends == "holding":
+            return MessagePart(text=texts.say("guest_holding"))
+        if not query.is_newest:
+            return MessagePart(text=texts.say("guest_together"))
+        assert query.session_id is not None, "only a turn ends"
+        assert query.turn is not None, "only a turn ends"
+        ended = await self._deliveries.load_ended_turn(query.session_id, query.turn)
+        assert ended is not None, "the list has ended turns only"
+        return _cut(_render(ended, texts))
+
+
+def _render(ended: EndedTurn, texts: Catalogue) -> RenderedText:
+    """The answer, or why there is none; a guest is a stranger, who learns nothing of the installation."""
+    if is_notice(ended):
+        return render(explain_failure(texts, code=ended.error_code, advice=ended.text, public=True))
+    rendered = render(ended.text)
+    key = "stopped" if ended.state == "stopped" else f"cut_{ended.stop}"
+    return rendered.append_note(texts.say(key)) if key in texts else rendered
+
+
+def _cut(rendered: RenderedText) -> MessagePart:
+    """Return what one message holds of a text."""
+    parts = split(rendered, limit=LIVE_UNITS)
+    if not parts:
+        return MessagePart(text=EMPTY_ANSWER)
+    first = parts[0]
+    return first if len(parts) == 1 else replace(first, text=first.text + CUT_MARK)

@@ -1,0 +1,289 @@
+"""Questions asked in chats where a bot is a guest, and how far their answers have come.
+
+A query is `waiting` (nothing is in the chat), `sending` (a call is under way), `shown` (a line in the chat
+says that the answer follows), `done`, or `lost` (no answer can reach the chat any more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
+from shared.core.session.turns import GUEST_CHANNEL, GUEST_NETWORK
+
+NOTICES_PER_MINUTE = 1
+"""Notices that a caller gets in a minute; more questions are not answered."""
+FAILED_SECONDS = 10
+"""Seconds after which the answer of a turn without a query counts as not deliverable."""
+_ERROR_CHARS = 300
+
+GuestSend = Literal["holding", "answer"]
+"""`holding` is the line that says that the answer follows; a notice is an `answer`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestChat:
+    """The conversation of one caller in one chat where the bot is a guest."""
+
+    bot_id: int
+    address_id: int
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGuestQuery:
+    """A question as Telegram delivered it."""
+
+    bot_id: int
+    update_id: int
+    query_id: str
+    caller_id: int
+    chat_id: int
+    language: str
+    age_seconds: float
+    """Seconds since it was asked, by the clock of this machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueGuestQuery:
+    """A query with something to send: its holding line, its notice or its answer."""
+
+    bot_id: int
+    update_id: int
+    query_id: str
+    chat_id: int
+    language: str
+    notice: str
+    session_id: int | None
+    turn: int | None
+    has_ended: bool
+    """The turn has ended: its answer is stored."""
+    is_newest: bool
+    """False for an earlier question of a turn that answers several."""
+    inline_message_id: str | None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.bot_id, self.update_id
+
+
+class PostgresGuestQueries(PoolStore):
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    @store_method
+    async def open_chat(
+        self, bot_id: int, *, chat_id: int, thread_id: int, caller_id: int, name: str
+    ) -> GuestChat:
+        """Return a caller's conversation in a guest chat, created at the first question.
+
+        Its party is anonymous and of its own: it shares no memory with other chats of the same person.
+        """
+        chat, thread = f"{chat_id}:{caller_id}", str(thread_id) if thread_id else ""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_LOCK, f"guest {bot_id} {chat} {thread}")
+            row = await connection.fetchrow(_FIND, str(bot_id), chat, thread)
+            if row is not None:
+                await connection.execute(_KEEP_NETWORK, row["session_id"])
+            else:
+                row = await connection.fetchrow(_OPEN, bot_id, chat, thread, name)
+        assert row is not None
+        return build_value(GuestChat, row, bot_id=bot_id)
+
+    @store_method
+    async def find_chat_of_due_turn(self, session_id: int) -> GuestChat | None:
+        """Return the guest chat that the oldest unanswered turn of a session came from, if any."""
+        row = await self._pool.fetchrow(_OF_DUE_TURN, session_id)
+        return None if row is None else build_value(GuestChat, row, bot_id=int(row["account"]))
+
+    @store_method
+    async def record(self, query: NewGuestQuery, *, most_per_hour: int) -> bool:
+        """Store a question; return False if its caller gets a notice or nothing, since the hour's are used.
+
+        A repeated update changes nothing.
+        """
+        return await self._record(query, notice="", most=most_per_hour)
+
+    @store_method
+    async def record_notice(self, query: NewGuestQuery, notice: str) -> None:
+        """Store a notice in the place of an answer, at most one a minute for each caller."""
+        await self._record(query, notice=notice, most=NOTICES_PER_MINUTE)
+
+    async def _record(self, query: NewGuestQuery, *, notice: str, most: int) -> bool:
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_LOCK, f"guest caller {query.bot_id} {query.caller_id}")
+            return bool(
+                await connection.fetchval(
+                    _RECORD, query.bot_id, query.update_id, query.query_id, query.caller_id, query.chat_id,
+                    query.language, notice, query.age_seconds, most,
+                )
+            )  # fmt: skip
+
+    @store_method
+    async def bind_turn(self, bot_id: int, update_id: int, *, session_id: int, turn: int) -> None:
+        """Store which turn answers a question."""
+        await self._pool.execute(
+            """UPDATE guest_queries SET session_id = $3, turn_no = $4
+                WHERE bot_id = $1 AND update_id = $2 AND session_id IS NULL""",
+            bot_id, update_id, session_id, turn,
+        )  # fmt: skip
+
+    @store_method
+    async def list_due(
+        self, bot_ids: Sequence[int], *, holding_after: float, limit: int = 200
+    ) -> list[DueGuestQuery]:
+        """Return queries with something to send, oldest first.
+
+        A holding line is due `holding_after` seconds after the question.
+        """
+        rows = await self._pool.fetch(_DUE, list(bot_ids), holding_after, limit)
+        return [build_value(DueGuestQuery, row) for row in rows]
+
+    @store_method
+    async def begin(self, bot_id: int, update_id: int, *, sends: GuestSend) -> bool:
+        """Mark a query as being answered, before the call; False if that was done already."""
+        found = await self._pool.fetchval(
+            """UPDATE guest_queries SET state = 'sending', sends = $3,
+                      holding_tried = holding_tried OR $3 = 'holding'
+                WHERE bot_id = $1 AND update_id = $2 AND state = 'waiting' RETURNING update_id""",
+            bot_id, update_id, sends,
+        )  # fmt: skip
+        return found is not None
+
+    @store_method
+    async def mark_shown(self, bot_id: int, update_id: int, *, inline_message_id: str) -> None:
+        """Record the message of the holding line, which becomes the answer."""
+        await self._pool.execute(
+            """UPDATE guest_queries SET state = 'shown', inline_message_id = $3
+                WHERE bot_id = $1 AND update_id = $2 AND state = 'sending'""",
+            bot_id, update_id, inline_message_id,
+        )  # fmt: skip
+
+    @store_method
+    async def mark_not_sent(self, bot_id: int, update_id: int, *, error: str) -> None:
+        """Nothing is in the chat: the answer is sent when it is there."""
+        await self._pool.execute(
+            """UPDATE guest_queries SET state = 'waiting', error = $3
+                WHERE bot_id = $1 AND update_id = $2 AND state = 'sending'""",
+            bot_id, update_id, error[:_ERROR_CHARS],
+        )  # fmt: skip
+
+    @store_method
+    async def finish(
+        self, bot_id: int, update_id: int, *, state: Literal["done", "lost"], error: str = ""
+    ) -> None:
+        """Record that the answer is in the chat, or never will be; the turn's delivery ends with it."""
+        await self._pool.execute(_FINISH, bot_id, update_id, state, error[:_ERROR_CHARS])
+
+    @store_method
+    async def recover_interrupted(self, bot_ids: Sequence[int]) -> int:
+        """For a new holder: an answer that was being sent may be in the chat, and is not sent again.
+
+        After a holding line the answer itself is still sent.
+        """
+        rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, list(bot_ids))
+        return len(rows)
+
+    @store_method
+    async def close_deliveries(self, bot_ids: Sequence[int]) -> int:
+        """End deliveries to guest chats that no query can bring, such as of an operator's message."""
+        rows = await self._pool.fetch(_NOT_DELIVERABLE, [str(bot_id) for bot_id in bot_ids], FAILED_SECONDS)
+        return len(rows)
+
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.' || $1, 0))"
+_FIND = f"""
+SELECT id AS address_id, session_id FROM addresses
+ WHERE channel = '{GUEST_CHANNEL}' AND account = $1 AND chat = $2 AND thread = $3
+"""
+_OPEN = f"""
+WITH b AS (
+  SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = $1
+), p AS (
+  -- Anonymous, with the guests' network: the caps of visitors and of guests hold, and no owner's memory.
+  INSERT INTO parties (kind, display_name, anonymous, network)
+  SELECT 'person', $4, true, '{GUEST_NETWORK}' FROM b RETURNING id
+), s AS (
+  INSERT INTO sessions (party_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id
+), t AS (
+  INSERT INTO session_totals (session_id) SELECT id FROM s
+)
+INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title)
+SELECT '{GUEST_CHANNEL}', b.account, $2, $3, p.id, s.id, $4 FROM b, p, s
+RETURNING id AS address_id, session_id
+"""
+# An erasure takes the network away, and with it the guests' cap.
+_KEEP_NETWORK = f"""
+UPDATE parties p SET network = '{GUEST_NETWORK}' FROM sessions s
+ WHERE s.id = $1 AND p.id = s.party_id AND p.network IS DISTINCT FROM '{GUEST_NETWORK}'
+"""
+_OF_DUE_TURN = f"""
+SELECT a.id AS address_id, a.account, a.session_id
+  FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+  JOIN addresses a ON a.id = t.address_id AND a.session_id = s.id
+ WHERE s.id = $1 AND a.channel = '{GUEST_CHANNEL}'
+"""
+# Notices count by the minute and questions by the hour; a known update is neither counted nor stored again.
+_RECORD = """
+WITH known AS (
+  SELECT notice = $7 AS is_same FROM guest_queries WHERE bot_id = $1 AND update_id = $2
+), room AS (
+  SELECT NOT EXISTS (SELECT FROM known) AND count(*) < $9 AS is_left FROM guest_queries
+   WHERE bot_id = $1 AND caller_id = $4 AND (notice = '') = ($7 = '')
+     AND asked_at > now() - CASE WHEN $7 = '' THEN interval '1 hour' ELSE interval '1 minute' END
+), made AS (
+  INSERT INTO guest_queries (bot_id, update_id, query_id, caller_id, chat_id, language, notice, asked_at)
+  SELECT $1, $2, $3, $4, $5, $6, $7, now() - make_interval(secs => $8) FROM room WHERE is_left
+  RETURNING true
+)
+SELECT EXISTS (SELECT FROM made) OR coalesce((SELECT is_same FROM known), false)
+"""
+_DUE = """
+SELECT q.bot_id, q.update_id, q.query_id, q.chat_id, q.language, q.notice, q.session_id, q.turn_no AS turn,
+       t.ended_at IS NOT NULL AS has_ended, q.inline_message_id,
+       NOT EXISTS (SELECT FROM guest_queries n WHERE n.session_id = q.session_id AND n.turn_no = q.turn_no
+                      AND n.update_id > q.update_id) AS is_newest
+  FROM guest_queries q LEFT JOIN turns t ON t.session_id = q.session_id AND t.turn_no = q.turn_no
+ WHERE q.bot_id = ANY ($1)
+   AND (q.state = 'waiting' AND (
+          q.notice <> '' OR t.ended_at IS NOT NULL
+          OR NOT q.holding_tried AND q.asked_at <= now() - make_interval(secs => $2))
+        OR q.state = 'shown' AND t.ended_at IS NOT NULL)
+ ORDER BY q.asked_at LIMIT $3
+"""
+_FINISH = """
+WITH q AS (
+  UPDATE guest_queries SET state = $3, error = $4, ended_at = now()
+   WHERE bot_id = $1 AND update_id = $2 AND state IN ('waiting', 'sending', 'shown')
+  RETURNING session_id, turn_no, update_id
+)
+UPDATE deliveries d SET state = CASE WHEN $3 = 'done' THEN 'delivered' ELSE 'dead' END,
+       delivered_at = CASE WHEN $3 = 'done' THEN now() END, error = $4
+  FROM q WHERE d.session_id = q.session_id AND d.turn_no = q.turn_no AND d.state IN ('queued', 'dead')
+   AND NOT EXISTS (SELECT FROM guest_queries n WHERE n.session_id = q.session_id AND n.turn_no = q.turn_no
+                      AND n.update_id > q.update_id)
+"""
+_LEFT_BY_THE_DEAD = """
+WITH left_over AS (
+  UPDATE guest_queries SET
+         state = CASE sends WHEN 'holding' THEN 'waiting' ELSE 'lost' END,
+         ended_at = CASE sends WHEN 'holding' THEN NULL ELSE now() END,
+         error = 'the sender ended while it was being sent'
+   WHERE bot_id = ANY ($1) AND state = 'sending' RETURNING session_id, turn_no, state
+), d AS (
+  UPDATE deliveries d SET state = 'dead', error = 'the sender ended while it was being sent' FROM left_over q
+   WHERE q.state = 'lost' AND d.session_id = q.session_id AND d.turn_no = q.turn_no AND d.state = 'queued'
+)
+SELECT state FROM left_over
+"""
+_NOT_DELIVERABLE = f"""
+UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits for it'
+  FROM addresses a, turns t
+ WHERE a.id = d.address_id AND a.channel = '{GUEST_CHANNEL}' AND a.account = ANY ($1)
+   AND t.session_id = d.session_id AND t.turn_no = d.turn_no
+   AND d.state = 'queued' AND t.ended_at < now() - make_interval(secs => $2)
+   AND NOT EXISTS (SELECT FROM guest_queries q WHERE q.session_id = d.session_id AND q.turn_no = d.turn_no
+                      AND q.state IN ('waiting', 'sending', 'shown'))
+RETURNING d.part
+"""
