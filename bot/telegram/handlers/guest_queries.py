@@ -1,4 +1,4 @@
-"""Guest queries: questions from chats where the bot is no member, each a turn of its own conversation."""
+"""Guest queries: questions from chats where the bot is no member, each answered by one turn."""
 
 from __future__ import annotations
 

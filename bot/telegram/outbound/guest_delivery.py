@@ -24,7 +24,7 @@ from shared.runtime import BackgroundTasks, CrashPoint
 log = structlog.get_logger(__name__)
 
 HOLDING_SECONDS = 7.0
-"""Seconds after the question when a line takes the place of the answer; Telegram is told within nine."""
+"""Seconds after the question when a line takes the place of the answer; Telegram waits about ten."""
 POLL_SECONDS = 0.5
 SWEEP_SECONDS = 30.0
 STORE_RETRY_SECONDS = 0.5

@@ -386,7 +386,7 @@ class TelegramService:
         return frozenset(allowed)
 
     def _find_guests(self, config: BotConfig) -> TelegramGuests:
-        """Return whose questions from other chats a bot answers: of a public bot nobody's by default."""
+        """Return whose questions from guest chats a bot answers; a public bot answers none by default."""
         return self._settings.telegram_guests or ("off" if config.audience == "public" else "known")
 
     def _get_webhook(self, context: BotContext) -> WebhookConfig | None:

@@ -239,7 +239,7 @@ async def test_guests_stop_at_their_own_cap_while_the_owner_goes_on(
 @pytest.mark.parametrize(("audience", "setting", "asks"), [
     ("public", "", False), ("public", "anyone", True), ("personal", "", True), ("personal", "off", False),
 ])  # fmt: skip
-async def test_public_bot_answers_guests_only_when_told_to(
+async def test_guests_are_answered_as_audience_and_setting_say(
     audience: str, setting: str, asks: bool, database_url: str, redis_url: str, tmp_path: Any
 ) -> None:
     settings = {"EVERTALK_TELEGRAM_AUDIENCE": audience}

@@ -29,7 +29,9 @@ export const SECTIONS = [
     ["EVERTALK_TELEGRAM_RICH", t("Tables and formulas")],
     ["EVERTALK_TELEGRAM_REACTIONS", t("Show a reaction while working")],
     ["EVERTALK_TELEGRAM_CHANNELS", t("Answer posts of channels")],
-    ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")]] },
+    ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")],
+    ["EVERTALK_TELEGRAM_GUESTS", t("Answer in chats without the bot"), t("Nobody (off), people who may write (known), or anyone.")],
+    ["EVERTALK_TELEGRAM_GUEST_QUESTIONS", t("Guest questions per person and hour")]] },
   { id: "web", name: t("Website"), help: t("Pages of these origins may show the chat. A site has its own agent, look and uploads."), more: ["/dashboard/sites", t("Sites")], fields: [
     ["EVERTALK_ALLOWED_ORIGINS", t("Allowed origins"), t("Such as https://shop.example, separated by commas.")]] },
   { id: "voice", name: t("Voice"), help: t("Turns voice messages into words, by any server with OpenAI’s transcription API. Without an address, they are declined."), test: "voice", fields: [
@@ -78,6 +80,7 @@ export const SECTIONS = [
     ["EVERTALK_CAP_VISITOR_PER_DAY_USD", t("Per anonymous visitor and day"), t("In dollars, for visitors of a public site.")],
     ["EVERTALK_TIMEZONE", t("Time zone"), t("The day of spending limits ends at midnight there.")]], rare: [
     ["EVERTALK_CAP_NETWORK_PER_DAY_USD", t("Per network and day")],
+    ["EVERTALK_CAP_GUESTS_PER_DAY_USD", t("All guest chats together, per day")],
     ["EVERTALK_CAP_TOKENS_PER_DAY", t("Tokens of models without a price, per day")],
     ["EVERTALK_CAP_VISITORS_PER_HOUR_PERCENT", t("Share of all visitors in an hour, in percent")]] },
   { id: "people", name: t("People"), help: t("Who takes over, and how long conversations are kept."), fields: [

@@ -158,7 +158,7 @@ SELECT a.account::bigint AS bot_id, split_part(a.chat, ':', 1) AS chat_id,
        CASE WHEN a.channel = '{GUEST_CHANNEL}' THEN split_part(a.chat, ':', 2) END AS caller_id
   FROM addresses a WHERE a.party_id = ANY ($1) AND a.channel IN ('telegram', '{GUEST_CHANNEL}')
 """
-"""Chats of a person; the id of a guest chat can be that of another chat, so its updates are told apart."""
+"""Chats of a person; a guest chat, which may have the id of another chat, comes with its caller."""
 
 TELEGRAM_UPDATES = f"""
 WITH chats AS ({_CHATS}), u AS (

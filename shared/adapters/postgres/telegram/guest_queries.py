@@ -78,7 +78,7 @@ class PostgresGuestQueries(PoolStore):
     ) -> GuestChat:
         """Return a caller's conversation in a guest chat, created at the first question.
 
-        Its party is anonymous and of its own: it shares no memory with other chats of the same person.
+        Its party is anonymous and new: it shares no memory with other chats of the same person.
         """
         chat, thread = f"{chat_id}:{caller_id}", str(thread_id) if thread_id else ""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -162,7 +162,7 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def mark_not_sent(self, bot_id: int, update_id: int, *, error: str) -> None:
-        """Nothing is in the chat: the answer is sent when it is there."""
+        """Record that nothing is in the chat; the answer is sent when it is stored."""
         await self._pool.execute(
             """UPDATE guest_queries SET state = 'waiting', error = $3
                 WHERE bot_id = $1 AND update_id = $2 AND state = 'sending'""",
