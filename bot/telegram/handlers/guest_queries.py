@@ -96,7 +96,7 @@ class GuestQueryHandler:
     async def _ask(self, query: NewGuestQuery, message: IncomingMessage) -> str:
         """Store the question and have it answered; return the notice of one that is not."""
         if not await self._store.record(query, most_per_hour=self._most_per_hour):
-            return "guest_too_many"
+            return "guest_limit"
         chat = await self._store.open_chat(
             query.bot_id,
             chat_id=query.chat_id,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0084"
-down_revision = "0083"
+revision = "0086"
+down_revision = "0085"
 branch_labels = None
 depends_on = None
 
