@@ -12,6 +12,7 @@ from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import Allowed, ChatAccessPolicy, NoReply
 from bot.telegram.inbound.update_parser import parse_guest_message
 from bot.telegram.inbound.updates import ChatRef, IncomingMessage, build_prompt
+from bot.telegram.outbound.guest_delivery import LIMIT_NOTICE, REFUSED_NOTICE
 from shared.adapters.postgres.telegram.guest_queries import GuestChat, NewGuestQuery
 from shared.config.settings import TelegramGuests
 from shared.core.session.turns import Inbound
@@ -91,12 +92,12 @@ class GuestQueryHandler:
         decision = await self._access_policy.check(ChatRef(chat_id=query.caller_id))
         if isinstance(decision, NoReply):
             return None
-        return "" if isinstance(decision, Allowed) or self._guests == "anyone" else "refused"
+        return "" if isinstance(decision, Allowed) or self._guests == "anyone" else REFUSED_NOTICE
 
     async def _ask(self, query: NewGuestQuery, message: IncomingMessage) -> str:
         """Store the question and have it answered; return the notice of one that is not."""
         if not await self._store.record(query, most_per_hour=self._most_per_hour):
-            return "guest_limit"
+            return LIMIT_NOTICE
         chat = await self._store.open_chat(
             query.bot_id,
             chat_id=query.chat_id,

@@ -29,6 +29,8 @@ POLL_SECONDS = 0.5
 SWEEP_SECONDS = 30.0
 STORE_RETRY_SECONDS = 0.5
 CUT_MARK = "\n\n…"
+REFUSED_NOTICE, LIMIT_NOTICE = "refused", "guest_limit"
+"""Texts in the place of an answer: for people without access, and above the hourly limit."""
 
 
 class GuestReplySink:

@@ -86,7 +86,9 @@ async def deployment(
                 await connection.close()
             assert broken == [], "\n".join(map(str, broken))
         unwanted = [token.partition(":")[2] for token in (TOKEN, *(bots or {}))] + ["Traceback"]
-        assert not [line for line in house.bot.lines if any(words in line for words in unwanted)], house.bot.words()
+        assert not [line for line in house.bot.lines if any(words in line for words in unwanted)], (
+            house.bot.words()
+        )
 
 
 def posted_to() -> dict[str, str]:
