@@ -243,8 +243,7 @@ SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
      WHEN d.turn_no <= x.erased_turn THEN 'its conversation was erased'
      WHEN d.state = 'delivered' THEN 'it has arrived'
      WHEN d.state IN ('queued', 'sending', 'sent') THEN 'it is on its way already'
-     WHEN a.channel <> 'telegram' THEN 'the chat takes no answer any more: the bot is a guest there'
-     WHEN a.unreachable_since IS NOT NULL THEN 'the chat cannot be reached any more'
+     WHEN a.unreachable_since IS NOT NULL OR a.channel <> 'telegram' THEN 'the chat cannot be reached any more'
      ELSE 'it has moved on' END AS why
   FROM wanted x LEFT JOIN deliveries d ON d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part
   LEFT JOIN addresses a ON a.id = d.address_id ORDER BY x.place
