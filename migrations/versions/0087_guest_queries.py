@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0086"
-down_revision = "0085"
+revision = "0087"
+down_revision = "0086"
 branch_labels = None
 depends_on = None
 
