@@ -319,11 +319,11 @@ def test_the_newest_message_is_never_dropped() -> None:
 )
 def test_unresolved_turns_are_never_dropped(what: str, turn: list[Entry]) -> None:
     log = [*turn, *exchanges(30, first=3, tokens=10)]
-    kept = select(view(log), replace(PANTHEON, max_rounds=1)).view.entries
+    kept = select(view(log), PANTHEON.with_settings(max_rounds=1)).view.entries
     assert [e.turn for e in kept if e.turn == 1] == [1] * len(turn), what
     assert {e.turn for e in kept} == {1, 32}
     plain = [*exchange(1, "asked", "answered", seq=900), *exchanges(30, first=3, tokens=10)]
-    assert {e.turn for e in select(view(plain), replace(PANTHEON, max_rounds=1)).view.entries} == {32}
+    assert {e.turn for e in select(view(plain), PANTHEON.with_settings(max_rounds=1)).view.entries} == {32}
     state = view(log)
     spared = plan_hiding(replace(state, hold_compaction=True), PANTHEON, budget=BUDGET, context_tokens=90_000)
     assert not {d.seq for d in spared} & {e.seq for e in turn}
@@ -335,7 +335,7 @@ def test_unresolved_turns_are_never_dropped(what: str, turn: list[Entry]) -> Non
 @seed("001", 76, 98)
 @pytest.mark.parametrize(("keeps", "through"), [(4, 16), (6, 14)])
 def test_the_last_turns_stay_raw_four_unless_an_agent_wants_others(keeps: int, through: int) -> None:
-    policy = replace(PANTHEON, keep_turns=keeps)
+    policy = PANTHEON.with_settings(keep_turns=keeps)
     made = plan_compaction(
         view(exchanges(20, tokens=95)), budget=budget_for(policy, 8_192, 8_192, 200), policy=policy,
         now_tokens=3_900,

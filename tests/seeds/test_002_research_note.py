@@ -121,7 +121,7 @@ async def test_an_agent_may_be_sent_its_last_rounds_only(house: House, provider:
 @seed("002", 23)
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 def test_so_many_rounds_are_twice_as_many_messages(rounds: int) -> None:
-    kept = select(view(exchanges(30)), replace(preset("steady"), max_rounds=rounds)).view.entries
+    kept = select(view(exchanges(30)), preset("steady").with_settings(max_rounds=rounds)).view.entries
     assert len(kept) == 2 * rounds
 
 
@@ -741,7 +741,7 @@ def test_a_trim_keeps_the_newest_or_the_oldest_messages() -> None:
     log = [*exchanges(20, tokens=400), entry(999, 21, "now", tokens=1)]
     assert trimmed(log)[-1].seq == 999
     assert trimmed(log)[0].turn > 1
-    first = select(view(log, open_turn=21), replace(LANGMEM, trim_from="first")).view.entries
+    first = select(view(log, open_turn=21), LANGMEM.with_settings(trim_from="first")).view.entries
     assert first[0].turn == 1
     assert first[-1].seq == 999
     assert sum(e.tokens for e in first) <= 4_000

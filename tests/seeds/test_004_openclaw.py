@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +256,7 @@ def test_a_history_is_put_right_before_it_is_sent() -> None:
 
 @seed("004", 89, 90, 204, 210, 218, 219, 223, 256)
 def test_a_channel_may_be_limited_to_its_newest_turns() -> None:
-    limited = replace(OPENCLAW, history_turns=(("telegram", 50),))
+    limited = OPENCLAW.with_settings(history_turns=(("telegram", 50),))
     state = view([*exchanges(80, tokens=9_000), entry(999, 81, "now")], open_turn=81)
     assert len(select(state, limited, channel="telegram").view.entries) == 101, "turns, not tokens"
     assert select(state, limited, channel="web").view is state

@@ -9,7 +9,7 @@ from functools import partial
 from math import ceil, floor, inf
 
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
-from shared.core.context.build_context import can_grow_unseen, window_through
+from shared.core.context.build_context import window_through
 from shared.core.session.budget import ContextBudget, pressure
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import is_clearing_enough
@@ -260,7 +260,7 @@ def _counted(
     """Return the tokens that count; where another channel may see left-out turns, those of the whole live
     view.
     """
-    if not can_grow_unseen(policy):
+    if not policy.keeping.can_grow_unseen:
         return context_tokens
     live = budget.fixed + ceil(ratio * sum(entry.tokens for entry in view.entries))
     return max(context_tokens, min(live, budget.hard))
@@ -273,7 +273,7 @@ def turns_since_summary(view: View, policy: ContextPolicy) -> int:
     head = view.head
     if head is None or head.kind not in ("summary", "digest"):
         return max(0, ended - view.base_turn)
-    return max(0, ended - head.through_turn - policy.keep_turns)
+    return max(0, ended - head.through_turn - policy.keeping.keep_turns)
 
 
 def _compaction(view: View, plan: CompactionPlan, *, trigger: str, force: bool = False) -> JobOrder:

@@ -192,7 +192,7 @@ def why_not_committed(
         detail = f"{plan.tokens_before:,} → {grown:,} tokens"
         reason: NoReason = "grows" if force else "gain_too_small"
         return NothingToCompact(reason=reason, detail=detail, sizes=(plan.tokens_before, grown))
-    lands = after - budget.fixed <= floor(policy.land_at * budget.conversation)
+    lands = after - budget.fixed <= policy.keeping.find_landing(budget.conversation)
     helps = _gains(plan.tokens_before, after, budget, policy) and (
         lands or summary_tokens <= policy.writing.summary_least
     )
@@ -211,8 +211,8 @@ def why_not_smaller(before: int, after: int) -> NothingToCompact | None:
 
 def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: ContextPolicy) -> int | None:
     """The most estimated tokens that a summary may take to be used; None where none would help."""
-    gain = budget.fixed + floor(policy.gain_at_most * (plan.tokens_before - budget.fixed))
-    landing = budget.fixed + floor(policy.land_at * budget.conversation)
+    gain = budget.fixed + floor(policy.keeping.gain_at_most * (plan.tokens_before - budget.fixed))
+    landing = budget.fixed + policy.keeping.find_landing(budget.conversation)
     room = min(plan.replaced, min(gain, landing) - plan.stays)
     most = floor(room / plan.ratio)
     return most if most >= MIN_SUMMARY else None
@@ -228,10 +228,10 @@ def _rooms_of_tail(
     before and after.
     """
     half = budget.conversation // 2
-    most = max(floor(policy.tail_share_most * budget.conversation), min(policy.tail_room, half))
+    most = policy.keeping.find_tail_room(budget.conversation)
     most = max(most, half) if asked else most
     pins = _tokens((*view.pins, *(entry for entry in view.entries if entry.pinned)), ratio)
-    landing = max(0, floor(policy.land_at * budget.conversation) - policy.writing.summary_least - pins)
+    landing = max(0, policy.keeping.find_landing(budget.conversation) - policy.writing.summary_least - pins)
     return min(most, landing), min(max(most, half) if most else 0, landing)
 
 
@@ -247,24 +247,20 @@ def _tail_length(
     relaxed: bool,
 ) -> int:
     """How many ended turns stay: enough turns, enough tokens, but not too many tokens."""
-    wanted = max(policy.keep_turns_least, policy.keep_turns if keep_turns is None else keep_turns)
-    least = 0 if relaxed or keep_turns is not None else _least_tail(budget, policy)
+    keeping = policy.keeping
+    wanted = max(keeping.keep_turns_least, keeping.keep_turns if keep_turns is None else keep_turns)
+    least = 0 if relaxed or keep_turns is not None else keeping.find_least_tail(budget.conversation)
     tokens = open_tokens
     kept = 0
     for turn in reversed(ended):
         size = _tokens(turn, ratio)
         enough = kept >= wanted and tokens >= least
-        too_much = kept >= policy.keep_turns_least and tokens + size > most
+        too_much = kept >= keeping.keep_turns_least and tokens + size > most
         if enough or too_much:
             break
         kept += 1
         tokens += size
     return kept
-
-
-def _least_tail(budget: ContextBudget, policy: ContextPolicy) -> int:
-    share = floor(policy.tail_share * budget.conversation)
-    return min(max(share, policy.tail_least), policy.tail_most)
 
 
 def _with_unresolved(
@@ -309,7 +305,7 @@ def _summary_limit(
     budget: ContextBudget, policy: ContextPolicy, stays: int, summariser_window: int, ratio: float
 ) -> int:
     """In estimated tokens, which is what a summary is cut by."""
-    left = floor((floor(policy.land_at * budget.conversation) - stays) / ratio)
+    left = floor((policy.keeping.find_landing(budget.conversation) - stays) / ratio)
     most = min(policy.writing.summary_most, max(MIN_SUMMARY, summariser_window // 4))
     return min(most, max(policy.writing.summary_least, left))
 
@@ -321,7 +317,7 @@ def _expected_summary(view: View, source: Sequence[Entry], summary_limit: int, r
 
 def _gains(before: int, after: int, budget: ContextBudget, policy: ContextPolicy) -> bool:
     """Measured on the conversation: system and tools cannot become smaller."""
-    return after - budget.fixed <= policy.gain_at_most * (before - budget.fixed)
+    return after - budget.fixed <= policy.keeping.gain_at_most * (before - budget.fixed)
 
 
 def _tokens(entries: Iterable[Entry], ratio: float) -> int:

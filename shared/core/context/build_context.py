@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date, tzinfo
 from functools import partial
 from operator import attrgetter, is_
-from typing import Literal, get_args, overload
+from typing import Literal, overload
 
 from shared.core.context.memory import NOTHING_KNOWN, KnownNotes
 from shared.core.context.prompts import (
@@ -27,7 +27,8 @@ from shared.core.context.prompts import (
 )
 from shared.core.context.untrusted_text import FENCE, defuse
 from shared.core.session.artifacts import LONG_CHARS, shorten_blocks
-from shared.core.session.policy import Channel, ContextPolicy
+from shared.core.session.keep_strategy import Channel, KeepStrategy
+from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import apply_pruning, places_to_change
 from shared.core.session.session import (
     Compaction,
@@ -181,7 +182,7 @@ def find_last_described_turn(view: View, policy: ContextPolicy) -> int:
 
 
 def _described_at(newest: int, policy: ContextPolicy, *, is_open: bool = True) -> int:
-    keep = policy.picture_turns
+    keep = policy.keeping.picture_turns
     if keep is None:
         return 0
     return ((newest - 1) // keep - 1) * keep if keep else newest - is_open
@@ -189,7 +190,7 @@ def _described_at(newest: int, policy: ContextPolicy, *, is_open: bool = True) -
 
 def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> int:
     """Tokens of pictures that were still sent in the turn before the newest one."""
-    if not policy.picture_turns or not view.entries:
+    if not policy.keeping.picture_turns or not view.entries:
         return 0
     newest = view.entries[-1].turn
     gone = range(_described_at(newest - 1, policy) + 1, _described_at(newest, policy) + 1)
@@ -232,7 +233,7 @@ def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) 
     faded = 0
     for entry in entries:
         if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
-            through = entry.turn if policy.picture_turns == 0 else 0
+            through = entry.turn if policy.keeping.picture_turns == 0 else 0
             later = render_entry(entry, None, policy, through=through)
             faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
     return faded
@@ -441,7 +442,6 @@ Turn = tuple[Entry, ...]
 Chosen = frozenset[int]
 LeftOut = Callable[[View], int]
 """Stored tokens of a view that the next request would not hold."""
-_ALL_CHANNELS = frozenset(get_args(Channel))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -489,7 +489,7 @@ def select(
 
 def left_out_counter(policy: ContextPolicy, *, channel: Channel | None, ratio: float) -> LeftOut | None:
     """Measures what of a view the policy would not send; None when it may send all of any."""
-    if not _limits(policy, channel):
+    if not policy.keeping.limits(channel):
         return None
     return lambda view: select(view, policy, channel=channel, ratio=ratio).tokens_left_out
 
@@ -498,33 +498,24 @@ def left_out_counter(policy: ContextPolicy, *, channel: Channel | None, ratio: f
 
 
 def _selects(view: View, policy: ContextPolicy, channel: Channel | None) -> bool:
-    if _limits(policy, channel):
+    if policy.keeping.limits(channel):
         return True
-    return policy.hide_chatter_at is not None and any(entry.pruned == "hide" for entry in view.entries)
-
-
-def _limits(policy: ContextPolicy, channel: Channel | None) -> bool:
-    limits = (policy.window_messages, policy.max_rounds, policy.trim_tokens, turns_for(policy, channel))
-    return any(limit is not None for limit in limits)
-
-
-def turns_for(policy: ContextPolicy, channel: Channel | None) -> int | None:
-    """How many turns of history a channel gets; None when all."""
-    return dict(policy.history_turns).get(channel) if channel else None
+    return policy.keeping.hides_chatter and any(entry.pruned == "hide" for entry in view.entries)
 
 
 def _choose(view: View, policy: ContextPolicy, channel: Channel | None, ratio: float) -> Chosen:
-    kept = _without_hidden(view.entries, policy)
-    if policy.max_rounds is not None:
-        kept = _newest_turns(kept, policy.max_rounds)
-    history = turns_for(policy, channel)
+    keeping = policy.keeping
+    kept = _without_hidden(view.entries, keeping)
+    if keeping.max_rounds is not None:
+        kept = _newest_turns(kept, keeping.max_rounds)
+    history = keeping.turns_for(channel)
     if history is not None:
         ended = _newest_turns([e for e in kept if e.turn != view.open_turn], history)
         kept = [*ended, *(e for e in kept if e.turn == view.open_turn)]
-    if policy.window_messages is not None:
-        kept = _newest_messages(kept, policy.window_messages)
-    if policy.trim_tokens is not None:
-        kept = _trim(kept, view, policy, ratio)
+    if keeping.window_messages is not None:
+        kept = _newest_messages(kept, keeping.window_messages)
+    if keeping.trim_tokens is not None:
+        kept = _trim(kept, view, keeping, keeping.trim_tokens, ratio)
     return frozenset(entry.seq for entry in kept)
 
 
@@ -539,8 +530,8 @@ def _always(view: View, *, unread: bool) -> Chosen:
     )
 
 
-def _without_hidden(entries: Iterable[Entry], policy: ContextPolicy) -> list[Entry]:
-    if policy.hide_chatter_at is None:
+def _without_hidden(entries: Iterable[Entry], keeping: KeepStrategy) -> list[Entry]:
+    if not keeping.hides_chatter:
         return list(entries)
     return [entry for entry in entries if entry.pinned or entry.pruned != "hide"]
 
@@ -571,12 +562,13 @@ def _is_said(entry: Entry) -> bool:
     return entry.author in BEGINNERS or not any(isinstance(block, ToolUse) for block in entry.blocks)
 
 
-def _trim(entries: Sequence[Entry], view: View, policy: ContextPolicy, ratio: float) -> list[Entry]:
+def _trim(
+    entries: Sequence[Entry], view: View, keeping: KeepStrategy, most: int, ratio: float
+) -> list[Entry]:
     """Whole messages of one end of the conversation, as many as fit beside the summary and the pins."""
-    assert policy.trim_tokens is not None
     beside = (view.head.tokens if view.head else 0) + _tokens(view.pins)
-    room = policy.trim_tokens - math.ceil(beside * ratio)
-    if policy.trim_from == "last":
+    room = most - math.ceil(beside * ratio)
+    if keeping.trim_from == "last":
         return _last_that_fit(entries, room, ratio)
     return _first_that_fit(entries, view.open_turn, room, ratio)
 
@@ -632,10 +624,10 @@ def _tokens(entries: Iterable[Entry]) -> int:
 
 def window_through(view: View, policy: ContextPolicy) -> int | None:
     """The newest turn that can never be sent again, when enough of them have gathered; else None."""
-    if not _is_bounded(policy):
+    if not policy.keeping.is_bounded:
         return None
     ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn]
-    kept = _turns_ever_sent(ended, policy)
+    kept = _turns_ever_sent(ended, policy.keeping)
     if kept is None:
         return None
     gone = ended[: len(ended) - kept]
@@ -644,34 +636,14 @@ def window_through(view: View, policy: ContextPolicy) -> int | None:
     return _before_unresolved(gone, find_unresolved_turns(view.entries, view.open_turn))
 
 
-def can_grow_unseen(policy: ContextPolicy) -> bool:
-    """Whether turns may be left out of requests without ever leaving for good: only a summary hides those."""
-    return not _is_bounded(policy) and (bool(policy.history_turns) or policy.trim_tokens is not None)
-
-
-def _is_bounded(policy: ContextPolicy) -> bool:
-    return _limits_of_all(policy) or (policy.trim_tokens is not None and policy.trim_from == "last")
-
-
-def _limits_of_all(policy: ContextPolicy) -> bool:
-    """Whether a number of messages or turns bounds every channel."""
-    if policy.max_rounds is not None or policy.window_messages is not None:
-        return True
-    return {channel for channel, _ in policy.history_turns} >= _ALL_CHANNELS
-
-
-def _turns_ever_sent(ended: Sequence[Turn], policy: ContextPolicy) -> int | None:
+def _turns_ever_sent(ended: Sequence[Turn], keeping: KeepStrategy) -> int | None:
     """How many of the newest ended turns any coming request may hold; None when all of them."""
-    limits: list[int] = []
-    if policy.max_rounds is not None:
-        limits.append(policy.max_rounds)
-    if {channel for channel, _ in policy.history_turns} >= _ALL_CHANNELS:
-        limits.append(max(turns for _, turns in policy.history_turns))
+    limits = [most for most in (keeping.max_rounds, keeping.turns_of_all_channels) if most is not None]
     flat = [entry for turn in ended for entry in turn]
-    if policy.window_messages is not None:
-        limits.append(len(turns_of(_newest_messages(flat, policy.window_messages))))
-    if policy.trim_tokens is not None and policy.trim_from == "last":
-        limits.append(len(turns_of(_last_that_fit(flat, policy.trim_tokens, RATIO_LEAST))))
+    if keeping.window_messages is not None:
+        limits.append(len(turns_of(_newest_messages(flat, keeping.window_messages))))
+    if keeping.tokens_ever_sent is not None:
+        limits.append(len(turns_of(_last_that_fit(flat, keeping.tokens_ever_sent, RATIO_LEAST))))
     return min(limits, default=None)
 
 

@@ -87,5 +87,5 @@ def _own_number(preset: str, settled: Mapping[str, Any], name: str) -> int:
     """Return the value in force if the setting is absent; no limit counts as the window."""
     given = {field: value for field, value in settled.items() if field != WINDOW}
     policy = deployment_policy(preset, context_window=settled.get(WINDOW), given=given)
-    own = getattr(policy, name)
+    own = policy.to_settings()[name]
     return policy.context_window if own is None else int(own)

@@ -22,9 +22,9 @@ HIDE_DOWN_TO = 0.9
 
 def hiding_threshold(policy: ContextPolicy, budget: ContextBudget) -> int | None:
     """A context of this size or more has its chatter hidden; None when the policy never hides any."""
-    if policy.hide_chatter_at is None:
+    if policy.keeping.hide_chatter_at is None:
         return None
-    return math.ceil(round(policy.hide_chatter_at * budget.hard, 6))
+    return math.ceil(round(policy.keeping.hide_chatter_at * budget.hard, 6))
 
 
 def plan_hiding(
@@ -64,7 +64,7 @@ def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
     """Oldest first; what tools said and what tells nothing exact goes before the rest."""
     ended = sorted({entry.turn for entry in view.entries if entry.turn != view.open_turn})
     recent = {
-        *ended[max(0, len(ended) - policy.keep_turns) :],
+        *ended[max(0, len(ended) - policy.keeping.keep_turns) :],
         *find_unresolved_turns(view.entries, view.open_turn),
     }
     cited = cited_seqs(view)

@@ -123,7 +123,7 @@ def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> N
     """Check a chosen limit at configuration time. Raises ContradictoryPolicy with the allowed numbers."""
     if policy.compact_at is None:
         return
-    least, most = limit_range(hard=budget.hard, fixed=budget.fixed, reserved=policy.recall_tokens)
+    least, most = limit_range(hard=budget.hard, fixed=budget.fixed, reserved=policy.keeping.recall_tokens)
     if policy.compact_at > most:
         raise ContradictoryPolicy(
             f"compact_at={policy.compact_at} is above the hard limit; the largest allowed number is {most}"

@@ -8,9 +8,9 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
+from shared.core.session.keep_strategy import Channel
 from shared.core.session.policy import (
     SETTING_KINDS,
-    Channel,
     ContextPolicy,
     ContradictoryPolicy,
     apply_values,

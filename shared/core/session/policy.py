@@ -7,11 +7,10 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal, get_type_hints
 
+from shared.core.session.keep_strategy import USUAL_KEEPING, KeepStrategy
 from shared.core.session.prune_strategy import USUAL_PRUNING, Findings, PruneStrategy
 from shared.core.session.summary_strategy import USUAL_WRITING, SummaryStrategy
 from shared.core.values.errors import EvertalkError
-
-Channel = Literal["telegram", "web"]
 
 
 class ContradictoryPolicy(EvertalkError):
@@ -61,20 +60,6 @@ class ContextPolicy:
     fixed_share: float = 0.5
     """System and tools above this share of the limit are refused when they are configured."""
 
-    # What of the conversation is sent at all.
-    window_messages: int | None = None
-    """Newest messages of people and assistant to send, from a person's message on; the rest stays in the
-    log.
-    """
-    max_rounds: int | None = None
-    """Newest rounds to send: a person's message and its answer; the open turn is one."""
-    history_turns: tuple[tuple[Channel, int], ...] = ()
-    """The most turns of history that stand before the newest message, by the channel that asks."""
-    trim_tokens: int | None = None
-    """Whole messages are left out until summary, pins and messages take at most this much."""
-    trim_from: Literal["last", "first"] = "last"
-    """End of the conversation that a trim keeps."""
-
     # When something is due.
     compact_auto: bool = True
     """Whether size alone brings a summary; a person's /compact always may."""
@@ -105,34 +90,13 @@ class ContextPolicy:
     idle_over: int = 24_000
     """Idle compaction leaves conversations alone that are smaller."""
 
-    # What a compaction keeps and must reach.
-    keep_turns: int = 5
-    keep_turns_least: int = 2
-    tail_share: float = 0.25
-    tail_least: int = 1_500
-    tail_most: int = 20_000
-    tail_share_most: float = 0.5
-    tail_room: int = 0
-    """Tokens of the tail that are kept whatever their share, up to half the budget."""
-    land_at: float = 0.6
-    """Share of the conversation's budget that a compaction must reach."""
-    gain_at_most: float = 0.75
-    """Tokens after a compaction, as a share of those before, above which it does not count."""
-    pins_share: float = 0.10
-
-    picture_turns: int | None = 4
-    """Turns for which pictures stay in requests, up to twice as many since they leave in batches; then their
-    description replaces them. None: until they are summarised. 0: in their own turn only.
-    """
-    recall_tokens: int = 0
-    """Tokens of hidden passages that each turn recalls; 0 is none."""
+    # What is sent at all, and what a compaction keeps and must reach.
+    keeping: KeepStrategy = USUAL_KEEPING
 
     # Who writes the summary, how it is asked for, how long it may be.
     writing: SummaryStrategy = USUAL_WRITING
 
-    # Old messages and tool results.
-    hide_chatter_at: float | None = None
-    """At this share of the input budget (≥) low-signal messages of assistant and tools are left out whole."""
+    # Old tool results.
     pruning: PruneStrategy = USUAL_PRUNING
 
     # What the gauge shows.
@@ -160,7 +124,9 @@ class ContextPolicy:
         return replace(self, **own)
 
 
-_STRATEGIES: Mapping[str, type] = {"writing": SummaryStrategy, "pruning": PruneStrategy}
+_STRATEGIES: Mapping[str, type] = {
+    "keeping": KeepStrategy, "writing": SummaryStrategy, "pruning": PruneStrategy,
+}  # fmt: skip
 _HOLDERS: Mapping[str, str] = {
     one.name: strategy for strategy, kind in _STRATEGIES.items() for one in fields(kind)
 }
@@ -187,7 +153,8 @@ def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
 
 def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
     """Return the policy with these values; a requested number of turns may take half the budget."""
-    room = {} if values.get("keep_turns") is None else {"tail_share_most": max(policy.tail_share_most, 0.5)}
+    most = max(policy.keeping.tail_share_most, 0.5)
+    room = {} if values.get("keep_turns") is None else {"tail_share_most": most}
     changed = policy.with_settings(**{**room, **values})
     check_policy(changed)
     return changed
@@ -204,12 +171,9 @@ def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
 
 def check_policy(policy: ContextPolicy) -> None:
     """Raise `ContradictoryPolicy` with the first contradiction of the policy and its strategies."""
-    checks = (_size, _shares, _counts, _selection, _triggers, _hiding)
-    findings = (
-        *(check(policy) for check in checks),
-        policy.writing.find_contradictions(),
-        policy.pruning.find_contradictions(),
-    )
+    checks = (_size, _shares, _counts, _triggers)
+    strategies = (getattr(policy, name) for name in _STRATEGIES)
+    findings = (*(check(policy) for check in checks), *(one.find_contradictions() for one in strategies))
     for wrong, reason in chain.from_iterable(findings):
         if wrong:
             raise ContradictoryPolicy(reason)
@@ -224,10 +188,6 @@ def _size(p: ContextPolicy) -> Findings:
         (
             p.answer_least is not None and p.answer_least <= 0,
             f"answer_least={p.answer_least} must be positive",
-        ),
-        (
-            p.picture_turns is not None and p.picture_turns < 0,
-            f"picture_turns={p.picture_turns} must not be negative",
         ),
         (p.reserve < 0, f"reserve={p.reserve} must not be negative"),
         (left <= 0, f"reserve={p.reserve} leaves nothing of context_window={p.context_window}"),
@@ -245,19 +205,16 @@ def _size(p: ContextPolicy) -> Findings:
 
 
 def _shares(p: ContextPolicy) -> Findings:
-    """Fractions between nothing and the whole; the first two may be neither."""
-    parts = {"max_output_share": p.max_output_share, "gain_at_most": p.gain_at_most}
+    """Fractions between nothing and the whole; the first may be neither."""
+    most = p.max_output_share
     wholes = {
         "overhead_share": p.overhead_share,
         "reserve_leaves_share": p.reserve_leaves_share,
         "fixed_share": p.fixed_share,
         "flush_share": p.flush_share,
-        "tail_share": p.tail_share,
-        "tail_share_most": p.tail_share_most,
-        "pins_share": p.pins_share,
     }
     return (
-        *((not 0 < part < 1, f"{name}={part} must lie between 0 and 1") for name, part in parts.items()),
+        (not 0 < most < 1, f"max_output_share={most} must lie between 0 and 1"),
         *((not 0 <= part <= 1, f"{name}={part} must lie from 0 to 1") for name, part in wholes.items()),
     )
 
@@ -267,39 +224,20 @@ def _counts(p: ContextPolicy) -> Findings:
         name: getattr(p, name)
         for name in (
             "overhead", "reserve_leaves", "flush_share_below", "flush_cooldown_seconds", "idle_over",
-            "keep_turns_least", "tail_least", "tail_most", "recall_tokens",
         )
     }  # fmt: skip
     return tuple((count < 0, f"{name}={count} must not be negative") for name, count in counts.items())
 
 
-def _selection(p: ContextPolicy) -> Findings:
-    limits = {
-        "window_messages": p.window_messages,
-        "max_rounds": p.max_rounds,
-        "trim_tokens": p.trim_tokens,
-        **{f"history_turns of {channel}": turns for channel, turns in p.history_turns},
-    }
-    return tuple(
-        (most is not None and most < 1, f"{name}={most} must be at least 1") for name, most in limits.items()
-    )
-
-
 def _triggers(p: ContextPolicy) -> Findings:
     share, turns = p.compact_share, p.compact_after_turns
-    kept = p.keep_turns
+    kept = p.keeping.keep_turns
     return (
-        (kept < 0, f"keep_turns={kept} must not be negative"),
         (
             kept < 1 and p.compact_auto,
             f"keep_turns={kept} must be at least 1 with compact_auto",
         ),
-        (
-            p.keep_turns_least > kept,
-            f"keep_turns={kept} must be at least keep_turns_least={p.keep_turns_least}",
-        ),
         (p.compact_at is not None and p.compact_at < 1, f"compact_at={p.compact_at} must be positive"),
-        (not 0 < p.land_at < 1, f"land_at={p.land_at} must lie between 0 and 1"),
         (share is not None and not 0 < share <= 1, f"compact_share={share} must lie above 0, at most 1"),
         (turns is not None and turns <= kept, f"compact_after_turns={turns} is not above keep_turns={kept}"),
         (
@@ -316,8 +254,3 @@ def _triggers(p: ContextPolicy) -> Findings:
         ),
         (p.checkpoints and not p.flush_shares, "checkpoints need flush_shares, they are written with them"),
     )
-
-
-def _hiding(p: ContextPolicy) -> Findings:
-    hide = p.hide_chatter_at
-    return ((hide is not None and not 0 < hide <= 1, f"hide_chatter_at={hide} must lie above 0, at most 1"),)

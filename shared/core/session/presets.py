@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shared.core.session.keep_strategy import KeepStrategy
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.prune_strategy import PruneStrategy
 from shared.core.session.summary_strategy import SummaryStrategy
@@ -14,15 +15,15 @@ _OWN_WINDOW = 1_000_000
 _ANSWER_LEAST = 2_048
 """Where the source's limit lies within an answer's length of the window."""
 
+_NO_TAIL = KeepStrategy(tail_share=0.0, tail_least=0)
 _BY_SHARE = ContextPolicy(
     name="",
     context_window=_OWN_WINDOW,
     soft_budget=None,
     flush_threshold=0,
     idle_compaction=False,
-    tail_share=0.0,
-    tail_least=0,
     pruning=PruneStrategy(prune_rule="none"),
+    keeping=_NO_TAIL,
 )
 """Base of most other presets: the whole window, no early flush, no tail by size, no pruning."""
 
@@ -32,20 +33,21 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(
             name="steady",
             pruning=PruneStrategy(prune_error_tail_chars=2_500),
-            recall_tokens=1_200,
             writing=SummaryStrategy(flush_with_summary=True),
             compact_ahead=True,
             # Each compaction pays for its tail again, and each call reads it: what is older can be recalled.
             # Of 200 turns of 1,470 tokens, one in the tail costs 6 % less than two.
-            keep_turns_least=1,
-            tail_share=0.1,
-            tail_least=400,
-            tail_share_most=0.15,
-            tail_room=2_000,
+            keeping=KeepStrategy(
+                recall_tokens=1_200,
+                keep_turns_least=1,
+                tail_share=0.1,
+                tail_least=400,
+                tail_share_most=0.15,
+                tail_room=2_000,
+            ),
         ),
         ContextPolicy(
             name="spec008",
-            picture_turns=None,
             answer_least=_ANSWER_LEAST,
             soft_budget=None,
             idle_compaction=False,
@@ -58,6 +60,7 @@ PRESETS: dict[str, ContextPolicy] = {
                 prune_duplicates=False,
                 prune_mark="...",
             ),
+            keeping=KeepStrategy(picture_turns=None),
         ),
         replace(
             _BY_SHARE,
@@ -68,8 +71,7 @@ PRESETS: dict[str, ContextPolicy] = {
             compact_at_equal=True,
             compact_after_turns=8,
             compact_before_call=True,
-            keep_turns=4,
-            hide_chatter_at=0.90,
+            keeping=replace(_NO_TAIL, keep_turns=4, hide_chatter_at=0.90),
         ),
         replace(
             _BY_SHARE,
@@ -77,19 +79,16 @@ PRESETS: dict[str, ContextPolicy] = {
             context_window=128_000,
             compact_share=0.5,
             compact_before_call=True,
-            keep_turns=1,
-            keep_turns_least=1,
             writing=SummaryStrategy(summary_form="sections", summary_most=8_000),
             exact_outputs=True,
+            keeping=replace(_NO_TAIL, keep_turns=1, keep_turns_least=1),
         ),
         replace(
             _BY_SHARE,
             name="chatbox",
-            window_messages=6,
             compact_auto=False,
-            keep_turns=0,
-            keep_turns_least=0,
             writing=SummaryStrategy(summariser="own", summary_form="thread"),
+            keeping=replace(_NO_TAIL, window_messages=6, keep_turns=0, keep_turns_least=0),
         ),
         replace(
             _BY_SHARE,
@@ -99,7 +98,6 @@ PRESETS: dict[str, ContextPolicy] = {
             overhead=0,
             overhead_share=0.0,
             compact_share=0.95,
-            keep_turns=2,
             pruning=PruneStrategy(
                 prune_rule="protect",
                 prune_batch=20_000,
@@ -110,6 +108,7 @@ PRESETS: dict[str, ContextPolicy] = {
                 prune_cleared="[output too long, was trimmed]",
             ),
             writing=SummaryStrategy(summariser="own", summary_form="handover"),
+            keeping=replace(_NO_TAIL, keep_turns=2),
         ),
         replace(
             _BY_SHARE,
@@ -118,20 +117,23 @@ PRESETS: dict[str, ContextPolicy] = {
                 prune_rule="age", prune_first=True, prune_clear_over_chars=400, prune_when_cold=False
             ),
             compact_share=0.75,
-            keep_turns=2,
             writing=SummaryStrategy(summariser="own"),
+            keeping=replace(_NO_TAIL, keep_turns=2),
         ),
         replace(
             _BY_SHARE,
             name="langmem",
             soft_budget=2_000,
-            trim_tokens=4_000,
-            keep_turns=1,
-            keep_turns_least=1,
-            land_at=384 / 2_000,
             writing=SummaryStrategy(summary_form="running", summary_least=128, summary_most=128),
             # 128 tokens hold a dozen facts; the others are found in the hidden words when they are asked for.
-            recall_tokens=400,
+            keeping=replace(
+                _NO_TAIL,
+                trim_tokens=4_000,
+                keep_turns=1,
+                keep_turns_least=1,
+                land_at=384 / 2_000,
+                recall_tokens=400,
+            ),
         ),
         replace(
             _BY_SHARE,
@@ -140,33 +142,29 @@ PRESETS: dict[str, ContextPolicy] = {
             overhead=0,
             compact_share=0.9,
             compact_at_equal=True,
-            keep_turns=3,
             writing=SummaryStrategy(summariser="own"),
             status_of="window",
+            keeping=replace(_NO_TAIL, keep_turns=3),
         ),
         replace(
             _BY_SHARE,
             name="openclaw",
             answer_least=_ANSWER_LEAST,
-            tail_least=1500,
-            tail_share=0.25,
             # An answer of 8,000 and no other margin: 96 % of 200,000 leaves just that.
             max_output=8_000,
             overhead=0,
             overhead_share=0.0,
             compact_share=0.96,
             compact_before_call=True,
-            keep_turns=3,
-            tail_most=_OWN_WINDOW,
-            land_at=0.5,
             writing=SummaryStrategy(summariser="own", summary_merged=True, summary_margin=1.2),
+            keeping=replace(
+                _NO_TAIL, tail_least=1500, tail_share=0.25, keep_turns=3, tail_most=_OWN_WINDOW, land_at=0.5
+            ),
         ),
         replace(
             _BY_SHARE,
             name="goclaw",
             answer_least=_ANSWER_LEAST,
-            tail_least=1500,
-            tail_share=0.25,
             max_output=8_000,
             overhead=0,
             overhead_share=0.0,
@@ -174,10 +172,10 @@ PRESETS: dict[str, ContextPolicy] = {
             compact_before_call=True,
             flush_shares=(0.50, 0.75, 0.90),
             checkpoints=True,
-            keep_turns=3,
-            tail_most=_OWN_WINDOW,
-            land_at=0.5,
             writing=SummaryStrategy(summary_merged=True, summary_margin=1.2),
+            keeping=replace(
+                _NO_TAIL, tail_least=1500, tail_share=0.25, keep_turns=3, tail_most=_OWN_WINDOW, land_at=0.5
+            ),
         ),
     )
 }

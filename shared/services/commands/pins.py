@@ -67,7 +67,7 @@ class PinCommands:
         if measured is None:
             return PIN_TOKENS
         state = await self._store.load_state(session_id)
-        return int(self._requests.resolve_policy(state.agent_config).pins_share * measured.limit)
+        return self._requests.resolve_policy(state.agent_config).keeping.find_pin_room(measured.limit)
 
     async def _unpin(self, call: CommandInvocation) -> CommandReply:
         pinned = await self._pins.list_pins(call.session_id)

@@ -199,7 +199,7 @@ class CheckpointService:
         """Everything of the range; the summary may take what the digest took and what is left to land."""
         policy, budget = context.prepared.policy, context.prepared.budget
         window = (await self._silent_requests.load_writer(context.prepared)).window
-        whole = replace(policy, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
+        whole = replace(policy, keeping=policy.keeping.without_tail())
         plan = plan_compaction(
             context.state.view, budget=budget, policy=whole, force=True,
             now_tokens=context.state.view.context_tokens, summariser_window=window,
@@ -208,7 +208,7 @@ class CheckpointService:
         if isinstance(plan, NothingToCompact) or plan.through_turn != seen.through_turn:
             return None
         stays = context.state.view.context_tokens - budget.fixed - round(context.prepared.ratio * seen.tokens)
-        left = int((policy.land_at * budget.conversation - stays) / context.prepared.ratio)
+        left = int((policy.keeping.land_at * budget.conversation - stays) / context.prepared.ratio)
         most = max(policy.writing.summary_least, seen.tokens, min(plan.summary_limit, left))
         return replace(plan, summary_limit=most)
 

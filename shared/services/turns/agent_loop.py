@@ -325,7 +325,7 @@ class AgentLoop:
             made = self._plan_pruning(state, begun.entries, policy, cold=cold)
         state.meter.prune(count_replaced_pictures(state.view, policy, self._requests.counter.count_tokens))
         self._decide(state, made, policy)
-        if policy.hide_chatter_at is not None:
+        if policy.keeping.hides_chatter:
             self._trim_filler(state)
 
     def _prune_between_calls(self, state: TurnAttempt) -> None:

@@ -40,8 +40,9 @@ from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
 from shared.core.session.artifacts import Artifact, can_open
 from shared.core.session.budget import ContextBudget, budget_for
+from shared.core.session.keep_strategy import Channel
 from shared.core.session.overrides import BadContextConfig, agent_policy
-from shared.core.session.policy import Channel, ContextPolicy
+from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.session.session import Entry, View, list_corrections
 from shared.core.session.session_state import SessionState
@@ -228,7 +229,7 @@ class RequestBuilder:
         memory = agent_config.get("memory")
         own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
         if not isinstance(own, int) or isinstance(own, bool) or own < 0:
-            own = self.resolve_policy(agent_config).recall_tokens
+            own = self.resolve_policy(agent_config).keeping.recall_tokens
         return min(own, RECALL_MOST, int(RECALL_SHARE * window))
 
     def resolve_model(self, agent_config: Mapping[str, Any]) -> str:
@@ -552,7 +553,7 @@ def _policy_text(policy: ContextPolicy) -> str:
 def _policy_as(policy: ContextPolicy, *, summarises: bool, sees: bool) -> ContextPolicy:
     if policy.writing.flush_with_summary and summarises:
         policy = replace(policy, flush_threshold=0)
-    return policy if sees else replace(policy, picture_turns=0)
+    return policy if sees else policy.with_settings(picture_turns=0)
 
 
 def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class ContextMeter:
         """The request with its size, and the size without this turn's summary and pruning."""
         pending = self.pending + (0 if self.anchored else prepared.built.volatile)
         # What was counted before this turn holds messages that are not sent any more.
-        narrower = prepared.selection.slides or bool(prepared.policy.history_turns)
+        narrower = prepared.selection.slides or prepared.policy.keeping.differs_by_channel
         moved = (self.filler_trimmed or narrower) and not self.anchored
         anchor = None if self.restarts or moved else self.anchor
         estimate = measure(anchor, pending, prepared.built.estimate, prepared.ratio)

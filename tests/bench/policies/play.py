@@ -171,7 +171,7 @@ class Played:
             cold = is_cache_cold(self._view, self._life)
             decisions = plan_pruning(entries, self._policy, cache_cold=cold, open_turn=self._view.open_turn)
         self._view = replace(self._view, entries=apply_decisions(entries, decisions))
-        if self._policy.hide_chatter_at is not None:
+        if self._policy.keeping.hide_chatter_at is not None:
             plain = self._prepared()
             hides = plan_hiding(self._view, self._policy, budget=plain.budget, context_tokens=plain.estimate)
             self._view = replace(self._view, entries=apply_decisions(self._view.entries, hides))

@@ -104,7 +104,7 @@ class History:
         held = sum(self.log.entries[s].tokens for s in self.log.pins)
         if wanted:
             seq = rng.choice(wanted)
-            if held + self.log.entries[seq].tokens <= self.policy.pins_share * self.budget().limit:
+            if held + self.log.entries[seq].tokens <= self.policy.keeping.pins_share * self.budget().limit:
                 self.log.pin(seq)
 
     def unpin(self, rng: random.Random) -> None:
@@ -361,7 +361,7 @@ class History:
 
     def _check_plan(self, state: View, plan: CompactionPlan, window: int) -> None:
         judge = self.judge
-        judge.whole_turns(state, plan.from_turn, plan.through_turn, self.policy.keep_turns_least)
+        judge.whole_turns(state, plan.from_turn, plan.through_turn, self.policy.keeping.keep_turns_least)
         hidden = [e for e in state.entries if e.turn <= plan.through_turn]
         judge.holds(
             "never_dropped",
@@ -383,7 +383,9 @@ class History:
         fixed = self.budget().fixed
         before, after = plan.tokens_before - fixed, plan.expected_after - fixed
         self.judge.holds(
-            "progress", after <= self.policy.gain_at_most * before, f"from {before} to {after} is no gain"
+            "progress",
+            after <= self.policy.keeping.gain_at_most * before,
+            f"from {before} to {after} is no gain",
         )
 
     def _written(self, rng: random.Random, plan: CompactionPlan) -> Compaction:
@@ -465,7 +467,7 @@ class History:
         else:
             judge.holds("idempotent", False, "the same compaction was committed twice")
         tail = self._tokens(after) - self.budget().fixed - link.tokens
-        room = int(self.policy.land_at * self.budget().conversation)
+        room = int(self.policy.keeping.land_at * self.budget().conversation)
         if quiet and tail + max(self.policy.writing.summary_least, 300) <= room:
             judge.holds(
                 "progress", tail + link.tokens <= room + 20, f"landed at {tail + link.tokens} of {room}"

@@ -87,8 +87,8 @@ def test_an_operators_numbers_change_the_preset() -> None:
         preset="spec008", max_rounds=4, history_turns="telegram=50,web=200", trim_tokens=9_000, max_output=512
     )
     made = build_policy(settings)
-    assert (made.max_rounds, made.trim_tokens, made.max_output) == (4, 9_000, 512)
-    assert made.history_turns == (("telegram", 50), ("web", 200))
+    assert (made.keeping.max_rounds, made.keeping.trim_tokens, made.max_output) == (4, 9_000, 512)
+    assert made.keeping.history_turns == (("telegram", 50), ("web", 200))
     assert set(load_policy_overrides(settings)) == {
         "max_rounds",
         "history_turns",

@@ -145,9 +145,13 @@ def test_every_preset_is_named() -> None:
         ),
         (
             "newest turns that are never summarised",
-            (f"({STEADY.keep_turns})", f"{STEADY.tail_room:,}", f"{STEADY.tail_share_most:.0%}"),
+            (
+                f"({STEADY.keeping.keep_turns})",
+                f"{STEADY.keeping.tail_room:,}",
+                f"{STEADY.keeping.tail_share_most:.0%}",
+            ),
         ),
-        ("size after a compaction", (f"{STEADY.land_at:.0%}",)),
+        ("size after a compaction", (f"{STEADY.keeping.land_at:.0%}",)),
         ("idle compaction", (f"{STEADY.idle_over:,}",)),
         ("gauge", (f"{STEADY.warning_at:.0%}", f"{STEADY.critical_at:.0%}")),
     ],

@@ -67,7 +67,7 @@ def test_room_is_left_for_what_a_question_brings_back() -> None:
     made = plan_compaction(state, budget=roomy, policy=STEADY, now_tokens=17_000)
     assert isinstance(made, CompactionPlan)
     bare = planned(state, 17_000)
-    assert made.stays + made.summary_limit <= roomy.beside + STEADY.land_at * roomy.conversation
+    assert made.stays + made.summary_limit <= roomy.beside + STEADY.keeping.land_at * roomy.conversation
     assert made.summary_limit < bare.summary_limit or made.through_turn > bare.through_turn
     assert why_not_committed(made, made.summary_limit, budget=roomy, policy=STEADY, force=False) is None
 
@@ -145,7 +145,7 @@ def test_an_unanswered_turn_stays_live_while_the_tail_can_afford_it() -> None:
 
 def test_unanswered_turn_is_summarised_without_a_tail() -> None:
     """As when a digest is written anew: the range is what it was."""
-    whole = replace(STEADY, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
+    whole = STEADY.with_settings(keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
     log = [e for e in exchanges(8, tokens=150) if e.seq != 4]
     made = plan_compaction(view(log), budget=budget(), policy=whole, now_tokens=8_500, force=True)
     assert isinstance(made, CompactionPlan)
@@ -153,7 +153,7 @@ def test_unanswered_turn_is_summarised_without_a_tail() -> None:
 
 
 def test_a_tail_may_have_more_than_half_where_a_policy_says_so() -> None:
-    roomy = replace(STEADY, keep_turns=9, tail_share_most=0.6, land_at=0.9)
+    roomy = STEADY.with_settings(keep_turns=9, tail_share_most=0.6, land_at=0.9)
     made = plan_compaction(view(exchanges(12, tokens=250)), budget=budget(), policy=roomy, now_tokens=8_500)
     assert isinstance(made, CompactionPlan)
     assert made.through_turn == 4, "8 turns of 500 tokens fit into 60 % of 7,000"
@@ -181,7 +181,7 @@ def test_an_explicit_number_of_turns_is_obeyed_down_to_one() -> None:
 
 def test_the_conversation_lands_where_the_policy_wants_it() -> None:
     made = planned(view(exchanges(40, tokens=200)), 17_000)
-    assert made.expected_after - 1_000 <= STEADY.land_at * budget().conversation
+    assert made.expected_after - 1_000 <= STEADY.keeping.land_at * budget().conversation
 
 
 def test_chunks_are_cut_between_turns() -> None:
@@ -237,7 +237,7 @@ def test_nothing_is_lost_and_turns_stay_whole(state: View, now: int, force: bool
     assert made.through_seq == max(e.seq for e in hidden)
     assert state.open_turn is None or made.through_turn < state.open_turn
     ended = {e.turn for e in live} - {state.open_turn}
-    assert len(ended) >= STEADY.keep_turns_least
+    assert len(ended) >= STEADY.keeping.keep_turns_least
     assert [e for chunk in made.chunks for e in chunk] == list(made.entries)
     after = replace(state, base_turn=made.through_turn, entries=tuple(live))
     again = plan(after, made.expected_after)
@@ -282,8 +282,8 @@ def test_a_compaction_lands_where_its_preset_wants_it(name: str, tokens: int) ->
     made = planned_as(
         name, view(exchanges(40, tokens=tokens)), 90 * tokens + 1_000, window=40_000, force=True
     )
-    least = policy.keep_turns_least * 2 * tokens + policy.writing.summary_least
-    assert made.expected_after - allowed.fixed <= max(policy.land_at * allowed.conversation, least)
+    least = policy.keeping.keep_turns_least * 2 * tokens + policy.writing.summary_least
+    assert made.expected_after - allowed.fixed <= max(policy.keeping.land_at * allowed.conversation, least)
 
 
 def test_the_length_of_a_summary_is_the_policys() -> None:

@@ -46,7 +46,7 @@ def in_sight(made: BuiltContext) -> set[int]:
 
 @given(newest=st.integers(min_value=1, max_value=40), keep=st.integers(min_value=1, max_value=9))
 def test_the_last_turns_are_in_sight_and_not_many_more(newest: int, keep: int) -> None:
-    policy = replace(STEADY, picture_turns=keep)
+    policy = STEADY.with_settings(picture_turns=keep)
     turns = in_sight(built(view(album(newest), open_turn=newest), policy))
     assert turns >= set(range(max(1, newest - keep), newest + 1))
     assert len(turns) <= 2 * keep
@@ -56,7 +56,7 @@ def test_the_last_turns_are_in_sight_and_not_many_more(newest: int, keep: int) -
 
 @pytest.mark.parametrize("keep", [1, 3, 4])
 def test_prefix_changes_only_with_a_batch_and_meter_knows_it(keep: int) -> None:
-    policy, log = replace(STEADY, picture_turns=keep), album(30)
+    policy, log = STEADY.with_settings(picture_turns=keep), album(30)
     sent, before, moves = tuple[Message, ...](), 0, 0
     for newest in range(1, 31):
         upto = [e for e in log if e.turn < newest or (e.turn == newest and e.author == "person")]
@@ -84,9 +84,9 @@ def test_flush_starts_with_the_pictures_of_the_former_turn() -> None:
 def test_spec008_keeps_every_picture_and_describes_them_for_text_models() -> None:
     state = view(album(30), open_turn=None)
     assert in_sight(built(state, preset("spec008"))) == set(range(1, 31))
-    assert in_sight(built(state, replace(STEADY, picture_turns=0))) == set()
+    assert in_sight(built(state, STEADY.with_settings(picture_turns=0))) == set()
     newest = view(album(30), open_turn=30)
-    assert in_sight(built(newest, replace(STEADY, picture_turns=0))) == {30}
+    assert in_sight(built(newest, STEADY.with_settings(picture_turns=0))) == {30}
 
 
 def test_old_images_are_described_before_text_is_trimmed() -> None:

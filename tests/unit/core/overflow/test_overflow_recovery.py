@@ -162,7 +162,7 @@ def test_what_is_sent_only_while_a_turn_is_open_is_known() -> None:
     assert count_fading([plain], STEADY, words) == 0
     assert count_fading([thought], STEADY, words) == 3
     assert count_fading([picture], STEADY, words) == 0, "it stays in sight for some turns"
-    assert count_fading([picture], replace(STEADY, picture_turns=0), words) > 1_500
+    assert count_fading([picture], STEADY.with_settings(picture_turns=0), words) > 1_500
 
 
 def test_a_ratio_is_what_was_seen_within_what_can_be_true() -> None:

@@ -151,7 +151,7 @@ def test_limit_beyond_the_hard_limit_is_refused_with_the_largest_number(over: in
 
 
 def test_limit_below_system_and_tools_is_refused_with_the_smallest_number() -> None:
-    least = 3_000 + preset("steady").recall_tokens + LEAST_ROOM
+    least = 3_000 + preset("steady").keeping.recall_tokens + LEAST_ROOM
     for limit, refused in ((least, False), (least - 1, True)):
         policy = with_overrides(preset("steady"), compact_at=limit)
         made = budget_for(policy, 200_000, 8_192, 3_000)

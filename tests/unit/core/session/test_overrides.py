@@ -44,13 +44,13 @@ def test_an_agent_may_choose_every_preset(name: str) -> None:
 def test_single_numbers_change_the_preset_or_the_deployments_policy() -> None:
     assert own({"context": {"soft_budget": 60_000}}).soft_budget == 60_000
     made = own({"preset": "arawn", "context": {"critical_at": 0.95, "keep_turns": 4}})
-    assert (made.name, made.critical_at, made.keep_turns) == ("arawn", 0.95, 4)
+    assert (made.name, made.critical_at, made.keeping.keep_turns) == ("arawn", 0.95, 4)
 
 
 def test_operator_numbers_apply_to_presets_and_agent_values_win() -> None:
     given = {"max_output": 1_000, "max_rounds": 7}
     made = own({"preset": "spec008", "context": {"max_rounds": 3}}, context_window=100_000, given=given)
-    assert (made.context_window, made.max_output, made.max_rounds) == (100_000, 1_000, 3)
+    assert (made.context_window, made.max_output, made.keeping.max_rounds) == (100_000, 1_000, 3)
     assert made == agent_policy(
         deployment_policy("spec008", context_window=100_000, given=given), {"context": {"max_rounds": 3}}
     )
@@ -70,13 +70,13 @@ def test_numbers_beside_an_agents_own_window_are_its_own_too() -> None:
 
 
 def test_null_takes_a_limit_away() -> None:
-    assert own({"preset": "chatbox", "context": {"window_messages": None}}).window_messages is None
+    assert own({"preset": "chatbox", "context": {"window_messages": None}}).keeping.window_messages is None
 
 
 def test_lists_and_turns_by_channel_are_written_as_json_has_them() -> None:
     made = own({"context": {"flush_shares": [0.5, 0.9], "history_turns": {"web": 200, "telegram": 50}}})
     assert made.flush_shares == (0.5, 0.9)
-    assert made.history_turns == (("telegram", 50), ("web", 200))
+    assert made.keeping.history_turns == (("telegram", 50), ("web", 200))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_every_problem_is_named_at_once() -> None:
 def test_every_field_can_be_set_to_what_it_is() -> None:
     for one in PRESETS.values():
         values = one.to_settings()
-        values["history_turns"] = dict(one.history_turns)
+        values["history_turns"] = dict(one.keeping.history_turns)
         values["flush_shares"] = list(one.flush_shares)
         assert own({"preset": one.name, "context": values}) == one
 

@@ -33,7 +33,7 @@ def test_an_unknown_preset_is_refused_with_the_names_that_exist() -> None:
 def test_spec008_is_what_its_seed_says() -> None:
     policy = preset("spec008")
     assert (policy.context_window, policy.reserve, policy.flush_threshold) == (200_000, 20_000, 4_000)
-    assert (policy.keep_turns, policy.soft_budget, policy.compact_before_call) == (5, None, True)
+    assert (policy.keeping.keep_turns, policy.soft_budget, policy.compact_before_call) == (5, None, True)
     assert (policy.writing.summariser, policy.writing.summary_falls_back) == ("cheap", False)
 
 

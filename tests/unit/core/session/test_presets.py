@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from shared.core.compaction.jobs import find_reached_mark, next_job, turns_since_summary
@@ -101,9 +99,9 @@ def test_steady_flushes_a_tenth_before_its_soft_budget(tokens: int, expected: Pr
 
 def test_steady_lands_at_six_tenths_and_keeps_five_short_turns() -> None:
     steady = preset("steady")
-    assert (steady.land_at, steady.keep_turns, steady.keep_turns_least) == (0.6, 5, 1)
-    assert (steady.tail_share, steady.tail_least) == (0.1, 400)
-    assert (steady.tail_share_most, steady.tail_room) == (0.15, 2_000)
+    assert (steady.keeping.land_at, steady.keeping.keep_turns, steady.keeping.keep_turns_least) == (0.6, 5, 1)
+    assert (steady.keeping.tail_share, steady.keeping.tail_least) == (0.1, 400)
+    assert (steady.keeping.tail_share_most, steady.keeping.tail_room) == (0.15, 2_000)
     made = plan("steady", 200_000, view(exchanges(40, tokens=230)), 18_000)
     assert made.expected_after - 1_000 <= 0.6 * 16_000
     assert made.through_turn <= 35
@@ -253,12 +251,12 @@ def test_langmem_starts_its_running_summary_above_2000_of_conversation(
 
 def test_langmem_lands_at_384_with_a_summary_of_128() -> None:
     one = preset("langmem")
-    assert round(one.land_at * 2_000) == 384
+    assert round(one.keeping.land_at * 2_000) == 384
     assert (
         one.writing.summary_least,
         one.writing.summary_most,
         one.writing.summary_form,
-        one.keep_turns,
+        one.keeping.keep_turns,
     ) == (128, 128, "running", 1)
 
 
@@ -321,7 +319,7 @@ def test_openclaw_sends_everything_since_the_last_summary() -> None:
 
 
 def test_openclaw_limits_turns_by_channel_when_configured() -> None:
-    limited = replace(preset("openclaw"), history_turns=(("telegram", 50),))
+    limited = preset("openclaw").with_settings(history_turns=(("telegram", 50),))
     state = view([*exchanges(80), entry(999, 81, "now")], open_turn=81)
     assert len(select(state, limited, channel="telegram").view.entries) == 101
     assert select(state, limited, channel="web").view is state
@@ -350,7 +348,7 @@ def test_goclaw_is_openclaw_with_flushes_checkpoints_and_a_cheap_summariser() ->
 @pytest.mark.parametrize("name", sorted(PRESETS))
 @pytest.mark.parametrize(("rounds", "messages"), [(1, 1), (2, 3), (3, 5)])
 def test_max_rounds_combine_with_every_preset(name: str, rounds: int, messages: int) -> None:
-    limited = replace(preset(name), max_rounds=rounds)
+    limited = preset(name).with_settings(max_rounds=rounds)
     state = view([*exchanges(30), entry(999, 31, "now")], open_turn=31)
     kept = select(state, limited).view.entries
     assert len(kept) == messages <= 2 * rounds
