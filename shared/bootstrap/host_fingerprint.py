@@ -23,8 +23,9 @@ _MOST_FILES = 200
 _HOST_SETTINGS = frozenset(
     {
         "data_dir", "database_url", "direct_database_url", "redis_url", "http_host", "http_port",
-        "telegram_port", "backup_dir", "backup_keep", "models_file", "mcp_file", "telegram_bots_file",
-        "secret_key", "process_file", "crash_point", "log_level", "log_format", "otlp_endpoint",
+        "telegram_port", "backup_dir", "backup_copy_dir", "backup_keep", "models_file", "mcp_file",
+        "telegram_bots_file", "secret_key", "process_file", "crash_point", "log_level", "log_format",
+        "otlp_endpoint",
     }
 )  # fmt: skip
 

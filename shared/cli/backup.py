@@ -8,7 +8,7 @@ import contextlib
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,10 @@ from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.files.archive import (
     PART,
+    FolderProblem,
     compute_digest,
+    copy_archive,
+    find_folder_problem,
     finish_archive,
     open_archive,
     pack_folder,
@@ -58,6 +61,12 @@ FOLDERS = (WORKSPACES_FOLDER, "drafts", "mcp.json", KNOWN_FILE)
 """Paths of the data folder that a backup holds; servers are dumped, logs are not kept."""
 INTERVAL = timedelta(days=1)
 _SPARE_BYTES = 64 * 1024**2
+_COPY_SETTING = "EVERTALK_BACKUP_COPY_DIR"
+_COPY_ADVICE = "Mount the folder, make room there, or name another one in the dashboard's settings."
+FOLDER_PROBLEMS: Mapping[FolderProblem, str] = {
+    "missing": "there is no such folder; its disk may not be mounted",
+    "denied": "Evertalk may not write to it",
+}
 PrintLine = Callable[[str], None]
 
 
@@ -102,12 +111,69 @@ async def run_backup(
     """The exit code; raises BackupFailed, DumpFailed."""
     folder = (wish.to or settings.backups).expanduser().absolute()
     due = settings.backup_keep > 0 and is_due(_names(folder), now=datetime.now(UTC), every=INTERVAL)
-    if wish.daily and not due:
-        return 0
-    made = await make_backup(settings, database_url, folder=folder, with_key=not wish.without_key)
-    for line in describe_backup(made):
-        say(line)
+    if due or not wish.daily:
+        made = await make_backup(settings, database_url, folder=folder, with_key=not wish.without_key)
+        for line in describe_backup(made):
+            say(line)
+    if wish.to is None and (target := await load_copy_folder(settings, database_url)) is not None:
+        for name in await asyncio.to_thread(copy_elsewhere, settings, target):
+            say(f"  copied to {target / name}")
     return 0
+
+
+async def load_copy_folder(settings: Settings, database_url: str) -> Path | None:
+    """Return the folder for copies from the environment, else the stored one; None if there is none."""
+    if settings.backup_copy_dir is not None:
+        return settings.backup_copy_dir
+    async with open_connection(database_url) as connection:
+        if not await connection.fetchval("SELECT to_regclass('stored_settings') IS NOT NULL", timeout=10):
+            return None
+        stored = await connection.fetchval(
+            "SELECT value FROM stored_settings WHERE name = $1", _COPY_SETTING, timeout=10
+        )
+    return Path(stored) if stored else None
+
+
+def copy_elsewhere(settings: Settings, target: Path) -> list[str]:
+    """Copy the newest backup and the erasure log, and return the names of new copies.
+
+    A copy that failed is made with the next call, also when no new backup is due. Raises BackupFailed.
+    """
+    folder = settings.backups
+    try:
+        with FolderLock(folder / ".lock"):
+            copied = _copy_newest(settings, target)
+            (folder / FAILED_BACKUP_FILE).unlink(missing_ok=True)
+    except FolderInUse:
+        return []
+    except (OSError, BadBackup, BackupFailed) as error:
+        _record_failure(folder, f"no copy in {target}: {error}")
+        raise BackupFailed(f"no copy was made in {target}: {error}", advice=_COPY_ADVICE) from error
+    return copied
+
+
+def _copy_newest(settings: Settings, target: Path) -> list[str]:
+    if problem := find_folder_problem(target):
+        raise BackupFailed(FOLDER_PROBLEMS[problem])
+    for left in target.glob(f"evertalk-*{PART}"):
+        left.unlink()
+    dated = {at: name for name in _names(settings.backups) if (at := parse_made_at(name)) is not None}
+    last = newest(dated.values(), now=datetime.now(UTC))
+    copied = []
+    if last is not None and not (target / dated[last]).exists():
+        copied.append(copy_archive(settings.backups / dated[last], target).name)
+        _rotate(target, dated[last], settings.backup_keep)
+    _copy_log(settings.backups / ERASURES, target / ERASURES)
+    return copied
+
+
+def _copy_log(source: Path, target: Path) -> None:
+    """Copy the erasure log if it has changed: a restored copy repeats its erasures."""
+    if not source.exists():
+        return
+    content = source.read_bytes()
+    if not target.exists() or target.read_bytes() != content:
+        write_private(target, content)
 
 
 async def make_backup(

@@ -233,6 +233,7 @@ class Settings(BaseSettings):
     # Copies of everything: how many are kept (0: none is made by itself), and where.
     backup_keep: int = Field(default=7, ge=0, le=365)
     backup_dir: Path | None = None
+    backup_copy_dir: Path | None = None
 
     # How long conversations are kept; None means until they are forgotten.
     retention_days: int | None = Field(default=None, ge=1, le=36500)
@@ -392,6 +393,13 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path else None
+
+    @field_validator("backup_copy_dir")
+    @classmethod
+    def _whole_path(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_absolute():
+            raise ValueError("must be an absolute path, such as /mnt/backups")
+        return path
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -579,6 +587,11 @@ def _contradictions(settings: Settings) -> Iterator[SettingsProblem]:
     yield from _number_contradictions(settings)
     yield from _alert_contradictions(settings)
     yield from _transcribe_contradictions(settings)
+    if settings.backup_copy_dir == settings.backups:
+        reason = "must be another folder than the one that backups are made in"
+        yield SettingsProblem(
+            name=f"{PREFIX}BACKUP_COPY_DIR", value=str(settings.backup_copy_dir), reason=reason
+        )
     if settings.oidc_issuer is not None:
         if not settings.oidc_client_id:
             yield SettingsProblem(name=f"{PREFIX}OIDC_CLIENT_ID", value="", reason="is needed with an issuer")

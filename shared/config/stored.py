@@ -43,8 +43,12 @@ STORABLE = (
     "cap_visitors_per_hour_percent", "handover", "handover_minutes",
     "handover_silence_minutes", "working_hours", "away_text", "retention_days", "alert_telegram_chats",
     "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url", "alert_email_from", "alert_email_to",
+    "backup_copy_dir",
 )  # fmt: skip
-"""By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in)."""
+"""By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in).
+
+The folder for copies of backups is only written to.
+"""
 SEVERAL_SECRETS = ("model_keys", "telegram_tokens")
 """A JSON object each: keys by the address of their server, tokens by the number of their bot."""
 MOST_CHARS = 8000

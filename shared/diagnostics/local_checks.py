@@ -9,6 +9,7 @@ import shutil
 import socket
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -17,6 +18,7 @@ from shared.adapters.certificates import find_certificate_fault
 from shared.adapters.embedded.atomic_swap import JOURNAL
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running
+from shared.adapters.files.archive import find_folder_problem, shares_disk
 from shared.adapters.files.pruners import check_pruners
 from shared.adapters.mcp.tools import ServerProbe, list_servers, probe_servers
 from shared.adapters.models.catalog import ModelsFileBroken
@@ -24,7 +26,7 @@ from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.models.price_list import list_unpriced
 from shared.adapters.models.provider import ANTHROPIC_URL, load_trusted_certificates
 from shared.adapters.models.token_cap import find_token_cap
-from shared.cli.backup import find_last_backup, read_last_failure
+from shared.cli.backup import FOLDER_PROBLEMS, find_last_backup, read_last_failure
 from shared.cli.model_discovery import describe_models
 from shared.config.bots import load_bots
 from shared.config.settings import (
@@ -39,6 +41,7 @@ from shared.config.settings import (
     list_setting_names,
     load_settings,
 )
+from shared.core.ops.backups import newest
 from shared.core.session.presets import preset
 from shared.diagnostics.checks import Finding
 
@@ -196,10 +199,29 @@ async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
     if not settings.embedded_postgres:
         return []
     found = [_newest_backup(settings, datetime.now(UTC))]
+    if settings.backup_copy_dir is not None:
+        found.append(_newest_copy(settings.backup_copy_dir, settings, datetime.now(UTC)))
     if (settings.data_dir / JOURNAL).exists():
         what = "a restore was interrupted while it replaced files"
         found.append(Finding("warn", what, "Run ./evertalk up to complete it."))
     return found
+
+
+def _newest_copy(folder: Path, settings: Settings, now: datetime) -> Finding:
+    """Report a folder for copies that is missing, behind, or on the disk of the data."""
+    if problem := find_folder_problem(folder):
+        what = f"backups cannot be copied to {folder}: {FOLDER_PROBLEMS[problem]}"
+        return Finding("warn", what, "Mount it, or name another folder in EVERTALK_BACKUP_COPY_DIR.")
+    last = newest((path.name for path in folder.iterdir()), now=now)
+    if last is None:
+        return Finding("warn", f"{folder} has no copy yet", "Run ./evertalk backup.")
+    what = f"the newest copy is of {last:%Y-%m-%d %H:%M} UTC, in {folder}"
+    if now - last > _LATE:
+        return Finding("warn", what, "Run ./evertalk backup.")
+    if shares_disk(folder, settings.data_dir):
+        what = f"{folder} is on the same disk as the data"
+        return Finding("warn", what, "Choose a folder on another disk.")
+    return Finding("ok", what)
 
 
 def _newest_backup(settings: Settings, now: datetime) -> Finding:

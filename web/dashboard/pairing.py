@@ -9,13 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
+from shared.adapters.postgres.telegram.access import CODE_HOURS, OWNER_LINK_MINUTES, AccessRow
 from web.dashboard.access import AuthedRequest
+from web.rest.kinds import describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 router = OperationRouter()
 _MOST = 2**53
+BotId = Annotated[int, describe("id of a bot at Telegram", ge=1, le=_MOST)]
 TelegramId = Annotated[int | None, Field(ge=-_MOST, le=_MOST)]
 
 AccessRequest = TypedDict("AccessRequest", {
@@ -23,21 +25,50 @@ AccessRequest = TypedDict("AccessRequest", {
     "name": str | None, "handle": str | None, "code": str | None, "asked_at": datetime,
     "decided_by": str | None,
 })  # fmt: skip
-Pairing = TypedDict("Pairing", {"requests": list[AccessRequest], "bots": list[str], "code_hours": int})
+OwnedBot = TypedDict("OwnedBot", {
+    "bot": int, "username": str,
+    "owners": Annotated[int, describe("number of people who decide in Telegram who may write")],
+})  # fmt: skip
+Pairing = TypedDict("Pairing", {
+    "requests": list[AccessRequest], "bots": list[str], "owned_bots": list[OwnedBot], "code_hours": int,
+})  # fmt: skip
+OwnerLink = TypedDict("OwnerLink", {
+    "link": Annotated[str, describe("link that works once; the first person to open it owns the bot")],
+    "minutes": Annotated[int, describe("minutes that the link is valid")],
+})  # fmt: skip
 Paired = TypedDict("Paired", {"request": AccessRequest})
 
 
 @router.on("GET /pairing", Pairing, role="viewer")
 async def list_pairing(authed: AuthedRequest) -> Reply:
     """List requests for access to the bots."""
+    access = authed.context.stores.telegram_access
     bots = {bot.bot_id: bot.username for bot in await authed.context.stores.telegram_bots.list_bots()}
     may = authed.operator.has_role("operator")
-    rows = [
-        _chat_payload(row, bots, may=may) for row in await authed.context.stores.telegram_access.list_all()
+    rows = [_chat_payload(row, bots, may=may) for row in await access.list_all()]
+    owners = await access.count_owners()
+    owned = [
+        {"bot": bot, "username": name, "owners": owners.get(bot, 0)} for bot, name in bots.items() if name
     ]
     if not authed.refresh:
         await authed.record("read.pairing")
-    return {"requests": rows, "bots": sorted(bots.values()), "code_hours": CODE_HOURS}
+    return {
+        "requests": rows, "bots": sorted(bots.values()), "owned_bots": owned, "code_hours": CODE_HOURS,
+    }  # fmt: skip
+
+
+@router.on("POST /pairing/{bot}/owner-link", OwnerLink, role="admin", missing="There is no such bot.")
+async def make_owner_link(authed: AuthedRequest, bot: BotId) -> Reply:
+    """Create an owner link of a bot.
+
+    The first person to open it in Telegram becomes an owner. Earlier owners and unused links remain.
+    """
+    names = {one.bot_id: one.username for one in await authed.context.stores.telegram_bots.list_bots()}
+    if not (name := names.get(bot)):
+        return None
+    code = await authed.context.stores.telegram_access.issue_owner_code(bot)
+    await authed.record("pairing.owner_link", f"telegram:{bot}")
+    return {"link": f"https://t.me/{name}?start={code}", "minutes": OWNER_LINK_MINUTES}
 
 
 @router.on("POST /pairing", Paired, role="operator", body="PairingMove")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Literal
 
 from shared.core.ops.backups import MANIFEST, MOST_MANIFEST_BYTES, BadBackup, Manifest, Member, read_manifest
 
 _CHUNK = 1024 * 1024
 PART = ".part"
+FolderProblem = Literal["missing", "denied"]
 
 
 def compute_digest(path: Path) -> Member:
@@ -55,6 +58,44 @@ def write_archive(target: Path, manifest: bytes, parts: Mapping[str, Path]) -> P
 def finish_archive(partial: Path, target: Path) -> None:
     partial.rename(target)
     sync_folder(target.parent)
+
+
+def copy_archive(source: Path, folder: Path) -> Path:
+    """Copy a backup into another folder, read the copy back, and return its path.
+
+    Raises BadBackup if the copy differs, OSError if it cannot be written.
+    """
+    target = folder / source.name
+    partial = target.with_name(target.name + PART)
+    with source.open("rb") as original, _private(partial) as file:
+        shutil.copyfileobj(original, file, _CHUNK)
+        file.flush()
+        os.fsync(file.fileno())
+    if compute_digest(partial) != compute_digest(source):
+        raise BadBackup(f"the copy in {folder} does not read back as it was written")
+    finish_archive(partial, target)
+    return target
+
+
+def find_folder_problem(folder: Path) -> FolderProblem | None:
+    """Return why a folder cannot take copies of backups; None if it can."""
+    if not folder.is_dir():
+        return "missing"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"evertalk")
+    except OSError:
+        return "denied"
+    return None
+
+
+def shares_disk(folder: Path, other: Path) -> bool:
+    """Return whether two folders, or the nearest ones that exist, lie on the same disk."""
+    return _nearest(folder).stat().st_dev == _nearest(other).stat().st_dev
+
+
+def _nearest(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if one.exists())
 
 
 def open_archive(path: Path) -> bytes:

@@ -82,6 +82,17 @@ async def test_doctor_tells_how_old_the_newest_one_is(tmp_path: Path) -> None:
     assert await said_by_doctor(settings) == ("warn", "the last daily backup failed: the disk is full")
 
 
+async def test_doctor_reports_a_folder_for_copies_that_is_missing_or_near(tmp_path: Path) -> None:
+    copies = tmp_path / "elsewhere"
+    settings = settings_in(tmp_path, backup_copy_dir=copies)
+    (settings.backups / name_of(datetime.now(UTC))).touch()
+    assert "there is no such folder" in (await check_backups(settings))[1].what
+    copies.mkdir()
+    assert (await check_backups(settings))[1].what == f"{copies} has no copy yet"
+    (copies / name_of(datetime.now(UTC))).touch()
+    assert (await check_backups(settings))[1].what == f"{copies} is on the same disk as the data"
+
+
 async def test_doctor_warns_where_none_is_made_and_is_silent_about_foreign_servers(tmp_path: Path) -> None:
     assert "automatic backups are off" in (await said_by_doctor(settings_in(tmp_path, backup_keep=0)))[1]
     elsewhere = settings_in(tmp_path, database_url="postgresql://somewhere/x")

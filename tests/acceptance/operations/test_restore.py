@@ -224,6 +224,58 @@ async def test_daily_backup_runs_after_a_day_and_prunes_old_ones(
     assert shown[-1] == "Its seal is of this installation."
 
 
+COPIES = "EVERTALK_BACKUP_COPY_DIR"
+
+
+async def test_each_backup_is_copied_to_the_stored_folder(installation: Installation, tmp_path: Path) -> None:
+    copies, settings = tmp_path / "copies", installation.settings
+    copies.mkdir()
+    (copies / "evertalk-20200101T000000Z.tar.part").touch()
+    wish = read_backup_arguments(["--daily"])
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
+        url = servers.database_url
+        for name in settings.backups.glob("*.tar"):
+            name.unlink()
+        await store_folder(url, copies)
+        said: list[str] = []
+        assert await run_backup(wish, settings=settings, database_url=url, say=said.append) == 0
+        (copy,) = copies.glob("evertalk-*")
+        assert said[-1] == f"  copied to {copy}"
+        assert copy.read_bytes() == (settings.backups / copy.name).read_bytes()
+        assert copy.stat().st_mode & 0o777 == 0o600
+        assert verify_backup(copy, settings, silent) == 0
+        log = (settings.backups / "erasures.jsonl").read_bytes()
+        assert (copies / "erasures.jsonl").read_bytes() == log != b""
+        lines = len(said)
+        assert await run_backup(wish, settings=settings, database_url=url, say=said.append) == 0
+        assert len(said) == lines
+
+
+async def test_failed_copy_is_reported_and_made_later(installation: Installation, tmp_path: Path) -> None:
+    copies, settings = tmp_path / "unmounted", installation.settings
+    wish = read_backup_arguments(["--daily"])
+    async with EmbeddedServers(installation.data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
+        url = servers.database_url
+        await store_folder(url, copies)
+        for _ in range(2):
+            with pytest.raises(BackupFailed, match="no such folder"):
+                await run_backup(wish, settings=settings, database_url=url, say=silent)
+        assert "no copy in" in (settings.backups / "failed.txt").read_text()
+        copies.mkdir()
+        assert await run_backup(wish, settings=settings, database_url=url, say=silent) == 0
+    assert len(list(copies.glob("*.tar"))) == 1
+    assert not (settings.backups / "failed.txt").exists()
+
+
+async def store_folder(database_url: str, folder: Path) -> None:
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(
+        "INSERT INTO stored_settings (name, value, version, changed_by) VALUES ($1, $2, 1, 'anna')",
+        COPIES, str(folder),
+    )  # fmt: skip
+    await connection.close()
+
+
 async def test_a_backup_that_may_not_fit_is_not_begun(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

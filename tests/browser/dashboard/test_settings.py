@@ -17,7 +17,7 @@ from tests.browser.dashboard.settings_page import settings_of, stored
 from tests.kit.fakes.webhook_receiver import receiving
 
 pytestmark = pytest.mark.browser
-TABS = ("Model", "Channels", "Voice and pictures", "Context", "Spending", "People", "All settings")
+TABS = ("Model", "Channels", "Voice and pictures", "Context", "Spending", "Operations", "All settings")
 
 
 @pytest.fixture
@@ -164,6 +164,46 @@ async def test_a_token_without_telegram_is_tried_and_refused(house: House) -> No
     await token.fill("abc")
     await page.get_by_role("button", name="Test").click()
     await expect(token).to_have_attribute("aria-invalid", "true")
+
+
+async def test_folder_for_copies_is_tested_and_stored(house: House, tmp_path: Path) -> None:
+    page = await settings_of(house, "anna", "backups")
+    form = page.locator("form.site-form").filter(has=page.get_by_label("Folder for copies"))
+    folder = form.get_by_label("Folder for copies")
+    for typed, words in (
+        ("", "No folder is set: backups stay on one disk."),
+        (str(tmp_path / "none"), "There is no such folder on this machine. Is its disk mounted?"),
+        (str(tmp_path), "The folder can be written, but lies on the same disk as the data."),
+    ):
+        await folder.fill(typed)
+        await form.get_by_role("button", name="Test").click()
+        await expect(form.get_by_text(words)).to_be_visible()
+    await folder.fill("copies")
+    await form.get_by_role("button", name="Save").click()
+    await expect(folder).to_have_accessible_description(re.compile("Folder for copies: .*absolute path"))
+    await folder.fill(str(tmp_path))
+    await form.get_by_role("button", name="Save").click()
+    await expect(form.get_by_text("Saved. A running Evertalk")).to_be_visible()
+    assert await stored(house, "EVERTALK_BACKUP_COPY_DIR") == str(tmp_path)
+
+
+async def test_link_for_an_owner_is_made_on_settings_and_access_pages(house: House) -> None:
+    await house.app.pool.execute(
+        """INSERT INTO telegram_bots (bot_id, username, agent_id, mode, access)
+           SELECT 777, 'shop_bot', min(id), 'polling', 'pairing' FROM agents"""
+    )
+    page = await settings_of(house, "anna", "telegram")
+    for path in ("/dashboard/settings?section=telegram", "/dashboard/pairing"):
+        await page.goto(house.url + path)
+        owners = page.get_by_role("region", name="Owners of bots")
+        await expect(owners.get_by_text("no owner yet")).to_be_visible()
+        await owners.get_by_role("button", name="Make a link for @shop_bot").click()
+        await expect(owners.get_by_text("https://t.me/shop_bot?start=")).to_be_visible()
+        await fits(page)
+        assert await look_in_both_schemes(page) == []
+    assert await house.one("SELECT count(*) FROM one_time_codes WHERE bot_id = 777") == 2
+    other = await settings_of(house, "olga", "telegram", role="operator")
+    await expect(other.get_by_role("region", name="Owners of bots")).to_have_count(0)
 
 
 async def test_alerts_are_tried_at_the_targets_that_are_stored(

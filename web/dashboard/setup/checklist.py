@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from shared.adapters.files.archive import shares_disk
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.postgres.dashboard.telegram import BotState
 from shared.config.settings import Settings, find_setting_sources
@@ -86,11 +86,8 @@ def _of_widget(found: Mapping[str, Any], settings: Settings) -> State:
 
 
 def _are_elsewhere(settings: Settings) -> bool:
-    """On another disk than the data: what takes one of them leaves the other."""
-    folders = (_nearest(settings.backups), _nearest(settings.data_dir))
-    return settings.backup_dir is not None and folders[0].stat().st_dev != folders[1].stat().st_dev
-
-
-def _nearest(path: Path) -> Path:
-    """Return the path itself, or the nearest folder that exists."""
-    return next(one for one in (path, *path.parents) if one.exists())
+    """Return whether backups, or copies of them, lie on another disk than the data."""
+    copies = settings.backup_copy_dir
+    if copies is not None and copies.is_dir() and not shares_disk(copies, settings.data_dir):
+        return True
+    return settings.backup_dir is not None and not shares_disk(settings.backups, settings.data_dir)

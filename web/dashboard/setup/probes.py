@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from typing_extensions import TypedDict
 
+from shared.adapters.files.archive import FolderProblem, find_folder_problem, shares_disk
 from shared.adapters.models.embeddings import HttpEncoder
 from shared.adapters.models.model_lists import (
     KeyRefused,
@@ -103,11 +104,11 @@ def _key_for(base_url: str, settings: Settings) -> str:
 async def try_settings(
     authed: AuthedRequest,
     *,
-    what: Literal["model", "voice", "speech", "pictures", "recall", "telegram"],
+    what: Literal["model", "voice", "speech", "pictures", "recall", "telegram", "backups"],
     changes: Changes | None = None,
     name: Annotated[str, Field(max_length=200)] = "",
 ) -> Reply:
-    """Test changed settings with the provider or Telegram.
+    """Test changed settings with their server or folder.
 
     Nothing is stored.
 
@@ -246,9 +247,25 @@ async def _ask_telegram(settings: Settings, name: str) -> tuple[bool, str, str]:
     return True, f"It works: the bot is @{seen.username}.", ""
 
 
+_FOLDER_PROBLEMS: dict[FolderProblem, str] = {
+    "missing": "There is no such folder on this machine. Is its disk mounted?",
+    "denied": "Evertalk may not write to this folder.",
+}
+
+
+async def _try_copy_folder(settings: Settings, _name: str) -> tuple[bool, str, str]:
+    if (folder := settings.backup_copy_dir) is None:
+        return False, "No folder is set: backups stay on one disk.", ""
+    if problem := await asyncio.to_thread(find_folder_problem, folder):
+        return False, _FOLDER_PROBLEMS[problem], ""
+    if await asyncio.to_thread(shares_disk, folder, settings.data_dir):
+        return False, "The folder can be written, but lies on the same disk as the data.", ""
+    return True, "It works: the folder is on another disk than the data.", ""
+
+
 _PROBES = {
     "model": _ask_models, "voice": _ask_voice, "speech": _ask_speaker, "pictures": _ask_picture_maker,
-    "recall": _ask_recall, "telegram": _ask_telegram,
+    "recall": _ask_recall, "telegram": _ask_telegram, "backups": _try_copy_folder,
 }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ MESSAGES = {
     "groups": "Your account is in no group that may use this dashboard. Ask whoever runs it.",
     "code": "That code is not right, or was used already. Wait for the next one.",
     "late": "That took too long. Please start again.",
-    "sealed": "The second factor cannot be read: EVERTALK_SECRET_KEY is another one, or is missing. "
+    "sealed": "The second factor cannot be read: the secret key is another one, or is missing. "
     "On the server, ./evertalk operator totp reset NAME takes it away.",
     "locked": "Your account is locked here. Ask an admin.",
     "wait": "Too many tries. Please wait {minutes} min.",

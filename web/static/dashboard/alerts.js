@@ -90,7 +90,7 @@ function openItem(one, page, see) {
   return h("li", { class: `alert-item ${one.seen_at ? "seen" : ""}` },
     h("div", { class: "alert-words" },
       h("p", { class: "alert-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "badge" }, alertFacts(one))),
-      h("p", null, linked(ts(one.advice))),
+      h("p", null, linked(one.advice)),
       h("p", { class: "muted small alert-facts" }, h("span", null, t("since {time}", { time: time(one.opened_at) })), sendsOf(one.sends), one.seen_at && h("span", null, t("seen by {operator} {time}", { operator: h("bdi", null, one.seen_by), time: time(one.seen_at) })))),
     h("div", { class: "actions" }, href && h("a", { class: "line button", href }, name),
       !one.seen_at && page.can_see && h("button", { type: "button", class: "line", "aria-label": t("Seen: {alert}", { alert: ts(one.title) }), onclick: (/** @type {any} */ event) => see(one, event.currentTarget) }, t("Seen"))));
@@ -129,7 +129,7 @@ const sentBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way
 /** Returns the recipients of an alert in a few words; failed sends are named. @param {Api["Send"][]} sends */
 function sendsOf(sends) {
   if (!sends.length) return h("span", null, t("nobody notified"));
-  return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: named(ts(send.advice)) || null },
+  return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: ts(send.advice) || null },
     sentBy(WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])], WORDS[/** @type {keyof typeof WORDS} */ (send.state)], send.phase === "ended"))));
 }
 

@@ -1,7 +1,7 @@
 /** Audit log for admins: readings and changes, and the check of its hash chain. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask } from "./net.js";
-import { DASH, empty, h, nameOf, number, problem, show, skeleton, t, table, time, tn, formatWhen } from "./parts.js";
+import { DASH, empty, h, nameOf, named, number, problem, show, skeleton, t, table, time, tn, formatWhen } from "./parts.js";
 
 const COLUMNS = [{ label: t("When") }, { label: t("Operator") }, { label: t("Action") }, { label: t("About") }, { label: t("Detail") }];
 const FILTERS = ["operator", "action", "about", "from", "to"];
@@ -109,5 +109,5 @@ function about(entry) {
 function cells(entry) {
   const detail = Object.entries(entry.detail).map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return [time(entry.at), h("span", { dir: "auto" }, entry.actor), entry.action,
-    entry.about ? about(entry) : DASH, detail ? h("span", { class: "detail" }, detail) : DASH];
+    entry.about ? about(entry) : DASH, detail ? h("span", { class: "detail" }, named(detail)) : DASH];
 }

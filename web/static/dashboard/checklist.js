@@ -8,7 +8,7 @@ const STEPS = {
   telegram: [t("Connect a Telegram bot"), t("The same assistant answers there."), "/dashboard/settings?section=telegram"],
   widget: [t("Put the chat on a page"), t("A site has the one line for your page."), "/dashboard/sites"],
   account: [t("Protect your login"), t("With a password and a second factor."), "/dashboard/account"],
-  backups: [t("Keep backups elsewhere"), t("In a folder on another disk, which the machine’s environment names."), "/dashboard/settings?section=all&q=backup"],
+  backups: [t("Keep backups elsewhere"), t("In a folder on another disk; each backup is copied there."), "/dashboard/settings?section=backups"],
 };
 const STATES = { done: [t("done"), "answering"], todo: [t("to do"), "idle"], broken: [t("needs attention"), "problem"] };
 

@@ -133,7 +133,7 @@ const overlap = (one, other) => one.startsWith(`${other}.`) || other.startsWith(
  * @param {{id: string, of?: any, get?: (path: string) => any, put?: (path: string, value: any) => void, changed?: (path: string) => void}} how `id` begins the ids of all controls
  */
 export function formOf(draft, { id: begin, of = null, get = (path) => valueAt(draft, path), put = (path, value) => putAt(draft, path, value), changed = () => {} }) {
-  /** @type {{path: string, field: any, error: HTMLElement, fill: () => void}[]} */
+  /** @type {{path: string, label: any, field: any, error: HTMLElement, fill: () => void}[]} */
   const places = [];
 
   /** Draws one control below its label, with room for a refusal. @param {Control} control */
@@ -148,7 +148,7 @@ export function formOf(draft, { id: begin, of = null, get = (path) => valueAt(dr
       changed(path);
     });
     fill();
-    places.push({ path, field, error, fill });
+    places.push({ path, label, field, error, fill });
     const below = help && h("p", { class: "small muted meaning", id: `${id}-help`, dir: "auto" }, help);
     const told = `${id}-error${help ? ` ${id}-help` : ""}`;
     if (kind.group) return h("div", { class: "setting-field", role: "group", "aria-label": label, "aria-describedby": told }, !bare && h("span", { class: "row-label" }, label), field, error, below);
@@ -160,10 +160,10 @@ export function formOf(draft, { id: begin, of = null, get = (path) => valueAt(dr
   /** Shows problems such as `model: is unknown` next to their controls. @param {string[]} problems @param {Record<string, string>} [names] places of problems that are named otherwise */
   function judge(problems, names = {}) {
     const about = (/** @type {string} */ one, /** @type {string} */ path) => [":", "[", "."].some((sign) => one.startsWith(path + sign)) || Boolean(names[path] && one.startsWith(names[path]));
-    for (const { path, field, error } of places) {
+    for (const { path, label, field, error } of places) {
       const mine = problems.filter((one) => about(one, path) && !places.some((other) => other.path.startsWith(`${path}.`) && about(one, other.path)));
       set(field, { "aria-invalid": mine.length ? "true" : null });
-      show(error, mine.length > 0 && h("span", { dir: "auto" }, mine.map((one) => ts(one.slice(one.indexOf(": ") + 2))).join(" ")));
+      show(error, mine.length > 0 && h("span", { dir: "auto" }, label, ": ", mine.map((one) => ts(one.slice(one.indexOf(": ") + 2))).join(" ")));
     }
   }
 

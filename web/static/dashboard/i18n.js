@@ -41,7 +41,7 @@ const filled = Object.entries(words).filter(([text]) => /\{\d\}/.test(text)).map
   [new RegExp(`^${text.split(/\{\d\}/).map((piece) => piece.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+)")}$`), /** @type {string} */ (said)]);
 
 /** Translates a text of the server, if the catalogue has it. @param {string | null | undefined} text @returns {string} */
-export function ts(text) {
+export function translate(text) {
   for (const [whole, said] of text && !(text in words) ? filled : []) {
     const found = whole.exec(/** @type {string} */ (text));
     if (found) return fill(said, found);

@@ -1,8 +1,9 @@
 /** Starts the dashboard: the frame, which page an address means, and the keys that work everywhere. */
 import { h, set, show } from "../shared/h.js";
-import { t, tn, ts } from "./i18n.js";
+import { t, tn } from "./i18n.js";
 import { drawIcon } from "./icons.js";
 import { Failure, ask } from "./net.js";
+import { ts } from "./named.js";
 import { notify, renewPush } from "./notify.js";
 import { palette } from "./palette.js";
 import { problem } from "./parts.js";

@@ -1,5 +1,5 @@
 /** Asks the server, and tells failures in words; a lost login leads to the login page. */
-import { t, ts } from "./i18n.js";
+import { t, translate } from "./i18n.js";
 import { follow, isConnected } from "./live.js";
 
 export class Failure extends Error {
@@ -60,7 +60,7 @@ export async function ask(path, { refresh = false, method = /** @type {M} */ ("G
   if (refresh) await press;
   // The press may have led to another page.
   signal?.throwIfAborted();
-  if (!response.ok) throw new Failure(ts(answer.message) || t("That did not work."), response.status, answer, Number(response.headers.get("Retry-After")) || 0);
+  if (!response.ok) throw new Failure(translate(answer.message) || t("That did not work."), response.status, answer, Number(response.headers.get("Retry-After")) || 0);
   return answer;
 }
 

@@ -1,6 +1,7 @@
 /** Requests for access to Telegram bots, and decisions on them. */
 import { ask } from "./net.js";
 import { DASH, card, empty, h, problem, show, t, table, time, tn } from "./parts.js";
+import { ownersCard } from "./owners.js";
 import { listPage } from "./lists.js";
 
 const WORDS = { pending: t("asks"), lapsed: t("lapsed"), allowed: t("may write"), refused: t("may not") };
@@ -12,16 +13,17 @@ export function pairingPage(page) {
   const { me, say, signal } = page;
   page.entitle(t("Telegram access"));
   const note = h("div", { class: "list" });
+  const owners = me.role === "admin" && ownersCard({ say, signal });
   const list = listPage(page, {
     title: t("Telegram access"), path: "/dashboard/pairing", api: "/pairing", names: [], filters: [], above: note, told: (count) => tn("{count} request", "{count} requests", count),
     count: (answer) => answer.requests.length,
-    nothing: () => empty(t("Nobody has asked yet."), h("p", { class: "muted" }, t("Whoever writes to the bot gets a code, which can be approved here."))),
+    nothing: () => h("div", { class: "stack" }, empty(t("Nobody has asked yet."), h("p", { class: "muted" }, t("Whoever writes to the bot gets a code, which can be approved here."))), owners),
     draw: (answer) => {
       const asks = answer.requests.filter((one) => one.state === "pending");
       const rest = answer.requests.filter((one) => one.state !== "pending");
       return h("div", { class: "stack" },
         answer.requests.length > 0 && card(asks.length ? t("Requests ({number})", { number: asks.length }) : t("Requests"), [asks.length ? grid(t("Requests"), asks) : empty(t("No request waits.")), h("p", { class: "muted small" }, tn("A code lives for {count} hour; whoever writes again gets a new one.", "A code lives for {count} hours; whoever writes again gets a new one.", answer.code_hours))]),
-        rest.length > 0 && card(t("Decided"), [grid(t("Decided"), rest)]));
+        rest.length > 0 && card(t("Decided"), [grid(t("Decided"), rest)]), me.role === "admin" && owners);
     },
   });
 

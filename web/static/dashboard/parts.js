@@ -2,8 +2,8 @@
 import { h, set, show } from "../shared/h.js";
 import { DASH, number, percent, tokens, stamp } from "../shared/fmt.js";
 import { ago, usd } from "./figures.js";
-import { listItems, t, tn, ts } from "./i18n.js";
-import { labelOf, linked, named } from "./named.js";
+import { listItems, t, tn } from "./i18n.js";
+import { labelOf, linked, named, ts } from "./named.js";
 import { Failure } from "./net.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];

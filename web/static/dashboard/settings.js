@@ -1,5 +1,6 @@
 /** Settings: a form for each subject, and every setting with its value, where that came from, and its meaning. */
 import { ask } from "./net.js";
+import { ownersCard } from "./owners.js";
 import { DASH, card, empty, h, labelOf, named, number, problem, show, skeleton, t, table, tabPanels, ts } from "./parts.js";
 import { SECTIONS, TABS } from "./settings_fields.js";
 import { settingsForm } from "./settings_form.js";
@@ -31,7 +32,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
     const form = settingsForm(section, { now: () => now, took, may: me.role === "admin", who: me.name, say, signal });
     forms.push(form);
     if (id === asked) setTimeout(() => { if (form.node.previousElementSibling) form.node.scrollIntoView(); form.lead(params.get("field") ?? ""); });
-    return form.node;
+    return id === "telegram" && me.role === "admin" ? [form.node, ownersCard({ say, signal })] : form.node;
   }
   async function load() {
     try { took(await ask("/settings", { signal })); } catch (error) {
@@ -57,7 +58,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
 const warnings = (now) => [
   now.unpriced.length > 0 && h("p", { class: "trouble" }, t("Enter the prices of {models}, 0 where tokens cost nothing. Until then a cap of {tokens} tokens a day stands in for the caps in dollars.", { models: now.unpriced.join(", "), tokens: number(now.token_cap) })),
   now.problems.length > 0 && h("div", { class: "trouble" }, h("p", null, t("The stored settings cannot be used; the former ones stay in force:")),
-    h("ul", { class: "findings" }, now.problems.map((one) => h("li", null, labelOf(one.name), ": ", h("span", { dir: "auto" }, named(ts(one.reason))))))),
+    h("ul", { class: "findings" }, now.problems.map((one) => h("li", null, labelOf(one.name), ": ", h("span", { dir: "auto" }, ts(one.reason)))))),
 ];
 
 /** @param {Api["Setting"][]} all @param {URLSearchParams} params @param {any} go */

@@ -4,7 +4,7 @@ import { t } from "./i18n.js";
 /**
  * A field is a setting, its label, and one sentence of help; `rare` ones are folded, with the help of the documentation.
  * @typedef {[name: string, label: string, help?: string]} Field
- * @typedef {{id: string, name: string, help: string, fields: Field[], rare?: Field[], test?: "model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads
+ * @typedef {{id: string, name: string, help: string, fields: Field[], rare?: Field[], test?: "model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts" | "backups", more?: [string, string]}} Section `more` is an address and where it leads
  */
 /** @type {Section[]} */
 export const SECTIONS = [
@@ -98,11 +98,13 @@ export const SECTIONS = [
     ["EVERTALK_ALERT_SMTP_URL", t("Mail server"), t("Such as smtp://NAME:PASSWORD@HOST:587.")],
     ["EVERTALK_ALERT_EMAIL_FROM", t("Sender"), t("Needed with a mail server.")],
     ["EVERTALK_ALERT_EMAIL_TO", t("Recipients"), t("Needed with a mail server, separated by commas.")]] },
+  { id: "backups", name: t("Backups"), help: t("Each backup, and the list of what people erased, is copied to another disk, too. It holds the secret key: protect it like the data."), test: "backups", fields: [
+    ["EVERTALK_BACKUP_COPY_DIR", t("Folder for copies"), t("Where another disk or a share is mounted, such as /mnt/backups.")]] },
 ];
 
 /** Tabs of the page, each with its forms. @type {[string, string[]][]} */
 export const TABS = [[t("Model"), ["model"]], [t("Channels"), ["telegram", "web"]], [t("Voice and pictures"), ["voice", "speech", "pictures"]],
-  [t("Context"), ["context", "recall", "tools"]], [t("Spending"), ["caps"]], [t("People"), ["people", "alerts"]]];
+  [t("Context"), ["context", "recall", "tools"]], [t("Spending"), ["caps"]], [t("Operations"), ["people", "alerts", "backups"]]];
 
 /** Label and place of each setting that has a form, by its name. @type {Map<string, {label: string, section: string, id: string}>} */
 export const FORMS = new Map(SECTIONS.flatMap(({ id, name, fields, rare = [] }) => [...fields, ...rare].map(([setting, label]) => [setting, { label, section: name, id }])));

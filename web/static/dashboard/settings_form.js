@@ -56,7 +56,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   function refuse(problems) {
     for (const one of fields) one.refuse(problems.find((two) => two.name === one.name)?.reason ?? "");
     const others = problems.filter((one) => !names.has(one.name));
-    show(reply, h("p", { class: "crit-text" }, t("This cannot be used; nothing was changed.")), others.length > 0 && h("ul", { class: "findings crit-text" }, others.map((one) => h("li", null, labelOf(one.name), ": ", h("span", { dir: "auto" }, named(ts(one.reason)))))));
+    show(reply, h("p", { class: "crit-text" }, t("This cannot be used; nothing was changed.")), others.length > 0 && h("ul", { class: "findings crit-text" }, others.map((one) => h("li", null, labelOf(one.name), ": ", h("span", { dir: "auto" }, ts(one.reason))))));
     lead(fields.find((one) => problems.some((two) => two.name === one.name)));
   }
 
@@ -112,7 +112,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     if (!signal.aborted && !waits() && !Object.keys(changes()).length) show(reply, h("p", { class: "done" }, t("Saved, and in force.")));
   }
 
-  /** @param {"model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts"} what */
+  /** @param {"model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts" | "backups"} what */
   async function test(what) {
     show(tested, h("p", { class: "muted" }, t("Testing…")));
     try {
@@ -194,7 +194,7 @@ function field(row, label, may, { help, told: heard }) {
   /** @param {string} reason */
   function refuse(reason) {
     set(input, { "aria-invalid": reason ? "true" : null });
-    show(error, reason && h("span", { dir: "auto" }, [title.textContent, ": ", named(ts(reason))]));
+    show(error, reason && h("span", { dir: "auto" }, [title.textContent, ": ", ts(reason)]));
   }
 
   function paint() {

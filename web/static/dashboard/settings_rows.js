@@ -196,7 +196,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
   function refuse(reason) {
     for (const one of places) set(one.node, { "aria-invalid": null });
     const at = places[Number(/(?:model|entry) (\d+)/.exec(reason)?.[1]) - 1];
-    show(at ? at.told : error, reason && h("span", { class: "crit-text", dir: "auto" }, named(ts(reason))));
+    show(at ? at.told : error, reason && h("span", { class: "crit-text", dir: "auto" }, ts(reason)));
     if (at) set(at.node, { "aria-invalid": "true" });
   }
 

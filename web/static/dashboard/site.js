@@ -4,6 +4,7 @@ import { area, choice, code, formOf, json, line, lines, tick } from "./forms.js"
 import { languages } from "./i18n.js";
 import { ask } from "./net.js";
 import { card, h, notFoundPage, number, problem, show, skeleton, t, time, tn } from "./parts.js";
+import { copier } from "./copier.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
 /** @param {number} most */
@@ -116,14 +117,6 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     return section;
   }
   load();
-}
-
-/** @param {string} text @param {string} label @param {(words: string) => void} say */
-function copier(text, label, say) {
-  const button = h("button", { type: "button", class: "line", "aria-label": label, onclick: async () => {
-    try { await navigator.clipboard.writeText(text); show(button, t("Copied")); say(t("Copied.")); } catch { say(t("It cannot be copied here: select it by hand.")); }
-  } }, t("Copy"));
-  return button;
 }
 
 /** @param {Api["SiteWhole"]} site @param {(words: string) => void} say */

@@ -132,6 +132,11 @@ class PostgresTelegramAccess(PoolStore):
         return [row["chat_id"] for row in await self._pool.fetch(*_OWNERS(bot_id=bot_id))]
 
     @store_method
+    async def count_owners(self) -> dict[int, int]:
+        """Return the number of owners of each bot that has any."""
+        return {row["bot_id"]: row["owners"] for row in await self._pool.fetch(_OWNER_COUNTS)}
+
+    @store_method
     async def issue_owner_code(self, bot_id: int) -> str:
         """Return a new code for `t.me/<bot>?start=<code>`; the first to open it owns the bot."""
         code = secrets.token_urlsafe(24)
@@ -202,6 +207,9 @@ _ALL = Named(f"""
 SELECT {_ROW} FROM telegram_access WHERE :state::text IS NULL OR state = :state
  ORDER BY state = 'pending' DESC, asked_at DESC LIMIT 500""")
 _OWNERS = Named("SELECT chat_id FROM telegram_access WHERE bot_id = :bot_id AND owner AND state = 'allowed'")
+_OWNER_COUNTS = """
+SELECT bot_id, count(*) AS owners FROM telegram_access WHERE owner AND state = 'allowed' GROUP BY bot_id
+"""
 _OWNER_CODE = Named("""
 INSERT INTO one_time_codes (code_hash, purpose, bot_id, expires_at)
 VALUES (:hash, 'telegram_owner', :bot_id, now() + make_interval(mins => :minutes))""")

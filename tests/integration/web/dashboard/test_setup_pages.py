@@ -14,6 +14,7 @@ from aiohttp import web
 from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.config.settings import list_setting_names, load_settings, resolve_secret_key
 from shared.config.sites import build_secret_context
 from tests.integration.web.dashboard.operator_calls import ask
@@ -87,6 +88,36 @@ async def test_who_may_write_is_blocked_and_allowed_again(house: Dashboard) -> N
 )  # fmt: skip
 async def test_pairing_decision_without_a_chat_is_refused(house: Dashboard, body: Any) -> None:
     assert (await ask(house, "POST", "/pairing", json=body))[0] == 400
+
+
+async def test_owner_link_makes_the_first_person_an_owner(house: Dashboard) -> None:
+    _, page = await ask(house, "GET", "/pairing")
+    (bot,) = page["owned_bots"]
+    assert bot["bot"] == 777
+    status, made = await ask(house, "POST", "/pairing/777/owner-link", json={})
+    assert (status, made["minutes"]) == (200, 60)
+    link, code = made["link"].split("?start=")
+    assert link == f"https://t.me/{bot['username']}"
+    access = PostgresTelegramAccess(house.pool)
+    assert [await access.become_owner(777, chat, code=code, name="Ada") for chat in (4009, 4010)] == [
+        True,
+        False,
+    ]
+    _, page = await ask(house, "GET", "/pairing")
+    assert page["owned_bots"][0]["owners"] == bot["owners"] + 1
+    audit = await house.pool.fetchrow(
+        "SELECT actor, object, detail::text FROM audit WHERE action = 'pairing.owner_link'"
+    )
+    assert audit is not None
+    assert tuple(audit)[:2] == ("admin", "telegram:777")
+    assert code not in audit["detail"]
+
+
+async def test_owner_link_needs_an_admin_and_a_known_bot(house: Dashboard) -> None:
+    assert (await ask(house, "POST", "/pairing/777/owner-link", role="operator", json={}))[0] == 403
+    assert (await ask(house, "POST", "/pairing/778/owner-link", json={}))[0] == 404
+    assert (await ask(house, "POST", "/pairing/0/owner-link", json={}))[0] == 404
+    assert await house.pool.fetchval("SELECT count(*) FROM one_time_codes WHERE bot_id IS NOT NULL") == 0
 
 
 async def test_codes_are_for_those_who_may_use_them(house: Dashboard) -> None:
