@@ -25,6 +25,7 @@ from tests.unit.security.pattern_hunt import Found, hostile, hunt, overlapping_n
 
 BOUNDED = {
     r"""shared/adapters/files/papers.py::'"[^"]*"|\\\\.|\\[(?!h|m|s)[^\\]]*\\]'""": "255 characters are read",
+    "shared/adapters/postgres/db/pool.py::_MARK": "reads Evertalk's own statements",
     "shared/adapters/postgres/db/readiness.py::_REVISION": "reads Evertalk's own migrations",
     "shared/core/values/identifiers.py::_SENTENCE_START": "reads four characters",
     "bot/telegram/markup/block_tree.py::_TRAILING": "reads 64 characters",

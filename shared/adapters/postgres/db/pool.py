@@ -92,19 +92,34 @@ def count_lost(pool: object) -> int:
     return pool.lost if isinstance(pool, WatchedPool) else 0
 
 
-_MARK = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|(?<![\w:]):([a-z]\w*)")
-"""Named parameters outside of quotations, comments and casts; write a slice to a name as `[1 : :most]`."""
+_MARK = re.compile(
+    r"""
+    (?<!\w)[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "[^"]*"    # texts and quoted names
+  | \$[a-z_]*\$.*?\$[a-z_]*\$ | --[^\n]* | /\*.*?\*/            # bodies and comments
+  | :: | := | (?<![\w:]):(?P<name>[a-z]\w*)                        # casts, assignments, parameters
+  | (?P<fault>\$\d+|(?<!\w)[eE]'|['"])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Named parameters outside of texts, comments and casts; write a slice to a name as `[1 : :most]`."""
 
 
 class Named:
-    """`await pool.fetch(*STATEMENT(site=…, seconds=…))`; a name that is missing or unknown is a TypeError."""
+    """SQL with named parameters: `await pool.fetch(*STATEMENT(site=…, seconds=…))`.
+
+    The numbers that PostgreSQL wants are given once, when the module is imported, so that a statement is the
+    same text, and the same plan, at each call. A missing or unknown name is a TypeError; a number in the
+    statement or a text without an end is a ValueError.
+    """
 
     def __init__(self, statement: str) -> None:
         self._places: dict[str, int] = {}
         self.sql = _MARK.sub(self._number, statement)
 
     def _number(self, found: re.Match[str]) -> str:
-        name = found.group(1)
+        if fault := found["fault"]:
+            raise ValueError(f"{fault} at {found.start()} of: {found.string}")
+        name = found["name"]
         return f"${self._places.setdefault(name, len(self._places) + 1)}" if name else found.group()
 
     def __call__(self, **values: object) -> tuple[str, *tuple[object, ...]]:
