@@ -231,7 +231,8 @@ class PostgresHandovers(PoolStore):
         self, state: Literal["waiting", "human", "resolved"] | None = None
     ) -> tuple[Listed, ...]:
         """All that are open, the longest first; or those that were resolved, the newest first."""
-        rows = await self._pool.fetch(_RESOLVED if state == "resolved" else _LISTED, state)
+        listed = _RESOLVED() if state == "resolved" else _LISTED(state=state)
+        rows = await self._pool.fetch(*listed)
         return tuple(_build_listed(row) for row in rows)
 
     @store_method
@@ -570,27 +571,27 @@ coalesce(least(h.snoozed_until, (
    WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.at > h.snoozed_at)), '-infinity')
 """
 """Time at which hand-over `h` of session `s` returns or returned from a snooze."""
-_OVER = """
+_OVER = f"""
 CASE WHEN h.state = 'waiting'
-          AND greatest(h.asked_at, AWAKE_AT) <= now() - make_interval(secs => {waiting} * 60) THEN
-       CASE WHEN {waiting} > 0 THEN 'unanswered' ELSE 'off' END
-     WHEN h.state = 'human' AND {waiting} <= 0 THEN 'off'
+          AND greatest(h.asked_at, {AWAKE_AT}) <= now() - make_interval(secs => :waiting::float8 * 60) THEN
+       CASE WHEN :waiting::float8 > 0 THEN 'unanswered' ELSE 'off' END
+     WHEN h.state = 'human' AND :waiting::float8 <= 0 THEN 'off'
      WHEN h.state = 'human'
-          AND greatest(h.taken_at, AWAKE_AT) <= now() - make_interval(secs => {silence} * 60)
+          AND greatest(h.taken_at, {AWAKE_AT}) <= now() - make_interval(secs => :silence::float8 * 60)
           AND EXISTS (SELECT FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1
-                         AND t.opened_at <= now() - make_interval(secs => {silence} * 60)) THEN 'silent' END
-""".replace("AWAKE_AT", AWAKE_AT)
+                         AND t.opened_at <= now() - make_interval(secs => :silence::float8 * 60)) THEN 'silent' END
+"""
 """The oldest words that wait are as old as the silence: an operator's reply ends whatever waits."""
 _OVERDUE = Named(f"""
 SELECT * FROM (
-  SELECT h.id, h.session_id, {_OVER.format(waiting=":waiting::float8", silence=":silence::float8")} AS over
+  SELECT h.id, h.session_id, {_OVER} AS over
     FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN addresses a ON a.id = h.address_id
    WHERE h.ended_at IS NULL AND a.channel = :channel AND (:accounts::text[] IS NULL
      OR a.account = ANY (:accounts))) o
  WHERE over IS NOT NULL ORDER BY id LIMIT :most
 """)
 _STILL_OVERDUE = Named(f"""
-SELECT {_OVER.format(waiting=":waiting::float8", silence=":silence::float8")} AS over
+SELECT {_OVER} AS over
   FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.id = :id AND h.ended_at IS NULL
 """)
 
@@ -612,10 +613,12 @@ SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS
   FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id
   JOIN addresses a ON a.id = h.address_id JOIN agents g ON g.id = s.agent_id
 """
-_LISTED = f"""{_ROWS}
+_LISTED = Named(f"""{_ROWS}
  WHERE h.ended_at IS NULL AND ($1::text IS NULL OR h.state = $1) ORDER BY h.asked_at, h.id LIMIT 500
-"""
-_RESOLVED = f"{_ROWS} WHERE h.ended_by = $1 ORDER BY h.ended_at DESC, h.id LIMIT 100"
+""")
+_RESOLVED = Named(f"""{_ROWS}
+ WHERE h.ended_by = 'resolved' ORDER BY h.ended_at DESC, h.id LIMIT 100
+""")
 _UNTOLD = """
 SELECT h.id, h.address_id, h.ended_by FROM handovers h JOIN addresses a ON a.id = h.address_id
  WHERE h.told = 'queued' AND a.channel = 'telegram' AND a.account = ANY ($1::text[]) AND NOT EXISTS (

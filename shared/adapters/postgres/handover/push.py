@@ -102,10 +102,11 @@ class PostgresPush(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_ONE_AT_A_TIME)
             if operators or addresses:
-                present = list(operators), list(addresses), self._patience_seconds
-                await connection.execute(_PRESENT, *present)
+                await connection.execute(
+                    _PRESENT, list(operators), list(addresses), self._patience_seconds
+                )
             for statement in (_FOR_VISITORS, _FOR_OPERATORS)[: 1 + at_work]:
-                rows += await connection.fetch(statement, self._patience_seconds)
+                rows += await connection.fetch(*statement(patience_seconds=self._patience_seconds))
         return [_notice(dict(row)) for row in rows]
 
     @store_method
@@ -170,7 +171,7 @@ UPDATE push_subscriptions SET here_at = now()
 """
 _NEW = "> greatest(p.told_at, p.here_at, now() - interval '1 day')"
 _OLD_ENOUGH = "< now() - make_interval(secs => $1)"
-_FOR_VISITORS = f"""
+_FOR_VISITORS = Named(f"""
 WITH due AS (
   SELECT p.id, s.public_id::text AS session, said.at, said.name, w.name AS site,
          coalesce(w.config ->> 'title', '') AS title
@@ -192,9 +193,9 @@ WITH due AS (
 )
 SELECT told.*, 'answer' AS kind, due.session, coalesce(due.name, '') AS name, due.site, due.title
   FROM told JOIN due USING (id)
-"""
+""")
 """Notices to visitors of answers at the address where they wrote."""
-_FOR_OPERATORS = f"""
+_FOR_OPERATORS = Named(f"""
 WITH wanted AS (
   SELECT s.public_id::text AS session, h.state, h.operator_id, p.display_name AS name,
          greatest(CASE WHEN h.state = 'waiting' THEN h.asked_at END, (
@@ -213,7 +214,7 @@ WITH wanted AS (
 )
 SELECT told.*, CASE due.state WHEN 'waiting' THEN 'waits' ELSE 'wrote' END AS kind, due.session, due.name
   FROM told JOIN due USING (id) WHERE due.number <= {MOST_CONVERSATIONS}
-"""
+""")
 _DELIVERED = "UPDATE push_subscriptions SET succeeded_at = now(), failures = 0 WHERE id = $1"
 _FAILED = """
 WITH gone AS (DELETE FROM push_subscriptions WHERE id = $1 AND ($2 OR failures >= $3))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-import asyncpg
-
 from shared.adapters.postgres.compaction.jobs import still_mine
-from shared.adapters.postgres.db.pool import build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.memory.notes import erase_notes
 from shared.adapters.postgres.memory.notes_sql import WHOSE
 from shared.core.context.memory import core_line, gist_of, note_hash, words_of_line
@@ -20,16 +18,16 @@ from shared.core.session.session_state import JobClaim
 NOTES_AT_MOST = 5_000
 """Notes of one person, the newest."""
 
-_FAMILY = "party_id IN (SELECT party_family((SELECT party_id FROM sessions WHERE id = $1)))"
+_FAMILY = "party_id IN (SELECT party_family((SELECT party_id FROM sessions WHERE id = :session_id)))"
 
-_ASK = """
+_ASK = Named("""
 WITH day AS (
-  SELECT (now() AT TIME ZONE $1)::date AS today,
-         extract(hour FROM now() AT TIME ZONE $1) >= $2::int AS has_come
+  SELECT (now() AT TIME ZONE :timezone)::date AS today,
+         extract(hour FROM now() AT TIME ZONE :timezone) >= :hour::int AS has_come
 ), chosen AS (
   SELECT DISTINCT party_id
     FROM (SELECT party_id FROM due_tidyings WHERE due_at <= now() AND (SELECT has_come FROM day)
-           ORDER BY due_at LIMIT $3) d
+           ORDER BY due_at LIMIT :limit) d
 ), done AS (
   DELETE FROM due_tidyings WHERE party_id IN (SELECT party_id FROM chosen) AND due_at <= now()
   RETURNING party_id, new_note
@@ -53,82 +51,80 @@ WITH day AS (
   ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id, key
 ), later AS (
   INSERT INTO due_tidyings (party_id, due_at, new_note)
-  SELECT w.party_id, (day.today + 1 + make_interval(hours => $2)) AT TIME ZONE $1,
+  SELECT w.party_id, (day.today + 1 + make_interval(hours => :hour)) AT TIME ZONE :timezone,
          w.new_note AND w.key NOT IN (SELECT key FROM asked)
     FROM wanted w, day
 )
 SELECT id FROM asked
-"""
+""")
 """A request of one job per person and day, if notes are new, past their undo time, or dated.
 
 Each listed person is looked at again the next night, until no such note is left. A note that comes after the
 day's job is marked as new until a job is requested.
 """
 
-_LIVE = f"""
+_LIVE = Named(f"""
 SELECT id, scope, text, gist, authority, durability, event_date, observed_at::date AS observed,
        expired_at IS NOT NULL AS expired
-  FROM notes WHERE {_FAMILY} AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id DESC LIMIT $2
-"""
+  FROM notes WHERE {_FAMILY} AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id DESC
+     LIMIT :notes_at_most
+""")
 
-_DUE = f"""
+_DUE = Named(f"""
 SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now() AND party_id NOT IN (SELECT held_parties())
-"""
+""")
 
-_SUPERSEDE = """
+_SUPERSEDE = Named("""
 UPDATE notes o SET superseded_by = x.heir, superseded_reason = 'duplicate'
-  FROM unnest($1::bigint[], $2::bigint[]) AS x(id, heir)
+  FROM unnest(:olds::bigint[], :heirs::bigint[]) AS x(id, heir)
  WHERE o.id = x.id AND o.superseded_by IS NULL AND o.forgotten_at IS NULL
    AND EXISTS (SELECT FROM notes h WHERE h.id = x.heir AND h.superseded_by IS NULL AND h.forgotten_at IS NULL)
 RETURNING o.id
-"""
+""")
 
-_EXPIRE = """
+_EXPIRE = Named("""
 UPDATE notes SET expired_at = now()
- WHERE id = ANY ($1::bigint[]) AND expired_at IS NULL AND superseded_by IS NULL AND forgotten_at IS NULL
+ WHERE id = ANY (:expired::bigint[]) AND expired_at IS NULL AND superseded_by IS NULL AND forgotten_at IS NULL
 RETURNING id
-"""
+""")
 
-_SHOWN = f"""
+_SHOWN = Named(f"""
 SELECT DISTINCT p.sha256, p.body FROM sessions s
   JOIN turn_context_audit a ON a.session_id = s.id
  CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) h(hash)
   JOIN prompt_parts p ON p.sha256 = decode(h.hash, 'hex')
- WHERE s.{_FAMILY} AND (p.body LIKE $2 || '%' OR strpos(p.body, $3) > 0)
+ WHERE s.{_FAMILY} AND (p.body LIKE :notes_opened || '%' OR strpos(p.body, :note_mark) > 0)
    AND EXISTS (SELECT FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL)
-"""
+""")
 
-_ERASED = f"""
+_ERASED = Named(f"""
 SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL
-"""
+""")
 
 
-class PostgresConsolidation:
+class PostgresConsolidation(PoolStore):
     """Each method is one transaction."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def request_due(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
         """Ask for the tidying that is due today, once the night has come; the new jobs' ids."""
         await self._pool.execute("DELETE FROM note_lists WHERE expires_at < now()")
-        return [row["id"] for row in await self._pool.fetch(_ASK, timezone, hour, limit)]
+        return [row["id"] for row in await self._pool.fetch(*_ASK(timezone=timezone, hour=hour, limit=limit))]
 
     @store_method
     async def load_live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
         """Return notes of the session's person under all agents; old notes get their gist here."""
-        rows = await self._pool.fetch(_LIVE, session_id, NOTES_AT_MOST)
+        rows = await self._pool.fetch(*_LIVE(session_id=session_id, notes_at_most=NOTES_AT_MOST))
         missing = {row["id"]: list(gist_of(row["text"])) for row in rows if not row["gist"]}
         for note_id, gist in missing.items():
-            await self._pool.execute("UPDATE notes SET gist = $2 WHERE id = $1", note_id, gist)
+            await self._pool.execute(*_SET_GIST(note_id=note_id, gist=gist))
         return tuple(
             build_value(LiveNote, row, gist=tuple(missing.get(row["id"]) or row["gist"])) for row in rows
         )
 
     @store_method
     async def load_today(self, timezone: str) -> date:
-        today: date = await self._pool.fetchval("SELECT (now() AT TIME ZONE $1)::date", timezone)
+        today: date = await self._pool.fetchval(*_TODAY(timezone=timezone))
         return today
 
     @store_method
@@ -138,22 +134,22 @@ class PostgresConsolidation:
             await still_mine(connection, job)
             session = job.session_id
             await connection.execute(
-                """SELECT id FROM parties WHERE id = (SELECT party_id FROM sessions WHERE id = $1)
-                      FOR NO KEY UPDATE""",
-                session,
+                *_LOCK_PARTY(session_id=session),
             )
             olds, heirs = [old for old, _ in plan.doubles], [heir for _, heir in plan.doubles]
-            doubles = await connection.fetch(_SUPERSEDE, olds, heirs)
-            expired = await connection.fetch(_EXPIRE, list(plan.expired))
-            let_go = await connection.fetch(_DUE, session)
+            doubles = await connection.fetch(*_SUPERSEDE(olds=olds, heirs=heirs))
+            expired = await connection.fetch(*_EXPIRE(expired=list(plan.expired)))
+            let_go = await connection.fetch(*_DUE(session_id=session))
             if let_go:
-                whose = await connection.fetchrow(WHOSE, session)
+                whose = await connection.fetchrow(*WHOSE(session_id=session))
                 assert whose is not None
                 await erase_notes(connection, whose["party_id"], let_go)
-            erased = {row["hash"] for row in await connection.fetch(_ERASED, session)}
-            shown = await connection.fetch(_SHOWN, session, NOTES_OPENED, NOTE_MARK)
+            erased = {row["hash"] for row in await connection.fetch(*_ERASED(session_id=session))}
+            shown = await connection.fetch(
+                *_SHOWN(session_id=session, notes_opened=NOTES_OPENED, note_mark=NOTE_MARK)
+            )
             parts = [row["sha256"] for row in shown if _mentions(row["body"], erased)]
-            await connection.execute("DELETE FROM prompt_parts WHERE sha256 = ANY ($1::bytea[])", parts)
+            await connection.execute(*_DELETE_PARTS(sha256s=parts))
         return {
             "doubles": len(doubles),
             "expired": len(expired),
@@ -173,3 +169,12 @@ def _mentions(body: str, erased: set[bytes]) -> bool:
         if line.startswith(mark)
         for words in (line.removeprefix(mark), words_of_line(line))
     )
+
+
+_SET_GIST = Named("UPDATE notes SET gist = :gist WHERE id = :note_id")
+_TODAY = Named("SELECT (now() AT TIME ZONE :timezone)::date")
+_LOCK_PARTY = Named("""
+SELECT id FROM parties WHERE id = (SELECT party_id FROM sessions WHERE id = :session_id)
+   FOR NO KEY UPDATE
+""")
+_DELETE_PARTS = Named("DELETE FROM prompt_parts WHERE sha256 = ANY (:sha256s::bytea[])")

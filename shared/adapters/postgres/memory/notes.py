@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import Connection, Record, build_value, store_method
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
 from shared.adapters.postgres.memory import notes_sql as sql
 from shared.adapters.postgres.turns.turns import build_entry
 from shared.core.compaction.note_requests import has_looked_up, own_words, split_heard_text
@@ -29,16 +27,13 @@ from shared.core.memory.recall import note_line
 from shared.core.values.errors import LeaseLost, OnHold, UnknownSession
 
 
-class PostgresNotes:
+class PostgresNotes(PoolStore):
     """Store of notes; each method is one transaction. Writers of one party wait for each other."""
-
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def load_owner(self, session_id: int) -> NoteSource:
         """The notes that belong to a session's person and agent; raises UnknownSession."""
-        row = await self._pool.fetchrow(sql.WHOSE, session_id)
+        row = await self._pool.fetchrow(*sql.WHOSE(session_id=session_id))
         if row is None:
             raise UnknownSession(f"session {session_id}")
         return NoteSource(session_id=session_id, party_id=row["party_id"], scope=row["scope"])
@@ -50,10 +45,11 @@ class PostgresNotes:
         """Return the notes with most of the words, else the newest; `everything` includes replaced and
         archived ones.
         """
-        query = sql.FIND if stems else sql.NEWEST
-        rows = await self._pool.fetch(
-            query, whose.party_id, whose.scope, limit, everything, *([list(stems)] if stems else [])
-        )
+        given: dict[str, Any] = {
+            "party_id": whose.party_id, "scope": whose.scope, "limit": limit, "everything": everything,
+        }  # fmt: skip
+        query = sql.FIND(**given, stems=list(stems)) if stems else sql.NEWEST(**given)
+        rows = await self._pool.fetch(*query)
         return NotesFound(notes=tuple(_note_from(row) for row in rows), total=rows[0]["total"] if rows else 0)
 
     @store_method
@@ -95,13 +91,13 @@ class PostgresNotes:
             elif twin["state"] == "kept":
                 kept = _note_from(twin)
             elif twin["same"]:
-                await connection.execute(sql.UNCHAIN, twin["id"])
+                await connection.execute(*sql.UNCHAIN(note_id=twin["id"]))
                 kept = (await _revive(connection, twin["id"], note, source, change=None)).note or _note_from(
                     twin
                 )
             else:
                 kept = await _insert(connection, note, source)
-            await connection.execute(sql.SUPERSEDE, [old["id"]], kept.id, "changed")
+            await connection.execute(*sql.SUPERSEDE(old_ids=[old["id"]], kept_id=kept.id, reason="changed"))
             return await _store_event(connection, source, kept, "changed", replaces=_short_id(old))
 
     @store_method
@@ -114,7 +110,7 @@ class PostgresNotes:
                 return NoteResult(outcome="unknown")
             if row["state"] == "put_away":
                 return NoteResult(outcome="forgotten", note=_note_from(row))
-            row = await connection.fetchrow(sql.PUT_AWAY, row["id"], UNDO_DAYS)
+            row = await connection.fetchrow(*sql.PUT_AWAY(note_id=row["id"], undo_days=UNDO_DAYS))
             assert row is not None
             return await _store_event(connection, source, _note_from(row), "forgotten")
 
@@ -128,7 +124,7 @@ class PostgresNotes:
                 return NoteResult(outcome="unknown" if row is None else "gone")
             if row["state"] != "put_away":
                 return NoteResult(outcome="known", note=_note_from(row))
-            row = await connection.fetchrow(sql.BRING_BACK, row["id"])
+            row = await connection.fetchrow(*sql.BRING_BACK(note_id=row["id"]))
             if row is None:
                 return NoteResult(outcome="gone")
             return await _store_event(connection, source, _note_from(row), "restored")
@@ -142,7 +138,9 @@ class PostgresNotes:
     @store_method
     async def load_note(self, note_id: int, whose: NoteSource) -> KeptNote | None:
         """Return a note by the number of its row; None for a note of another person."""
-        row = await self._pool.fetchrow(sql.BY_ID, whose.party_id, whose.scope, note_id)
+        row = await self._pool.fetchrow(
+            *sql.BY_ID(party_id=whose.party_id, scope=whose.scope, note_id=note_id)
+        )
         return None if row is None or row["state"] == "erased" else _note_from(row)
 
     @store_method
@@ -153,13 +151,15 @@ class PostgresNotes:
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, whose)
-            if await connection.fetchval("SELECT $1::bigint IN (SELECT held_parties())", whose.party_id):
+            if await connection.fetchval(*_IS_HELD(party_id=whose.party_id)):
                 raise OnHold
-            rows = await connection.fetch(sql.CLOSURE, whose.party_id, whose.scope, list(note_ids))
+            rows = await connection.fetch(
+                *sql.CLOSURE(party_id=whose.party_id, scope=whose.scope, note_ids=list(note_ids))
+            )
             if not rows:
                 return 0
             await erase_notes(connection, whose.party_id, rows)
-            await connection.execute(sql.ASK_FOR_TIDY, whose.session_id, whose.party_id)
+            await connection.execute(*sql.ASK_FOR_TIDY(session_id=whose.session_id, party_id=whose.party_id))
             for row in rows:
                 if row["state"] == "kept":
                     erased = {"id": _short_id(row), "text": "", "kind": row["kind"]}
@@ -171,7 +171,11 @@ class PostgresNotes:
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
     ) -> None:
         """Store for ten minutes which notes an address was shown, by number."""
-        await self._pool.execute(sql.KEEP_LIST, session_id, address_id, purpose, list(note_ids))
+        await self._pool.execute(
+            *sql.KEEP_LIST(
+                session_id=session_id, address_id=address_id, purpose=purpose, note_ids=list(note_ids)
+            )
+        )
 
     @store_method
     async def take_list(
@@ -179,13 +183,13 @@ class PostgresNotes:
     ) -> tuple[int, ...] | None:
         """The notes that were meant, once; all of a preview without a number. None when there is no such."""
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(sql.LOCK_LIST, session_id, address_id)
+            row = await connection.fetchrow(*sql.LOCK_LIST(session_id=session_id, address_id=address_id))
             if row is None or (number is None and row["purpose"] != "forget"):
                 return None
             ids: list[int] = row["note_ids"]
             if number is not None and not 1 <= number <= len(ids):
                 return None
-            await connection.execute(sql.DROP_LIST, session_id, address_id)
+            await connection.execute(*sql.DROP_LIST(session_id=session_id, address_id=address_id))
         return tuple(ids) if number is None else (ids[number - 1],)
 
 
@@ -196,15 +200,17 @@ async def erase_notes(
     ids = [row["id"] for row in rows]
     for row in rows:
         if not row["gist"]:
-            await connection.execute(sql.SET_GIST, row["id"], list(gist_of(row["text"])))
-    await connection.execute(sql.ERASE, ids)
+            await connection.execute(*sql.SET_GIST(note_id=row["id"], gist=list(gist_of(row["text"]))))
+    await connection.execute(*sql.ERASE(note_ids=ids))
     about = {"notes": [str(row["public_id"]) for row in rows]}
-    await connection.execute(sql.LOG_ERASURE, party_id, about, len(rows), actor)
-    await connection.execute(sql.ERASE_EVENTS, party_id, [_short_id(row) for row in rows])
-    await connection.execute(sql.ERASE_STRAY, ids)
+    await connection.execute(*sql.LOG_ERASURE(party_id=party_id, about=about, number=len(rows), actor=actor))
+    await connection.execute(*sql.ERASE_EVENTS(party_id=party_id, short_ids=[_short_id(row) for row in rows]))
+    await connection.execute(*sql.ERASE_STRAY(note_ids=ids))
     lines = [core_line(row["text"]) for row in rows if row["text"].strip()]
     recalled = [note_line(row["text"]) for row in rows if row["text"].strip()]
-    await connection.execute(sql.ERASE_PARTS, party_id, lines, NOTES_OPENED, recalled)
+    await connection.execute(
+        *sql.ERASE_PARTS(party_id=party_id, lines=lines, opening=NOTES_OPENED, recalled=recalled)
+    )
 
 
 def _short_id(row: Record) -> str:
@@ -213,9 +219,9 @@ def _short_id(row: Record) -> str:
 
 async def _begin(connection: Connection, source: NoteSource) -> None:
     """Writers of one party's notes come one after the other; one of a turn that moved on writes nothing."""
-    await connection.execute(sql.LOCK_PARTY, source.party_id)
+    await connection.execute(*sql.LOCK_PARTY(party_id=source.party_id))
     if source.epoch and not await connection.fetchval(
-        sql.STILL_MINE, source.session_id, source.epoch, source.through_turn
+        *sql.STILL_MINE(session_id=source.session_id, epoch=source.epoch, turn=source.through_turn)
     ):
         raise LeaseLost(f"session {source.session_id}, epoch {source.epoch}")
 
@@ -224,7 +230,7 @@ async def _find_earlier_result(
     connection: Connection, note: NewNote, source: NoteSource, outcome: Any
 ) -> NoteResult | None:
     """Return what this call did before its process died."""
-    row = await connection.fetchrow(sql.BY_CALL, _key(note, source))
+    row = await connection.fetchrow(*sql.BY_CALL(call_key=_key(note, source)))
     return None if row is None else NoteResult(outcome=outcome, note=_note_from(row))
 
 
@@ -238,7 +244,9 @@ async def _too_many(connection: Connection, source: NoteSource) -> bool:
     if source.flush_id is not None or source.from_turn is None:
         return False
     saved: int = await connection.fetchval(
-        sql.SAVES_OF_TURN, source.session_id, source.from_turn, source.call_id, SAVE_MEMORY.name
+        *sql.SAVES_OF_TURN(
+            session_id=source.session_id, turn=source.from_turn, call_id=source.call_id, tool=SAVE_MEMORY.name
+        )
     )
     return saved >= SAVES_PER_TURN
 
@@ -249,7 +257,13 @@ async def _twin(
     """The same note, live or forgotten or replaced; else nearly the same one, live or forgotten."""
     gist = list(gist_of(note.text))
     rows = await connection.fetch(
-        sql.TWINS, source.party_id, source.scope, note_hash(note.text), gist, besides
+        *sql.TWINS(
+            party_id=source.party_id,
+            scope=source.scope,
+            hash=note_hash(note.text),
+            gist=gist,
+            besides=besides,
+        )
     )
     same = next((row for row in rows if row["same"]), None)
     if same is not None:
@@ -276,10 +290,13 @@ async def _insert(
 ) -> KeptNote:
     authority, seqs, said_at = await _provenance(connection, note, source, tainted=tainted)
     row = await connection.fetchrow(
-        sql.INSERT, source.party_id, source.scope, note.kind, note.text, note.subject, note.importance,
-        note_hash(note.text), authority, source.session_id, source.from_turn, source.through_turn,
-        source.flush_id, note.durability, note.event_date, seqs, list(gist_of(note.text)),
-        _key(note, source), said_at,
+        *sql.INSERT(
+            party_id=source.party_id, scope=source.scope, kind=note.kind, text=note.text,
+            subject=note.subject, importance=note.importance, hash=note_hash(note.text), authority=authority,
+            session_id=source.session_id, from_turn=source.from_turn, through_turn=source.through_turn,
+            flush_id=source.flush_id, durability=note.durability, event_date=note.event_date,
+            source_seqs=seqs, gist=list(gist_of(note.text)), call_key=_key(note, source), said_at=said_at,
+        ),
     )  # fmt: skip
     if row is None:
         raise LeaseLost(f"what session {source.session_id} would keep was forgotten meanwhile")
@@ -297,11 +314,16 @@ async def _provenance(
         return "operator", [], None
     if source.by_person or source.from_turn is None:
         return "person", [], None
-    turns = (source.session_id, source.from_turn, source.through_turn)
+    turns = {
+        "session_id": source.session_id, "from_turn": source.from_turn, "through_turn": source.through_turn,
+    }  # fmt: skip
     tools_used = await connection.fetchval(
-        sql.TOOLS_USED, *turns, sorted(MEMORY_TOOLS), SEARCH_MEMORY.name, source.party_id, source.scope
-    )
-    readable = [build_entry(row) for row in await connection.fetch(sql.READABLE, *turns)]
+        *sql.TOOLS_USED(
+            **turns, memory_tools=sorted(MEMORY_TOOLS), search=SEARCH_MEMORY.name, party_id=source.party_id,
+            scope=source.scope,
+        )
+    )  # fmt: skip
+    readable = [build_entry(row) for row in await connection.fetch(*sql.READABLE(**turns))]
     mine = [entry for entry in readable if entry.turn >= source.from_turn]
     words = split_heard_text(readable)
     own = [entry for entry in mine if entry.author == "person"]
@@ -323,8 +345,12 @@ async def _revive(
     connection: Connection, note_id: int, note: NewNote, source: NoteSource, *, change: str | None
 ) -> NoteResult:
     row = await connection.fetchrow(
-        sql.REVIVE, note_id, note.text, note.subject, note.importance, note.event_date, note.durability,
-        "person" if source.by_person else "operator" if source.by_operator else None, _key(note, source),
+        *sql.REVIVE(
+            note_id=note_id, text=note.text, subject=note.subject, importance=note.importance,
+            event_date=note.event_date, durability=note.durability,
+            authority="person" if source.by_person else "operator" if source.by_operator else None,
+            call_key=_key(note, source),
+        ),
     )  # fmt: skip
     assert row is not None
     kept = _note_from(row)
@@ -350,22 +376,27 @@ async def _store_event(
 
 
 async def _event(connection: Connection, session_id: int, payload: Mapping[str, Any]) -> int:
-    event_seq: int = await connection.fetchval(sql.ADD_EVENT, session_id, dict(payload))
+    event_seq: int = await connection.fetchval(*sql.ADD_EVENT(session_id=session_id, payload=dict(payload)))
     return event_seq
 
 
 async def _find_by_short_id(connection: Connection, short_id: str, whose: NoteSource) -> Record | None:
     """None, too, for a beginning that two notes share."""
-    rows = await connection.fetch(sql.BY_SHORT_ID, whose.party_id, whose.scope, short_id[1:9])
+    rows = await connection.fetch(
+        *sql.BY_SHORT_ID(party_id=whose.party_id, scope=whose.scope, start=short_id[1:9])
+    )
     return rows[0] if len(rows) == 1 else None
 
 
 async def _heir(connection: Connection, note_id: int) -> KeptNote | None:
     """Return the newest version of a note; None if it was deleted."""
-    row = await connection.fetchrow(sql.HEIR, note_id)
+    row = await connection.fetchrow(*sql.HEIR(note_id=note_id))
     return None if row is None else _note_from(row)
 
 
 def _note_from(row: Record) -> KeptNote:
     state: NoteState = row["state"]
     return build_value(KeptNote, row, short_id=_short_id(row), state=state)
+
+
+_IS_HELD = Named("SELECT :party_id::bigint IN (SELECT held_parties())")

@@ -7,18 +7,15 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.memory.vectors import EncodedPassage, UnencodedPassages, signs_of
 
 SESSIONS_AT_ONCE, NOTES_LISTED_AT_ONCE = 200, 1_000
 """Conversations, and notes, with vectors of another model that are listed at once."""
 
 
-class PostgresPassageVectors:
+class PostgresPassageVectors(PoolStore):
     """Each method is one transaction, and doing it twice changes nothing; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None:
@@ -27,10 +24,12 @@ class PostgresPassageVectors:
         None if no later conversation is listed.
         """
         async with self._pool.acquire() as connection:
-            listed = await connection.fetchrow(_LISTED, after)
+            listed = await connection.fetchrow(*_LISTED(after=after))
             if listed is None:
                 return None
-            rows = await connection.fetch(_UNENCODED, listed["session_id"], encoder, limit)
+            rows = await connection.fetch(
+                *_UNENCODED(session_id=listed["session_id"], encoder=encoder, limit=limit)
+            )
         return UnencodedPassages(
             session_id=listed["session_id"],
             listings=listed["listings"],
@@ -40,37 +39,42 @@ class PostgresPassageVectors:
     @store_method
     async def delist(self, passages: UnencodedPassages) -> None:
         """Take a conversation from the list, unless a passage was added after the list was read."""
-        await self._pool.execute(_DELIST, passages.session_id, passages.listings)
+        await self._pool.execute(*_DELIST(session_id=passages.session_id, listings=passages.listings))
 
     @store_method
     async def store(self, session_id: int, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
         """Store vectors of passages that still have the same text; return their number."""
-        return len(await self._pool.fetch(_STORE, session_id, encoder, *_columns(encoded)))
+        return len(
+            await self._pool.fetch(*_STORE(session_id=session_id, encoder=encoder, **_columns(encoded)))
+        )
 
     @store_method
     async def list_other_encoders(self, encoder: str) -> int:
         """List conversations and notes with vectors of another model; return how many were not listed."""
-        sessions = await self._pool.fetch(_LIST_OTHERS, encoder, SESSIONS_AT_ONCE)
-        return len(sessions) + len(await self._pool.fetch(_LIST_OTHER_NOTES, encoder, NOTES_LISTED_AT_ONCE))
+        sessions = await self._pool.fetch(*_LIST_OTHERS(encoder=encoder, limit=SESSIONS_AT_ONCE))
+        notes = await self._pool.fetch(*_LIST_OTHER_NOTES(encoder=encoder, limit=NOTES_LISTED_AT_ONCE))
+        return len(sessions) + len(notes)
 
     @store_method
     async def load_unencoded_notes(self, limit: int) -> tuple[tuple[int, str], ...]:
         """Return notes without a vector of the present model with their texts, newest first."""
-        rows = await self._pool.fetch(_UNENCODED_NOTES, limit)
+        rows = await self._pool.fetch(*_UNENCODED_NOTES(limit=limit))
         return tuple((row["id"], row["text"]) for row in rows)
 
     @store_method
     async def store_notes(self, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
         """Store vectors of notes that still have the same text; return their number."""
-        stored = await self._pool.fetch(_STORE_NOTES, encoder, *_columns(encoded))
+        stored = await self._pool.fetch(*_STORE_NOTES(encoder=encoder, **_columns(encoded)))
         return len(stored)
 
 
-def _columns(encoded: Sequence[EncodedPassage]) -> tuple[list[Any], ...]:
-    """Return numbers, texts, signs and vectors, a list each."""
-    numbers, texts = [one.number for one in encoded], [one.text for one in encoded]
-    signs = [None if one.vector is None else bits_of(one.vector) for one in encoded]
-    return numbers, texts, signs, [one.vector for one in encoded]
+def _columns(encoded: Sequence[EncodedPassage]) -> dict[str, list[Any]]:
+    return {
+        "numbers": [one.number for one in encoded],
+        "texts": [one.text for one in encoded],
+        "signs": [None if one.vector is None else bits_of(one.vector) for one in encoded],
+        "vectors": [one.vector for one in encoded],
+    }
 
 
 def bits_of(packed: bytes) -> asyncpg.BitString:
@@ -78,52 +82,54 @@ def bits_of(packed: bytes) -> asyncpg.BitString:
     return asyncpg.BitString.frombytes(signs_of(packed), bitlength=len(packed))
 
 
-_LISTED = """
-SELECT session_id, listings FROM unencoded_sessions WHERE session_id > $1 ORDER BY session_id LIMIT 1
-"""
-_UNENCODED = """
+_LISTED = Named("""
+SELECT session_id, listings FROM unencoded_sessions WHERE session_id > :after ORDER BY session_id LIMIT 1
+""")
+_UNENCODED = Named("""
 SELECT p.number, p.text FROM passages p
- WHERE p.session_id = $1
+ WHERE p.session_id = :session_id
    AND NOT EXISTS (SELECT FROM passage_vectors v
-                    WHERE v.session_id = p.session_id AND v.number = p.number AND v.encoder = $2)
- ORDER BY p.number DESC LIMIT $3
-"""
-_DELIST = "DELETE FROM unencoded_sessions WHERE session_id = $1 AND listings = $2"
-_STORE = """
+                    WHERE v.session_id = p.session_id AND v.number = p.number AND v.encoder = :encoder)
+ ORDER BY p.number DESC LIMIT :limit
+""")
+_DELIST = Named("DELETE FROM unencoded_sessions WHERE session_id = :session_id AND listings = :listings")
+_STORE = Named("""
 INSERT INTO passage_vectors (session_id, number, encoder, signs, vector)
-SELECT $1, x.number, $2, x.signs, x.vector
-  FROM unnest($3::bigint[], $4::text[], $5::varbit[], $6::bytea[]) AS x(number, text, signs, vector)
-  JOIN passages p ON p.session_id = $1 AND p.number = x.number AND p.text = x.text
+SELECT :session_id, x.number, :encoder, x.signs, x.vector
+  FROM unnest(:numbers::bigint[], :texts::text[], :signs::varbit[], :vectors::bytea[])
+       AS x(number, text, signs, vector)
+  JOIN passages p ON p.session_id = :session_id AND p.number = x.number AND p.text = x.text
    FOR KEY SHARE OF p
 ON CONFLICT (session_id, number) DO UPDATE
    SET encoder = excluded.encoder, signs = excluded.signs, vector = excluded.vector, encoded_at = now()
 RETURNING number
-"""
+""")
 """A passage that was erased or changed while its text was encoded gets no vector."""
-_LIST_OTHERS = """
+_LIST_OTHERS = Named("""
 INSERT INTO unencoded_sessions (session_id)
-SELECT x.session_id FROM (SELECT DISTINCT session_id FROM passage_vectors WHERE encoder <> $1) x
+SELECT x.session_id FROM (SELECT DISTINCT session_id FROM passage_vectors WHERE encoder <> :encoder) x
  WHERE NOT EXISTS (SELECT FROM unencoded_sessions u WHERE u.session_id = x.session_id)
- ORDER BY 1 LIMIT $2
+ ORDER BY 1 LIMIT :limit
 ON CONFLICT DO NOTHING
 RETURNING session_id
-"""
-_LIST_OTHER_NOTES = """
+""")
+_LIST_OTHER_NOTES = Named("""
 INSERT INTO unencoded_notes (note_id)
 SELECT v.note_id FROM note_vectors v
- WHERE v.encoder <> $1 AND NOT EXISTS (SELECT FROM unencoded_notes u WHERE u.note_id = v.note_id)
- ORDER BY 1 LIMIT $2
+ WHERE v.encoder <> :encoder AND NOT EXISTS (SELECT FROM unencoded_notes u WHERE u.note_id = v.note_id)
+ ORDER BY 1 LIMIT :limit
 ON CONFLICT DO NOTHING
 RETURNING note_id
-"""
-_UNENCODED_NOTES = """
-SELECT n.id, n.text FROM unencoded_notes u JOIN notes n ON n.id = u.note_id ORDER BY n.id DESC LIMIT $1
-"""
-_STORE_NOTES = """
+""")
+_UNENCODED_NOTES = Named("""
+SELECT n.id, n.text FROM unencoded_notes u JOIN notes n ON n.id = u.note_id ORDER BY n.id DESC LIMIT :limit
+""")
+_STORE_NOTES = Named("""
 WITH stored AS (
   INSERT INTO note_vectors (note_id, party_id, encoder, signs, vector)
-  SELECT x.number, n.party_id, $1, x.signs, x.vector
-    FROM unnest($2::bigint[], $3::text[], $4::varbit[], $5::bytea[]) AS x(number, text, signs, vector)
+  SELECT x.number, n.party_id, :encoder, x.signs, x.vector
+    FROM unnest(:numbers::bigint[], :texts::text[], :signs::varbit[], :vectors::bytea[])
+         AS x(number, text, signs, vector)
     JOIN notes n ON n.id = x.number AND n.text = x.text
     JOIN note_words w ON w.note_id = n.id
      FOR KEY SHARE OF w
@@ -132,5 +138,5 @@ WITH stored AS (
   RETURNING note_id
 )
 DELETE FROM unencoded_notes u USING stored s WHERE u.note_id = s.note_id RETURNING u.note_id
-"""
+""")
 """A note that was forgotten or changed while its text was encoded gets no vector."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.memory.passage_vectors import bits_of
 from shared.adapters.postgres.memory.recall_sql import ASKED_BEFORE, BETWEEN, SEARCH
 from shared.core.context.agents import ASSISTANT
@@ -21,38 +21,47 @@ SEARCH_SECONDS = 3.0
 LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
 
 
-class PostgresRecall:
+class PostgresRecall(PoolStore):
     """Reads only; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def search(self, query: RecallQuery) -> Search:
         """Candidates and their neighbours, each with how often the question's words are in it."""
-        rows = await self._pool.fetch(SEARCH, *_arguments(query), timeout=SEARCH_SECONDS)
+        rows = await self._pool.fetch(*SEARCH(**_arguments(query)), timeout=SEARCH_SECONDS)
         return _search(rows[0]["known"], rows, query)
 
     @store_method
     async def load_range(self, query: RecallQuery) -> list[Found]:
         """The first passages of a time or a range, in their order."""
-        rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
+        rows = await self._pool.fetch(*BETWEEN(**_reached(query)), timeout=SEARCH_SECONDS)
         return [_build_found(row, query) for row in rows]
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
         """The newest message's number, and how often this turn has used the tool before this call."""
-        row = await self._pool.fetchrow(ASKED_BEFORE, session_id, turn, call_id, RECALL.name)
+        row = await self._pool.fetchrow(
+            *ASKED_BEFORE(session_id=session_id, turn=turn, call_id=call_id, tool=RECALL.name)
+        )
         return (0, 0) if row is None else (row["last_seq"], row["asked"])
 
 
-def _arguments(query: RecallQuery) -> tuple[Any, ...]:
-    return (
-        query.session_id, query.base_turn, list(query.words), query.dictionary, list(DICTIONARIES),
-        query.turn, query.automatic, list(query.known_notes), query.after, query.before, query.from_seq,
-        query.through_seq, query.asked, query.asks, *(query.spoken_of or (None, None)),
-        bits_of(query.vector) if query.vector else None, query.encoder,
-    )  # fmt: skip
+def _reached(query: RecallQuery) -> dict[str, Any]:
+    """Which passages a query may reach, of whom and from when."""
+    return {
+        "session_id": query.session_id, "base_turn": query.base_turn, "turn": query.turn,
+        "automatic": query.automatic, "after": query.after, "before": query.before,
+        "from_seq": query.from_seq, "through_seq": query.through_seq,
+    }  # fmt: skip
+
+
+def _arguments(query: RecallQuery) -> dict[str, Any]:
+    spoken_from, spoken_until = query.spoken_of or (None, None)
+    return _reached(query) | {
+        "words": list(query.words), "dictionary": query.dictionary, "dictionaries": list(DICTIONARIES),
+        "known_notes": list(query.known_notes), "asked": query.asked, "asks": query.asks,
+        "spoken_from": spoken_from, "spoken_until": spoken_until,
+        "signs": bits_of(query.vector) if query.vector else None, "encoder": query.encoder,
+    }  # fmt: skip
 
 
 def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], query: RecallQuery) -> Search:

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
 from shared.core.context.build_context import plain_text
 from shared.core.session.session import Entry, drop_former
@@ -22,34 +20,33 @@ SITTING = timedelta(hours=3)
 """Pause after which people have returned to talk about something else."""
 
 
-class PostgresRecallIndex:
+class PostgresRecallIndex(PoolStore):
     """Each method is one transaction, and doing it twice changes nothing; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def list_unindexed(self, *, limit: int = 20) -> list[int]:
         """Return sessions whose hidden turns, or all turns if no address leads there, are not searchable."""
         await self._pool.execute(_FORGET_SETTLED)
-        rows = await self._pool.fetch(_BEHIND, limit)
+        rows = await self._pool.fetch(*_BEHIND(limit=limit))
         return [row["id"] for row in rows]
 
     @store_method
     async def index_session(self, session_id: int) -> bool:
         """Make the next hidden turns searchable; True while there are more."""
         async with self._pool.acquire() as connection, connection.transaction():
-            if not await connection.fetchval(_MINE, session_id):
+            if not await connection.fetchval(*_MINE(session_id=session_id)):
                 return False  # somebody else is at it, and will finish
-            session = await connection.fetchrow(_SESSION, session_id)
+            session = await connection.fetchrow(*_SESSION(session_id=session_id))
             if session is None or session["indexed_turn"] >= session["through"]:
                 return False
             through = min(session["through"], session["indexed_turn"] + TURNS_AT_ONCE)
-            rows = await connection.fetch(_ENTRIES, session_id, session["indexed_turn"], through)
+            rows = await connection.fetch(
+                *_ENTRIES(session_id=session_id, after_turn=session["indexed_turn"], through_turn=through)
+            )
             said = drop_former([build_entry(row) for row in rows])
             entries = await add_descriptions(connection, said)
-            await connection.execute(_ADD, session_id, _passages(entries, dict(session)))
-            await connection.execute(_ADVANCE, session_id, through)
+            await connection.execute(*_ADD(session_id=session_id, passages=_passages(entries, dict(session))))
+            await connection.execute(*_ADVANCE(session_id=session_id, through_turn=through))
             return bool(through < session["through"])
 
     @store_method
@@ -58,10 +55,10 @@ class PostgresRecallIndex:
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(_NOTES_MINE):
                 return 0
-            listed = [row["note_id"] for row in await connection.fetch(_TAKE_NOTES, NOTES_AT_ONCE)]
+            listed = [row["note_id"] for row in await connection.fetch(*_TAKE_NOTES(limit=NOTES_AT_ONCE))]
             if not listed:
                 return 0
-            rows = await connection.fetch(_NEW_NOTES, listed)
+            rows = await connection.fetch(*_NEW_NOTES(note_ids=listed))
             fallback = prevailing_dictionary(row["text"] for row in rows)
             notes = [
                 {
@@ -71,7 +68,7 @@ class PostgresRecallIndex:
                 }
                 for row in rows
             ]
-            await connection.execute(_ADD_NOTES, notes)
+            await connection.execute(*_ADD_NOTES(notes=notes))
             return len(listed)
 
 
@@ -126,18 +123,18 @@ DELETE FROM left_sessions l
           AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))
 """
 """Deletes no row of a session with an open turn, whose end may have seen an address that was leaving."""
-_BEHIND = """
-(SELECT id FROM sessions WHERE indexed_turn < base_turn ORDER BY id LIMIT $1)
+_BEHIND = Named("""
+(SELECT id FROM sessions WHERE indexed_turn < base_turn ORDER BY id LIMIT :limit)
 UNION ALL
 (SELECT s.id FROM sessions s
   WHERE s.id IN (SELECT session_id FROM left_sessions)
     AND s.indexed_turn < s.answered_turn AND s.indexed_turn >= s.base_turn
-    AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) ORDER BY s.id LIMIT $1)
-"""
+    AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) ORDER BY s.id LIMIT :limit)
+""")
 """Sessions with hidden turns, and sessions that no address leads to, which are hidden as a whole."""
-_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || $1::bigint, 0))"
+_MINE = Named("SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || :session_id::bigint, 0))")
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
-_SESSION = """
+_SESSION = Named("""
 SELECT s.indexed_turn,
        CASE WHEN EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) THEN s.base_turn
             ELSE s.answered_turn END AS through,
@@ -148,42 +145,47 @@ SELECT s.indexed_turn,
   FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
   LEFT JOIN LATERAL (SELECT x.number, x.sitting, x.at FROM passages x WHERE x.session_id = s.id
                       ORDER BY x.number DESC LIMIT 1) l ON true
- WHERE s.id = $1 FOR KEY SHARE OF s
-"""
+ WHERE s.id = :session_id FOR KEY SHARE OF s
+""")
 """Session to index; an erasure and the indexer wait for each other, so that nothing erased is indexed."""
-_ENTRIES = """
+_ENTRIES = Named("""
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
        false AS pinned, NULL AS form, NULL AS shown
   FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3 AND coalesce(te.replaced_by, 0) <= 0
+ WHERE te.session_id = :session_id AND te.turn_no > :after_turn AND te.turn_no <= :through_turn
+    AND coalesce(te.replaced_by, 0) <= 0
  ORDER BY te.turn_no, te.step
-"""
-_ADD = """
+""")
+_ADD = Named("""
 INSERT INTO passages (session_id, number, seq, part, turn_no, author, speaker, sitting, at, text, terms,
                       vector)
-SELECT $1, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitting, x.at, x.text,
+SELECT :session_id, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitting, x.at, x.text,
        (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
-  FROM jsonb_to_recordset($2::jsonb) AS x(number bigint, seq bigint, part int, turn bigint, author text,
+  FROM jsonb_to_recordset(:passages::jsonb) AS x(number bigint, seq bigint, part int, turn bigint,
+     author text,
        speaker text, sitting int, at timestamptz, text text, dictionary text, words text)
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
 ON CONFLICT (session_id, seq, part) DO NOTHING
-"""
-_ADVANCE = "UPDATE sessions SET indexed_turn = $2 WHERE id = $1 AND indexed_turn < $2"
-_TAKE_NOTES = """
+""")
+_ADVANCE = Named(
+    "UPDATE sessions SET indexed_turn = :through_turn WHERE id = :session_id AND indexed_turn < :through_turn"
+)
+_TAKE_NOTES = Named("""
 DELETE FROM unindexed_notes
- WHERE ctid = ANY (ARRAY (SELECT ctid FROM unindexed_notes LIMIT $1)) RETURNING note_id
-"""
-_NEW_NOTES = """
+ WHERE ctid = ANY (ARRAY (SELECT ctid FROM unindexed_notes LIMIT :limit)) RETURNING note_id
+""")
+_NEW_NOTES = Named("""
 SELECT n.id, n.text, n.subject, n.observed_at FROM notes n
- WHERE n.id = ANY ($1::bigint[])
+ WHERE n.id = ANY (:note_ids::bigint[])
    AND n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
    AND NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = n.id)
  ORDER BY n.id FOR SHARE OF n
-"""
-_ADD_NOTES = """
+""")
+_ADD_NOTES = Named("""
 INSERT INTO note_words (note_id, party_id, terms, vector)
 SELECT n.id, n.party_id, (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
-  FROM jsonb_to_recordset($1::jsonb) AS x(id bigint, dictionary text, words text) JOIN notes n ON n.id = x.id
+  FROM jsonb_to_recordset(:notes::jsonb) AS x(id bigint, dictionary text, words text)
+     JOIN notes n ON n.id = x.id
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
 ON CONFLICT (note_id) DO NOTHING
-"""
+""")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.db.pool import Named
 from shared.core.memory.recall import FEW_PASSAGES, K1, TOLD_BESIDE, TOLD_LEAST, TOLD_RARE, B
 from shared.core.session.failed_messages import NOT_RECALLED
 
@@ -33,17 +34,17 @@ SURROUNDED = 40
 NEIGHBOURS = 2
 
 _REACHED = """
-p.turn_no > s.since AND p.turn_no <= s.through AND (p.author <> 'tool' OR NOT $7)
+p.turn_no > s.since AND p.turn_no <= s.through AND (p.author <> 'tool' OR NOT :automatic)
 AND (me.known_by IS NULL OR p.indexed_at <= me.known_by)
-AND (NOT $7 OR p.session_id = $1 OR me.anew IS NULL OR p.at > me.anew)
-AND ($9::timestamptz IS NULL OR p.at >= $9) AND ($10::timestamptz IS NULL OR p.at < $10)
-AND ($11::bigint IS NULL OR p.session_id = $1 AND p.seq >= $11)
-AND ($12::bigint IS NULL OR p.session_id = $1 AND p.seq <= $12)
+AND (NOT :automatic OR p.session_id = :session_id OR me.anew IS NULL OR p.at > me.anew)
+AND (:after::timestamptz IS NULL OR p.at >= :after) AND (:before::timestamptz IS NULL OR p.at < :before)
+AND (:from_seq::bigint IS NULL OR p.session_id = :session_id AND p.seq >= :from_seq)
+AND (:through_seq::bigint IS NULL OR p.session_id = :session_id AND p.seq <= :through_seq)
 """
 
 _STILL_THERE = f"""
 EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)
-AND NOT ($7 AND EXISTS (SELECT FROM pins x WHERE x.session_id = p.session_id AND x.seq = p.seq))
+AND NOT (:automatic AND EXISTS (SELECT FROM pins x WHERE x.session_id = p.session_id AND x.seq = p.seq))
 AND NOT (p.author = 'person' AND EXISTS (
   SELECT FROM turns x WHERE x.session_id = p.session_id AND x.turn_no = p.turn_no
      AND x.state IN ('failed', 'refused') AND x.error_code IN ({", ".join(f"'{code}'" for code in NOT_RECALLED)})))
@@ -54,58 +55,56 @@ rejected would have the next request rejected, too.
 
 _REACHED_NOTE = """
 n.scope = me.scope AND n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
-AND n.id <> ALL ($8::bigint[]) AND (me.known_by IS NULL OR x.indexed_at <= me.known_by)
-AND ($9::timestamptz IS NULL OR n.observed_at >= $9) AND ($10::timestamptz IS NULL OR n.observed_at < $10)
-AND $11::bigint IS NULL AND $12::bigint IS NULL
+AND n.id <> ALL (:known_notes::bigint[]) AND (me.known_by IS NULL OR x.indexed_at <= me.known_by)
+AND (:after::timestamptz IS NULL OR n.observed_at >= :after)
+AND (:before::timestamptz IS NULL OR n.observed_at < :before)
+AND :from_seq::bigint IS NULL AND :through_seq::bigint IS NULL
 """
 
 _WHO = f"""
 WITH me AS MATERIALIZED (
   SELECT s.id, s.agent_id, s.party_id, a.name AS scope, a.config ->> 'name' AS assistant,
          (SELECT p.display_name FROM parties p WHERE p.id = s.party_id AND p.kind = 'person') AS person,
-         (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = $6) AS known_by,
+         (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = :turn) AS known_by,
          (SELECT max(l.created_at) FROM links l
            WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew
-    FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
+    FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
 ), s AS MATERIALIZED (
-  SELECT o.id, CASE WHEN o.id = $1 THEN coalesce($2::bigint, o.base_turn) ELSE o.indexed_turn END AS through,
-         greatest(o.erased_turn, CASE WHEN $7::boolean THEN (
+  SELECT o.id,
+         CASE WHEN o.id = :session_id THEN coalesce(:base_turn::bigint, o.base_turn) ELSE o.indexed_turn END AS through,
+         greatest(o.erased_turn, CASE WHEN :automatic::boolean THEN (
            SELECT coalesce(max(l.through_turn), 0) FROM links l
             WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END) AS since
     FROM me JOIN sessions o ON o.agent_id = me.agent_id AND o.party_id IN (SELECT party_family(me.party_id))
    WHERE o.indexed_turn > 0
-   ORDER BY o.id <> $1, o.last_active_at DESC, o.id DESC LIMIT {SESSIONS_AT_MOST}
+   ORDER BY o.id <> :session_id, o.last_active_at DESC, o.id DESC LIMIT {SESSIONS_AT_MOST}
 )"""
 
-BETWEEN = f"""{_WHO}
+BETWEEN = Named(f"""{_WHO}
 SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, NULL::int[], p.seq, p.part, p.turn_no, p.author,
        p.speaker, p.sitting, 0, 0, '', '', NULL::bytea
   FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
  WHERE {_REACHED} AND {_STILL_THERE}
-   AND ($17::varbit IS NULL OR $18::text IS NOT NULL)
-   AND $3::text[] IS NOT NULL AND $4::text IS NOT NULL AND $5::text[] IS NOT NULL AND $8::bigint[] IS NOT NULL
-   AND $13::int IS NOT NULL AND $14::boolean IS NOT NULL
-   AND ($15::timestamptz IS NULL OR $16::timestamptz IS NOT NULL)
  ORDER BY p.at, p.session_id, p.number LIMIT {CANDIDATES}
-"""
+""")
 
-ASKED_BEFORE = """
+ASKED_BEFORE = Named("""
 SELECT next_seq - 1 AS last_seq,
        (SELECT count(*) FROM turn_steps
-         WHERE session_id = $1 AND turn_no = $2 AND tool = $4
-           AND (status = 'done' OR status = 'intent' AND call_id < $3)) AS asked
-  FROM sessions WHERE id = $1
-"""
+         WHERE session_id = :session_id AND turn_no = :turn AND tool = :tool
+           AND (status = 'done' OR status = 'intent' AND call_id < :call_id)) AS asked
+  FROM sessions WHERE id = :session_id
+""")
 
-SEARCH = f"""{_WHO}, w AS MATERIALIZED (
-  SELECT row_number() OVER (ORDER BY x.n) - 1 AS n, x.word, x.n <= $13::int AS of_question,
-         x.n <= $13::int OR count(*) FILTER (WHERE x.n <= $13) OVER () < {ASKED_AT_LEAST} AS asked,
-         (SELECT array_agg(DISTINCT f) FROM unnest($5::text[]) AS d,
+SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
+  SELECT row_number() OVER (ORDER BY x.n) - 1 AS n, x.word, x.n <= :asked::int AS of_question,
+         x.n <= :asked::int OR count(*) FILTER (WHERE x.n <= :asked) OVER () < {ASKED_AT_LEAST} AS asked,
+         (SELECT array_agg(DISTINCT f) FROM unnest(:dictionaries::text[]) AS d,
                  unnest(tsvector_to_array(to_tsvector(d::regconfig, x.word))) AS f) AS forms
-    FROM unnest($3::text[]) WITH ORDINALITY AS x(word, n)
-   WHERE length(to_tsvector($4::regconfig, x.word)) > 0
+    FROM unnest(:words::text[]) WITH ORDINALITY AS x(word, n)
+   WHERE length(to_tsvector(:dictionary::regconfig, x.word)) > 0
 ), stance AS MATERIALIZED (
-  SELECT coalesce($14::boolean AND (NOT bool_and(asked) OR bool_and(of_question)), false) AS asks FROM w
+  SELECT coalesce(:asks::boolean AND (NOT bool_and(asked) OR bool_and(of_question)), false) AS asks FROM w
 ), q AS MATERIALIZED (
   SELECT w.n, w.asked, string_agg('''' || f || '''', ' | ')::tsquery AS any_form
     FROM w, unnest(w.forms) AS f GROUP BY w.n, w.asked
@@ -155,10 +154,10 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
                      FROM whole WHERE whole.lane = 'said')
 ), nearest AS MATERIALIZED (
   SELECT v.session_id, v.number FROM me CROSS JOIN s JOIN passage_vectors v ON v.session_id = s.id
-   WHERE $17::varbit IS NOT NULL AND v.encoder = $18::text AND v.signs IS NOT NULL
+   WHERE :signs::varbit IS NOT NULL AND v.encoder = :encoder::text AND v.signs IS NOT NULL
      AND (me.known_by IS NULL OR v.encoded_at <= me.known_by)
      AND v.number > (SELECT max(x.number) FROM passage_vectors x WHERE x.session_id = s.id) - {VECTORS_AT_MOST}
-   ORDER BY bit_count(v.signs # $17::varbit), v.session_id, v.number DESC
+   ORDER BY bit_count(v.signs # :signs::varbit), v.session_id, v.number DESC
 ), meant AS MATERIALIZED (
   SELECT n.session_id, n.number FROM nearest n CROSS JOIN me JOIN s ON s.id = n.session_id
    CROSS JOIN LATERAL (SELECT * FROM passages x
@@ -174,15 +173,15 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
       FROM best b CROSS JOIN LATERAL generate_series(-b.around, b.around) AS apart
     UNION ALL
     (SELECT p.session_id, p.number, NULL, true, false FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
-      WHERE p.at >= $15::timestamptz AND p.at < $16::timestamptz AND {_REACHED}
+      WHERE p.at >= :spoken_from::timestamptz AND p.at < :spoken_until::timestamptz AND {_REACHED}
       ORDER BY p.at, p.session_id, p.number LIMIT {SPOKEN_OF})) x
    GROUP BY session_id, number HAVING bool_or(chosen)
 ), near_notes AS MATERIALIZED (
   SELECT v.note_id, v.vector FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
      AND n.scope = me.scope JOIN note_vectors v ON v.note_id = n.id
-   WHERE $17::varbit IS NOT NULL AND v.encoder = $18::text AND v.signs IS NOT NULL
-     AND (me.known_by IS NULL OR v.encoded_at <= me.known_by) AND n.id <> ALL ($8::bigint[])
-   ORDER BY bit_count(v.signs # $17::varbit), v.note_id DESC LIMIT {NOTES_MEANT}
+   WHERE :signs::varbit IS NOT NULL AND v.encoder = :encoder::text AND v.signs IS NOT NULL
+     AND (me.known_by IS NULL OR v.encoded_at <= me.known_by) AND n.id <> ALL (:known_notes::bigint[])
+   ORDER BY bit_count(v.signs # :signs::varbit), v.note_id DESC LIMIT {NOTES_MEANT}
 ), fitting_notes AS MATERIALIZED (
   SELECT note_id FROM near_notes
   UNION
@@ -234,13 +233,15 @@ UNION ALL
    JOIN knowledge k ON recall_keys(k.agent_id, k.vector) && (
           SELECT array_agg(key) FROM keys, unnest(keys.keys) AS key WHERE keys.lane = 'knowledge')
   WHERE k.agent_id = me.agent_id AND (me.known_by IS NULL OR k.indexed_at <= me.known_by)
-    AND $9::timestamptz IS NULL AND $10::timestamptz IS NULL AND $11::bigint IS NULL AND $12::bigint IS NULL
+    AND :after::timestamptz IS NULL AND :before::timestamptz IS NULL AND :from_seq::bigint IS NULL
+    AND :through_seq::bigint IS NULL
   ORDER BY ts_rank(k.vector, a.query) DESC, k.path, k.place LIMIT {CANDIDATES})
-"""
+""")
 """The columns are the fields of `Found` in their order.
 
 Words are looked for in every dictionary, since a passage may be in another language than the question. Small words of the
-question's own language (`$4`) do not count. Of the others the rarest are followed by their index until they
-lead to too many passages. A message that asks nothing follows them only if it holds rare words enough, which
+question's own language (`:dictionary`) do not count. Of the others the rarest are followed by their index
+until they lead to too many passages. A message that asks nothing follows them only if it holds rare words
+   enough, which
 `recall_words` knows: chat that holds none reads no passage. `session_id + 0` keeps the index by time out of that plan. Passages are weighed by the words that led to them; no vector is read.
 """

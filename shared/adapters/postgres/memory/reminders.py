@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.memory.notes_sql import STILL_MINE
 from shared.core.tools.reminders import (
     PENDING_AT_MOST,
@@ -26,11 +24,8 @@ FAILED_SHOWN_DAYS = 30
 _AT_ONCE = 50
 
 
-class PostgresReminders:
+class PostgresReminders(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def add(self, new: NewReminder) -> Refusal | None:
@@ -39,14 +34,16 @@ class PostgresReminders:
         Raises LeaseLost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', $1))", new.party_id
+            await connection.execute(*_LOCK(party_id=new.party_id))
+            row = await connection.fetchrow(
+                *_ROOM(key=new.key, party_id=new.party_id, due_at=new.due_at, address_id=new.address_id)
             )
-            row = await connection.fetchrow(_ROOM, new.key, new.party_id, new.due_at, new.address_id)
             assert row is not None
             if row["known"]:
                 return None
-            if new.epoch and not await connection.fetchval(STILL_MINE, new.session_id, new.epoch, new.turn):
+            if new.epoch and not await connection.fetchval(
+                *STILL_MINE(session_id=new.session_id, epoch=new.epoch, turn=new.turn)
+            ):
                 raise LeaseLost(f"session {new.session_id}, epoch {new.epoch}")
             if row["audience"] == "public":
                 return "public"
@@ -57,53 +54,44 @@ class PostgresReminders:
             if row["near"] >= PER_HOUR:
                 return "crowded"
             await connection.execute(
-                _ADD, new.key, new.party_id, new.session_id, new.address_id, new.text, new.due_at,
-                new.repeat,
+                *_ADD(
+                    key=new.key, party_id=new.party_id, session_id=new.session_id, address_id=new.address_id,
+                    text=new.text, due_at=new.due_at, repeat=new.repeat,
+                ),
             )  # fmt: skip
         return None
 
     @store_method
     async def list_for_session(self, session_id: int) -> tuple[Reminder, ...]:
         """Return pending reminders of a session's people, soonest first, then recently failed ones."""
-        rows = await self._pool.fetch(_LIST, session_id, FAILED_SHOWN_DAYS)
+        rows = await self._pool.fetch(*_LIST(session_id=session_id, days=FAILED_SHOWN_DAYS))
         return tuple(Reminder(**dict(row)) for row in rows)
 
     @store_method
     async def cancel(self, session_id: int, reminder_id: int) -> bool:
         """False when it is not theirs, or its time has come meanwhile."""
         found = await self._pool.fetchval(
-            """UPDATE reminders SET state = 'cancelled', ended_at = now(), paused_at = NULL
-                WHERE id = $2 AND state = 'pending' AND party_id IN (
-                      SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $1) RETURNING id""",
-            session_id, reminder_id,
+            *_CANCEL(session_id=session_id, reminder_id=reminder_id),
         )  # fmt: skip
         return found is not None
 
     @store_method
     async def pause(self, session_id: int, reminder_id: int) -> bool:
         """False when it is not theirs, does not repeat, or its time has come meanwhile."""
-        found = await self._pool.fetchval(
-            f"{_THEIRS.format('paused_at = coalesce(paused_at, now())')} RETURNING id",
-            session_id,
-            reminder_id,
-        )
+        found = await self._pool.fetchval(*_PAUSE(session_id=session_id, reminder_id=reminder_id))
         return found is not None
 
     @store_method
     async def resume(self, session_id: int, reminder_id: int, at: datetime) -> bool:
         """Resume a repeating reminder at a later time of its rule."""
-        found = await self._pool.fetchval(
-            f"{_THEIRS.format('paused_at = NULL, due_at = $3, tell_at = $3')} RETURNING id",
-            session_id, reminder_id, at,
-        )  # fmt: skip
+        found = await self._pool.fetchval(*_RESUME(session_id=session_id, reminder_id=reminder_id, at=at))
         return found is not None
 
     @store_method
     async def skip_until(self, reminder_id: int, at: datetime) -> None:
         """Move a repeating reminder that cannot be delivered now to its next time."""
         await self._pool.execute(
-            "UPDATE reminders SET due_at = $2, tell_at = $2 WHERE id = $1 AND state = 'pending'",
-            reminder_id, at,
+            *_SKIP_UNTIL(reminder_id=reminder_id, at=at),
         )  # fmt: skip
 
     @store_method
@@ -112,21 +100,17 @@ class PostgresReminders:
     ) -> tuple[DueReminder, ...]:
         """Return due reminders of a channel; those whose turns have ended are ended."""
         named = None if accounts is None else list(accounts)
-        rows = await self._pool.fetch(_DUE, channel, named, _AT_ONCE)
+        rows = await self._pool.fetch(*_DUE(channel=channel, accounts=named, limit=_AT_ONCE))
         return tuple(DueReminder(**dict(row)) for row in rows)
 
     @store_method
     async def postpone_until(self, reminder_id: int, at: datetime) -> None:
-        await self._pool.execute(
-            "UPDATE reminders SET tell_at = $2 WHERE id = $1 AND state = 'pending'", reminder_id, at
-        )
+        await self._pool.execute(*_POSTPONE_UNTIL(reminder_id=reminder_id, at=at))
 
     @store_method
     async def fail(self, reminder_id: int, reason: Literal["unreachable"]) -> None:
         await self._pool.execute(
-            """UPDATE reminders SET state = 'failed', reason = $2, ended_at = now()
-                WHERE id = $1 AND state = 'pending'""",
-            reminder_id, reason,
+            *_FAIL(reminder_id=reminder_id, reason=reason),
         )  # fmt: skip
 
     @store_method
@@ -139,61 +123,64 @@ class PostgresReminders:
         A turn of people that is still being collected is closed by it: theirs is answered first.
         """
         session_id: int | None = await self._pool.fetchval(
-            _BEGIN, reminder_id, blocks_to_json(blocks), tokens, again_at
+            *_BEGIN(reminder_id=reminder_id, blocks=blocks_to_json(blocks), tokens=tokens, again_at=again_at)
         )
         return session_id
 
     @store_method
     async def load_text(self, session_id: int, turn: int) -> str | None:
         """Return the text of a reminder's turn; None for other turns."""
-        words: str | None = await self._pool.fetchval(
-            "SELECT text FROM reminders WHERE session_id = $1 AND turn_no = $2", session_id, turn
-        )
+        words: str | None = await self._pool.fetchval(*_LOAD_TEXT(session_id=session_id, turn=turn))
         return words
 
     @store_method
     async def count_overdue(self, minutes: int) -> int:
         """Count reminders that are overdue by `minutes`, because no process serves their channel."""
         number: int = await self._pool.fetchval(
-            """SELECT count(*) FROM reminders r JOIN addresses a ON a.id = r.address_id
-                 JOIN sessions s ON s.id = a.session_id
-                WHERE r.state = 'pending' AND r.paused_at IS NULL
-                  AND r.tell_at < now() - make_interval(mins => $1)
-                  AND s.held_after IS NULL""",
-            minutes,
+            *_COUNT_OVERDUE(minutes=minutes),
         )
         return number
 
 
-_ROOM = """
-SELECT EXISTS (SELECT FROM reminders WHERE key = $1) AS known,
+_ROOM = Named("""
+SELECT EXISTS (SELECT FROM reminders WHERE key = :key) AS known,
        (SELECT coalesce(b.audience, w.audience)
           FROM addresses a
           LEFT JOIN telegram_bots b ON a.channel = 'telegram' AND b.bot_id::text = a.account
           LEFT JOIN sites w ON a.channel = 'web' AND w.name = a.account
-         WHERE a.id = $4) AS audience,
+         WHERE a.id = :address_id) AS audience,
        count(*) AS pending, count(*) FILTER (WHERE repeat <> '') AS repeating,
-       count(*) FILTER (WHERE due_at > $3::timestamptz - interval '1 hour'
-                          AND due_at < $3::timestamptz + interval '1 hour') AS near
-  FROM reminders WHERE state = 'pending' AND party_id IN (SELECT party_family($2))
-"""
-_ADD = """
+       count(*) FILTER (WHERE due_at > :due_at::timestamptz - interval '1 hour'
+                          AND due_at < :due_at::timestamptz + interval '1 hour') AS near
+  FROM reminders WHERE state = 'pending' AND party_id IN (SELECT party_family(:party_id))
+""")
+_ADD = Named("""
 INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, repeat)
-VALUES ($1, $2, $3, $4, $5, $6, $6, $7)
-"""
-_THEIRS = """
-UPDATE reminders SET {} WHERE id = $2 AND state = 'pending' AND repeat <> '' AND party_id IN (
-       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $1)"""
-_LIST = """
+VALUES (:key, :party_id, :session_id, :address_id, :text, :due_at, :due_at, :repeat)
+""")
+# Only a reminder of the session's own people that repeats and has not begun.
+_PAUSE = Named("""
+UPDATE reminders SET paused_at = coalesce(paused_at, now())
+ WHERE id = :reminder_id AND state = 'pending' AND repeat <> '' AND party_id IN (
+       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id)
+RETURNING id
+""")
+_RESUME = Named("""
+UPDATE reminders SET paused_at = NULL, due_at = :at, tell_at = :at
+ WHERE id = :reminder_id AND state = 'pending' AND repeat <> '' AND party_id IN (
+       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id)
+RETURNING id
+""")
+_LIST = Named("""
 SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone, r.repeat, r.paused_at IS NOT NULL AS paused
   FROM sessions s JOIN parties p ON p.id = s.party_id
   JOIN reminders r ON r.party_id IN (SELECT party_family(s.party_id))
- WHERE s.id = $1 AND (r.state = 'pending'
-                      OR r.state = 'failed' AND r.ended_at > now() - make_interval(days => $2))
+ WHERE s.id = :session_id AND (r.state = 'pending'
+                      OR r.state = 'failed' AND r.ended_at > now() - make_interval(days => :days))
  ORDER BY r.state = 'failed', r.due_at, r.id
-"""
+""")
 # On the web what is stored is shown: a process that died before it noted so changes nothing.
-_DUE = """
+_DUE = Named("""
 WITH over AS (
   SELECT r.id, EXISTS (SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
                           AND d.state IN ('queued', 'sending', 'sent', 'dead')) AS is_dead
@@ -213,16 +200,16 @@ SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezon
        a.unreachable_since IS NULL OR a.next_try_at IS NOT NULL AS reachable, r.repeat
   FROM reminders r JOIN addresses a ON a.id = r.address_id
   JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = s.party_id
- WHERE r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now() AND a.channel = $1
+ WHERE r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now() AND a.channel = :channel
    AND s.held_after IS NULL
-   AND ($2::text[] IS NULL OR a.account = ANY ($2))
- ORDER BY r.tell_at LIMIT $3
-"""
-_BEGIN = """
+   AND (:accounts::text[] IS NULL OR a.account = ANY (:accounts))
+ ORDER BY r.tell_at LIMIT :limit
+""")
+_BEGIN = Named("""
 WITH r AS (
   SELECT r.id, a.id AS address_id, a.channel, a.session_id, r.key, r.text, r.created_at, r.repeat
     FROM reminders r JOIN addresses a ON a.id = r.address_id
-   WHERE r.id = $1 AND r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now()
+   WHERE r.id = :reminder_id AND r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now()
      FOR UPDATE OF r SKIP LOCKED
 ), s AS (
   UPDATE sessions s SET next_seq = next_seq + 1, next_turn = next_turn + 1, open_turn = NULL,
@@ -235,18 +222,40 @@ WITH r AS (
   SELECT s.id, s.turn_no, r.channel, r.address_id FROM s, r
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key)
-  SELECT s.id, s.seq, 'user', 'program', $2::jsonb, $3, 'reminder:' || r.id FROM s, r
+  SELECT s.id, s.seq, 'user', 'program', :blocks::jsonb, :tokens, 'reminder:' || r.id FROM s, r
 ), te AS (
   INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT id, seq, turn_no, seq FROM s
 ), again AS (
   INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, created_at, repeat)
-  SELECT regexp_replace(r.key, '@[0-9]+$', '') || '@' || extract(epoch FROM $4::timestamptz)::bigint,
-         s.party_id, s.id, r.address_id, r.text, $4, $4, r.created_at, r.repeat
-    FROM r, s WHERE $4 IS NOT NULL
+  SELECT regexp_replace(r.key, '@[0-9]+$', '') || '@' || extract(epoch FROM :again_at::timestamptz)::bigint,
+         s.party_id, s.id, r.address_id, r.text, :again_at, :again_at, r.created_at, r.repeat
+    FROM r, s WHERE :again_at IS NOT NULL
 ), begun AS (
   UPDATE reminders SET state = 'claimed', session_id = s.id, party_id = s.party_id, turn_no = s.turn_no,
                        claimed_at = now()
-    FROM s WHERE reminders.id = $1
+    FROM s WHERE reminders.id = :reminder_id
 )
 SELECT id FROM s
-"""
+""")
+_LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', :party_id))")
+_CANCEL = Named("""
+UPDATE reminders SET state = 'cancelled', ended_at = now(), paused_at = NULL
+ WHERE id = :reminder_id AND state = 'pending' AND party_id IN (
+       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id) RETURNING id
+""")
+_SKIP_UNTIL = Named(
+    "UPDATE reminders SET due_at = :at, tell_at = :at WHERE id = :reminder_id AND state = 'pending'"
+)
+_POSTPONE_UNTIL = Named("UPDATE reminders SET tell_at = :at WHERE id = :reminder_id AND state = 'pending'")
+_FAIL = Named("""
+UPDATE reminders SET state = 'failed', reason = :reason, ended_at = now()
+ WHERE id = :reminder_id AND state = 'pending'
+""")
+_LOAD_TEXT = Named("SELECT text FROM reminders WHERE session_id = :session_id AND turn_no = :turn")
+_COUNT_OVERDUE = Named("""
+SELECT count(*) FROM reminders r JOIN addresses a ON a.id = r.address_id
+  JOIN sessions s ON s.id = a.session_id
+ WHERE r.state = 'pending' AND r.paused_at IS NULL
+   AND r.tell_at < now() - make_interval(mins => :minutes)
+   AND s.held_after IS NULL
+""")

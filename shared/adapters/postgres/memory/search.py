@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import Record, store_method
+from shared.adapters.postgres.db.pool import PoolStore, Record, store_method
 from shared.adapters.postgres.memory import search_sql as sql
 from shared.core.context.question import question_dictionary
 from shared.core.memory.search import (
@@ -42,11 +40,8 @@ class SessionHits:
     hits: tuple[MessageHit, ...]
 
 
-class PostgresMessageSearch:
+class PostgresMessageSearch(PoolStore):
     """Reads only; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def search(
@@ -59,7 +54,7 @@ class PostgresMessageSearch:
         limit: int = HITS_PER_PAGE,
     ) -> MessagesFound:
         """Search one conversation; `linked` adds those that a `/link` has joined to it."""
-        scope = await self._pool.fetch(sql.SCOPE, session_id, linked, timeout=SECONDS)
+        scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         rows, found = await self._hits(scope, text, before, limit=limit + 1, grouped=False)
         page = MessagesFound(hits=found[:limit], timezone=scope[0]["timezone"] if scope else None)
         if len(found) > limit:
@@ -74,10 +69,10 @@ class PostgresMessageSearch:
         self, session_id: int, where: int, seq: int, *, linked: bool = True
     ) -> SaidMessage | None:
         """A message that a search of this conversation may find; None for any other, or an erased one."""
-        scope = await self._pool.fetch(sql.SCOPE, session_id, linked, timeout=SECONDS)
+        scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         if where not in [row["id"] for row in scope]:
             return None
-        row = await self._pool.fetchrow(sql.MESSAGE, where, seq, timeout=SECONDS)
+        row = await self._pool.fetchrow(*sql.MESSAGE(session_id=where, seq=seq), timeout=SECONDS)
         if row is None or row["text"] in (None, sql.ERASED):
             return None
         return SaidMessage(**dict(row), timezone=scope[0]["timezone"])
@@ -93,8 +88,10 @@ class PostgresMessageSearch:
         until = time.monotonic() + ALL_SECONDS
         while True:
             scope = await self._pool.fetch(
-                sql.NEXT_SESSIONS,
-                before and before.at, before and before.session_id, SESSIONS_AT_ONCE, timeout=SECONDS,
+                *sql.NEXT_SESSIONS(
+                    before_at=before and before.at, before_id=before and before.session_id,
+                    limit=SESSIONS_AT_ONCE,
+                ), timeout=SECONDS,
             )  # fmt: skip
             most = sql.PER_SESSION * SESSIONS_AT_ONCE
             _, hits = await self._hits(scope, text, None, limit=most, grouped=True)
@@ -123,15 +120,19 @@ class PostgresMessageSearch:
             return (), ()
         wide = [sql.build_like_pattern(word) if word.letter or not grouped else "" for word in asked]
         forms = await self._pool.fetch(
-            sql.FORMS, ids, [word.word for word in asked], wide, list(DICTIONARIES),
-            question_dictionary(text), timeout=SECONDS,
+            *sql.FORMS(
+                session_ids=ids, words=[word.word for word in asked], wide=wide,
+                dictionaries=list(DICTIONARIES), dictionary=question_dictionary(text),
+            ), timeout=SECONDS,
         )  # fmt: skip
         words = [SearchWord(word=row["word"], stem=row["stem"]) for row in forms]
         key = before or _END
         statement, given = sql.build_hits_query(forms, words, grouped=grouped)
-        rows = await self._pool.fetch(
-            statement, ids, key.at, key.session_id, key.seq, limit, *given, timeout=SECONDS
-        )
+        found_by = statement(
+            **given, session_ids=ids, before_at=key.at, before_session=key.session_id, before_seq=key.seq,
+            limit=limit,
+        )  # fmt: skip
+        rows = await self._pool.fetch(*found_by, timeout=SECONDS)
         names = {row["id"]: row for row in scope}
         found = [_hit(row, names[row["session_id"]], words) for row in rows if row["session_id"] is not None]
         return rows, tuple(found)

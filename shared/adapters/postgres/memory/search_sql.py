@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from shared.adapters.postgres.db.pool import Named
 from shared.core.memory.search import SearchWord
 
 SESSIONS_AT_MOST = 32
@@ -17,61 +18,63 @@ PER_SESSION = 3
 """Messages per conversation in a search of many."""
 LOOKED_AT_EACH = 200
 
-SCOPE = f"""
+SCOPE = Named(f"""
 SELECT s.id, s.public_id::text AS session, true AS here, p.timezone
-  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1
+  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = :session_id
 UNION ALL
 (SELECT o.id, o.public_id::text, false, NULL FROM sessions me
    JOIN sessions o ON o.party_id IN (SELECT party_family(me.party_id)) AND o.archived_at IS NOT NULL
-  WHERE me.id = $1 AND o.id <> me.id AND $2::boolean ORDER BY o.archived_at DESC LIMIT {SESSIONS_AT_MOST})
-"""
+  WHERE me.id = :session_id AND o.id <> me.id AND :linked::boolean ORDER BY o.archived_at DESC
+     LIMIT {SESSIONS_AT_MOST})
+""")
 """Sessions to search; those from before a `/link` are readable by the joined person."""
 
-NEXT_SESSIONS = """
+NEXT_SESSIONS = Named("""
 SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
        coalesce(r.public_id, p.public_id) AS person_id,
        nullif(coalesce(s.person_name, p.display_name), '') AS person,
        coalesce(s.person_kind, p.kind) AS kind, coalesce(s.person_anonymous, p.anonymous) AS anonymous
   FROM session_list l JOIN sessions s ON s.id = l.id
   JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
- WHERE ($1::timestamptz IS NULL OR (l.last_active_at, l.id) < ($1, $2))
- ORDER BY l.last_active_at DESC, l.id DESC LIMIT $3
-"""
+ WHERE (:before_at::timestamptz IS NULL OR (l.last_active_at, l.id) < (:before_at, :before_id))
+ ORDER BY l.last_active_at DESC, l.id DESC LIMIT :limit
+""")
 
-FORMS = f"""
+FORMS = Named(f"""
 WITH w AS MATERIALIZED (
   SELECT x.n, x.word, x.wide,
-         (SELECT array_agg(DISTINCT f) FROM unnest($4::text[]) AS d,
+         (SELECT array_agg(DISTINCT f) FROM unnest(:dictionaries::text[]) AS d,
                  unnest(tsvector_to_array(to_tsvector(d::regconfig, x.word))) AS f) AS forms,
-         EXISTS (SELECT FROM unnest($4::text[]) AS d WHERE length(to_tsvector(d::regconfig, x.word)) = 0) AS small,
-         coalesce((tsvector_to_array(to_tsvector($5::regconfig, x.word)))[1], '') AS stem
-    FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS x(word, wide, n)
+         EXISTS (SELECT FROM unnest(:dictionaries::text[]) AS d
+           WHERE length(to_tsvector(d::regconfig, x.word)) = 0) AS small,
+         coalesce((tsvector_to_array(to_tsvector(:dictionary::regconfig, x.word)))[1], '') AS stem
+    FROM unnest(:words::text[], :wide::text[]) WITH ORDINALITY AS x(word, wide, n)
 ), r AS (
   SELECT w.n, r.owner, r.lexeme, r.passages
-    FROM w CROSS JOIN LATERAL unnest(w.forms) AS f CROSS JOIN unnest($1::bigint[]) AS o(id)
+    FROM w CROSS JOIN LATERAL unnest(w.forms) AS f CROSS JOIN unnest(:session_ids::bigint[]) AS o(id)
    CROSS JOIN LATERAL (SELECT * FROM recall_words x
                         WHERE x.lane = 'said' AND x.owner = o.id AND x.lexeme = f OFFSET 0) r
   UNION
   SELECT w.n, r.owner, r.lexeme, r.passages
-    FROM w JOIN recall_words r ON r.lane = 'said' AND r.owner = ANY ($1) AND r.lexeme LIKE w.wide
+    FROM w JOIN recall_words r ON r.lane = 'said' AND r.owner = ANY (:session_ids) AND r.lexeme LIKE w.wide
    WHERE w.wide <> '' AND NOT w.small
 )
 SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexemes, '{{}}') AS lexemes,
        coalesce(k.keys, '{{}}') AS keys,
        (SELECT coalesce(sum(passages), 0)::bigint FROM recall_words
-         WHERE lane = 'said' AND owner = ANY ($1) AND lexeme = '') AS passages
+         WHERE lane = 'said' AND owner = ANY (:session_ids) AND lexeme = '') AS passages
   FROM w LEFT JOIN LATERAL (
     SELECT sum(passages)::bigint AS often, array_agg(DISTINCT lexeme) AS lexemes,
            array_agg(owner || ':' || lexeme) AS keys
       FROM (SELECT * FROM r WHERE r.n = w.n ORDER BY passages DESC LIMIT {FORMS_AT_MOST}) x) k ON true
  ORDER BY w.n
-"""
+""")
 """`small` are words that some dictionary leaves out of the index: they are looked for in the text itself."""
 
 ERASED = "[erased]"
 _TEXT = "lower(normalize({}, NFKC))"
 _WHO = "author IN ('person', 'assistant', 'operator')"
-_OLDER = "({0}.at, {0}.session_id, {0}.seq) < ($2::timestamptz, $3::bigint, $4::bigint)"
+_OLDER = "({0}.at, {0}.session_id, {0}.seq) < (:before_at::timestamptz, :before_session::bigint, :before_seq::bigint)"
 _LIVE_TEXT = r"""coalesce(e.words, (
     SELECT string_agg(b ->> 'text', E'\n') FROM jsonb_array_elements(e.blocks) b WHERE b ->> 'type' = 'text'))"""
 _COLUMNS = "session_id, seq, turn_no, author, at, text"
@@ -84,17 +87,19 @@ def build_like_pattern(word: SearchWord) -> str:
 
 def build_hits_query(
     found: Sequence[Any], words: Sequence[SearchWord], *, grouped: bool = False
-) -> tuple[str, list[Any]]:
-    """One statement for these rows of FORMS, with its arguments from `$6` on.
+) -> tuple[Named, dict[str, Any]]:
+    """Return the statement for these rows of FORMS, and the parameters that come from them.
 
-    Arguments before: `$1` ids of sessions, `$2` – `$4` the key, `$5` how many. With `grouped` some messages
-    of each session are found, else the newest of all; then `floor_*` says how far back they were looked for.
+    It also takes `session_ids`, the key as `before_at`, `before_session` and `before_seq`, and `limit`. With
+    `grouped` some messages of each session are found, else the newest of all; then `floor_*` says how far
+    back they were looked for.
     """
-    given: list[Any] = []
+    given: dict[str, Any] = {}
 
     def add_argument(value: Any, kind: str) -> str:
-        given.append(value)
-        return f"${5 + len(given)}::{kind}"
+        name = f"word_{len(given) + 1}"
+        given[name] = value
+        return f":{name}::{kind}"
 
     patterns = [add_argument(word.pattern, "text") for word in words]
     says = [
@@ -133,7 +138,7 @@ def build_hits_query(
         floor=_NO_FLOOR if by_key or grouped else _FLOOR.format(most=LOOKED_AT),
         order=_GROUPED if grouped else _NEWEST,
     )
-    return statement, given
+    return Named(statement), given
 
 
 def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
@@ -149,14 +154,16 @@ def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
 def _says(lexemes: str) -> str:
     """The day and the speaker stand at the head of what is indexed: they do not count."""
     return f"""EXISTS (SELECT FROM unnest({{0}}.vector) u WHERE u.lexeme = ANY ({lexemes})
-       AND u.positions[cardinality(u.positions)] > 3 + cardinality(regexp_split_to_array(trim({{0}}.speaker), '\\W+'))
+       AND u.positions[cardinality(u.positions)] > 3 + cardinality(regexp_split_to_array(trim({{0}}.speaker),
+          '\\W+'))
            - ({{0}}.speaker = '')::int)"""
 
 
 _KEYS = "recall_keys(p.session_id, p.vector)"
 _FOUND = "SELECT p.* FROM s JOIN passages p ON p.session_id = s.id WHERE "
 _LOOKED = """SELECT p.* FROM s CROSS JOIN LATERAL (
-        SELECT * FROM passages x WHERE x.session_id = s.id AND x.at <= $2 ORDER BY x.at DESC, x.seq DESC
+        SELECT * FROM passages x WHERE x.session_id = s.id AND x.at <= :before_at
+           ORDER BY x.at DESC, x.seq DESC
          LIMIT {each}) p
       ORDER BY p.at DESC, p.session_id DESC, p.seq DESC LIMIT {most}"""
 _FLOOR = """SELECT at, session_id, seq FROM (
@@ -164,13 +171,14 @@ _FLOOR = """SELECT at, session_id, seq FROM (
    WHERE looked >= {most} ORDER BY at, session_id, seq LIMIT 1"""
 _NO_FLOOR = "SELECT NULL::timestamptz AS at, NULL::bigint AS session_id, NULL::bigint AS seq WHERE false"
 _NEWEST = """SELECT m.* FROM m WHERE NOT EXISTS (SELECT FROM f WHERE (m.at, m.session_id, m.seq) < (f.at, f.session_id, f.seq))
-    ORDER BY m.at DESC, m.session_id DESC, m.seq DESC LIMIT $5"""
+    ORDER BY m.at DESC, m.session_id DESC, m.seq DESC LIMIT :limit"""
 _GROUPED = f"""SELECT x.* FROM (
-      SELECT m.*, row_number() OVER (PARTITION BY m.session_id ORDER BY m.at DESC, m.seq DESC) AS place FROM m) x
-    WHERE x.place <= {PER_SESSION} ORDER BY array_position($1::bigint[], x.session_id), x.place LIMIT $5"""
+      SELECT m.*, row_number() OVER (PARTITION BY m.session_id ORDER BY m.at DESC, m.seq DESC) AS place
+         FROM m) x
+    WHERE x.place <= {PER_SESSION} ORDER BY array_position(:session_ids::bigint[], x.session_id), x.place LIMIT :limit"""
 _HITS = f"""
 WITH s AS MATERIALIZED (
-  SELECT id, indexed_turn, erased_turn FROM sessions WHERE id = ANY ($1::bigint[])
+  SELECT id, indexed_turn, erased_turn FROM sessions WHERE id = ANY (:session_ids::bigint[])
 ), looked AS MATERIALIZED ({{source}}
 ), f AS MATERIALIZED ({{floor}}
 ), hidden AS (
@@ -179,9 +187,11 @@ WITH s AS MATERIALIZED (
    ORDER BY p.at DESC, p.session_id DESC, p.seq DESC, p.part
 ), live AS (
   SELECT e.session_id, e.seq, te.turn_no, e.author, e.at, x.text
-    FROM s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > greatest(s.indexed_turn, s.erased_turn)
+    FROM s JOIN turn_entries te ON te.session_id = s.id
+       AND te.turn_no > greatest(s.indexed_turn, s.erased_turn)
     JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq
-   CROSS JOIN LATERAL (SELECT t.text, {_TEXT.format("t.text")} AS plain FROM (SELECT {_LIVE_TEXT} AS text) t) x
+   CROSS JOIN LATERAL (SELECT t.text, {_TEXT.format("t.text")} AS plain
+     FROM (SELECT {_LIVE_TEXT} AS text) t) x
    WHERE e.{_WHO} AND {_OLDER.format("e")} AND {{live}} AND coalesce(te.replaced_by, 0) <= 0
      AND NOT coalesce(e.blocks @> '[{{{{"type": "tool_use"}}}}]', false) AND x.text <> '{ERASED}'
 ), m AS MATERIALIZED (
@@ -200,9 +210,9 @@ SELECT page.*, f.at AS floor_at, f.session_id AS floor_session, f.seq AS floor_s
   FROM (SELECT) one LEFT JOIN page ON true LEFT JOIN f ON true
 """
 """A question that was asked again is one message: it stands where it was asked first, as it reads now."""
-MESSAGE = f"""
+MESSAGE = Named(f"""
 SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
   FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
   JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
- WHERE te.session_id = $1 AND te.seq = $2 AND e.{_WHO}
-"""
+ WHERE te.session_id = :session_id AND te.seq = :seq AND e.{_WHO}
+""")

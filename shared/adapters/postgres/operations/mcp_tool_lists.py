@@ -49,11 +49,11 @@ class PostgresMcpToolLists(PoolStore):
         see the same change one writes the audit line.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            key = found.server, found.source
+            key = {"server": found.server, "source": found.source}
             hashes = dict(found.hashes)
-            if await connection.fetchval(_FIRST, *key, hashes, found.can_write):
+            if await connection.fetchval(*_FIRST(**key, hashes=hashes, can_write=found.can_write)):
                 return ReviewedTools(approved=hashes, needs_approval=False)
-            (row,) = await connection.fetch(_LOCK, *key)
+            (row,) = await connection.fetch(*_LOCK(**key))
             changes = find_changes(row["seen"], hashes)
             waits = needs_approval(rule, could_write=row["can_write"], can_write=found.can_write)
             waits = waits and bool(find_waiting(hashes, row["approved"]))
@@ -63,7 +63,10 @@ class PostgresMcpToolLists(PoolStore):
             if not changes and (waits, approved) == (row["needs_approval"], row["approved"]):
                 return ReviewedTools(approved=approved, needs_approval=waits)
             named = list(changes[:MAX_NAMED_TOOLS])
-            await connection.execute(_CHANGE, *key, hashes, approved, can_write, waits, named)
+            change = _CHANGE(
+                **key, hashes=hashes, approved=approved, can_write=can_write, waits=waits, named=named
+            )
+            await connection.execute(*change)
             if changes:
                 detail = {
                     "tools": len(changes), "waiting": len(find_waiting(hashes, approved)),

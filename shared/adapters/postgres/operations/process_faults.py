@@ -112,11 +112,11 @@ async def _find_place(connection: Connection, fault: ProcessFault) -> tuple[int 
 async def _apply(connection: Connection, fault: ProcessFault, *, is_last: bool) -> None:
     match fault.kind, fault.ids:
         case "turn", (session, turn, epoch):
-            ids = int(session), int(turn)
-            await connection.execute(_BLAME_TURN, *ids)
-            faults = await connection.fetchval(_FAULTS_OF_TURN, *ids) or 0
+            ids = {"session_id": int(session), "turn": int(turn)}
+            await connection.execute(*_BLAME_TURN(**ids))
+            faults = await connection.fetchval(*_FAULTS_OF_TURN(**ids)) or 0
             rest = 0.0 if faults >= MAX_PROCESS_FAULTS else RETRY_SECONDS
-            await connection.execute(_REST_TURN, *ids, int(epoch), rest)
+            await connection.execute(*_REST_TURN(**ids, epoch=int(epoch), rest_seconds=rest))
         case "job", (job, epoch):
             if is_last:
                 await connection.execute(MARK_TROUBLED, [int(job)])

@@ -9,6 +9,7 @@ import pytest
 
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import Connection, Pool, open_pool
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.memory import recall_index
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
@@ -124,7 +125,7 @@ async def test_note_stays_listed_when_making_it_searchable_fails(
 ) -> None:
     note_id = await add_note(pool, ada)
     with monkeypatch.context() as broken:
-        broken.setattr(recall_index, "_ADD_NOTES", "SELECT 1 / length(left($1::jsonb::text, 0))")
+        broken.setattr(recall_index, "_ADD_NOTES", Named("SELECT 1 / length(left(:notes::jsonb::text, 0))"))
         with pytest.raises((asyncpg.DataError, StorageUnavailable)):
             await index_all(pool)
     await index_all(pool)
