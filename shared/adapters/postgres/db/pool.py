@@ -118,7 +118,8 @@ class Named:
 
     def _number(self, found: re.Match[str]) -> str:
         if fault := found["fault"]:
-            raise ValueError(f"{fault} at {found.start()} of: {found.string}")
+            start = found.start()
+            raise ValueError(f"{fault} at: {found.string[max(0, start - 60) : start + 20]}")
         name = found["name"]
         return f"${self._places.setdefault(name, len(self._places) + 1)}" if name else found.group()
 

@@ -58,15 +58,19 @@ class PostgresHandovers(PoolStore):
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, new.session_id)
-            if new.key and (known := await connection.fetchrow(_BY_KEY, new.key)) is not None:
+            if new.key and (known := await connection.fetchrow(*_BY_KEY(key=new.key))) is not None:
                 return _as_it_is(new.session_id, known)
             if new.epoch and (new.epoch, new.turn) != (session["turn_epoch"], session["answered_turn"] + 1):
                 raise LeaseLost(f"session {new.session_id}, epoch {new.epoch}")
-            if (there := await connection.fetchrow(_OPEN, new.session_id)) is not None:
+            if (there := await connection.fetchrow(*_OPEN(session_id=new.session_id))) is not None:
                 return _as_it_is(new.session_id, there)
-            if await connection.fetchval(_ASKED_LATELY, new.session_id) >= PER_HOUR:
+            if await connection.fetchval(*_ASKED_LATELY(session_id=new.session_id)) >= PER_HOUR:
                 raise AskedTooOften
-            if new.asked_by != "operator" and not await connection.fetchval(_MAY_ASK, new.address_id):
+            if new.asked_by != "operator" and not await connection.fetchval(
+                *_MAY_ASK(
+                    address_id=new.address_id,
+                )
+            ):
                 raise NobodyComes
             return await _begin(connection, session, new)
 
@@ -78,7 +82,7 @@ class PostgresHandovers(PoolStore):
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
-            there = await connection.fetchrow(_OPEN, session_id)
+            there = await connection.fetchrow(*_OPEN(session_id=session_id))
             if there is not None and there["state"] == "human":
                 if there["operator_id"] != operator_id:
                     raise TakenByOther(there["operator_name"] or NAMELESS)
@@ -88,7 +92,7 @@ class PostgresHandovers(PoolStore):
                 moved = await _begin(connection, session, new, operator=(operator_id, name))
                 await _record(connection, session, operator_id, "take")
                 return moved
-            await connection.execute(_TAKE, there["id"], operator_id, name)
+            await connection.execute(*_TAKE(handover_id=there["id"], operator_id=operator_id, name=name))
             shown = await _shown(connection, operator_id)
             payload = {"state": "human", **operator_payload(**shown)}
             event_seq = await _store_event(connection, session_id, payload)
@@ -112,7 +116,7 @@ class PostgresHandovers(PoolStore):
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
-            there = await connection.fetchrow(_OPEN, session_id)
+            there = await connection.fetchrow(*_OPEN(session_id=session_id))
             if there is None:
                 return Moved(session_id=session_id, state="bot")
             others = there["operator_id"] not in (None, operator_id)
@@ -139,7 +143,7 @@ class PostgresHandovers(PoolStore):
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
-            there = await connection.fetchrow(_OPEN, session_id)
+            there = await connection.fetchrow(*_OPEN(session_id=session_id))
             if there is None:
                 raise NotTaken
             if there["version"] != version:
@@ -150,11 +154,11 @@ class PostgresHandovers(PoolStore):
                 case Snooze(until=until):
                     if there["operator_id"] not in (None, operator_id) and not any_ones:
                         raise TakenByOther(there["operator_name"] or NAMELESS)
-                    if not await connection.fetchval(_SNOOZE, there["id"], until):
+                    if not await connection.fetchval(*_SNOOZE(handover_id=there["id"], until=until)):
                         raise BadSnooze
                     await _record(connection, session, operator_id, "snooze")
                 case Labels(labels=labels):
-                    await connection.execute(_LABEL, there["id"], list(labels))
+                    await connection.execute(*_LABEL(handover_id=there["id"], labels=list(labels)))
                     await _record(connection, session, operator_id, "label")
             return _as_it_is(session_id, there)
 
@@ -177,10 +181,10 @@ class PostgresHandovers(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
             key = f"operator:{cid}"
-            before = await connection.fetchrow(_REPLIED_BEFORE, session_id, key)
+            before = await connection.fetchrow(*_REPLIED_BEFORE(session_id=session_id, key=key))
             if before is not None:
                 return Reply(session_id=session_id, **dict(before), repeated=True)
-            there = await connection.fetchrow(_OPEN, session_id)
+            there = await connection.fetchrow(*_OPEN(session_id=session_id))
             there = _refuse_others(there, operator_id)
             shown: dict[str, Any] = dict(operator_payload(there["shown_name"], there["shown_picture"]))
             if attached:
@@ -193,7 +197,7 @@ class PostgresHandovers(PoolStore):
                 )
             )  # fmt: skip
             if row is not None:
-                await connection.execute(_WAKE, there["id"])
+                await connection.execute(*_WAKE(handover_id=there["id"]))
                 await _record(connection, session, operator_id, "reply", mid=f"m{row['seq']}")
         if row is None:
             raise AnswerRuns
@@ -223,7 +227,7 @@ class PostgresHandovers(PoolStore):
             still = await connection.fetchrow(*overdue)
             if still is None or still["over"] != one.end:
                 return None
-            there = await connection.fetchrow(_OPEN, one.session_id)
+            there = await connection.fetchrow(*_OPEN(session_id=one.session_id))
             return None if there is None else await _end(connection, session, there, one.end)
 
     @store_method
@@ -238,16 +242,14 @@ class PostgresHandovers(PoolStore):
     @store_method
     async def find_reply_target(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
         """The channel and the address that the operator's next words go to. Raises NotTaken, TakenByOther."""
-        there = _refuse_others(await self._pool.fetchrow(_OPEN, session_id), operator_id)
-        place = await self._pool.fetchrow(_PLACE, session_id, there["address_id"])
+        there = _refuse_others(await self._pool.fetchrow(*_OPEN(session_id=session_id)), operator_id)
+        place = await self._pool.fetchrow(*_PLACE(session_id=session_id, address_id=there["address_id"]))
         assert place is not None
         return place["channel"], place["address_id"]
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
-        found: int | None = await self._pool.fetchval(
-            "SELECT id FROM sessions WHERE public_id = $1", public_id
-        )
+        found: int | None = await self._pool.fetchval(*_FIND_SESSION(public_id=public_id))
         return found
 
     # -- the word that it is over, where it has to be sent ------------------------------------------------
@@ -255,7 +257,12 @@ class PostgresHandovers(PoolStore):
     @store_method
     async def list_unnotified(self, accounts: Sequence[int]) -> tuple[UnsentNotice, ...]:
         """Return chats of these bots that need a notice, oldest first."""
-        rows = await self._pool.fetch(_UNTOLD, [str(account) for account in accounts], _AT_ONCE)
+        rows = await self._pool.fetch(
+            *_UNTOLD(
+                accounts=[str(account) for account in accounts],
+                limit=_AT_ONCE,
+            )
+        )
         return tuple(
             UnsentNotice(handover_id=row["id"], address_id=row["address_id"], code=CODES[row["ended_by"]])
             for row in rows
@@ -265,25 +272,30 @@ class PostgresHandovers(PoolStore):
     async def begin_notifying(self, handover_id: int) -> bool:
         """Mark a notice as being sent, before the request; False if another process has it."""
         found = await self._pool.fetchval(
-            "UPDATE handovers SET told = 'sending' WHERE id = $1 AND told = 'queued' RETURNING id",
-            handover_id,
+            *_BEGIN_NOTIFYING(handover_id=handover_id),
         )
         return found is not None
 
     @store_method
     async def record_notified(self, handover_id: int, state: Told) -> None:
         """Record the outcome of a notice; `queued` is for one that surely did not arrive."""
-        await self._pool.execute(_TOLD, handover_id, state, float(_NOTICE_SECONDS))
+        await self._pool.execute(
+            *_TOLD(
+                handover_id=handover_id,
+                state=state,
+                notice_seconds=float(_NOTICE_SECONDS),
+            )
+        )
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be in the chat, or not."""
-        rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, [str(account) for account in accounts])
+        rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(accounts=[str(account) for account in accounts]))
         return len(rows)
 
 
 async def _lock_session(connection: Connection, session_id: int, *, archived: bool = False) -> Record:
-    row = await connection.fetchrow(_LOCK, session_id)
+    row = await connection.fetchrow(*_LOCK(session_id=session_id))
     if row is None or (row["archived_at"] is not None and not archived):
         raise CannotHandOver(f"session {session_id}")
     return row
@@ -293,7 +305,7 @@ async def _record(
     connection: Connection, session: Record, operator_id: int, what: str, **detail: str
 ) -> None:
     """In the same commit: nothing that an operator did is without its line, and no line without a deed."""
-    actor = await connection.fetchval("SELECT name FROM operators WHERE id = $1", operator_id)
+    actor = await connection.fetchval(*_NAME_OF_OPERATOR(operator_id=operator_id))
     await append_audit(
         connection, actor=actor or f"operator:{operator_id}", action=f"handover.{what}",
         about=str(session["public_id"]), detail=detail,
@@ -308,12 +320,12 @@ def _build_listed(row: Record) -> Listed:
 async def _assign(connection: Connection, session: Record, there: Record, name: str, *, by: int) -> Moved:
     """Assign the conversation and tell the person who writes from now on; no effect if it is assigned so."""
     session_id: int = session["id"]
-    to = await connection.fetchval(f"SELECT id FROM operators o WHERE name = $1 AND {MAY_WRITE}", name)
+    to = await connection.fetchval(*_FIND_ASSIGNEE(name=name))
     if to is None:
         raise UnknownAssignee
     if there["operator_id"] == to:
         return _as_it_is(session_id, there)
-    await connection.execute(_TAKE, there["id"], to, name)
+    await connection.execute(*_TAKE(handover_id=there["id"], operator_id=to, name=name))
     shown = await _shown(connection, to)
     event_seq = await _store_event(connection, session_id, {"state": "human", **operator_payload(**shown)})
     await _record(connection, session, by, "assign", to=str(to))
@@ -339,11 +351,11 @@ async def _begin(
 ) -> Moved:
     """The turn that runs, or that left a tool half done, is the assistant's still."""
     session_id: int = session["id"]
-    address = new.address_id or await connection.fetchval(_NEWEST_ADDRESS, session_id)
+    address = new.address_id or await connection.fetchval(*_NEWEST_ADDRESS(session_id=session_id))
     if address is None:
         raise CannotHandOver(f"session {session_id} has no place")
-    runs = bool(new.epoch) or await connection.fetchval(_IS_RUNNING, session_id)
-    await connection.execute(_HOLD, session_id, session["answered_turn"] + int(runs))
+    runs = bool(new.epoch) or await connection.fetchval(*_IS_RUNNING(session_id=session_id))
+    await connection.execute(*_HOLD(session_id=session_id, through_turn=session["answered_turn"] + int(runs)))
     operator_id, name = operator or (None, "")
     begun = _BEGIN(
         session_id=session_id, address=address, asked_by=new.asked_by, reason=new.reason, key=new.key,
@@ -359,10 +371,21 @@ async def _begin(
 
 async def _end(connection: Connection, session: Record, there: Record, by: End) -> Moved:
     session_id: int = session["id"]
-    sends = by in CODES and await connection.fetchval(_IS_SENT_TO, there["address_id"])
-    await connection.execute(_END, there["id"], by, "queued" if sends else "nothing")
+    sends = by in CODES and await connection.fetchval(*_IS_SENT_TO(address_id=there["address_id"]))
+    await connection.execute(
+        *_END(
+            handover_id=there["id"],
+            ended_by=by,
+            told="queued" if sends else "nothing",
+        )
+    )
     waits = session["answered_turn"] < session["next_turn"] - 1
-    await connection.execute(_RELEASE, session_id, _NOTICE_SECONDS if sends and waits else 0.0)
+    await connection.execute(
+        *_RELEASE(
+            session_id=session_id,
+            notice_seconds=_NOTICE_SECONDS if sends and waits else 0.0,
+        )
+    )
     if by in ("unanswered", "silent", "off"):
         code = CODES[by]
         await _store_event(
@@ -374,7 +397,7 @@ async def _end(connection: Connection, session: Record, there: Record, by: End) 
 
 
 async def _shown(connection: Connection, operator_id: int | None) -> dict[str, str]:
-    row = await connection.fetchrow(_SHOWN, operator_id)
+    row = await connection.fetchrow(*_SHOWN(operator_id=operator_id))
     assert row is not None
     return dict(row)
 
@@ -382,7 +405,13 @@ async def _shown(connection: Connection, operator_id: int | None) -> dict[str, s
 async def _store_event(
     connection: Connection, session_id: int, payload: Mapping[str, Any], *, kind: str = "handover"
 ) -> int:
-    event_seq: int = await connection.fetchval(_TELL, session_id, kind, dict(payload))
+    event_seq: int = await connection.fetchval(
+        *_TELL(
+            session_id=session_id,
+            kind=kind,
+            payload=dict(payload),
+        )
+    )
     return event_seq
 
 
@@ -391,15 +420,15 @@ async def _place_of_reply(connection: Connection, session: Record, there: Record
     session_id: int = session["id"]
     if session["answered_turn"] < session["held_after"]:
         return None
-    waiting = await connection.fetch(_WAITING, session_id, session["answered_turn"])
+    waiting = await connection.fetch(*_WAITING(session_id=session_id, answered_turn=session["answered_turn"]))
     if not waiting:
-        place = await connection.fetchrow(_PLACE, session_id, there["address_id"])
+        place = await connection.fetchrow(*_PLACE(session_id=session_id, address_id=there["address_id"]))
         assert place is not None
         return {**dict(place), "from_turn": session["next_turn"], "through_turn": session["next_turn"]}
     first, through = waiting[0], waiting[0]["turn_no"]
     if first["is_reminder"]:
         # It is for now, and nobody but the assistant tells it.
-        await connection.execute(_HOLD, session_id, through)
+        await connection.execute(*_HOLD(session_id=session_id, through_turn=through))
         return None
     for row in waiting[1:]:
         if row["address_id"] != first["address_id"] or row["is_reminder"]:
@@ -416,57 +445,58 @@ async def _place_of_reply(connection: Connection, session: Record, there: Record
 _NOTICE_SECONDS = 10.0
 """Seconds for which the next answer waits for the notice, which is a separate message and comes first."""
 
-_LOCK = """
+_LOCK = Named("""
 SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_after FROM sessions
-  WHERE id = $1
+  WHERE id = :session_id
    FOR NO KEY UPDATE
-"""
+""")
 """A message, a claim or an answer waits for the end of this, and then reads the row as it is."""
 
-_SHOWN = """
+_SHOWN = Named("""
 SELECT o.display_name AS name, coalesce(p.key, '') AS picture
-  FROM operators o LEFT JOIN operator_pictures p ON p.operator_id = o.id WHERE o.id = $1
-"""
+  FROM operators o LEFT JOIN operator_pictures p ON p.operator_id = o.id WHERE o.id = :operator_id
+""")
 _SHOWN_AS = """
 SELECT h.*, coalesce(o.display_name, '') AS shown_name, coalesce(p.key, '') AS shown_picture FROM handovers h
   LEFT JOIN operators o ON o.id = h.operator_id LEFT JOIN operator_pictures p ON p.operator_id = o.id
 """
-_OPEN = f"{_SHOWN_AS} WHERE h.session_id = $1 AND h.ended_at IS NULL"
-_BY_KEY = f"{_SHOWN_AS} WHERE h.call_key = $1"
-_ASKED_LATELY = """
+_OPEN = Named(f"{_SHOWN_AS} WHERE h.session_id = :session_id AND h.ended_at IS NULL")
+_BY_KEY = Named(f"{_SHOWN_AS} WHERE h.call_key = :key")
+_ASKED_LATELY = Named("""
 SELECT count(*) FROM handovers
- WHERE session_id = $1 AND asked_by <> 'operator' AND asked_at > now() - interval '1 hour'
-"""
-_NEWEST_ADDRESS = """
+ WHERE session_id = :session_id AND asked_by <> 'operator' AND asked_at > now() - interval '1 hour'
+""")
+_NEWEST_ADDRESS = Named("""
 SELECT coalesce(
   (SELECT t.address_id FROM turns t JOIN addresses a ON a.id = t.address_id AND a.session_id = t.session_id
-    WHERE t.session_id = $1 ORDER BY t.turn_no DESC LIMIT 1),
-  (SELECT id FROM addresses WHERE session_id = $1 ORDER BY id DESC LIMIT 1))
-"""
+    WHERE t.session_id = :session_id ORDER BY t.turn_no DESC LIMIT 1),
+  (SELECT id FROM addresses WHERE session_id = :session_id ORDER BY id DESC LIMIT 1))
+""")
 
-_IS_RUNNING = f"""
+_IS_RUNNING = Named(f"""
 SELECT EXISTS (
   SELECT FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
-   WHERE s.id = $1 AND (
+   WHERE s.id = :session_id AND (
          EXISTS (SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
                     AND w.beat > now() - interval '{LEASE_SECONDS} s')
       OR EXISTS (SELECT FROM turn_steps p
                   WHERE p.session_id = s.id AND p.turn_no = t.turn_no AND p.status = 'intent')
       OR EXISTS (SELECT FROM reminders r WHERE r.session_id = s.id AND r.turn_no = t.turn_no)))
-"""
+""")
 """Turns that only the assistant can end: being written, with a running tool, or a reminder."""
 
-_HOLD = "UPDATE sessions SET held_after = $2 WHERE id = $1"
-_RELEASE = """
+_HOLD = Named("UPDATE sessions SET held_after = :through_turn WHERE id = :session_id")
+_RELEASE = Named("""
 UPDATE sessions SET held_after = NULL,
-       retry_at = CASE WHEN $2::float8 > 0 THEN greatest(retry_at, now() + make_interval(secs => $2))
+       retry_at = CASE WHEN :notice_seconds::float8 > 0 THEN
+          greatest(retry_at, now() + make_interval(secs => :notice_seconds))
                        ELSE retry_at END
- WHERE id = $1
-"""
-_MAY_ASK = """
+ WHERE id = :session_id
+""")
+_MAY_ASK = Named("""
 SELECT NOT EXISTS (SELECT FROM addresses a JOIN sites w ON a.channel = 'web' AND w.name = a.account
-                    WHERE a.id = $1 AND w.config -> 'handover' = 'false')
-"""
+                    WHERE a.id = :address_id AND w.config -> 'handover' = 'false')
+""")
 _BEGIN = Named("""
 INSERT INTO handovers (session_id, address_id, asked_by, reason, call_key, operator_id, operator_name,
   state, taken_at)
@@ -474,47 +504,56 @@ VALUES (:session_id, :address, :asked_by, :reason, :key, :operator_id::bigint, :
   CASE WHEN :operator_id::bigint IS NULL THEN 'waiting' ELSE 'human' END,
         CASE WHEN :operator_id::bigint IS NOT NULL THEN now() END)
 """)
-_TAKE = """
-UPDATE handovers SET state = 'human', operator_id = $2, operator_name = $3, taken_at = now(),
-  version = version + 1, snoozed_at = NULL, snoozed_until = NULL WHERE id = $1
-"""
-_SNOOZE = """
-UPDATE handovers SET version = version + 1, snoozed_at = CASE WHEN $2::timestamptz IS NOT NULL THEN now() END,
-       snoozed_until = $2
- WHERE id = $1 AND coalesce($2::timestamptz > now() AND $2 < now() + interval '1 year', true) RETURNING true
-"""
-_LABEL = "UPDATE handovers SET version = version + 1, labels = $2 WHERE id = $1"
+_TAKE = Named("""
+UPDATE handovers SET state = 'human', operator_id = :operator_id, operator_name = :name, taken_at = now(),
+  version = version + 1, snoozed_at = NULL, snoozed_until = NULL WHERE id = :handover_id
+""")
+_SNOOZE = Named("""
+UPDATE handovers SET version = version + 1, snoozed_at = CASE
+   WHEN :until::timestamptz IS NOT NULL THEN now() END,
+       snoozed_until = :until
+ WHERE id = :handover_id AND coalesce(:until::timestamptz > now()
+                                      AND :until < now() + interval '1 year', true) RETURNING true
+""")
+_LABEL = Named("UPDATE handovers SET version = version + 1, labels = :labels WHERE id = :handover_id")
 MAY_WRITE = "o.role IN ('operator', 'admin')"
-_END = "UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = $2, told = $3 WHERE id = $1"
-_IS_SENT_TO = "SELECT channel <> 'web' AND unreachable_since IS NULL FROM addresses WHERE id = $1"
+_END = Named("""
+UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = :ended_by, told = :told
+   WHERE id = :handover_id
+""")
+_IS_SENT_TO = Named("""
+SELECT channel <> 'web' AND unreachable_since IS NULL FROM addresses WHERE id = :address_id
+""")
 """Condition that a channel sends messages; on the web a stored message is on the screen."""
 
-_TELL = """
+_TELL = Named("""
 WITH s AS (
   UPDATE sessions SET next_event_seq = next_event_seq + 1
-    WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
+    WHERE id = :session_id RETURNING next_event_seq - 1 AS event_seq
 )
 INSERT INTO events (session_id, event_seq, kind, payload)
-SELECT $1, event_seq, $2, $3::jsonb FROM s RETURNING event_seq
-"""
+SELECT :session_id, event_seq, :kind, :payload::jsonb FROM s RETURNING event_seq
+""")
 
-_REPLIED_BEFORE = """
+_REPLIED_BEFORE = Named("""
 SELECT e.seq, te.turn_no AS turn,
        (SELECT v.event_seq FROM events v
-         WHERE v.session_id = $1 AND v.seq = e.seq AND v.kind = 'msg' LIMIT 1) AS event_seq
-  FROM entries e JOIN turn_entries te USING (session_id, seq) WHERE e.session_id = $1 AND e.dedupe_key = $2
-"""
-_WAITING = """
+         WHERE v.session_id = :session_id AND v.seq = e.seq AND v.kind = 'msg' LIMIT 1) AS event_seq
+  FROM entries e JOIN turn_entries te USING (session_id, seq) WHERE e.session_id = :session_id
+    AND e.dedupe_key = :key
+""")
+_WAITING = Named("""
 SELECT t.turn_no, t.channel, t.address_id,
        EXISTS (SELECT FROM reminders r WHERE r.session_id = t.session_id
          AND r.turn_no = t.turn_no) AS is_reminder
-  FROM turns t WHERE t.session_id = $1 AND t.turn_no > $2 ORDER BY t.turn_no
-"""
-_PLACE = """
+  FROM turns t WHERE t.session_id = :session_id AND t.turn_no > :answered_turn ORDER BY t.turn_no
+""")
+_PLACE = Named("""
 SELECT a.channel, a.id AS address_id FROM addresses a
  WHERE a.id = coalesce((SELECT t.address_id FROM turns t JOIN addresses x ON x.id = t.address_id
-                         WHERE t.session_id = $1 AND x.session_id = $1 ORDER BY t.turn_no DESC LIMIT 1), $2)
-"""
+                         WHERE t.session_id = :session_id AND x.session_id = :session_id
+                           ORDER BY t.turn_no DESC LIMIT 1), :address_id)
+""")
 
 _REPLY = Named("""
 WITH said AS (
@@ -562,9 +601,10 @@ SELECT seq, :through_turn::bigint AS turn, event_seq FROM s
 """)
 """The words stand in the last of the turns that they answer; those before it are answered with it."""
 
-_WAKE = """
-UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = $1 AND snoozed_at IS NOT NULL
-"""
+_WAKE = Named("""
+UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = :handover_id
+   AND snoozed_at IS NOT NULL
+""")
 AWAKE_AT = """
 coalesce(least(h.snoozed_until, (
   SELECT min(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
@@ -579,7 +619,8 @@ CASE WHEN h.state = 'waiting'
      WHEN h.state = 'human'
           AND greatest(h.taken_at, {AWAKE_AT}) <= now() - make_interval(secs => :silence::float8 * 60)
           AND EXISTS (SELECT FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1
-                         AND t.opened_at <= now() - make_interval(secs => :silence::float8 * 60)) THEN 'silent' END
+                         AND t.opened_at <= now() - make_interval(secs => :silence::float8 * 60)) THEN
+                           'silent' END
 """
 """The oldest words that wait are as old as the silence: an operator's reply ends whatever waits."""
 _OVERDUE = Named(f"""
@@ -614,32 +655,40 @@ SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS
   JOIN addresses a ON a.id = h.address_id JOIN agents g ON g.id = s.agent_id
 """
 _LISTED = Named(f"""{_ROWS}
- WHERE h.ended_at IS NULL AND ($1::text IS NULL OR h.state = $1) ORDER BY h.asked_at, h.id LIMIT 500
+ WHERE h.ended_at IS NULL AND (:state::text IS NULL OR h.state = :state) ORDER BY h.asked_at, h.id LIMIT 500
 """)
 _RESOLVED = Named(f"""{_ROWS}
  WHERE h.ended_by = 'resolved' ORDER BY h.ended_at DESC, h.id LIMIT 100
 """)
-_UNTOLD = """
+_UNTOLD = Named("""
 SELECT h.id, h.address_id, h.ended_by FROM handovers h JOIN addresses a ON a.id = h.address_id
- WHERE h.told = 'queued' AND a.channel = 'telegram' AND a.account = ANY ($1::text[]) AND NOT EXISTS (
+ WHERE h.told = 'queued' AND a.channel = 'telegram' AND a.account = ANY (:accounts::text[]) AND NOT EXISTS (
        SELECT FROM deliveries d JOIN turns t USING (session_id, turn_no)
         WHERE d.session_id = h.session_id AND d.address_id = h.address_id AND t.ended_at <= h.ended_at
           AND d.state IN ('queued', 'sending', 'sent'))
- ORDER BY h.id LIMIT $2
-"""
+ ORDER BY h.id LIMIT :limit
+""")
 """Notices whose preceding messages have arrived in the chat."""
-_TOLD = """
+_TOLD = Named("""
 WITH h AS (
-  UPDATE handovers SET told = $2 WHERE id = $1 AND told IN ('queued', 'sending') RETURNING session_id,
+  UPDATE handovers SET told = :state WHERE id = :handover_id AND told IN ('queued', 'sending')
+     RETURNING session_id,
     ended_at
 )
 UPDATE sessions s SET retry_at = now() FROM h
- WHERE s.id = h.session_id AND $2 <> 'queued' AND s.leased_by IS NULL
-   AND s.retry_at > now() AND s.retry_at <= h.ended_at + make_interval(secs => $3)
-"""
+ WHERE s.id = h.session_id AND :state <> 'queued' AND s.leased_by IS NULL
+   AND s.retry_at > now() AND s.retry_at <= h.ended_at + make_interval(secs => :notice_seconds)
+""")
 """With it the next answer may come; what was put off for longer has other reasons."""
-_LEFT_BY_THE_DEAD = """
+_LEFT_BY_THE_DEAD = Named("""
 UPDATE handovers h SET told = 'uncertain' FROM addresses a
- WHERE a.id = h.address_id AND h.told = 'sending' AND a.channel = 'telegram' AND a.account = ANY ($1::text[])
+ WHERE a.id = h.address_id AND h.told = 'sending' AND a.channel = 'telegram'
+   AND a.account = ANY (:accounts::text[])
 RETURNING h.id
-"""
+""")
+_FIND_SESSION = Named("SELECT id FROM sessions WHERE public_id = :public_id")
+_BEGIN_NOTIFYING = Named("""
+UPDATE handovers SET told = 'sending' WHERE id = :handover_id AND told = 'queued' RETURNING id
+""")
+_NAME_OF_OPERATOR = Named("SELECT name FROM operators WHERE id = :operator_id")
+_FIND_ASSIGNEE = Named(f"SELECT id FROM operators o WHERE name = :name AND {MAY_WRITE}")

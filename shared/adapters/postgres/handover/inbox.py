@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.handover.handovers import MAY_WRITE
 from shared.adapters.postgres.people.identities import CONTACT
 from shared.core.identity.handover import ChangedMeanwhile
@@ -42,18 +42,35 @@ class PostgresInbox(PoolStore):
     @store_method
     async def add_note(self, session: UUID, *, operator_id: int, cid: str, body: str) -> UUID | None:
         """The same `cid` again is the same note; None: there is no such conversation."""
-        found: UUID | None = await self._pool.fetchval(_ADD_NOTE, session, operator_id, cid, body)
+        found: UUID | None = await self._pool.fetchval(
+            *_ADD_NOTE(
+                session_id=session,
+                operator_id=operator_id,
+                cid=cid,
+                body=body,
+            )
+        )
         return found
 
     @store_method
     async def delete_note(self, session: UUID, note: UUID, *, operator_id: int, any_ones: bool) -> bool:
         """Delete the operator's note, or with `any_ones` any note."""
-        return await self._pool.fetchval(_DELETE_NOTE, session, note, operator_id, any_ones) is not None
+        return (
+            await self._pool.fetchval(
+                *_DELETE_NOTE(
+                    session_id=session,
+                    note_id=note,
+                    operator_id=operator_id,
+                    any_ones=any_ones,
+                )
+            )
+            is not None
+        )
 
     @store_method
     async def find_contact(self, session: UUID) -> Mapping[str, Any] | None:
         """Return facts about the visitor at the address of the newest message."""
-        row = await self._pool.fetchrow(_CONTACT, session)
+        row = await self._pool.fetchrow(*_CONTACT(session_id=session))
         return None if row is None else {**row["contact"], "timezone": row["timezone"]}
 
     @store_method
@@ -66,7 +83,13 @@ class PostgresInbox(PoolStore):
         """Store a rating from 1 to 5 and return the stored one: the first counts. None without such a
         hand-over.
         """
-        found: int | None = await self._pool.fetchval(_RATE, session_id, handover_id, rating)
+        found: int | None = await self._pool.fetchval(
+            *_RATE(
+                session_id=session_id,
+                handover_id=handover_id,
+                rating=rating,
+            )
+        )
         return found
 
     @store_method
@@ -77,7 +100,7 @@ class PostgresInbox(PoolStore):
     @store_method
     async def save_canned(self, name: str, body: str, *, version: int, by: str) -> CannedReply:
         """Save a canned reply at `version`, 0 for a new one. Raises ChangedMeanwhile."""
-        row = await self._pool.fetchrow(_SAVE_CANNED, name, body, version, by)
+        row = await self._pool.fetchrow(*_SAVE_CANNED(name=name, body=body, version=version, by=by))
         if row is None:
             raise ChangedMeanwhile(
                 advice="Somebody else has just changed this canned reply. Look at it first."
@@ -86,7 +109,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def delete_canned(self, name: str) -> None:
-        await self._pool.execute("DELETE FROM canned_replies WHERE name = $1", name)
+        await self._pool.execute(*_DELETE_CANNED(name=name))
 
 
 _KNOWN_LABELS = """
@@ -96,45 +119,49 @@ SELECT label FROM (
   unnest(h.labels) AS label
  GROUP BY label ORDER BY count(*) DESC, label LIMIT 100
 """
-_RATE = """
+_RATE = Named("""
 WITH rated AS (
-  UPDATE handovers SET rating = $3, rated_at = now()
-   WHERE id = $2 AND session_id = $1 AND ended_by = 'resolved' AND rating IS NULL RETURNING rating
+  UPDATE handovers SET rating = :rating, rated_at = now()
+   WHERE id = :handover_id AND session_id = :session_id AND ended_by = 'resolved' AND rating IS NULL
+     RETURNING rating
 )
 SELECT rating FROM rated
-UNION ALL SELECT rating FROM handovers WHERE id = $2 AND session_id = $1 AND rating IS NOT NULL
-"""
-_CONTACT = """
+UNION ALL SELECT rating FROM handovers WHERE id = :handover_id AND session_id = :session_id
+   AND rating IS NOT NULL
+""")
+_CONTACT = Named("""
 SELECT p.timezone, coalesce((
          SELECT a.contact || jsonb_strip_nulls(jsonb_build_object('language', coalesce(
                   a.settings ->> 'language', a.settings ->> 'app_language', a.contact ->> 'language')))
            FROM addresses a WHERE a.session_id = s.id
           ORDER BY a.id = (SELECT t.address_id FROM turns t WHERE t.session_id = s.id
                             ORDER BY t.turn_no DESC LIMIT 1) DESC, a.id DESC LIMIT 1), '{}') AS contact
-  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.public_id = $1
-"""
-_ADD_NOTE = """
-WITH s AS (SELECT id FROM sessions WHERE public_id = $1),
+  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.public_id = :session_id
+""")
+_ADD_NOTE = Named("""
+WITH s AS (SELECT id FROM sessions WHERE public_id = :session_id),
 made AS (
   INSERT INTO private_notes (session_id, operator_id, operator_name, cid, body)
-  SELECT s.id, o.id, o.name, $3, $4 FROM s JOIN operators o ON o.id = $2
+  SELECT s.id, o.id, o.name, :cid, :body FROM s JOIN operators o ON o.id = :operator_id
   ON CONFLICT (session_id, cid) DO NOTHING RETURNING public_id
 )
 SELECT public_id FROM made
-UNION ALL SELECT n.public_id FROM private_notes n JOIN s ON s.id = n.session_id WHERE n.cid = $3
-"""
-_DELETE_NOTE = """
+UNION ALL SELECT n.public_id FROM private_notes n JOIN s ON s.id = n.session_id WHERE n.cid = :cid
+""")
+_DELETE_NOTE = Named("""
 DELETE FROM private_notes n USING sessions s
- WHERE s.public_id = $1 AND n.session_id = s.id AND n.public_id = $2 AND ($4 OR n.operator_id = $3)
+ WHERE s.public_id = :session_id AND n.session_id = s.id AND n.public_id = :note_id
+   AND (:any_ones OR n.operator_id = :operator_id)
 RETURNING n.id
-"""
-_SAVE_CANNED = """
+""")
+_SAVE_CANNED = Named("""
 WITH changed AS (
-  UPDATE canned_replies SET body = $2, version = version + 1, changed_by = $4, changed_at = now()
-   WHERE name = $1 AND version = $3 RETURNING *
+  UPDATE canned_replies SET body = :body, version = version + 1, changed_by = :by, changed_at = now()
+   WHERE name = :name AND version = :version RETURNING *
 ), made AS (
   INSERT INTO canned_replies (name, body, changed_by)
-  SELECT $1, $2, $4 WHERE $3 = 0 ON CONFLICT DO NOTHING RETURNING *
+  SELECT :name, :body, :by WHERE :version = 0 ON CONFLICT DO NOTHING RETURNING *
 )
 SELECT * FROM changed UNION ALL SELECT * FROM made
-"""
+""")
+_DELETE_CANNED = Named("DELETE FROM canned_replies WHERE name = :name")

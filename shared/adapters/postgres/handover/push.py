@@ -35,7 +35,13 @@ class PostgresPush(PoolStore):
     @store_method
     async def keep_key(self, public_key: str, sealed: Sealed) -> tuple[str, Sealed]:
         """Store the key, or return the one that another process has stored first."""
-        row = await self._pool.fetchrow(_KEEP_KEY, public_key, sealed.key_id, sealed.data)
+        row = await self._pool.fetchrow(
+            *_KEEP_KEY(
+                public_key=public_key,
+                key_id=sealed.key_id,
+                data=sealed.data,
+            )
+        )
         assert row is not None
         return row["public_key"], Sealed(key_id=row["key_id"], data=row["sealed"])
 
@@ -72,7 +78,13 @@ class PostgresPush(PoolStore):
             added: bool | None = await connection.fetchval(
                 *_ADD(**browser, **whose, language=target.language, renews=renews)
             )
-            await connection.execute(_FORGET_OLDEST, operator_id, visitor_hash, BROWSERS_AT_MOST)
+            await connection.execute(
+                *_FORGET_OLDEST(
+                    operator_id=operator_id,
+                    visitor_hash=visitor_hash,
+                    most=BROWSERS_AT_MOST,
+                )
+            )
         return added
 
     @store_method
@@ -80,11 +92,17 @@ class PostgresPush(PoolStore):
         self, endpoint: str, *, operator_id: int | None = None, visitor_hash: bytes | None = None
     ) -> None:
         """One's own only; what is not there is gone already."""
-        await self._pool.execute(_REMOVE, endpoint, operator_id, visitor_hash)
+        await self._pool.execute(
+            *_REMOVE(
+                endpoint=endpoint,
+                operator_id=operator_id,
+                visitor_hash=visitor_hash,
+            )
+        )
 
     @store_method
     async def find_operators(self, endpoint: str, *, operator_id: int) -> PushTarget | None:
-        row = await self._pool.fetchrow(_FIND, endpoint, operator_id)
+        row = await self._pool.fetchrow(*_FIND(endpoint=endpoint, operator_id=operator_id))
         return None if row is None else PushTarget(**dict(row))
 
     @store_method
@@ -103,7 +121,11 @@ class PostgresPush(PoolStore):
             await connection.execute(_ONE_AT_A_TIME)
             if operators or addresses:
                 await connection.execute(
-                    _PRESENT, list(operators), list(addresses), self._patience_seconds
+                    *_PRESENT(
+                        operators=list(operators),
+                        addresses=list(addresses),
+                        patience_seconds=self._patience_seconds,
+                    )
                 )
             for statement in (_FOR_VISITORS, _FOR_OPERATORS)[: 1 + at_work]:
                 rows += await connection.fetch(*statement(patience_seconds=self._patience_seconds))
@@ -113,9 +135,15 @@ class PostgresPush(PoolStore):
     async def record_outcome(self, target_id: int, *, delivered: bool, gone: bool = False) -> None:
         """Record the outcome; an expired or repeatedly failing browser gets no more notices."""
         if delivered:
-            await self._pool.execute(_DELIVERED, target_id)
+            await self._pool.execute(*_DELIVERED(target_id=target_id))
         else:
-            await self._pool.execute(_FAILED, target_id, gone, MOST_FAILURES - 1)
+            await self._pool.execute(
+                *_FAILED(
+                    target_id=target_id,
+                    gone=gone,
+                    most_failures=MOST_FAILURES - 1,
+                )
+            )
 
 
 def _notice(row: dict[str, Any]) -> PushNotice:
@@ -125,10 +153,10 @@ def _notice(row: dict[str, Any]) -> PushNotice:
 
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtext('evertalk.push'))"
 _ANY = "SELECT EXISTS (SELECT FROM push_subscriptions)"
-_KEEP_KEY = """
-INSERT INTO push_keys (public_key, key_id, sealed) VALUES ($1, $2, $3)
+_KEEP_KEY = Named("""
+INSERT INTO push_keys (public_key, key_id, sealed) VALUES (:public_key, :key_id, :data)
 ON CONFLICT (id) DO UPDATE SET id = push_keys.id RETURNING public_key, key_id, sealed
-"""
+""")
 _ADD = Named("""
 WITH owner AS (
   SELECT FROM operator_sessions s JOIN operators o ON o.id = s.operator_id AND o.disabled_at IS NULL
@@ -150,27 +178,32 @@ RETURNING xmax = 0
 _OF_ONE_VISITOR = """
 SELECT v.token_hash FROM visitors mine JOIN addresses home ON home.id = mine.address_id
   JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
-  JOIN visitors v ON v.address_id = a.id WHERE mine.token_hash = $2
+  JOIN visitors v ON v.address_id = a.id WHERE mine.token_hash = :visitor_hash
 """
-_FORGET_OLDEST = f"""
+_FORGET_OLDEST = Named(f"""
 DELETE FROM push_subscriptions WHERE id IN (
-  SELECT id FROM push_subscriptions WHERE operator_id = $1 OR visitor_hash IN ({_OF_ONE_VISITOR})
-   ORDER BY renewed_at DESC, id DESC OFFSET $3)
-"""
-_REMOVE = "DELETE FROM push_subscriptions WHERE endpoint = $1 AND (operator_id = $2 OR visitor_hash = $3)"
-_FIND = """
-SELECT id, endpoint, p256dh, auth, language FROM push_subscriptions WHERE endpoint = $1 AND operator_id = $2
-"""
-_PRESENT = """
+  SELECT id FROM push_subscriptions WHERE operator_id = :operator_id OR visitor_hash IN ({_OF_ONE_VISITOR})
+   ORDER BY renewed_at DESC, id DESC OFFSET :most)
+""")
+_REMOVE = Named("""
+DELETE FROM push_subscriptions WHERE endpoint = :endpoint
+   AND (operator_id = :operator_id OR visitor_hash = :visitor_hash)
+""")
+_FIND = Named("""
+SELECT id, endpoint, p256dh, auth, language FROM push_subscriptions WHERE endpoint = :endpoint
+   AND operator_id = :operator_id
+""")
+_PRESENT = Named("""
 UPDATE push_subscriptions SET here_at = now()
- WHERE here_at < now() - make_interval(secs => $3 / 2) AND (operator_id = ANY ($1) OR id IN (
+ WHERE here_at < now() - make_interval(secs => :patience_seconds / 2)
+   AND (operator_id = ANY (:operators) OR id IN (
   SELECT p.id FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash
     JOIN addresses a ON a.id = v.address_id
-   WHERE EXISTS (SELECT FROM addresses here WHERE here.id = ANY ($2)
+   WHERE EXISTS (SELECT FROM addresses here WHERE here.id = ANY (:addresses)
                     AND (here.channel, here.account, here.chat) = (a.channel, a.account, a.chat))))
-"""
+""")
 _NEW = "> greatest(p.told_at, p.here_at, now() - interval '1 day')"
-_OLD_ENOUGH = "< now() - make_interval(secs => $1)"
+_OLD_ENOUGH = "< now() - make_interval(secs => :patience_seconds)"
 _FOR_VISITORS = Named(f"""
 WITH due AS (
   SELECT p.id, s.public_id::text AS session, said.at, said.name, w.name AS site,
@@ -215,8 +248,9 @@ WITH wanted AS (
 SELECT told.*, CASE due.state WHEN 'waiting' THEN 'waits' ELSE 'wrote' END AS kind, due.session, due.name
   FROM told JOIN due USING (id) WHERE due.number <= {MOST_CONVERSATIONS}
 """)
-_DELIVERED = "UPDATE push_subscriptions SET succeeded_at = now(), failures = 0 WHERE id = $1"
-_FAILED = """
-WITH gone AS (DELETE FROM push_subscriptions WHERE id = $1 AND ($2 OR failures >= $3))
-UPDATE push_subscriptions SET failures = failures + 1 WHERE id = $1 AND NOT ($2 OR failures >= $3)
-"""
+_DELIVERED = Named("UPDATE push_subscriptions SET succeeded_at = now(), failures = 0 WHERE id = :target_id")
+_FAILED = Named("""
+WITH gone AS (DELETE FROM push_subscriptions WHERE id = :target_id AND (:gone OR failures >= :most_failures))
+UPDATE push_subscriptions SET failures = failures + 1 WHERE id = :target_id
+   AND NOT (:gone OR failures >= :most_failures)
+""")

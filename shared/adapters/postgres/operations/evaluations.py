@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.api_sessions import EXTERNAL
 from shared.core.ops.evaluation import EvalFigures
 from shared.core.values.messages import blocks_from_json, text_of
@@ -25,7 +25,7 @@ class PostgresEvaluations(PoolStore):
     @store_method
     async def load_turn(self, session_id: int, dedupe_key: str) -> TurnState | None:
         """None where no such message was stored."""
-        row = await self._pool.fetchrow(_TURN, session_id, dedupe_key)
+        row = await self._pool.fetchrow(*_TURN(session_id=session_id, dedupe_key=dedupe_key))
         if row is None:
             return None
         said = text_of(blocks_from_json(row["blocks"] or ()))
@@ -34,24 +34,22 @@ class PostgresEvaluations(PoolStore):
     @store_method
     async def has_waiting_jobs(self, session_id: int) -> bool:
         """Return whether a job is due or running."""
-        return bool(await self._pool.fetchval(_WAITING, session_id))
+        return bool(await self._pool.fetchval(*_WAITING(session_id=session_id)))
 
     @store_method
     async def load_figures(self, session_id: int) -> EvalFigures:
-        row = await self._pool.fetchrow(_FIGURES, session_id)
+        row = await self._pool.fetchrow(*_FIGURES(session_id=session_id))
         assert row is not None
         return EvalFigures(**dict(row))
 
     @store_method
     async def is_erased(self, session_id: int) -> bool:
-        return bool(
-            await self._pool.fetchval("SELECT erased_turn > 0 FROM sessions WHERE id = $1", session_id)
-        )
+        return bool(await self._pool.fetchval(*_IS_ERASED(session_id=session_id)))
 
     @store_method
     async def list_places(self, prefix: str) -> list[tuple[int, str]]:
         """Sessions whose place begins so, with their agents' names."""
-        return [(row["id"], row["name"]) for row in await self._pool.fetch(_PLACES, prefix)]
+        return [(row["id"], row["name"]) for row in await self._pool.fetch(*_PLACES(prefix=prefix))]
 
     @store_method
     async def leave_place(self, session_id: int, *, agent: str) -> None:
@@ -59,24 +57,24 @@ class PostgresEvaluations(PoolStore):
         deleted.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_LEAVE_AGENT, session_id, agent)
-            await connection.execute(_LEAVE_ADDRESS, session_id)
+            await connection.execute(*_LEAVE_AGENT(session_id=session_id, agent=agent))
+            await connection.execute(*_LEAVE_ADDRESS(session_id=session_id))
 
 
-_TURN = """
+_TURN = Named("""
 SELECT t.state, t.error_code,
        (SELECT e.blocks FROM turn_entries a JOIN entries e USING (session_id, seq)
          WHERE a.session_id = t.session_id AND a.turn_no = t.turn_no AND e.author = 'assistant'
          ORDER BY a.step DESC LIMIT 1) AS blocks
   FROM entry_rows m JOIN turn_entries te USING (session_id, seq)
   JOIN turns t ON t.session_id = te.session_id AND t.turn_no = te.turn_no
- WHERE m.session_id = $1 AND m.dedupe_key = $2
-"""
-_WAITING = """
-SELECT EXISTS (SELECT FROM jobs WHERE session_id = $1
+ WHERE m.session_id = :session_id AND m.dedupe_key = :dedupe_key
+""")
+_WAITING = Named("""
+SELECT EXISTS (SELECT FROM jobs WHERE session_id = :session_id
                   AND (state = 'running' OR state = 'due' AND due_at <= now()))
-"""
-_FIGURES = """
+""")
+_FIGURES = Named("""
 SELECT t.compaction_count AS compactions, s.context_tokens, u.*,
        (SELECT coalesce(sum(extract(epoch FROM ended_at - claimed_at)), 0)::float8 FROM turns
          WHERE session_id = s.id) AS seconds
@@ -88,16 +86,17 @@ SELECT t.compaction_count AS compactions, s.context_tokens, u.*,
               coalesce(sum(cost_micro), 0)::bigint AS micro,
               count(*) FILTER (WHERE cost_micro IS NULL) AS unpriced_calls
          FROM usage WHERE session_id = s.id) u
- WHERE s.id = $1
-"""
-_PLACES = """
+ WHERE s.id = :session_id
+""")
+_PLACES = Named("""
 SELECT s.id, g.name FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN agents g ON g.id = s.agent_id
- WHERE a.channel = 'web' AND starts_with(a.chat, $1) ORDER BY s.id
-"""
-_LEAVE_AGENT = """
+ WHERE a.channel = 'web' AND starts_with(a.chat, :prefix) ORDER BY s.id
+""")
+_LEAVE_AGENT = Named("""
 UPDATE sessions SET agent_id = a.id, view_epoch = view_epoch + 1
-  FROM agents a WHERE sessions.id = $1 AND a.name = $2
-"""
-_LEAVE_ADDRESS = f"""
-UPDATE addresses SET chat = '{EXTERNAL}evaluated-' || session_id WHERE session_id = $1
-"""
+  FROM agents a WHERE sessions.id = :session_id AND a.name = :agent
+""")
+_LEAVE_ADDRESS = Named(f"""
+UPDATE addresses SET chat = '{EXTERNAL}evaluated-' || session_id WHERE session_id = :session_id
+""")
+_IS_ERASED = Named("SELECT erased_turn > 0 FROM sessions WHERE id = :session_id")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.tools.mcp_approval import (
     MAX_NAMED_TOOLS,
@@ -20,22 +20,25 @@ from shared.core.tools.mcp_approval import (
     needs_approval,
 )
 
-_FIRST = """
+_FIRST = Named("""
 INSERT INTO mcp_tool_lists (server, source, seen, approved, can_write)
-VALUES ($1, $2, $3, $3, $4) ON CONFLICT (server, source) DO NOTHING RETURNING server
-"""
-_LOCK = "SELECT * FROM mcp_tool_lists WHERE server = $1 AND source = $2 FOR UPDATE"
-_CHANGE = """
-UPDATE mcp_tool_lists SET seen = $3, approved = $4, can_write = $5, needs_approval = $6,
-       changed = CASE WHEN $7::jsonb = '[]' THEN changed ELSE $7 END,
-       changed_at = CASE WHEN $7::jsonb = '[]' THEN changed_at ELSE now() END
- WHERE server = $1 AND source = $2
-"""
+VALUES (:server, :source, :hashes, :hashes, :can_write) ON CONFLICT (server, source) DO NOTHING
+   RETURNING server
+""")
+_LOCK = Named("SELECT * FROM mcp_tool_lists WHERE server = :server AND source = :source FOR UPDATE")
+_CHANGE = Named("""
+UPDATE mcp_tool_lists SET seen = :hashes, approved = :approved, can_write = :can_write,
+   needs_approval = :waits,
+       changed = CASE WHEN :named::jsonb = '[]' THEN changed ELSE :named END,
+       changed_at = CASE WHEN :named::jsonb = '[]' THEN changed_at ELSE now() END
+ WHERE server = :server AND source = :source
+""")
 _ALL = "SELECT * FROM mcp_tool_lists ORDER BY server, source"
-_OF_SERVER = "SELECT * FROM mcp_tool_lists WHERE server = $1 ORDER BY source FOR UPDATE"
-_APPROVE = """
-UPDATE mcp_tool_lists SET approved = $3, needs_approval = false WHERE server = $1 AND source = $2
-"""
+_OF_SERVER = Named("SELECT * FROM mcp_tool_lists WHERE server = :server ORDER BY source FOR UPDATE")
+_APPROVE = Named("""
+UPDATE mcp_tool_lists SET approved = :approved, needs_approval = false WHERE server = :server
+   AND source = :source
+""")
 
 
 class PostgresMcpToolLists(PoolStore):
@@ -100,13 +103,13 @@ class PostgresMcpToolLists(PoolStore):
     async def approve(self, server: str, *, mark: str, by: str) -> bool:
         """Approve all tools that wait; False if they are no longer those that `mark` stands for."""
         async with self._pool.acquire() as connection, connection.transaction():
-            rows = await connection.fetch(_OF_SERVER, server)
+            rows = await connection.fetch(*_OF_SERVER(server=server))
             shown = _describe(rows)
             if shown["mark"] != mark or not shown["waiting"]:
                 return False
             for row in rows:
                 approved = approve_all(row["approved"], row["seen"])
-                await connection.execute(_APPROVE, server, row["source"], approved)
+                await connection.execute(*_APPROVE(server=server, source=row["source"], approved=approved))
             detail = {"tools": len(shown["waiting"]), "mark": mark}
             await append_audit(connection, actor=by, action="mcp.tools_approved", about=server, detail=detail)
         return True

@@ -8,7 +8,7 @@ import asyncpg
 
 from shared.adapters.postgres.compaction.jobs_sql import END_JOB, MARK_TROUBLED
 from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.ops.process_faults import (
     MAX_PROCESS_FAULTS,
     REASON,
@@ -18,39 +18,42 @@ from shared.core.ops.process_faults import (
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 
-_RECORD = """
+_RECORD = Named("""
 INSERT INTO process_faults (id, role, cause, place, work, session_id, turn_no)
-VALUES ($1, $2, $3, $4, $5, (SELECT id FROM sessions WHERE id = $6),
-        (SELECT $7::bigint FROM sessions WHERE id = $6))
+VALUES (:fault_id, :role, :cause, :place, :work, (SELECT id FROM sessions WHERE id = :session_id),
+        (SELECT :turn::bigint FROM sessions WHERE id = :session_id))
 ON CONFLICT (id) DO NOTHING RETURNING id
-"""
-_COUNT = "SELECT count(*) FROM process_faults WHERE work = $1"
-_REST_TURN = f"""
+""")
+_COUNT = Named("SELECT count(*) FROM process_faults WHERE work = :work")
+_REST_TURN = Named(f"""
 UPDATE sessions SET leased_by = NULL,
-       retry_at = CASE WHEN $4::float8 > 0 THEN greatest(retry_at, now() + make_interval(secs => $4))
+       retry_at = CASE WHEN :rest_seconds::float8 > 0 THEN
+          greatest(retry_at, now() + make_interval(secs => :rest_seconds))
                        ELSE now() END
- WHERE id = $1 AND answered_turn = $2 - 1 AND next_turn > $2
-   AND (turn_epoch = $3 OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND {WORKER_IS_ALIVE}))
-"""
+ WHERE id = :session_id AND answered_turn = :turn - 1 AND next_turn > :turn
+   AND (turn_epoch = :epoch OR NOT EXISTS
+        (SELECT FROM workers w WHERE w.id = leased_by AND {WORKER_IS_ALIVE}))
+""")
 """Also where another process has claimed the turn since, and has stood still at it, too.
 
 The epoch stays: the next claim still sees that the attempt before it ended without a word.
 """
-_BLAME_TURN = """
+_BLAME_TURN = Named("""
 UPDATE turns SET process_faults = process_faults + 1
- WHERE session_id = $1 AND turn_no = $2 AND state IN ('open', 'claimed')
-"""
-_FAULTS_OF_TURN = """
-SELECT process_faults FROM turns WHERE session_id = $1 AND turn_no = $2 AND state IN ('open', 'claimed')
-"""
-_END_UPDATE = """
-UPDATE telegram_updates SET handled_at = now(), error = $3
- WHERE bot_id = $1 AND update_id = $2 AND handled_at IS NULL
-"""
-_END_DELIVERY = """
-UPDATE deliveries SET state = 'dead', error = $3
- WHERE session_id = $1 AND turn_no = $2 AND state IN ('queued', 'sending', 'sent')
-"""
+ WHERE session_id = :session_id AND turn_no = :turn AND state IN ('open', 'claimed')
+""")
+_FAULTS_OF_TURN = Named("""
+SELECT process_faults FROM turns WHERE session_id = :session_id AND turn_no = :turn
+   AND state IN ('open', 'claimed')
+""")
+_END_UPDATE = Named("""
+UPDATE telegram_updates SET handled_at = now(), error = :reason
+ WHERE bot_id = :bot_id AND update_id = :update_id AND handled_at IS NULL
+""")
+_END_DELIVERY = Named("""
+UPDATE deliveries SET state = 'dead', error = :reason
+ WHERE session_id = :session_id AND turn_no = :turn AND state IN ('queued', 'sending', 'sent')
+""")
 _GIVEN_UP = f"""
 SELECT work FROM process_faults WHERE work <> 'other'
  GROUP BY work HAVING count(*) >= {MAX_PROCESS_FAULTS} ORDER BY max(at) DESC LIMIT 10000
@@ -72,13 +75,21 @@ class PostgresProcessFaults(PoolStore):
             session_id, turn = await _find_place(connection, fault)
             # A session is locked before its rows of other tables everywhere.
             if session_id is not None:
-                await connection.execute("SELECT FROM sessions WHERE id = $1 FOR UPDATE", session_id)
+                await connection.execute(*_LOCK_SESSION(session_id=session_id))
             recorded = await connection.fetchval(
-                _RECORD, fault.id, fault.role, fault.cause, fault.place, work, session_id, turn
+                *_RECORD(
+                    fault_id=fault.id,
+                    role=fault.role,
+                    cause=fault.cause,
+                    place=fault.place,
+                    work=work,
+                    session_id=session_id,
+                    turn=turn,
+                )
             )
             if recorded is None:
                 return False
-            is_last = await connection.fetchval(_COUNT, work) >= MAX_PROCESS_FAULTS
+            is_last = await connection.fetchval(*_COUNT(work=work)) >= MAX_PROCESS_FAULTS
             await _apply(connection, fault, is_last=is_last)
         return True
 
@@ -92,7 +103,7 @@ async def _name_work(connection: Connection, fault: ProcessFault) -> str:
     """Jobs are counted by their key: the next one about the same has another number."""
     if fault.kind != "job":
         return fault.work
-    key = await connection.fetchval("SELECT key FROM jobs WHERE id = $1", int(fault.ids[0]))
+    key = await connection.fetchval(*_KEY_OF_JOB(job_id=int(fault.ids[0])))
     return fault.work if key is None else f"job {key}"
 
 
@@ -104,7 +115,7 @@ async def _find_place(connection: Connection, fault: ProcessFault) -> tuple[int 
         case ("message" | "index", (session, *_)):
             return int(session), None
         case ("job", (job, *_)):
-            return await connection.fetchval("SELECT session_id FROM jobs WHERE id = $1", int(job)), None
+            return await connection.fetchval(*_SESSION_OF_JOB(job_id=int(job))), None
         case _:
             return None, None
 
@@ -125,8 +136,13 @@ async def _apply(connection: Connection, fault: ProcessFault, *, is_last: bool) 
                 RETRY_SECONDS, [{"code": fault.cause}],
             )  # fmt: skip
         case "update", (bot, update) if is_last:
-            await connection.execute(_END_UPDATE, int(bot), int(update), REASON)
+            await connection.execute(*_END_UPDATE(bot_id=int(bot), update_id=int(update), reason=REASON))
         case "delivery", (session, turn) if is_last:
-            await connection.execute(_END_DELIVERY, int(session), int(turn), REASON)
+            await connection.execute(*_END_DELIVERY(session_id=int(session), turn=int(turn), reason=REASON))
         case _:
             return
+
+
+_LOCK_SESSION = Named("SELECT FROM sessions WHERE id = :session_id FOR UPDATE")
+_KEY_OF_JOB = Named("SELECT key FROM jobs WHERE id = :job_id")
+_SESSION_OF_JOB = Named("SELECT session_id FROM jobs WHERE id = :job_id")

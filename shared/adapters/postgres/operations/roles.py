@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from shared.adapters.postgres.db.connecting import open_connection
 from shared.adapters.postgres.db.migrate import migrate_or_explain
 from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.privacy.retention import RULES
 from shared.core.values.errors import BadInput
 
@@ -80,7 +81,7 @@ async def renew_grants(database_url: str) -> bool:
     async with open_connection(database_url) as connection:
         prefix = (await connection.fetchval("SELECT current_user")).removesuffix("_migrate")
         names = _build_names(prefix)
-        found = await connection.fetchval(_COUNT_ROLES, [*names.values()])
+        found = await connection.fetchval(*_COUNT_ROLES(names=[*names.values()]))
         if found != len(names):
             return False
         await connection.execute("\n".join(("BEGIN;", *_grants(names), "COMMIT;")))
@@ -149,10 +150,10 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
         yield f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT USAGE, SELECT ON SEQUENCES TO {who};"
 
 
-_COUNT_ROLES = """
+_COUNT_ROLES = Named("""
 SELECT count(*) FROM pg_roles
- WHERE rolname = ANY ($1::text[]) AND current_user::text = ANY ($1::text[])
-"""
+ WHERE rolname = ANY (:names::text[]) AND current_user::text = ANY (:names::text[])
+""")
 _OURS = "NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = {oid} AND d.deptype = 'e')"
 _OWNED = f"""DO $$
 DECLARE statement text;

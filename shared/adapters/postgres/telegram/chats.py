@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 
@@ -84,66 +84,85 @@ class PostgresTelegramChats(PoolStore):
         self, bot_id: int, *, username: str, agent: str, audience: str, access: str, mode: str
     ) -> BotRow:
         """The bot of a token, as it is configured now; an unknown agent falls back to the first one."""
-        row = await self._pool.fetchrow(_ENROL, bot_id, username, agent, audience, access, mode)
+        row = await self._pool.fetchrow(
+            *_ENROL(
+                bot_id=bot_id,
+                username=username,
+                agent=agent,
+                audience=audience,
+                access=access,
+                mode=mode,
+            )
+        )
         assert row is not None
         return BotRow(**dict(row))
 
     @store_method
     async def record_problem(self, bot_id: int, problem: str) -> None:
         """Store the bot's problem for operators; empty if there is none."""
-        await self._pool.execute(
-            "UPDATE telegram_bots SET problem = $2 WHERE bot_id = $1 AND problem <> $2", bot_id, problem
-        )
+        await self._pool.execute(*_RECORD_PROBLEM(bot_id=bot_id, problem=problem))
 
     @store_method
     async def load_profile(self, bot_id: int) -> Mapping[str, str]:
         """Return digests of the menus and descriptions that Telegram shows, by their keys."""
-        return await self._pool.fetchval("SELECT profile FROM telegram_bots WHERE bot_id = $1", bot_id) or {}
+        return await self._pool.fetchval(*_LOAD_PROFILE(bot_id=bot_id)) or {}
 
     @store_method
     async def record_profile(self, bot_id: int, digests: Mapping[str, str]) -> None:
         """Add digests of menus and descriptions that were set."""
-        await self._pool.execute(
-            "UPDATE telegram_bots SET profile = profile || $2::jsonb WHERE bot_id = $1", bot_id, dict(digests)
-        )
+        await self._pool.execute(*_RECORD_PROFILE(bot_id=bot_id, digests=dict(digests)))
 
     @store_method
     async def open(
         self, bot_id: int, *, chat_id: int, thread_id: int, kind: PartyKind, title: str
     ) -> ChatRow:
         """Return the address of a chat, created with a session at its first message."""
-        row = await self._pool.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
+        row = await self._pool.fetchrow(
+            *_PLACE(
+                bot_id=str(bot_id),
+                chat_id=str(chat_id),
+                thread_id=_thread(thread_id),
+            )
+        )
         if row is not None and row["title"] == (title or row["title"]):
             return _place(row)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.telegram' || $1, 0))",
-                f"{bot_id}:{chat_id}",
+                *_LOCK_PLACE(place=f"{bot_id}:{chat_id}"),
             )
-            row = await connection.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
+            row = await connection.fetchrow(
+                *_PLACE(
+                    bot_id=str(bot_id),
+                    chat_id=str(chat_id),
+                    thread_id=_thread(thread_id),
+                )
+            )
             if row is None:
                 # Not while its person becomes one with another: the new session must belong to both.
                 await connection.execute(ONE_AT_A_TIME)
                 row = await connection.fetchrow(
-                    _CREATE, bot_id, str(chat_id), _thread(thread_id), kind, title
+                    *_CREATE(
+                        bot_id=bot_id,
+                        chat_id=str(chat_id),
+                        thread_id=_thread(thread_id),
+                        kind=kind,
+                        title=title,
+                    )
                 )
             elif row["title"] != title and title:
-                await connection.execute(
-                    "UPDATE addresses SET title = $2 WHERE id = $1", row["address_id"], title
-                )
+                await connection.execute(*_RENAME(address_id=row["address_id"], title=title))
         assert row is not None
         return _place(row)
 
     @store_method
     async def find_chat(self, address_id: int) -> ChatRow | None:
-        row = await self._pool.fetchrow(f"{_PLACES} WHERE a.id = $1 AND a.channel = 'telegram'", address_id)
+        row = await self._pool.fetchrow(*_FIND_CHAT(address_id=address_id))
         return None if row is None else _place(row)
 
     @store_method
     async def list_threads(self, bot_id: int, chat_id: int) -> list[ChatRow]:
         rows = await self._pool.fetch(
-            f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2",
-            str(bot_id), str(chat_id),
+            *_LIST_THREADS(bot_id=str(bot_id), chat_id=str(chat_id)),
         )  # fmt: skip
         return [_place(row) for row in rows]
 
@@ -151,10 +170,7 @@ class PostgresTelegramChats(PoolStore):
     async def find_chat_of_due_turn(self, session_id: int) -> ChatRow | None:
         """Where the oldest unanswered turn of a session came from, if that is a place of Telegram."""
         row = await self._pool.fetchrow(
-            f"""{_PLACES} JOIN turns t ON t.address_id = a.id AND t.session_id = s.id
-                           AND t.turn_no = s.answered_turn + 1
-                 WHERE s.id = $1 AND a.channel = 'telegram'""",
-            session_id,
+            *_FIND_CHAT_OF_DUE_TURN(session_id=session_id),
         )
         return None if row is None else _place(row)
 
@@ -162,9 +178,7 @@ class PostgresTelegramChats(PoolStore):
     async def find_question_id(self, session_id: int, turn: int) -> int | None:
         """The message that began a turn, in its chat."""
         message_id: int | None = await self._pool.fetchval(
-            """SELECT min(m.message_id) FROM telegram_messages m
-                WHERE m.session_id = $1 AND m.turn_no = $2 AND m.seq IS NOT NULL""",
-            session_id, turn,
+            *_FIND_QUESTION_ID(session_id=session_id, turn=turn),
         )  # fmt: skip
         return message_id
 
@@ -172,10 +186,7 @@ class PostgresTelegramChats(PoolStore):
     async def find_answer_seq(self, session_id: int, turn: int) -> int | None:
         """The entry of a turn's answer."""
         seq: int | None = await self._pool.fetchval(
-            """SELECT max(te.seq) FROM turn_entries te JOIN entries e USING (session_id, seq)
-                WHERE te.session_id = $1 AND te.turn_no = $2
-                  AND e.author IN ('assistant', 'operator')""",
-            session_id, turn,
+            *_FIND_ANSWER_SEQ(session_id=session_id, turn=turn),
         )  # fmt: skip
         return seq
 
@@ -183,14 +194,7 @@ class PostgresTelegramChats(PoolStore):
     async def load_newest_summary(self, session_id: int) -> SummaryRow | None:
         """Return the summary at the head of the view, unless the conversation was started again since."""
         row = await self._pool.fetchrow(
-            """SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
-                      (SELECT count(*) FROM turn_entries te JOIN entries e USING (session_id, seq)
-                        WHERE te.session_id = l.session_id
-                          AND te.turn_no BETWEEN l.from_turn AND l.through_turn
-                          AND e.author IN ('person', 'assistant', 'operator')) AS messages
-                 FROM sessions s JOIN links l ON l.id = s.head
-                WHERE s.id = $1 AND l.active AND l.kind IN ('summary', 'digest')""",
-            session_id,
+            *_LOAD_NEWEST_SUMMARY(session_id=session_id),
         )
         return None if row is None else SummaryRow(**dict(row))
 
@@ -199,17 +203,10 @@ class PostgresTelegramChats(PoolStore):
         """A group became a supergroup: its places, its messages' sessions and its permission follow."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
-                """UPDATE addresses a SET chat = $3
-                    WHERE channel = 'telegram' AND account = $1 AND chat = $2 AND NOT EXISTS (
-                      SELECT FROM addresses b WHERE b.channel = 'telegram' AND b.account = $1
-                         AND b.chat = $3 AND b.thread = a.thread)""",
-                str(bot_id), str(old_chat), str(new_chat),
+                *_MIGRATE(bot_id=str(bot_id), old_chat=str(old_chat), new_chat=str(new_chat)),
             )  # fmt: skip
             await connection.execute(
-                """UPDATE telegram_access a SET chat_id = $3 WHERE bot_id = $1 AND chat_id = $2
-                      AND NOT EXISTS (
-                        SELECT FROM telegram_access b WHERE b.bot_id = $1 AND b.chat_id = $3)""",
-                bot_id, old_chat, new_chat,
+                *_MIGRATE_MESSAGES(bot_id=bot_id, old_chat=old_chat, new_chat=new_chat),
             )  # fmt: skip
 
     @store_method
@@ -218,12 +215,7 @@ class PostgresTelegramChats(PoolStore):
         person writes.
         """
         await self._pool.execute(
-            """UPDATE addresses
-                  SET unreachable_since = CASE WHEN NOT $3 THEN coalesce(unreachable_since, now()) END,
-                      next_try_at = NULL, refusal = ''
-                WHERE channel = 'telegram' AND account = $1 AND chat = $2
-                  AND ((unreachable_since IS NULL) <> $3 OR next_try_at IS NOT NULL)""",
-            str(bot_id), str(chat_id), reachable,
+            *_SET_REACHABLE(bot_id=str(bot_id), chat_id=str(chat_id), reachable=reachable),
         )  # fmt: skip
 
     @store_method
@@ -233,27 +225,20 @@ class PostgresTelegramChats(PoolStore):
         It is tried again after a minute, then after ever longer pauses of at most an hour, for a week. A
         message of a person makes it reachable at once.
         """
-        await self._pool.execute(_REFUSED, address_id, reason[:300])
+        await self._pool.execute(*_REFUSED(address_id=address_id, reason=reason[:300]))
 
     @store_method
     async def change_settings(self, address_id: int, changes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Settings of a chat after the change; None removes one."""
         settings: Mapping[str, Any] = await self._pool.fetchval(
-            """UPDATE addresses SET settings = jsonb_strip_nulls(settings || $2::jsonb)
-                WHERE id = $1 RETURNING settings""",
-            address_id, dict(changes),
+            *_CHANGE_SETTINGS(address_id=address_id, changes=dict(changes)),
         )  # fmt: skip
         return settings
 
     @store_method
     async def find_message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
         row = await self._pool.fetchrow(
-            """SELECT m.session_id, m.turn_no AS turn, m.seq, m.part, m.own_text, m.file_unique_id,
-                      ARRAY (SELECT o.message_id FROM telegram_messages o
-                              WHERE o.session_id = m.session_id AND o.seq = m.seq AND o.bot_id = m.bot_id
-                                AND o.file_unique_id IS NOT NULL ORDER BY o.message_id) AS files
-                 FROM telegram_messages m WHERE m.bot_id = $1 AND m.chat_id = $2 AND m.message_id = $3""",
-            bot_id, chat_id, message_id,
+            *_FIND_MESSAGE(bot_id=bot_id, chat_id=chat_id, message_id=message_id),
         )  # fmt: skip
         return None if row is None else MessageRow(**{**row, "files": tuple(row["files"])})
 
@@ -264,13 +249,7 @@ class PostgresTelegramChats(PoolStore):
         """The first message in this chat of each session, entry and turn, by session and entry."""
         sessions, seqs, turns = ([one[at] for one in asked] for at in range(3))
         rows = await self._pool.fetch(
-            """SELECT x.session_id, x.seq, min(m.message_id) AS message_id
-                 FROM unnest($3::bigint[], $4::bigint[], $5::bigint[]) AS x(session_id, seq, turn_no)
-                 JOIN entry_rows e ON e.session_id = x.session_id AND e.seq = x.seq
-                 JOIN telegram_messages m ON m.session_id = x.session_id AND m.turn_no = x.turn_no
-                  AND (m.seq = x.seq OR m.seq IS NULL AND e.author <> 'person')
-                WHERE m.bot_id = $1 AND m.chat_id = $2 GROUP BY x.session_id, x.seq""",
-            bot_id, chat_id, sessions, seqs, turns,
+            *_FIND_MESSAGES(bot_id=bot_id, chat_id=chat_id, sessions=sessions, seqs=seqs, turns=turns),
         )  # fmt: skip
         return {(row["session_id"], row["seq"]): row["message_id"] for row in rows}
 
@@ -280,36 +259,39 @@ class PostgresTelegramChats(PoolStore):
         await PostgresFeedback(self._pool).record_opinion(session_id, turn, opinion, source=source)
 
 
-_ENROL = """
+_ENROL = Named("""
 WITH a AS (
-  SELECT id, name FROM agents ORDER BY name <> $3, id LIMIT 1
+  SELECT id, name FROM agents ORDER BY name <> :agent, id LIMIT 1
 ), b AS (
   INSERT INTO telegram_bots AS b (bot_id, username, agent_id, audience, access, mode)
-  SELECT $1, $2, a.id, $4, $5, $6 FROM a
+  SELECT :bot_id, :username, a.id, :audience, :access, :mode FROM a
   ON CONFLICT (bot_id) DO UPDATE
      SET username = excluded.username, agent_id = excluded.agent_id, audience = excluded.audience,
          access = excluded.access, mode = excluded.mode
   RETURNING bot_id, username, audience, access, mode, problem
 )
 SELECT b.*, a.name AS agent FROM b, a
-"""
+""")
 _PLACES = """
 SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
        a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable,
        a.next_try_at IS NOT NULL AS will_be_tried, coalesce(a.next_try_at <= now(), false) AS is_due
   FROM addresses a JOIN sessions s ON s.id = a.session_id
 """
-_PLACE = f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2 AND a.thread = $3"
+_PLACE = Named(f"""
+{_PLACES} WHERE a.channel = 'telegram' AND a.account = :bot_id AND a.chat = :chat_id AND a.thread = :thread_id
+""")
 # Whoever comes to a bot that is open to all is capped like a visitor of a page: nobody has let them in.
-_CREATE = """
+_CREATE = Named("""
 WITH b AS (
-  SELECT bot_id::text AS account, agent_id, access = 'open' AS anybody FROM telegram_bots WHERE bot_id = $1
+  SELECT bot_id::text AS account, agent_id, access = 'open' AS anybody FROM telegram_bots
+     WHERE bot_id = :bot_id
 ), known AS (
   SELECT a.party_id AS id FROM addresses a, b
-   WHERE a.channel = 'telegram' AND a.account = b.account AND a.chat = $2 ORDER BY a.id LIMIT 1
+   WHERE a.channel = 'telegram' AND a.account = b.account AND a.chat = :chat_id ORDER BY a.id LIMIT 1
 ), made AS (
   INSERT INTO parties (kind, display_name, anonymous)
-  SELECT $4, $5, anybody FROM b WHERE NOT EXISTS (SELECT FROM known)
+  SELECT :kind, :title, anybody FROM b WHERE NOT EXISTS (SELECT FROM known)
   RETURNING id
 ), p AS (
   SELECT id FROM known UNION ALL SELECT id FROM made
@@ -321,21 +303,21 @@ WITH b AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
   INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title)
-  SELECT 'telegram', b.account, $2, $3, p.id, s.id, $5 FROM b, p, s
+  SELECT 'telegram', b.account, :chat_id, :thread_id, p.id, s.id, :title FROM b, p, s
   RETURNING id, account, chat, thread, party_id, session_id, title, settings
 )
 SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
        a.title, a.settings, false AS unreachable, false AS will_be_tried, false AS is_due
   FROM a, s
-"""
-_REFUSED = """
+""")
+_REFUSED = Named("""
 UPDATE addresses
-   SET unreachable_since = coalesce(unreachable_since, now()), refusal = $2,
+   SET unreachable_since = coalesce(unreachable_since, now()), refusal = :reason,
        next_try_at = CASE WHEN unreachable_since < now() - interval '7 days' THEN NULL
          ELSE now() + greatest(interval '1 minute',
                                least(interval '1 hour', (now() - coalesce(unreachable_since, now())) / 2)) END
- WHERE id = $1
-"""
+ WHERE id = :address_id
+""")
 
 
 def _thread(thread_id: int) -> str:
@@ -351,3 +333,76 @@ def _place(row: asyncpg.Record) -> ChatRow:
         thread_id=int(row["thread"] or 0),
         session_public_id=row["public_id"],
     )
+
+
+_RECORD_PROBLEM = Named("""
+UPDATE telegram_bots SET problem = :problem WHERE bot_id = :bot_id AND problem <> :problem
+""")
+_LOAD_PROFILE = Named("SELECT profile FROM telegram_bots WHERE bot_id = :bot_id")
+_RECORD_PROFILE = Named("""
+UPDATE telegram_bots SET profile = profile || :digests::jsonb WHERE bot_id = :bot_id
+""")
+_LOCK_PLACE = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.telegram' || :place, 0))")
+_RENAME = Named("UPDATE addresses SET title = :title WHERE id = :address_id")
+_FIND_CHAT = Named(f"{_PLACES} WHERE a.id = :address_id AND a.channel = 'telegram'")
+_LIST_THREADS = Named(f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = :bot_id AND a.chat = :chat_id")
+_FIND_CHAT_OF_DUE_TURN = Named(f"""
+{_PLACES} JOIN turns t ON t.address_id = a.id AND t.session_id = s.id
+           AND t.turn_no = s.answered_turn + 1
+ WHERE s.id = :session_id AND a.channel = 'telegram'
+""")
+_FIND_QUESTION_ID = Named("""
+SELECT min(m.message_id) FROM telegram_messages m
+ WHERE m.session_id = :session_id AND m.turn_no = :turn AND m.seq IS NOT NULL
+""")
+_FIND_ANSWER_SEQ = Named("""
+SELECT max(te.seq) FROM turn_entries te JOIN entries e USING (session_id, seq)
+ WHERE te.session_id = :session_id AND te.turn_no = :turn
+   AND e.author IN ('assistant', 'operator')
+""")
+_LOAD_NEWEST_SUMMARY = Named("""
+SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
+       (SELECT count(*) FROM turn_entries te JOIN entries e USING (session_id, seq)
+         WHERE te.session_id = l.session_id
+           AND te.turn_no BETWEEN l.from_turn AND l.through_turn
+           AND e.author IN ('person', 'assistant', 'operator')) AS messages
+  FROM sessions s JOIN links l ON l.id = s.head
+ WHERE s.id = :session_id AND l.active AND l.kind IN ('summary', 'digest')
+""")
+_MIGRATE = Named("""
+UPDATE addresses a SET chat = :new_chat
+ WHERE channel = 'telegram' AND account = :bot_id AND chat = :old_chat AND NOT EXISTS (
+   SELECT FROM addresses b WHERE b.channel = 'telegram' AND b.account = :bot_id
+      AND b.chat = :new_chat AND b.thread = a.thread)
+""")
+_MIGRATE_MESSAGES = Named("""
+UPDATE telegram_access a SET chat_id = :new_chat WHERE bot_id = :bot_id AND chat_id = :old_chat
+   AND NOT EXISTS (
+     SELECT FROM telegram_access b WHERE b.bot_id = :bot_id AND b.chat_id = :new_chat)
+""")
+_SET_REACHABLE = Named("""
+UPDATE addresses
+   SET unreachable_since = CASE WHEN NOT :reachable THEN coalesce(unreachable_since, now()) END,
+       next_try_at = NULL, refusal = ''
+ WHERE channel = 'telegram' AND account = :bot_id AND chat = :chat_id
+   AND ((unreachable_since IS NULL) <> :reachable OR next_try_at IS NOT NULL)
+""")
+_CHANGE_SETTINGS = Named("""
+UPDATE addresses SET settings = jsonb_strip_nulls(settings || :changes::jsonb)
+ WHERE id = :address_id RETURNING settings
+""")
+_FIND_MESSAGE = Named("""
+SELECT m.session_id, m.turn_no AS turn, m.seq, m.part, m.own_text, m.file_unique_id,
+       ARRAY (SELECT o.message_id FROM telegram_messages o
+               WHERE o.session_id = m.session_id AND o.seq = m.seq AND o.bot_id = m.bot_id
+                 AND o.file_unique_id IS NOT NULL ORDER BY o.message_id) AS files
+  FROM telegram_messages m WHERE m.bot_id = :bot_id AND m.chat_id = :chat_id AND m.message_id = :message_id
+""")
+_FIND_MESSAGES = Named("""
+SELECT x.session_id, x.seq, min(m.message_id) AS message_id
+  FROM unnest(:sessions::bigint[], :seqs::bigint[], :turns::bigint[]) AS x(session_id, seq, turn_no)
+  JOIN entry_rows e ON e.session_id = x.session_id AND e.seq = x.seq
+  JOIN telegram_messages m ON m.session_id = x.session_id AND m.turn_no = x.turn_no
+   AND (m.seq = x.seq OR m.seq IS NULL AND e.author <> 'person')
+ WHERE m.bot_id = :bot_id AND m.chat_id = :chat_id GROUP BY x.session_id, x.seq
+""")

@@ -11,21 +11,21 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.values.messages import storable_json
 
 LATELY_SECONDS = 600.0
 LATELY_AT_MOST = 2_000
-_STORE = """
+_STORE = Named("""
 WITH new AS (
   INSERT INTO telegram_updates (bot_id, update_id, body)
-  SELECT $1, (u->>'update_id')::bigint, u FROM jsonb_array_elements($2::jsonb) AS u
+  SELECT :bot_id, (u->>'update_id')::bigint, u FROM jsonb_array_elements(:updates::jsonb) AS u
   ON CONFLICT DO NOTHING RETURNING update_id
 ), heard AS (
-  UPDATE telegram_bots SET heard_at = now() WHERE bot_id = $1
+  UPDATE telegram_bots SET heard_at = now() WHERE bot_id = :bot_id
 )
 SELECT count(*) FROM new
-"""
+""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class StoredUpdate:
     received_at: datetime
 
 
-class PostgresTelegramInbox:
+class PostgresTelegramInbox(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._lately: deque[tuple[float, int, Any]] = deque(maxlen=LATELY_AT_MOST)
         """Stored not long ago: Telegram has forgotten them, and a promoted standby may not know them."""
 
@@ -47,7 +47,7 @@ class PostgresTelegramInbox:
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
         """How many of them are new. Each must have an integer `update_id`."""
         kept = [storable_json(update) for update in updates]
-        stored: int = await self._pool.fetchval(_STORE, bot_id, kept)
+        stored: int = await self._pool.fetchval(*_STORE(bot_id=bot_id, updates=kept))
         now = time.monotonic()
         while self._lately and now - self._lately[0][0] > LATELY_SECONDS:
             self._lately.popleft()
@@ -61,7 +61,17 @@ class PostgresTelegramInbox:
         for at, bot_id, update in self._lately:
             if at >= since:
                 waiting.setdefault(bot_id, []).append(update)
-        return sum([await self._pool.fetchval(_STORE, bot_id, kept) for bot_id, kept in waiting.items()])
+        return sum(
+            [
+                await self._pool.fetchval(
+                    *_STORE(
+                        bot_id=bot_id,
+                        updates=kept,
+                    )
+                )
+                for bot_id, kept in waiting.items()
+            ]
+        )
 
     @store_method
     async def list_waiting(
@@ -69,12 +79,7 @@ class PostgresTelegramInbox:
     ) -> list[StoredUpdate]:
         """Return unhandled updates in order of arrival, without `known` ones."""
         rows = await self._pool.fetch(
-            """SELECT update_id, body, received_at FROM telegram_updates
-                WHERE bot_id = $1 AND handled_at IS NULL AND update_id <> ALL ($3)
-                ORDER BY received_at, update_id LIMIT $2""",
-            bot_id,
-            limit,
-            list(known),
+            *_LIST_WAITING(bot_id=bot_id, limit=limit, known=list(known)),
         )
         return [StoredUpdate(**dict(row)) for row in rows]
 
@@ -82,13 +87,7 @@ class PostgresTelegramInbox:
     async def mark_handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
         """Mark updates as handled, with an error for operators, and return how many were not before."""
         ended: int = await self._pool.fetchval(
-            """WITH ended AS (
-                 UPDATE telegram_updates SET handled_at = now(), error = $3
-                  WHERE bot_id = $1 AND update_id = ANY ($2) AND handled_at IS NULL RETURNING update_id
-               ) SELECT count(*) FROM ended""",
-            bot_id,
-            list(update_ids),
-            error,
+            *_MARK_HANDLED(bot_id=bot_id, update_ids=list(update_ids), error=error),
         )
         return ended
 
@@ -98,9 +97,7 @@ class PostgresTelegramInbox:
         one.
         """
         newest: int | None = await self._pool.fetchval(
-            """SELECT max(update_id) FROM telegram_updates
-                WHERE bot_id = $1 AND received_at > now() - interval '6 days'""",
-            bot_id,
+            *_LOAD_NEXT_OFFSET(bot_id=bot_id),
         )
         return 0 if newest is None else newest + 1
 
@@ -108,12 +105,30 @@ class PostgresTelegramInbox:
     async def reopen(self, bot_id: int, update_ids: Sequence[int]) -> int:
         """Make updates wait again as if new, and return how many are complete."""
         waiting: int = await self._pool.fetchval(
-            """WITH again AS (
-                 UPDATE telegram_updates SET handled_at = NULL, error = ''
-                  WHERE bot_id = $1 AND update_id = ANY ($2) AND handled_at IS NOT NULL
-                    AND body <> jsonb_build_object('update_id', update_id) RETURNING update_id
-               ) SELECT count(*) FROM again""",
-            bot_id,
-            list(update_ids),
+            *_REOPEN(bot_id=bot_id, update_ids=list(update_ids)),
         )
         return waiting
+
+
+_LIST_WAITING = Named("""
+SELECT update_id, body, received_at FROM telegram_updates
+ WHERE bot_id = :bot_id AND handled_at IS NULL AND update_id <> ALL (:known)
+ ORDER BY received_at, update_id LIMIT :limit
+""")
+_MARK_HANDLED = Named("""
+WITH ended AS (
+  UPDATE telegram_updates SET handled_at = now(), error = :error
+   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids) AND handled_at IS NULL RETURNING update_id
+) SELECT count(*) FROM ended
+""")
+_LOAD_NEXT_OFFSET = Named("""
+SELECT max(update_id) FROM telegram_updates
+ WHERE bot_id = :bot_id AND received_at > now() - interval '6 days'
+""")
+_REOPEN = Named("""
+WITH again AS (
+  UPDATE telegram_updates SET handled_at = NULL, error = ''
+   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids) AND handled_at IS NOT NULL
+     AND body <> jsonb_build_object('update_id', update_id) RETURNING update_id
+) SELECT count(*) FROM again
+""")

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 FIRST_PAUSE_SECONDS = 2.0
 QUICK_TRIES = 5
@@ -73,22 +71,19 @@ class Resolved:
     is_notice_used: bool
 
 
-class PostgresUncertainNotices:
+class PostgresUncertainNotices(PoolStore):
     """Each method is one transaction; raises StorageUnavailable. A trigger of `deliveries` makes the rows."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def list_due(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
         """Return notices to show, and those in a chat whose answer has arrived."""
-        rows = await self._pool.fetch(_TO_DO, [str(account) for account in accounts], limit)
+        rows = await self._pool.fetch(*_TO_DO(accounts=[str(account) for account in accounts], limit=limit))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def list_due_up_to(self, session_id: int, turn: int) -> tuple[UncertainNotice, ...]:
         """The notices of this turn and earlier ones that are due, in the order of their turns."""
-        rows = await self._pool.fetch(_DUE_UP_TO, session_id, turn)
+        rows = await self._pool.fetch(*_DUE_UP_TO(session_id=session_id, turn=turn))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
@@ -97,9 +92,7 @@ class PostgresUncertainNotices:
         needed.
         """
         found = await self._pool.fetchval(
-            f"""UPDATE uncertain_notices n SET state = 'sending', tries = tries + 1
-                 WHERE id = $1 AND round = $2 AND tries = $3 AND state = 'due' AND {_NEEDED} RETURNING id""",
-            notice.id, notice.round, notice.tries,
+            *_BEGIN(notice_id=notice.id, round=notice.round, tries=notice.tries),
         )  # fmt: skip
         return found is not None
 
@@ -110,22 +103,40 @@ class PostgresUncertainNotices:
         Returns False if another notice replaced it, so that this one must be deleted.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_LOCK, notice.id)
+            await connection.execute(*_LOCK(notice_id=notice.id))
             # A statement of its own: it sees what others wrote before they waited for this row.
             found = await connection.fetchval(
-                _SHOWN, notice.id, notice.round, notice.tries + 1, chat_id, message_id
+                *_SHOWN(
+                    notice_id=notice.id,
+                    round=notice.round,
+                    tries=notice.tries + 1,
+                    chat_id=chat_id,
+                    message_id=message_id,
+                )
             )
-            return found is not None or await connection.fetchval(_IS_OURS, notice.address_id, message_id)
+            return found is not None or await connection.fetchval(
+                *_IS_OURS(
+                    address_id=notice.address_id,
+                    message_id=message_id,
+                )
+            )
 
     @store_method
     async def mark_not_shown(self, notice: UncertainNotice, *, surely: bool) -> None:
         """To be sent again: soon when it surely never arrived, else later each time, and at last no more."""
-        await self._pool.execute(_NOT_SHOWN, notice.id, notice.round, notice.tries + 1, surely)
+        await self._pool.execute(
+            *_NOT_SHOWN(
+                notice_id=notice.id,
+                round=notice.round,
+                tries=notice.tries + 1,
+                surely=surely,
+            )
+        )
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be there, and is sent again."""
-        rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, [str(account) for account in accounts])
+        rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(accounts=[str(account) for account in accounts]))
         return len(rows)
 
     @store_method
@@ -134,8 +145,8 @@ class PostgresUncertainNotices:
         one.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_LOCK, notice.id)
-            await connection.execute(_SETTLE, notice.id, notice.round)
+            await connection.execute(*_LOCK(notice_id=notice.id))
+            await connection.execute(*_SETTLE(notice_id=notice.id, round=notice.round))
 
     @store_method
     async def press(
@@ -143,18 +154,18 @@ class PostgresUncertainNotices:
     ) -> Pressed:
         """Once for each round: the first uncertain part comes in the place of the notice, others below."""
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(_LOCK, notice_id)
+            row = await connection.fetchrow(*_LOCK(notice_id=notice_id))
             if row is None or row["address_id"] != address_id:
                 return Pressed(what="gone")
             brought = False
             if row["state"] != "over" and row["round"] == round_number:
-                brought = await connection.fetchval(_BRING, notice_id, message_id)
+                brought = await connection.fetchval(*_BRING(notice_id=notice_id, message_id=message_id))
             if brought:
                 other = row["message_id"] if row["message_id"] != message_id else None
                 return Pressed(
                     what="brought", session_id=row["session_id"], turn=row["turn_no"], leftover=other
                 )
-            ours = await connection.fetchval(_IS_OURS, address_id, message_id)
+            ours = await connection.fetchval(*_IS_OURS(address_id=address_id, message_id=message_id))
         return Pressed(what="before", leftover=None if ours else message_id)
 
     @store_method
@@ -162,7 +173,15 @@ class PostgresUncertainNotices:
         self, notice: UncertainNotice, *, bot_id: int, chat_id: int, before: int
     ) -> MessageSpan | None:
         """Return where the lost parts of a turn lie; None if no earlier message of the chat is known."""
-        row = await self._pool.fetchrow(_SPAN, notice.session_id, notice.turn, bot_id, chat_id, before)
+        row = await self._pool.fetchrow(
+            *_SPAN(
+                session_id=notice.session_id,
+                turn=notice.turn,
+                bot_id=bot_id,
+                chat_id=chat_id,
+                before=before,
+            )
+        )
         if row is None or row["after"] is None:
             return None
         return MessageSpan(
@@ -179,23 +198,29 @@ class PostgresUncertainNotices:
         Returns None if the notice changed meanwhile.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(_LOCK, notice.id)
+            row = await connection.fetchrow(*_LOCK(notice_id=notice.id))
             current = row is not None and (row["state"], row["round"], row["message_id"])
             if current != ("shown", notice.round, message_id):
                 return None
-            parts: int = await connection.fetchval(_RESOLVE, notice.id, list(found), message_id)
+            parts: int = await connection.fetchval(
+                *_RESOLVE(
+                    notice_id=notice.id,
+                    found=list(found),
+                    message_id=message_id,
+                )
+            )
         return Resolved(taken=min(parts, len(found)), is_notice_used=parts > len(found))
 
     @store_method
     async def list_shown(self, accounts: Sequence[int]) -> tuple[UncertainNotice, ...]:
         """Return notices of the last day in a chat whose answer is still uncertain."""
-        rows = await self._pool.fetch(_STILL_SHOWN, [str(account) for account in accounts])
+        rows = await self._pool.fetch(*_STILL_SHOWN(accounts=[str(account) for account in accounts]))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def list_uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
         """Return uncertain parts, newest first, since a person who quotes one has seen it."""
-        rows = await self._pool.fetch(_UNCERTAIN_PARTS, session_id, address_id)
+        rows = await self._pool.fetch(*_UNCERTAIN_PARTS(session_id=session_id, address_id=address_id))
         return tuple(UncertainPart(**dict(row)) for row in rows)
 
     @store_method
@@ -203,7 +228,15 @@ class PostgresUncertainNotices:
         self, session_id: int, turn: int, part: int | None, *, address_id: int, message_id: int
     ) -> None:
         """An uncertain part, the last one where `part` is None, is in the chat as a message of unknown id."""
-        await self._pool.execute(_SEEN, address_id, message_id, session_id, turn, part)
+        await self._pool.execute(
+            *_SEEN(
+                address_id=address_id,
+                message_id=message_id,
+                session_id=session_id,
+                turn=turn,
+                part=part,
+            )
+        )
 
 
 _MESSAGE = """
@@ -212,7 +245,8 @@ SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, d.session_id, d.t
   FROM d JOIN addresses a ON a.id = d.address_id WHERE d.remote_id IS NOT NULL ON CONFLICT DO NOTHING
 """
 _PART = "d.session_id = n.session_id AND d.turn_no = n.turn_no"
-_NEEDED = f"EXISTS (SELECT FROM deliveries d WHERE {_PART} AND d.state = 'uncertain')"
+_NEEDED = """EXISTS (SELECT FROM deliveries d
+                WHERE d.session_id = n.session_id AND d.turn_no = n.turn_no AND d.state = 'uncertain')"""
 _SELECT = f"""
 SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
        d.is_needed
@@ -223,102 +257,120 @@ SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.
  WHERE n.state IN ('due', 'shown') AND n.due_at <= now() AND a.unreachable_since IS NULL
    AND CASE WHEN is_needed THEN n.state = 'due' AND n.tries < {MOST_TRIES} ELSE NOT is_under_way END
 """
-_TO_DO = f"{_SELECT} AND a.channel = 'telegram' AND a.account = ANY ($1::text[]) ORDER BY n.due_at LIMIT $2"
-_DUE_UP_TO = f"{_SELECT} AND n.session_id = $1 AND n.turn_no <= $2 AND d.is_needed ORDER BY n.turn_no"
+_TO_DO = Named(f"""
+{_SELECT} AND a.channel = 'telegram' AND a.account = ANY (:accounts::text[]) ORDER BY n.due_at LIMIT :limit
+""")
+_DUE_UP_TO = Named(f"""
+{_SELECT} AND n.session_id = :session_id AND n.turn_no <= :turn AND d.is_needed ORDER BY n.turn_no
+""")
 
-_SHOWN = f"""
-UPDATE uncertain_notices n SET state = 'shown', chat_id = $4, message_id = $5,
+_SHOWN = Named(f"""
+UPDATE uncertain_notices n SET state = 'shown', chat_id = :chat_id, message_id = :message_id,
        due_at = CASE WHEN {_NEEDED} THEN 'infinity' ELSE now() END
- WHERE id = $1 AND round = $2 AND tries = $3
-   AND (state = 'sending' OR state = 'shown' AND message_id = $5) RETURNING id
-"""
+ WHERE id = :notice_id AND round = :round AND tries = :tries
+   AND (state = 'sending' OR state = 'shown' AND message_id = :message_id) RETURNING id
+""")
 _LATER = f"""CASE WHEN tries >= {MOST_TRIES} THEN 'infinity'
      ELSE now() + {FIRST_PAUSE_SECONDS} * 2 ^ (least(tries, {QUICK_TRIES}) - 1)
                   * 8 ^ greatest(tries - {QUICK_TRIES}, 0) * interval '1 s' END"""
-_NOT_SHOWN = f"""
-UPDATE uncertain_notices SET state = 'due', tries = tries - $4::bool::int,
-       due_at = CASE WHEN $4 THEN now() + interval '1 s' ELSE {_LATER} END
- WHERE id = $1 AND round = $2 AND tries = $3 AND state = 'sending'
-"""
-_LEFT_BY_THE_DEAD = f"""
+_NOT_SHOWN = Named(f"""
+UPDATE uncertain_notices SET state = 'due', tries = tries - :surely::bool::int,
+       due_at = CASE WHEN :surely THEN now() + interval '1 s' ELSE {_LATER} END
+ WHERE id = :notice_id AND round = :round AND tries = :tries AND state = 'sending'
+""")
+_LEFT_BY_THE_DEAD = Named(f"""
 UPDATE uncertain_notices n SET state = 'due', due_at = {_LATER} FROM addresses a
- WHERE a.id = n.address_id AND n.state = 'sending' AND a.account = ANY ($1::text[]) RETURNING n.id
-"""
-_LOCK = "SELECT * FROM uncertain_notices WHERE id = $1 FOR UPDATE"
-_SETTLE = f"""
+ WHERE a.id = n.address_id AND n.state = 'sending' AND a.account = ANY (:accounts::text[]) RETURNING n.id
+""")
+_LOCK = Named("SELECT * FROM uncertain_notices WHERE id = :notice_id FOR UPDATE")
+_SETTLE = Named(f"""
 UPDATE uncertain_notices n SET state = CASE WHEN {_NEEDED} THEN 'due' ELSE 'over' END,
        round = round + ({_NEEDED})::int, tries = CASE WHEN {_NEEDED} THEN 0 ELSE tries END,
        chat_id = NULL, message_id = NULL, due_at = now()
- WHERE id = $1 AND round = $2 AND state IN ('due', 'shown')
+ WHERE id = :notice_id AND round = :round AND state IN ('due', 'shown')
    AND NOT EXISTS (SELECT FROM deliveries d WHERE {_PART} AND d.state IN ('queued', 'sending', 'sent'))
-"""
-_BRING = f"""
+""")
+_BRING = Named(f"""
 WITH p AS (
-  SELECT d.session_id, d.turn_no, d.part, d.part = min(d.part) OVER () AND $2::bigint IS NOT NULL AS in_place
-    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = $1 AND d.state = 'uncertain'
+  SELECT d.session_id, d.turn_no, d.part,
+         d.part = min(d.part) OVER () AND :message_id::bigint IS NOT NULL AS in_place
+    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = :notice_id AND d.state = 'uncertain'
 ), d AS (
   UPDATE deliveries d SET state = CASE WHEN p.in_place THEN 'sent' ELSE 'queued' END,
-         remote_id = CASE WHEN p.in_place THEN $2::bigint::text END, error = '{BY_PERSON}'
+         remote_id = CASE WHEN p.in_place THEN :message_id::bigint::text END, error = '{BY_PERSON}'
     FROM p WHERE (d.session_id, d.turn_no, d.part) = (p.session_id, p.turn_no, p.part) RETURNING d.*
 ), n AS (
-  UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = $1
+  UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = :notice_id
 ), m AS ({_MESSAGE})
 SELECT count(*) > 0 FROM d
-"""
-_STILL_SHOWN = f"""
+""")
+_STILL_SHOWN = Named(f"""
 SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
        true AS is_needed
   FROM uncertain_notices n JOIN addresses a ON a.id = n.address_id
  WHERE n.state = 'shown' AND n.created_at > now() - interval '1 day' AND a.channel = 'telegram'
-   AND a.account = ANY ($1::text[]) AND a.chat = n.chat_id::text AND a.unreachable_since IS NULL AND {_NEEDED}
+   AND a.account = ANY (:accounts::text[]) AND a.chat = n.chat_id::text AND a.unreachable_since IS NULL
+   AND {_NEEDED}
  ORDER BY n.id LIMIT 50
-"""
-_SPAN = """
+""")
+_SPAN = Named("""
 WITH span AS (
   SELECT coalesce(
            (SELECT min(message_id) FROM telegram_messages
-             WHERE session_id = $1 AND turn_no = $2 AND seq IS NOT NULL AND bot_id = $3 AND chat_id = $4),
+             WHERE session_id = :session_id AND turn_no = :turn AND seq IS NOT NULL AND bot_id = :bot_id
+               AND chat_id = :chat_id),
            (SELECT max(message_id) FROM telegram_messages
-             WHERE session_id = $1 AND turn_no < $2 AND bot_id = $3 AND chat_id = $4)) AS after
+             WHERE session_id = :session_id AND turn_no < :turn AND bot_id = :bot_id
+               AND chat_id = :chat_id)) AS after
 )
 SELECT after,
-       (SELECT array_agg(m.message_id) FROM telegram_messages m WHERE m.bot_id = $3 AND m.chat_id = $4
-           AND m.message_id > after AND m.message_id < $5) AS here,
-       (SELECT array_agg(DISTINCT m.message_id) FROM telegram_messages m WHERE m.bot_id = $3
-           AND m.chat_id <> $4 AND m.message_id > after AND m.message_id < $5
-           AND $5 - after < 1000) AS there
+       (SELECT array_agg(m.message_id) FROM telegram_messages m WHERE m.bot_id = :bot_id
+        AND m.chat_id = :chat_id
+           AND m.message_id > after AND m.message_id < :before) AS here,
+       (SELECT array_agg(DISTINCT m.message_id) FROM telegram_messages m WHERE m.bot_id = :bot_id
+           AND m.chat_id <> :chat_id AND m.message_id > after AND m.message_id < :before
+           AND :before - after < 1000) AS there
   FROM span
-"""
-_RESOLVE = f"""
+""")
+_RESOLVE = Named(f"""
 WITH p AS (
   SELECT d.session_id, d.turn_no, d.part, row_number() OVER (ORDER BY d.part) AS place,
-         cardinality($2::bigint[]) AS found
-    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = $1 AND d.state = 'uncertain'
+         cardinality(:found::bigint[]) AS found
+    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = :notice_id AND d.state = 'uncertain'
 ), d AS (
   UPDATE deliveries d SET state = CASE WHEN p.place <= p.found + 1 THEN 'sent' ELSE 'queued' END,
-         remote_id = CASE WHEN p.place <= p.found THEN ($2::bigint[])[p.place]::text
-                          WHEN p.place = p.found + 1 THEN $3::bigint::text END,
+         remote_id = CASE WHEN p.place <= p.found THEN (:found::bigint[])[p.place]::text
+                          WHEN p.place = p.found + 1 THEN :message_id::bigint::text END,
          error = 'settled by the numbers of messages'
     FROM p WHERE (d.session_id, d.turn_no, d.part) = (p.session_id, p.turn_no, p.part) RETURNING d.*
 ), n AS (
-  UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = $1
+  UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = :notice_id
 ), m AS ({_MESSAGE})
 SELECT count(*) FROM d
-"""
-_IS_OURS = """
+""")
+_IS_OURS = Named("""
 SELECT EXISTS (SELECT FROM telegram_messages m JOIN addresses a ON a.account::bigint = m.bot_id
-                AND a.chat::bigint = m.chat_id WHERE a.id = $1 AND m.message_id = $2)
-"""
-_UNCERTAIN_PARTS = f"""
+                AND a.chat::bigint = m.chat_id WHERE a.id = :address_id AND m.message_id = :message_id)
+""")
+_UNCERTAIN_PARTS = Named(f"""
 SELECT d.session_id, d.turn_no AS turn, d.part FROM uncertain_notices n JOIN deliveries d ON {_PART}
- WHERE n.session_id = $1 AND n.address_id = $2 AND d.state = 'uncertain' ORDER BY 2 DESC, 3 LIMIT 20
-"""
-_UNKNOWN = f"NOT ({_IS_OURS.strip().removeprefix('SELECT ')})"
-_SEEN = f"""
+ WHERE n.session_id = :session_id AND n.address_id = :address_id AND d.state = 'uncertain'
+ ORDER BY 2 DESC, 3 LIMIT 20
+""")
+_SEEN = Named(f"""
 WITH d AS (
-  UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = '', remote_id = $2::bigint::text
-   WHERE d.address_id = $1 AND d.session_id = $3 AND d.turn_no = $4 AND d.state = 'uncertain'
-     AND d.part = coalesce($5, (SELECT max(part) FROM deliveries WHERE session_id = $3 AND turn_no = $4))
-     AND {_UNKNOWN} RETURNING d.*
+  UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = '',
+     remote_id = :message_id::bigint::text
+   WHERE d.address_id = :address_id AND d.session_id = :session_id AND d.turn_no = :turn
+     AND d.state = 'uncertain'
+     AND d.part = coalesce(:part, (SELECT max(part) FROM deliveries
+                                    WHERE session_id = :session_id AND turn_no = :turn))
+     AND NOT (EXISTS (SELECT FROM telegram_messages m JOIN addresses a ON a.account::bigint = m.bot_id
+                         AND a.chat::bigint = m.chat_id
+                       WHERE a.id = :address_id AND m.message_id = :message_id)) RETURNING d.*
 ){_MESSAGE}
-"""
+""")
+_BEGIN = Named(f"""
+UPDATE uncertain_notices n SET state = 'sending', tries = tries + 1
+ WHERE id = :notice_id AND round = :round AND tries = :tries AND state = 'due' AND {_NEEDED} RETURNING id
+""")

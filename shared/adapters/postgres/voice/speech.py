@@ -8,40 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.turn_sql import SPOKEN
 from shared.adapters.postgres.turns.turns import build_usage_rows, sum_spending
 from shared.core.session.turns import Spending
 from shared.core.values.recordings import SpeechFormat
 
 
-class PostgresSpeech:
+class PostgresSpeech(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def request_note(self, session_id: int, turn: int) -> None:
         """Before the answer is brought: whatever happens then, its voice note is not forgotten."""
-        await self._pool.execute(_WANT_NOTE, session_id, turn)
+        await self._pool.execute(*_WANT_NOTE(session_id=session_id, turn=turn))
 
     @store_method
     async def list_due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
         """Session, turn and place of voice notes whose answers are in their chats, oldest first."""
-        rows = await self._pool.fetch(_DUE_NOTES, [str(account) for account in accounts], limit)
+        rows = await self._pool.fetch(
+            *_DUE_NOTES(
+                accounts=[str(account) for account in accounts],
+                limit=limit,
+            )
+        )
         return [(row["session_id"], row["turn_no"], row["address_id"]) for row in rows]
 
     @store_method
     async def find_answered_turn(self, session_id: int, seq: int) -> int | None:
         """The turn that this entry answers; None where it is erased, or not the assistant's."""
         turn: int | None = await self._pool.fetchval(
-            """SELECT te.turn_no FROM turn_entries te JOIN entries e USING (session_id, seq)
-                WHERE te.session_id = $1 AND te.seq = $2 AND e.author = 'assistant'
-                  AND e.blocks <> '[{"type": "text", "text": "[erased]"}]'""",
-            session_id, seq,
+            *_ANSWERED_TURN(session_id=session_id, seq=seq),
         )  # fmt: skip
         return turn
 
@@ -49,9 +46,7 @@ class PostgresSpeech:
     async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
         """Return the stored recording, and allow one to be stored from now on."""
         body: bytes | None = await self._pool.fetchval(
-            """INSERT INTO spoken_answers AS s (session_id, turn_no, form) VALUES ($1, $2, $3)
-               ON CONFLICT (session_id, turn_no, form) DO UPDATE SET form = s.form RETURNING body""",
-            session_id, turn, form,
+            *_LOAD_SPOKEN(session_id=session_id, turn=turn, form=form),
         )  # fmt: skip
         return body
 
@@ -88,24 +83,20 @@ class PostgresSpeech:
     async def end_note(self, session_id: int, turn: int) -> None:
         """Sent or given up; its bytes are not kept."""
         await self._pool.execute(
-            """UPDATE spoken_answers SET state = 'over', body = NULL
-                WHERE session_id = $1 AND turn_no = $2 AND form = 'opus'""",
-            session_id, turn,
+            *_END_NOTE(session_id=session_id, turn=turn),
         )  # fmt: skip
 
     async def _change_state(self, session_id: int, turn: int, before: str, after: str) -> bool:
         found = await self._pool.fetchval(
-            """UPDATE spoken_answers SET state = $4
-                WHERE session_id = $1 AND turn_no = $2 AND form = 'opus' AND state = $3 RETURNING true""",
-            session_id, turn, before, after,
+            *_CHANGE_STATE(session_id=session_id, turn=turn, before=before, after=after),
         )  # fmt: skip
         return found is not None
 
 
-_WANT_NOTE = """
+_WANT_NOTE = Named("""
 INSERT INTO spoken_answers (session_id, turn_no, form)
 SELECT t.session_id, t.turn_no, 'opus' FROM turns t JOIN sessions s ON s.id = t.session_id
- WHERE t.session_id = $1 AND t.turn_no = $2 AND t.state = 'answered'
+ WHERE t.session_id = :session_id AND t.turn_no = :turn AND t.state = 'answered'
    AND (s.voice = 'on' OR s.voice = 'auto' AND EXISTS (
          SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
           CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
@@ -113,14 +104,31 @@ SELECT t.session_id, t.turn_no, 'opus' FROM turns t JOIN sessions s ON s.id = t.
           WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'person'
             AND f.mime LIKE 'audio/%'))
 ON CONFLICT DO NOTHING
-"""
-_DUE_NOTES = """
+""")
+_DUE_NOTES = Named("""
 SELECT s.session_id, s.turn_no, t.address_id
   FROM spoken_answers s JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = t.address_id
  WHERE s.form = 'opus' AND s.state = 'due' AND s.created_at > now() - interval '1 hour'
-   AND a.account = ANY ($1::text[]) AND a.unreachable_since IS NULL
+   AND a.account = ANY (:accounts::text[]) AND a.unreachable_since IS NULL
    AND NOT EXISTS (SELECT FROM deliveries d WHERE d.session_id = s.session_id AND d.turn_no = s.turn_no
                       AND d.state IN ('queued', 'sending', 'sent'))
- ORDER BY s.created_at LIMIT $2
-"""
+ ORDER BY s.created_at LIMIT :limit
+""")
 """Voice notes to send; after an hour they are not needed."""
+_ANSWERED_TURN = Named("""
+SELECT te.turn_no FROM turn_entries te JOIN entries e USING (session_id, seq)
+ WHERE te.session_id = :session_id AND te.seq = :seq AND e.author = 'assistant'
+   AND e.blocks <> '[{"type": "text", "text": "[erased]"}]'
+""")
+_LOAD_SPOKEN = Named("""
+INSERT INTO spoken_answers AS s (session_id, turn_no, form) VALUES (:session_id, :turn, :form)
+ON CONFLICT (session_id, turn_no, form) DO UPDATE SET form = s.form RETURNING body
+""")
+_END_NOTE = Named("""
+UPDATE spoken_answers SET state = 'over', body = NULL
+ WHERE session_id = :session_id AND turn_no = :turn AND form = 'opus'
+""")
+_CHANGE_STATE = Named("""
+UPDATE spoken_answers SET state = :after
+ WHERE session_id = :session_id AND turn_no = :turn AND form = 'opus' AND state = :before RETURNING true
+""")

@@ -56,5 +56,5 @@ def test_a_parameter_follows_any_operator() -> None:
     "text", ["SELECT $1", "SELECT :a, $2", "SELECT 'open", 'SELECT "open', "SELECT e'\\'"]
 )
 def test_a_number_or_an_open_text_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match=" at "):
+    with pytest.raises(ValueError, match=" at: "):
         Named(text)
