@@ -76,7 +76,7 @@ class PostgresInbox(PoolStore):
     @store_method
     async def record_contact(self, address_id: int, said: Mapping[str, str]) -> None:
         """Store what a visitor's page reports; other facts stay."""
-        await self._pool.execute(CONTACT, address_id, dict(said))
+        await self._pool.execute(*CONTACT(address_id=address_id, contact=dict(said)))
 
     @store_method
     async def record_rating(self, session_id: int, handover_id: int, rating: int) -> int | None:

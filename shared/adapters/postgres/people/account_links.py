@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import Connection, Record, store_method
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, store_method
 from shared.adapters.postgres.people import account_links_sql as sql
 from shared.adapters.postgres.people.operator_auth import hash_secret
 from shared.core.context.build_context import plain_text
@@ -35,12 +35,12 @@ SESSIONS_SHOWN = 20
 MESSAGES_SHOWN = 200
 
 
-class PostgresAccountLinks:
+class PostgresAccountLinks(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[Record], *, timezone: str = "UTC") -> None:
         """`timezone` is where a day of the caps begins."""
-        self._pool = pool
+        super().__init__(pool)
         self._timezone = timezone
 
     @store_method
@@ -53,10 +53,17 @@ class PostgresAccountLinks:
             if me is None or refusal is not None:
                 return refusal or "moved"
             await connection.execute(sql.FORGET_OLD_CODES)
-            if await connection.fetchval(sql.ISSUED_LATELY, me["party_id"]) >= CODES_PER_HOUR:
+            if await connection.fetchval(*sql.ISSUED_LATELY(party_id=me["party_id"])) >= CODES_PER_HOUR:
                 return "too_many_codes"
             code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))
-            await connection.execute(sql.ISSUE, hash_secret(code), me["party_id"], address_id, CODE_MINUTES)
+            await connection.execute(
+                *sql.ISSUE(
+                    code_hash=hash_secret(code),
+                    party_id=me["party_id"],
+                    address_id=address_id,
+                    minutes=CODE_MINUTES,
+                )
+            )
         return code
 
     @store_method
@@ -68,18 +75,25 @@ class PostgresAccountLinks:
             refusal = _find_refusal(me, session_id)
             if me is None or refusal is not None:
                 return refusal or "moved"
-            limits = (GUESSES, GUESSES_OF_ALL, GUESS_MINUTES)
-            if await connection.fetchval(sql.TOO_MANY_GUESSES, session_id, me["party_id"], *limits):
+            if await connection.fetchval(
+                *sql.TOO_MANY_GUESSES(
+                    session_id=session_id,
+                    party_id=me["party_id"],
+                    guesses=GUESSES,
+                    guesses_of_all=GUESSES_OF_ALL,
+                    minutes=GUESS_MINUTES,
+                )
+            ):
                 return "no_code"
             found = await _bearer(connection, words)
             if found is None or _is_void(me, found):
-                await connection.execute(sql.GUESSED, session_id, me["party_id"])
+                await connection.execute(*sql.GUESSED(session_id=session_id, party_id=me["party_id"]))
                 return "no_code"
             if found["party_id"] == me["party_id"]:
                 return _build_joined(me, found, again=True) if _is_done(me, found) else "own_code"
             joined = await self._join(connection, me, found)
             if not isinstance(joined, str):
-                await connection.execute(sql.USE_CODE, hash_secret(parse_code(words) or ""))
+                await connection.execute(*sql.USE_CODE(code_hash=hash_secret(parse_code(words) or "")))
             return joined
 
     async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
@@ -104,30 +118,52 @@ class PostgresAccountLinks:
         patient: bool = False,
     ) -> Joined | LinkRefusal:
         kept, archived = me["session_id"], other["session_id"]
-        joined = [row[0] for row in await connection.fetch("SELECT party_family($1)", other["party_id"])]
-        locked = await connection.fetch(sql.LOCK_SESSIONS, [kept, archived], joined)
+        joined = [row[0] for row in await connection.fetch(*_FAMILY(party_id=other["party_id"]))]
+        locked = await connection.fetch(*sql.LOCK_SESSIONS(session_ids=[kept, archived], party_ids=joined))
         if any(row["is_held"] for row in locked if row["id"] in (kept, archived)):
             return "with_human"
         waits = [row["id"] for row in locked if patient and row["is_waiting"] and row["id"] == kept]
         if any(row["is_open"] for row in locked if row["id"] in (kept, archived) and row["id"] not in waits):
             return "busy"
         link_id = await connection.fetchval(
-            sql.REMEMBER, me["party_id"], other["party_id"], kept, archived, self._timezone
+            *sql.REMEMBER(
+                kept_party=me["party_id"],
+                joined_party=other["party_id"],
+                kept_session=kept,
+                archived_session=archived,
+                timezone=self._timezone,
+            )
         )
-        await connection.execute(sql.MERGE_PARTIES, me["party_id"], other["party_id"])
-        await connection.execute(sql.ARCHIVE, archived)
-        moved = await connection.fetch(sql.MOVE_ADDRESSES, archived, kept)
-        await connection.execute(sql.WELCOME_BACK, kept, [row["id"] for row in moved])
-        await connection.execute(sql.TAKE_OVER_SESSIONS, me["party_id"], other["party_id"])
-        merged = await connection.fetchval(sql.SUPERSEDE_NOTES, me["party_id"], joined, link_id)
-        await connection.execute(sql.CARRY_SPENDING, link_id)
+        await connection.execute(
+            *sql.MERGE_PARTIES(
+                kept_party=me["party_id"],
+                joined_party=other["party_id"],
+            )
+        )
+        await connection.execute(*sql.ARCHIVE(session_id=archived))
+        moved = await connection.fetch(*sql.MOVE_ADDRESSES(archived_session=archived, kept_session=kept))
+        await connection.execute(*sql.WELCOME_BACK(session_id=kept, addresses=[row["id"] for row in moved]))
+        await connection.execute(
+            *sql.TAKE_OVER_SESSIONS(
+                kept_party=me["party_id"],
+                joined_party=other["party_id"],
+            )
+        )
+        merged = await connection.fetchval(
+            *sql.SUPERSEDE_NOTES(
+                kept_party=me["party_id"],
+                joined_parties=joined,
+                link_id=link_id,
+            )
+        )
+        await connection.execute(*sql.CARRY_SPENDING(link_id=link_id))
         return _build_joined(me, other, notes_merged=merged)
 
     @store_method
     async def list_links(self, session_id: int) -> tuple[AccountLink, ...]:
         """Return the links that the session's person can separate, oldest first."""
-        party = await self._pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", session_id)
-        rows = await self._pool.fetch(sql.LINKS, party)
+        party = await self._pool.fetchval(*_PARTY_OF(session_id=session_id))
+        rows = await self._pool.fetch(*sql.LINKS(party_id=party))
         return tuple(_build_shown(row) for row in rows)
 
     @store_method
@@ -140,7 +176,7 @@ class PostgresAccountLinks:
             me = await _place(connection, address_id)
             if me is None or me["session_id"] != session_id:
                 return "moved"
-            links = await connection.fetch(sql.LINKS, me["party_id"])
+            links = await connection.fetch(*sql.LINKS(party_id=me["party_id"]))
             meant = [link for link in links if link_id in (None, link["id"])]
             if len(meant) != 1:
                 return "which" if meant else "not_linked"
@@ -148,24 +184,30 @@ class PostgresAccountLinks:
 
     async def _part(self, connection: Connection, link: Record, address_id: int) -> Parted | UnlinkRefusal:
         root, back = link["joined_party_id"], link["archived_session_id"]
-        family: list[int] = await connection.fetchval(sql.SUBTREE, root)
-        session_id: int = await connection.fetchval(sql.WHERE_IT_WENT_ON, link["kept_session_id"])
-        locked = await connection.fetch(sql.LOCK_SESSIONS, [session_id, back], family)
+        family: list[int] = await connection.fetchval(*sql.SUBTREE(party_id=root))
+        session_id: int = await connection.fetchval(*sql.WHERE_IT_WENT_ON(session_id=link["kept_session_id"]))
+        locked = await connection.fetch(*sql.LOCK_SESSIONS(session_ids=[session_id, back], party_ids=family))
         if any(row["is_held"] for row in locked if row["id"] == session_id):
             return "with_human"
         if any(row["is_open"] for row in locked if row["id"] == session_id):
             return "busy"
-        await connection.execute(sql.FORGET_LINK, link["id"])
-        await connection.execute(sql.PART_PARTIES, root, family)
-        rows = await connection.fetch(sql.TAKE_ADDRESSES_BACK, family, session_id, back)
+        await connection.execute(*sql.FORGET_LINK(link_id=link["id"]))
+        await connection.execute(*sql.PART_PARTIES(root=root, family=family))
+        rows = await connection.fetch(
+            *sql.TAKE_ADDRESSES_BACK(
+                family=family,
+                session_id=session_id,
+                back_session=back,
+            )
+        )
         addresses = [row["id"] for row in rows]
-        await connection.execute(sql.BRING_BACK, back, root)
-        await connection.execute(sql.WELCOME_BACK, back, addresses)
-        await connection.execute(sql.LEAVE, session_id, addresses)
-        await connection.execute(sql.TAKE_SESSIONS_BACK, root, family)
-        await connection.execute(sql.RESTORE_NOTES, family, session_id)
-        await connection.execute(sql.TAKE_REMINDERS_BACK, family)
-        await connection.execute(sql.LEAVE_REMINDERS, root)
+        await connection.execute(*sql.BRING_BACK(session_id=back, party_id=root))
+        await connection.execute(*sql.WELCOME_BACK(session_id=back, addresses=addresses))
+        await connection.execute(*sql.LEAVE(session_id=session_id, addresses=addresses))
+        await connection.execute(*sql.TAKE_SESSIONS_BACK(party_id=root, family=family))
+        await connection.execute(*sql.RESTORE_NOTES(family=family, session_id=session_id))
+        await connection.execute(*sql.TAKE_REMINDERS_BACK(family=family))
+        await connection.execute(*sql.LEAVE_REMINDERS(party_id=root))
         return Parted(
             session_id=session_id,
             back_session_id=back,
@@ -178,8 +220,16 @@ class PostgresAccountLinks:
     async def list_archived(self, session_id: int) -> tuple[ArchivedSession, ...]:
         """Earlier conversations of this session's person, the newest first, with their newest messages."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            rows = await connection.fetch(sql.ARCHIVED, session_id, SESSIONS_SHOWN)
-            said = {row["id"]: await connection.fetch(sql.SAID, row["id"], MESSAGES_SHOWN) for row in rows}
+            rows = await connection.fetch(*sql.ARCHIVED(session_id=session_id, limit=SESSIONS_SHOWN))
+            said = {
+                row["id"]: await connection.fetch(
+                    *sql.SAID(
+                        session_id=row["id"],
+                        limit=MESSAGES_SHOWN,
+                    )
+                )
+                for row in rows
+            }
         return tuple(
             ArchivedSession(
                 public_id=row["public_id"],
@@ -192,14 +242,14 @@ class PostgresAccountLinks:
 
 
 async def _place(connection: Connection, address_id: int) -> dict[str, Any] | None:
-    row = await connection.fetchrow(sql.PLACE, address_id)
+    row = await connection.fetchrow(*sql.PLACE(address_id=address_id))
     return None if row is None else dict(row)
 
 
 async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
     """The place that a living code was given to, and whether the code has done its work already."""
     code = parse_code(words)
-    row = None if code is None else await connection.fetchrow(sql.CODE, hash_secret(code))
+    row = None if code is None else await connection.fetchrow(*sql.CODE(code_hash=hash_secret(code)))
     place = None if row is None else await _place(connection, row["address_id"])
     return None if row is None or place is None else {**place, "used": row["used_at"] is not None}
 
@@ -250,3 +300,7 @@ def _build_shown(row: Record) -> AccountLink:
 
 def _spoken(row: Record) -> ArchivedLine:
     return ArchivedLine(author=row["author"], text=plain_text(blocks_from_json(row["blocks"])), at=row["at"])
+
+
+_FAMILY = Named("SELECT party_family(:party_id)")
+_PARTY_OF = Named("SELECT party_id FROM sessions WHERE id = :session_id")

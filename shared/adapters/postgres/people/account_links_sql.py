@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from shared.adapters.postgres.db.pool import Named
+
 ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.people', 0))"
 """Links are rare and quick: with one at a time no two can cross, and nothing can turn into a circle."""
 
-PLACE = """
+PLACE = Named("""
 SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id) AS party_id,
        g.name AS agent,
        p.kind = 'group' OR o.kind = 'group' AS is_group,
@@ -14,87 +16,95 @@ SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id
                                       WHERE b.bot_id::text = a.account) END, 'personal') = 'public' AS is_public
   FROM addresses a JOIN parties p ON p.id = a.party_id JOIN sessions s ON s.id = a.session_id
   JOIN parties o ON o.id = s.party_id JOIN agents g ON g.id = s.agent_id
- WHERE a.id = $1
-"""
+ WHERE a.id = :address_id
+""")
 
-ISSUED_LATELY = """
+ISSUED_LATELY = Named("""
 SELECT count(*) FROM one_time_codes
- WHERE purpose = 'link' AND party_id = ANY (ARRAY (SELECT party_family($1)))
+ WHERE purpose = 'link' AND party_id = ANY (ARRAY (SELECT party_family(:party_id)))
    AND created_at > now() - interval '1 hour'
-"""
-ISSUE = """
+""")
+ISSUE = Named("""
 INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, expires_at)
-VALUES ($1, 'link', $2, $3, now() + make_interval(mins => $4))
-"""
+VALUES (:code_hash, 'link', :party_id, :address_id, now() + make_interval(mins => :minutes))
+""")
 FORGET_OLD_CODES = """
 DELETE FROM one_time_codes WHERE purpose = 'link' AND created_at < now() - interval '1 day'
 """
-CODE = """
+CODE = Named("""
 SELECT address_id, used_at FROM one_time_codes
- WHERE code_hash = $1 AND purpose = 'link' AND expires_at > now() FOR UPDATE
-"""
-USE_CODE = "UPDATE one_time_codes SET used_at = now() WHERE code_hash = $1"
+ WHERE code_hash = :code_hash AND purpose = 'link' AND expires_at > now() FOR UPDATE
+""")
+USE_CODE = Named("UPDATE one_time_codes SET used_at = now() WHERE code_hash = :code_hash")
 
-TOO_MANY_GUESSES = """
-SELECT count(*) >= $4
-    OR count(*) FILTER (WHERE session_id = $1) >= $3
-    OR count(*) FILTER (WHERE party_id = ANY (ARRAY (SELECT party_family($2)))) >= $3
-  FROM link_guesses WHERE at > now() - make_interval(mins => $5)
-"""
-GUESSED = """
+TOO_MANY_GUESSES = Named("""
+SELECT count(*) >= :guesses_of_all
+    OR count(*) FILTER (WHERE session_id = :session_id) >= :guesses
+    OR count(*) FILTER (WHERE party_id = ANY (ARRAY (SELECT party_family(:party_id)))) >= :guesses
+  FROM link_guesses WHERE at > now() - make_interval(mins => :minutes)
+""")
+GUESSED = Named("""
 WITH old AS (DELETE FROM link_guesses WHERE at < now() - interval '1 hour')
-INSERT INTO link_guesses (session_id, party_id) VALUES ($1, $2)
-"""
+INSERT INTO link_guesses (session_id, party_id) VALUES (:session_id, :party_id)
+""")
 
-LOCK_SESSIONS = """
+LOCK_SESSIONS = Named("""
 SELECT id, answered_turn < next_turn - 1 AS is_open, held_after IS NOT NULL AS is_held,
        leased_by IS NULL AND retry_at > now() AS is_waiting FROM sessions
- WHERE id = ANY ($1) OR party_id = ANY ($2) AND archived_at IS NULL ORDER BY id FOR NO KEY UPDATE
-"""
+ WHERE id = ANY (:session_ids) OR party_id = ANY (:party_ids) AND archived_at IS NULL ORDER BY id
+   FOR NO KEY UPDATE
+""")
 """Lock on both sessions; messages and claims wait for it and then read the new row.
 
 A turn that waits for its next attempt is not claimed during that time.
 """
 
-REMEMBER = """
+REMEMBER = Named("""
 INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
-VALUES ($1, $2, $3, $4, (now() AT TIME ZONE $5)::date) RETURNING id
-"""
-MERGE_PARTIES = "UPDATE parties SET merged_into = $1 WHERE id = $2 OR merged_into = $2"
+VALUES (:kept_party, :joined_party, :kept_session, :archived_session, (now() AT TIME ZONE :timezone)::date)
+   RETURNING id
+""")
+MERGE_PARTIES = Named("""
+UPDATE parties SET merged_into = :kept_party WHERE id = :joined_party OR merged_into = :joined_party
+""")
 """Merge of parties, flat: those merged into the joined one follow."""
-ARCHIVE = "UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = $1"
+ARCHIVE = Named("UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = :session_id")
 # Nothing of what was said there before is news to a place that comes.
-MOVE_ADDRESSES = """
-UPDATE addresses SET session_id = $2, read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = $2)
- WHERE session_id = $1 RETURNING id
-"""
-WELCOME_BACK = """
-UPDATE sessions SET left_by = nullif(ARRAY (SELECT unnest(left_by) EXCEPT SELECT unnest($2::bigint[])), '{}')
- WHERE id = $1 AND left_by && $2::bigint[]
-"""
+MOVE_ADDRESSES = Named("""
+UPDATE addresses SET session_id = :kept_session,
+   read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = :kept_session)
+ WHERE session_id = :archived_session RETURNING id
+""")
+WELCOME_BACK = Named("""
+UPDATE sessions SET left_by = nullif(ARRAY
+                                     (SELECT unnest(left_by) EXCEPT SELECT unnest(:addresses::bigint[])),
+                                        '{}')
+ WHERE id = :session_id AND left_by && :addresses::bigint[]
+""")
 """Addresses that had left this session once and lead here again."""
-TAKE_OVER_SESSIONS = """
-UPDATE sessions SET party_id = $1 WHERE party_id = $2 AND archived_at IS NULL
-"""
+TAKE_OVER_SESSIONS = Named("""
+UPDATE sessions SET party_id = :kept_party WHERE party_id = :joined_party AND archived_at IS NULL
+""")
 """Other conversations of the joined one (topics of a chat) share the one memory."""
 
-SUPERSEDE_NOTES = """
+SUPERSEDE_NOTES = Named("""
 WITH kept AS (
   SELECT DISTINCT ON (k.scope, k.hash) k.id, k.scope, k.hash FROM notes k
-   WHERE k.party_id = $1 OR k.party_id IN (SELECT id FROM parties WHERE merged_into = $1 AND id <> ALL ($2))
-   ORDER BY k.scope, k.hash, k.party_id <> $1, k.id
+   WHERE k.party_id = :kept_party OR k.party_id IN
+     (SELECT id FROM parties WHERE merged_into = :kept_party AND id <> ALL (:joined_parties))
+   ORDER BY k.scope, k.hash, k.party_id <> :kept_party, k.id
 ), gone AS (
-  UPDATE notes n SET superseded_by = kept.id, party_link_id = $3 FROM kept
-   WHERE n.party_id = ANY ($2) AND n.scope = kept.scope AND n.hash = kept.hash
+  UPDATE notes n SET superseded_by = kept.id, party_link_id = :link_id FROM kept
+   WHERE n.party_id = ANY (:joined_parties) AND n.scope = kept.scope AND n.hash = kept.hash
      AND n.superseded_by IS NULL AND n.forgotten_at IS NULL
   RETURNING n.id
 )
 SELECT count(*) FROM gone
-"""
+""")
 """End of duplicate notes, also by notes that the person deleted or replaced, so that none returns."""
 
-CARRY_SPENDING = """
-WITH l AS (SELECT * FROM party_links WHERE id = $1), carried AS (
+CARRY_SPENDING = Named("""
+WITH l AS (SELECT * FROM party_links WHERE id = :link_id), carried AS (
   SELECT l.kept_session_id, l.kept_party_id, l.day,
          greatest(0, d.spent_micro - (
            SELECT coalesce(sum(e.carried_micro), 0) FROM party_links e
@@ -110,83 +120,91 @@ WITH l AS (SELECT * FROM party_links WHERE id = $1), carried AS (
   SELECT 'party:' || kept_party_id, day, micro FROM carried WHERE micro > 0
   ON CONFLICT (scope, day) DO UPDATE SET spent_micro = d.spent_micro + excluded.spent_micro
 )
-UPDATE party_links p SET carried_micro = carried.micro FROM carried WHERE p.id = $1 AND carried.micro > 0
-"""
+UPDATE party_links p SET carried_micro = carried.micro FROM carried WHERE p.id = :link_id
+   AND carried.micro > 0
+""")
 """Sum of today's spending of both people, once, however often they join and separate."""
 
-LINKS = """
+LINKS = Named("""
 SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_id, l.archived_session_id
   FROM party_links l
   LEFT JOIN LATERAL (SELECT x.channel, x.title FROM addresses x WHERE x.party_id = l.joined_party_id
                       ORDER BY x.id LIMIT 1) a ON true
- WHERE l.unlinked_at IS NULL AND l.joined_party_id IN (SELECT party_family($1))
+ WHERE l.unlinked_at IS NULL AND l.joined_party_id IN (SELECT party_family(:party_id))
    AND EXISTS (SELECT FROM addresses x WHERE x.party_id = l.joined_party_id AND (
          x.channel <> 'web' OR x.chat LIKE 'sub:%' OR x.chat LIKE 'x:%'
          OR EXISTS (SELECT FROM visitors v WHERE v.address_id = x.id AND v.expires_at > now())
          OR EXISTS (SELECT FROM recovery_codes c WHERE c.address_id = x.id AND c.expires_at > now())))
  ORDER BY l.id
-"""
+""")
 """Links whose other address can still be opened; one left at sign-in could not be found again."""
-SUBTREE = """
+SUBTREE = Named("""
 WITH RECURSIVE tree(id) AS (
-  SELECT $1::bigint UNION
+  SELECT :party_id::bigint UNION
   SELECT l.joined_party_id FROM party_links l JOIN tree ON l.kept_party_id = tree.id WHERE l.unlinked_at IS NULL
 )
 SELECT array_agg(id) FROM tree
-"""
+""")
 """Joined party, with those joined to it."""
-WHERE_IT_WENT_ON = """
+WHERE_IT_WENT_ON = Named("""
 WITH RECURSIVE way(id) AS (
-  SELECT $1::bigint UNION
+  SELECT :session_id::bigint UNION
   SELECT l.kept_session_id FROM party_links l JOIN way ON l.archived_session_id = way.id
    WHERE l.unlinked_at IS NULL
 )
 SELECT way.id FROM way JOIN sessions s ON s.id = way.id WHERE s.archived_at IS NULL
-"""
-FORGET_LINK = "UPDATE party_links SET unlinked_at = now() WHERE id = $1"
-PART_PARTIES = "UPDATE parties SET merged_into = CASE WHEN id <> $1 THEN $1 END WHERE id = ANY ($2)"
-BRING_BACK = "UPDATE sessions SET archived_at = NULL, open_address = NULL, party_id = $2 WHERE id = $1"
-TAKE_ADDRESSES_BACK = """
-UPDATE addresses SET session_id = $3, read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = $3)
- WHERE session_id = $2 AND party_id = ANY ($1) RETURNING id
-"""
-LEAVE = """
-UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT unnest($2::bigint[]))
- WHERE id = $1
-"""
-TAKE_SESSIONS_BACK = """
-UPDATE sessions SET party_id = $1
- WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE party_id = ANY ($2))
-"""
-RESTORE_NOTES = """
+""")
+FORGET_LINK = Named("UPDATE party_links SET unlinked_at = now() WHERE id = :link_id")
+PART_PARTIES = Named("""
+UPDATE parties SET merged_into = CASE WHEN id <> :root THEN :root END WHERE id = ANY (:family)
+""")
+BRING_BACK = Named("""
+UPDATE sessions SET archived_at = NULL, open_address = NULL, party_id = :party_id WHERE id = :session_id
+""")
+TAKE_ADDRESSES_BACK = Named("""
+UPDATE addresses SET session_id = :back_session,
+   read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = :back_session)
+ WHERE session_id = :session_id AND party_id = ANY (:family) RETURNING id
+""")
+LEAVE = Named("""
+UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT
+                                     unnest(:addresses::bigint[]))
+ WHERE id = :session_id
+""")
+TAKE_SESSIONS_BACK = Named("""
+UPDATE sessions SET party_id = :party_id
+ WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE party_id = ANY (:family))
+""")
+RESTORE_NOTES = Named("""
 UPDATE notes n SET superseded_by = NULL, superseded_reason = '', party_link_id = NULL FROM notes k
- WHERE k.id = n.superseded_by AND (n.party_id = ANY ($1)) <> (k.party_id = ANY ($1))
-   AND (n.party_id = ANY ($1)
-        OR n.party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $2))
-"""
-TAKE_REMINDERS_BACK = """
+ WHERE k.id = n.superseded_by AND (n.party_id = ANY (:family)) <> (k.party_id = ANY (:family))
+   AND (n.party_id = ANY (:family)
+        OR n.party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id))
+""")
+TAKE_REMINDERS_BACK = Named("""
 UPDATE reminders r SET party_id = s.party_id, session_id = s.id
   FROM addresses a JOIN sessions s ON s.id = a.session_id
- WHERE a.id = r.address_id AND a.party_id = ANY ($1) AND r.turn_no IS NULL
-"""
-LEAVE_REMINDERS = """
+ WHERE a.id = r.address_id AND a.party_id = ANY (:family) AND r.turn_no IS NULL
+""")
+LEAVE_REMINDERS = Named("""
 UPDATE reminders r SET party_id = s.party_id FROM sessions s
- WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.party_id = $1 AND r.party_id <> $1
-"""
+ WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.party_id = :party_id AND r.party_id <> :party_id
+""")
 
-ARCHIVED = """
+ARCHIVED = Named("""
 SELECT s.id, s.public_id::text AS public_id, s.archived_at,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id ORDER BY t.turn_no DESC LIMIT 1),
                 '') AS channel
-  FROM sessions s JOIN sessions mine ON mine.id = $1
+  FROM sessions s JOIN sessions mine ON mine.id = :session_id
  WHERE s.archived_at IS NOT NULL AND s.party_id IN (SELECT party_family(mine.party_id))
- ORDER BY s.archived_at DESC LIMIT $2
-"""
-SAID = """
+ ORDER BY s.archived_at DESC LIMIT :limit
+""")
+SAID = Named("""
 SELECT * FROM (
   SELECT e.author, e.blocks, e.at, te.turn_no, te.step
     FROM turn_entries te JOIN entries e USING (session_id, seq)
-   WHERE te.session_id = $1 AND e.author IN ('person', 'assistant', 'operator') AND coalesce(te.replaced_by, 0) <= 0
-   ORDER BY te.turn_no DESC, te.step DESC LIMIT $2) newest
+   WHERE te.session_id = :session_id AND e.author IN ('person', 'assistant', 'operator')
+     AND coalesce(te.replaced_by, 0) <= 0
+   ORDER BY te.turn_no DESC, te.step DESC LIMIT :limit) newest
  ORDER BY turn_no, step
-"""
+""")

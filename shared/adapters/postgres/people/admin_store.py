@@ -32,11 +32,11 @@ from sqlalchemy.pool import NullPool
 from sqlmodel import Field, SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from shared.adapters.postgres.db.pool import Pool
+from shared.adapters.postgres.db.pool import Pool, PoolStore
 from shared.adapters.postgres.people.operator_auth import append_audit
 
 
-class LentConnection:
+class LentConnection(PoolStore):
     """Pool connection for SQLAlchemy.
 
     It prepares no statement that outlives its transaction, so that a pooler may be in between, and returns
@@ -44,7 +44,7 @@ class LentConnection:
     """
 
     def __init__(self, pool: Pool, connection: Any) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._connection = connection
 
     def __getattr__(self, name: str) -> Any:
@@ -79,7 +79,7 @@ class AdminSession(AsyncSession):
         await append_audit(await self.driver(), actor=by, action=action, about=about, detail=detail)
 
 
-class AdminStore:
+class AdminStore(PoolStore):
     """Its methods are store methods: what fails is the driver's own error, as with a statement of SQL."""
 
     def __init__(self, pool: Pool) -> None:
@@ -89,7 +89,7 @@ class AdminStore:
         engine = create_async_engine(
             "postgresql+asyncpg://", async_creator=lend, poolclass=NullPool, json_serializer=_as_it_is
         )
-        self._pool = pool
+        super().__init__(pool)
         self._sessions = async_sessionmaker(engine, class_=AdminSession, expire_on_commit=False)
 
     @asynccontextmanager

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, String, cast, column, func, or_, table, up
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, delete, select
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, store_method
 from shared.adapters.postgres.people.admin_store import (
     AdminStore,
     AgentTable,
@@ -61,7 +61,7 @@ class PostgresAgents(AdminStore):
         async with self._begin() as session:
             agent_id = await session.scalar(new.returning(col(AgentTable.id)))
             if agent_id is not None:
-                await (await session.driver()).execute(_KEEP, agent_id, by)
+                await (await session.driver()).execute(*_KEEP(agent_id=agent_id, by=by))
                 await session.audit("agent.made", by=by, about=str(agent_id))
         return agent_id is not None
 
@@ -71,12 +71,17 @@ class PostgresAgents(AdminStore):
         change = update(AgentTable).where(col(AgentTable.name) == name, col(AgentTable.version) == seen)
         now = {"config": dict(config), "version": AgentTable.version + 1, "updated_at": func.now()}
         async with self._begin() as session:
-            await (await session.driver()).execute(_KEEP_FORMER, name, seen)
+            await (await session.driver()).execute(*_KEEP_FORMER(name=name, version=seen))
             agent: AgentTable | None = await session.scalar(change.values(now).returning(AgentTable))
             if agent is None:
                 return None
-            await (await session.driver()).execute(_KEEP, agent.id, by)
-            await (await session.driver()).execute(_LET_GO, agent.id, agent.version - MOST_VERSIONS)
+            await (await session.driver()).execute(*_KEEP(agent_id=agent.id, by=by))
+            await (await session.driver()).execute(
+                *_LET_GO(
+                    agent_id=agent.id,
+                    through_version=agent.version - MOST_VERSIONS,
+                )
+            )
             detail = {"version": agent.version}
             await session.audit("agent.changed", by=by, about=str(agent.id), detail=detail)
         return agent.version
@@ -102,7 +107,7 @@ class PostgresAgents(AdminStore):
         try:
             async with self._begin() as session:
                 for statement in _FORGET:
-                    await (await session.driver()).execute(statement, name)
+                    await (await session.driver()).execute(*statement(name=name))
                 gone = delete(AgentTable).where(col(AgentTable.name) == name).returning(col(AgentTable.id))
                 agent_id = await session.scalar(gone)
                 if agent_id is not None:
@@ -116,7 +121,15 @@ class PostgresAgents(AdminStore):
         """Give the conversations that a site or a bot has now to an agent; how many of them."""
         async with self._begin() as session:
             agent_id = await session.scalar(select(AgentTable.id).where(AgentTable.name == agent))
-            moved = len(await (await session.driver()).fetch(_MOVE, agent_id, channel, account))
+            moved = len(
+                await (await session.driver()).fetch(
+                    *_MOVE(
+                        agent_id=agent_id,
+                        channel=channel,
+                        account=account,
+                    )
+                )
+            )
             detail = {"channel": channel, "account": account, "sessions": moved}
             await session.audit("agent.took_over", by=by, about=str(agent_id), detail=detail)
         return moved
@@ -152,23 +165,26 @@ _AGENTS = select(
         select(_BOT).where(TelegramBotTable.agent_id == AgentTable.id).order_by(_BOT).scalar_subquery()
     ),
 )
-_MOVE = """
-UPDATE sessions SET agent_id = $1, view_epoch = view_epoch + 1
- WHERE agent_id <> $1 AND id IN (SELECT session_id FROM addresses WHERE channel = $2 AND account = $3)
+_MOVE = Named("""
+UPDATE sessions SET agent_id = :agent_id, view_epoch = view_epoch + 1
+ WHERE agent_id <> :agent_id AND id IN (SELECT session_id FROM addresses WHERE channel = :channel
+                                        AND account = :account)
 RETURNING id
-"""
-_FORGET = tuple(
-    f"DELETE FROM {table} WHERE agent_id = (SELECT id FROM agents WHERE name = $1)"
-    for table in ("knowledge", "agent_versions")
+""")
+_FORGET = (
+    Named("DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agents WHERE name = :name)"),
+    Named("DELETE FROM agent_versions WHERE agent_id = (SELECT id FROM agents WHERE name = :name)"),
 )
 """Deletion of knowledge and versions; the folder's files are indexed again if the agent returns."""
 _KEPT = """
 INSERT INTO agent_versions (agent_id, version, config, changed_at, changed_by)
 SELECT id, version, config, updated_at"""
-_KEEP = f"{_KEPT}, $2 FROM agents WHERE id = $1"
-_KEEP_FORMER = f"{_KEPT}, NULL FROM agents WHERE name = $1 AND version = $2 ON CONFLICT DO NOTHING"
+_KEEP = Named(f"{_KEPT}, :by FROM agents WHERE id = :agent_id")
+_KEEP_FORMER = Named(f"""
+{_KEPT}, NULL FROM agents WHERE name = :name AND version = :version ON CONFLICT DO NOTHING
+""")
 """Copy of the present version, for agents created before versions were stored."""
-_LET_GO = "DELETE FROM agent_versions WHERE agent_id = $1 AND version <= $2"
+_LET_GO = Named("DELETE FROM agent_versions WHERE agent_id = :agent_id AND version <= :through_version")
 
 
 def _row(agent: AgentTable, sessions: int, sites: Sequence[str], bots: Sequence[str]) -> AgentRow:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit, hash_secret
 from shared.core.identity.api_keys import Scope
 
@@ -42,7 +42,7 @@ class PostgresApiKeys(PoolStore):
     async def find(self, token: str) -> ApiKey | None:
         """Return the valid key of a token; found by hash, so that the time reveals nothing."""
         digest = hash_secret(token)
-        row = await self._pool.fetchrow(_FIND, digest)
+        row = await self._pool.fetchrow(*_FIND(token_hash=digest))
         if row is None or not secrets.compare_digest(row["token_hash"], digest):
             return None
         return build_api_key(dict(row), row["agent"])
@@ -54,14 +54,14 @@ class PostgresApiKeys(PoolStore):
             await append_audit(connection, actor=key.actor, action=action, about=about, detail=detail)
 
 
-_LIVES = "token_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
-_FIND = f"""
+_LIVES = "token_hash = :token_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
+_FIND = Named(f"""
 WITH used AS (
   UPDATE api_keys SET last_used_at = date_trunc('hour', now())
    WHERE {_LIVES} AND (last_used_at IS NULL OR last_used_at < date_trunc('hour', now()))
 )
 SELECT k.*, a.name AS agent FROM api_keys k LEFT JOIN agents a ON a.id = k.agent_id WHERE {_LIVES}
-"""
+""")
 
 
 def build_api_key(row: Mapping[str, Any], agent: str | None) -> ApiKey:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 
 EXTERNAL = "x:"
 """Before a program's own id in an address; a browser's visitors have a random id there."""
@@ -37,7 +37,7 @@ class PostgresApiSessions(PoolStore):
         self, public_id: UUID, *, site: str | None = None, agent_id: int | None = None
     ) -> ApiSession | None:
         """None when there is none, or not within these limits."""
-        row = await self._pool.fetchrow(_REACH, public_id, site, agent_id)
+        row = await self._pool.fetchrow(*_REACH(public_id=public_id, site=site, agent_id=agent_id))
         return None if row is None else _build_session(row)
 
     @store_method
@@ -56,13 +56,11 @@ class PostgresApiSessions(PoolStore):
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.external' || $1 || ' ' || $2, 0))",
-                site,
-                external_id,
+                *_LOCK_PERSON(site=site, external_id=external_id),
             )
-            known = await connection.fetchrow(_KNOWN, site, EXTERNAL + external_id)
+            known = await connection.fetchrow(*_KNOWN(site=site, chat=EXTERNAL + external_id))
             row = known or await connection.fetchrow(
-                _OPEN, site, EXTERNAL + external_id, agent, agent_id, name
+                *_OPEN(site=site, chat=EXTERNAL + external_id, agent=agent, agent_id=agent_id, name=name)
             )
             if row is None or (agent_id is not None and row["agent_id"] != agent_id):
                 return None
@@ -72,15 +70,7 @@ class PostgresApiSessions(PoolStore):
     async def find_answer(self, session_id: int, turn: int, *, after: int) -> int | None:
         """The number of the event that ended a turn, where it ended."""
         number: int | None = await self._pool.fetchval(
-            """SELECT v.event_seq FROM events v
-                 LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
-                WHERE v.session_id = $1 AND v.event_seq > $3 AND v.turn_no = $2 AND v.kind = 'msg'
-                  AND (e.author IN ('assistant', 'operator')
-                       OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
-                ORDER BY v.event_seq LIMIT 1""",
-            session_id,
-            turn,
-            after,
+            *_ANSWER(session_id=session_id, turn=turn, after=after),
         )
         return number
 
@@ -88,52 +78,67 @@ class PostgresApiSessions(PoolStore):
     async def find_command_result(self, session_id: int, cid: str) -> Mapping[str, Any] | None:
         """Return the stored result of a command with this id, among the newest events."""
         row = await self._pool.fetchrow(
-            """SELECT v.event_seq, v.payload FROM events v JOIN sessions s ON s.id = v.session_id
-                WHERE v.session_id = $1 AND v.event_seq >= s.next_event_seq - 2000
-                  AND v.kind = 'command.result' AND v.payload ->> 'cid' = $2
-                ORDER BY v.event_seq DESC LIMIT 1""",
-            session_id,
-            cid,
+            *_COMMAND_RESULT(session_id=session_id, cid=cid),
         )
         return None if row is None else {**row["payload"], "event_seq": row["event_seq"]}
 
 
-_REACH = """
+_REACH = Named("""
 SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, coalesce(w.name, '') AS site,
        coalesce(w.audience, 'personal') AS audience
   FROM sessions s
   LEFT JOIN LATERAL (
        SELECT id, account FROM addresses WHERE session_id = s.id AND channel = 'web'
-          AND ($2::text IS NULL OR account = $2) ORDER BY id LIMIT 1) a ON true
+          AND (:site::text IS NULL OR account = :site) ORDER BY id LIMIT 1) a ON true
   LEFT JOIN sites w ON w.name = a.account
- WHERE s.public_id = $1 AND ($2::text IS NULL OR a.id IS NOT NULL)
-   AND ($3::bigint IS NULL OR s.agent_id = $3)
-"""
-_KNOWN = """
+ WHERE s.public_id = :public_id AND (:site::text IS NULL OR a.id IS NOT NULL)
+   AND (:agent_id::bigint IS NULL OR s.agent_id = :agent_id)
+""")
+_KNOWN = Named("""
 SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
- WHERE a.channel = 'web' AND a.account = $1 AND a.chat = $2 AND a.thread = ''
-"""
-_OPEN = """
+ WHERE a.channel = 'web' AND a.account = :site AND a.chat = :chat AND a.thread = ''
+""")
+_OPEN = Named("""
 -- Whom a program brings is as anonymous to us as a browser's visitor: the same limits, the same tools.
 WITH w AS (
   SELECT w.name, w.audience, g.id AS agent_id FROM sites w
-    JOIN agents g ON CASE WHEN $3::text IS NOT NULL THEN g.name = $3 ELSE g.id = coalesce($4, w.agent_id) END
-   WHERE w.name = $1 AND ($4::bigint IS NULL OR g.id = $4)
+    JOIN agents g ON CASE WHEN :agent::text IS NOT NULL THEN g.name = :agent
+       ELSE g.id = coalesce(:agent_id, w.agent_id) END
+   WHERE w.name = :site AND (:agent_id::bigint IS NULL OR g.id = :agent_id)
 ), p AS (
-  INSERT INTO parties (anonymous, display_name) SELECT true, $5 FROM w RETURNING id
+  INSERT INTO parties (anonymous, display_name) SELECT true, :name FROM w RETURNING id
 ), s AS (
   INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
   INSERT INTO addresses (channel, account, chat, party_id, session_id)
-  SELECT 'web', w.name, $2, p.id, s.id FROM w, p, s RETURNING id
+  SELECT 'web', w.name, :chat, p.id, s.id FROM w, p, s RETURNING id
 )
 SELECT s.id, s.public_id, p.id AS party_id, w.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM w, p, s, a
-"""
+""")
 
 
 def _build_session(row: asyncpg.Record, *, created: bool = False) -> ApiSession:
     return build_value(ApiSession, row, session_id=row["id"], created=created)
+
+
+_LOCK_PERSON = Named("""
+SELECT pg_advisory_xact_lock(hashtextextended('evertalk.external' || :site || ' ' || :external_id, 0))
+""")
+_ANSWER = Named("""
+SELECT v.event_seq FROM events v
+  LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+ WHERE v.session_id = :session_id AND v.event_seq > :after AND v.turn_no = :turn AND v.kind = 'msg'
+   AND (e.author IN ('assistant', 'operator')
+        OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
+ ORDER BY v.event_seq LIMIT 1
+""")
+_COMMAND_RESULT = Named("""
+SELECT v.event_seq, v.payload FROM events v JOIN sessions s ON s.id = v.session_id
+ WHERE v.session_id = :session_id AND v.event_seq >= s.next_event_seq - 2000
+   AND v.kind = 'command.result' AND v.payload ->> 'cid' = :cid
+ ORDER BY v.event_seq DESC LIMIT 1
+""")

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import Pool
+from shared.adapters.postgres.db.pool import Named, Pool
 
 CHAIN_ROWS = 50_000
-CHAIN = """
-  sha256(p.prev || convert_to(jsonb_build_array(
-    extract(epoch FROM {at})::text, {actor}, {action}, {object}, {detail})::text, 'UTF8'))
-"""
 
 
 async def check_chain(pool: Pool) -> dict[str, Any]:
@@ -20,7 +16,16 @@ async def check_chain(pool: Pool) -> dict[str, Any]:
     Each batch is one statement, so that none reaches the statement timeout.
     """
     entries, through, broken, after, former = 0, None, None, 0, b""
-    while (batch := await read_page(pool, _CHAINED, after, former, CHAIN_ROWS))["entries"]:
+    while (
+        batch := await read_page(
+            pool,
+            *_CHAINED(
+                after=after,
+                former=former,
+                limit=CHAIN_ROWS,
+            ),
+        )
+    )["entries"]:
         entries += batch["entries"]
         if broken is None:
             broken, through = batch["broken"], batch["through"] or through
@@ -29,12 +34,14 @@ async def check_chain(pool: Pool) -> dict[str, Any]:
     return {"state": state, "entries": entries, "through": through, "broken_at": broken}
 
 
-_CHAINED = f"""
-WITH batch AS (SELECT * FROM audit WHERE id > $1 ORDER BY id LIMIT $3),
+# The hash of a line is that of `append_audit`.
+_CHAINED = Named("""
+WITH batch AS (SELECT * FROM audit WHERE id > :after ORDER BY id LIMIT :limit),
 links AS (
-  SELECT p.id, p.at, p.hash, p.prev_hash = p.prev AND p.hash = {
-    CHAIN.format(at="p.at", actor="p.actor", action="p.action", object="p.object", detail="p.detail")
-} AS holds FROM (SELECT *, coalesce(lag(hash) OVER (ORDER BY id), $2::bytea) AS prev FROM batch) p
+  SELECT p.id, p.at, p.hash, p.prev_hash = p.prev AND p.hash =
+         sha256(p.prev || convert_to(jsonb_build_array(
+           extract(epoch FROM p.at)::text, p.actor, p.action, p.object, p.detail)::text, 'UTF8')) AS holds
+    FROM (SELECT *, coalesce(lag(hash) OVER (ORDER BY id), :former::bytea) AS prev FROM batch) p
 ), counted AS (
   SELECT count(*) AS entries, min(id) FILTER (WHERE NOT holds) AS broken, max(id) AS last FROM links)
 SELECT jsonb_build_object('entries', c.entries, 'last', c.last,
@@ -43,4 +50,4 @@ SELECT jsonb_build_object('entries', c.entries, 'last', c.last,
                WHERE c.broken IS NULL OR l.id < c.broken ORDER BY l.id DESC LIMIT 1),
   'broken', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM links l WHERE l.id = c.broken)
 )::text FROM counted c
-"""
+""")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 SECONDS = 10.0
 FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
@@ -36,33 +36,33 @@ class LoginTries(PoolStore):
             # In one order, so that two who wait for each other's rows do not.
             places = sorted(keys.items(), key=lambda item: item[1])
             await connection.execute(
-                "INSERT INTO login_tries (key) SELECT unnest($1::bytea[]) ON CONFLICT (key) DO NOTHING",
-                [key for _, key in places],
+                *_ADD(keys=[key for _, key in places]),
             )
-            wait = await connection.fetchval(_WAIT, [key for _, key in places])
+            wait = await connection.fetchval(*_WAIT(keys=[key for _, key in places]))
             if not wait:
                 await connection.execute(
-                    _COUNT,
-                    [key for _, key in places],
-                    [FREE_TRIES[name] for name, _ in places],
-                    [None if name == "address" else operator_id for name, _ in places],
+                    *_COUNT(
+                        keys=[key for _, key in places],
+                        free=[FREE_TRIES[name] for name, _ in places],
+                        operator_ids=[None if name == "address" else operator_id for name, _ in places],
+                    ),
                 )
         return int(wait)
 
     @store_method
     async def record_success(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
         """The pair's failures are forgotten; elsewhere the try is taken back, or the two of two steps."""
-        await self._pool.execute(_TAKE_BACK, list(keys.values()), keys.get("pair"), tries)
+        await self._pool.execute(*_TAKE_BACK(keys=list(keys.values()), pair=keys.get("pair"), tries=tries))
 
 
-class LoginPlaces:
+class LoginPlaces(PoolStore):
     """Where operators have logged in, as a hash that only this installation can make: addresses are few
     enough to try them all.
     """
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], key: Callable[[], bytes | None]) -> None:
         """Without a key no place is known, and none is remembered."""
-        self._pool = pool
+        super().__init__(pool)
         self._key = key
 
     def key_of(self, operator_id: int, address: str) -> bytes | None:
@@ -74,9 +74,7 @@ class LoginPlaces:
     @store_method
     async def has_place(self, operator_id: int, address: str) -> bool:
         found: bool = await self._pool.fetchval(
-            "SELECT EXISTS (SELECT FROM login_places WHERE key = $1 AND operator_id = $2)",
-            self.key_of(operator_id, address),
-            operator_id,
+            *_HAS_PLACE(key=self.key_of(operator_id, address), operator_id=operator_id),
         )
         return found
 
@@ -84,7 +82,7 @@ class LoginPlaces:
 async def remember_place(connection: Any, operator_id: int, key: bytes | None) -> None:
     """Inside of the transaction of a login."""
     if key is not None:
-        await connection.execute(_REMEMBER, key, operator_id)
+        await connection.execute(*_REMEMBER(key=key, operator_id=operator_id))
 
 
 def build_keys(
@@ -117,17 +115,17 @@ def _digest(*parts: str) -> bytes:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).digest()
 
 
-_WAIT = """
+_WAIT = Named("""
 SELECT coalesce(ceil(extract(epoch FROM max(refused_until) FILTER (WHERE refused_until > clock_timestamp())
          - clock_timestamp())), 0)::int
-  FROM (SELECT refused_until FROM login_tries WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE) t
-"""
-_COUNT = f"""
+  FROM (SELECT refused_until FROM login_tries WHERE key = ANY(:keys::bytea[]) ORDER BY key FOR UPDATE) t
+""")
+_COUNT = Named(f"""
 WITH counted AS (
   SELECT t.key, g.free, g.operator_id,
          1 + CASE WHEN t.last_at < now() - interval '{FORGET_HOURS} hours' THEN 0 ELSE t.failures END
            AS failures
-    FROM unnest($1::bytea[], $2::int[], $3::bigint[]) AS g(key, free, operator_id)
+    FROM unnest(:keys::bytea[], :free::int[], :operator_ids::bigint[]) AS g(key, free, operator_id)
     JOIN login_tries t ON t.key = g.key
 )
 UPDATE login_tries t
@@ -135,17 +133,20 @@ UPDATE login_tries t
        refused_until = CASE WHEN c.failures >= c.free THEN clock_timestamp() + make_interval(
          secs => least({MOST_WAIT_SECONDS}, {FIRST_WAIT_SECONDS} * 2.0 ^ least(c.failures - c.free, 10))) END
   FROM counted c WHERE t.key = c.key
-"""
-_TAKE_BACK = """
-WITH gone AS (DELETE FROM login_tries WHERE key = $2)
-UPDATE login_tries SET failures = greatest(failures - $3, 0), refused_until = NULL
- WHERE key = ANY($1::bytea[]) AND key IS DISTINCT FROM $2
-"""
-_REMEMBER = f"""
+""")
+_TAKE_BACK = Named("""
+WITH gone AS (DELETE FROM login_tries WHERE key = :pair)
+UPDATE login_tries SET failures = greatest(failures - :tries, 0), refused_until = NULL
+ WHERE key = ANY(:keys::bytea[]) AND key IS DISTINCT FROM :pair
+""")
+_REMEMBER = Named(f"""
 WITH old AS (
   DELETE FROM login_places WHERE key IN (
-    SELECT key FROM login_places WHERE operator_id = $2 AND key <> $1
+    SELECT key FROM login_places WHERE operator_id = :operator_id AND key <> :key
      ORDER BY at DESC, key OFFSET {PLACES_AT_MOST - 1})
 )
-INSERT INTO login_places (key, operator_id) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET at = now()
-"""
+INSERT INTO login_places (key, operator_id) VALUES (:key, :operator_id) ON CONFLICT (key) DO UPDATE
+   SET at = now()
+""")
+_ADD = Named("INSERT INTO login_tries (key) SELECT unnest(:keys::bytea[]) ON CONFLICT (key) DO NOTHING")
+_HAS_PLACE = Named("SELECT EXISTS (SELECT FROM login_places WHERE key = :key AND operator_id = :operator_id)")

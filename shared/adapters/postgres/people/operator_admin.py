@@ -15,7 +15,7 @@ from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, delete, select
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, store_method
 from shared.adapters.postgres.people.admin_store import (
     AdminSession,
     AdminStore,
@@ -69,7 +69,7 @@ class OperatorAdmin(AdminStore):
     @store_method
     async def list_logins(self, operator_id: int, token: str = "") -> list[dict[str, Any]]:
         """One's own open logins, the newest first; the one of `token` is marked."""
-        text = await self._pool.fetchval(_OWN, operator_id, hash_secret(token))
+        text = await self._pool.fetchval(*_OWN(operator_id=operator_id, token_hash=hash_secret(token)))
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
@@ -100,9 +100,7 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def load_picture(self, key: str) -> bytes | None:
-        found: bytes | None = await self._pool.fetchval(
-            "SELECT content FROM operator_pictures WHERE key = $1 LIMIT 1", key
-        )
+        found: bytes | None = await self._pool.fetchval(*_PICTURE(key=key))
         return found
 
     @store_method
@@ -276,7 +274,7 @@ async def _apply_change(
         await session.exec(delete(table).where(table.operator_id == row.id))
     if changes.get("locked"):
         driver = await session.driver()
-        await driver.execute("DELETE FROM push_subscriptions WHERE operator_id = $1", row.id)
+        await driver.execute(*_END_ALL_PUSH(operator_id=row.id))
     if "locked" in changes:
         action = "operator.locked" if changes["locked"] else "operator.unlocked"
         await session.audit(action, by=by, about=_about(row))
@@ -296,14 +294,14 @@ async def _end(
     else:
         # Of logins that lapsed, too: their browsers would still be notified.
         driver = await session.driver()
-        await driver.execute(_END_PUSH, row.id, hash_secret(keep))
+        await driver.execute(*_END_PUSH(operator_id=row.id, keep=hash_secret(keep)))
     ended = len((await session.exec(end.returning(col(OperatorSessionTable.public_id)))).all())
     if ended:
         await session.audit("login.revoked", by=by, about=_about(row), detail={"logins": ended})
     return ended
 
 
-_END_PUSH = "DELETE FROM push_subscriptions WHERE operator_id = $1 AND login_hash <> $2"
+_END_PUSH = Named("DELETE FROM push_subscriptions WHERE operator_id = :operator_id AND login_hash <> :keep")
 
 
 async def _link(session: AdminSession, row: OperatorTable) -> Invitation:
@@ -361,8 +359,10 @@ SELECT coalesce(jsonb_agg(jsonb_build_object(
        ) ORDER BY o.disabled_at IS NOT NULL, lower(o.name)), '[]')::text
   FROM operators o
 """
-_OWN = f"""
-SELECT coalesce(jsonb_agg({_LOGIN}, 'this', s.token_hash = $2)
-                ORDER BY s.token_hash = $2 DESC, s.created_at DESC, s.public_id), '[]')::text
-  FROM operator_sessions s WHERE s.operator_id = $1 AND {_OPEN}
-"""
+_OWN = Named(f"""
+SELECT coalesce(jsonb_agg({_LOGIN}, 'this', s.token_hash = :token_hash)
+                ORDER BY s.token_hash = :token_hash DESC, s.created_at DESC, s.public_id), '[]')::text
+  FROM operator_sessions s WHERE s.operator_id = :operator_id AND {_OPEN}
+""")
+_PICTURE = Named("SELECT content FROM operator_pictures WHERE key = :key LIMIT 1")
+_END_ALL_PUSH = Named("DELETE FROM push_subscriptions WHERE operator_id = :operator_id")

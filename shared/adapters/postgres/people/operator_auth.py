@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import asyncpg
 
 from shared.adapters.postgres.db.connecting import connect
-from shared.adapters.postgres.db.pool import build_value, store_method
-from shared.adapters.postgres.people.audit_chain import CHAIN, check_chain
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
+from shared.adapters.postgres.people.audit_chain import check_chain
 from shared.adapters.postgres.people.login_tries import (
     LoginPlaces,
     LoginTries,
@@ -133,7 +133,7 @@ class Passwords:
         return bool(matched) and stored is not None
 
 
-class Operators:
+class Operators(PoolStore):
     """Logins by password or one-time link, and server-side sessions; tokens are stored as hashes only."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Operators:
         place_key: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         """`place_key` returns the key for hashes of earlier login places."""
-        self._pool = pool
+        super().__init__(pool)
         self._passwords = passwords or Passwords()
         self._tries = LoginTries(pool)
         self.places = LoginPlaces(pool, place_key)
@@ -193,16 +193,10 @@ class Operators:
     async def _spend_link(self, token_hash: bytes, *, source: str, browser: str) -> str | CodeNeeded | None:
         """In one commit with what it opens: a link whose login never was would be of no more use."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
-            operator_id = await connection.fetchval(
-                "SELECT operator_id FROM login_links WHERE token_hash = $1", token_hash
-            )
+            operator_id = await connection.fetchval(*_OWNER_OF_LINK(token_hash=token_hash))
             await hold_operator(connection, operator_id)
             spent = await connection.fetchval(
-                """UPDATE login_links l SET used_at = now() FROM operators o
-                    WHERE l.token_hash = $1 AND l.used_at IS NULL AND l.expires_at > now()
-                      AND o.id = l.operator_id AND o.disabled_at IS NULL
-                   RETURNING true""",
-                token_hash,
+                *_SPEND_LINK(token_hash=token_hash),
             )
             if not spent:
                 return None
@@ -215,21 +209,7 @@ class Operators:
     async def authenticate(self, token: str, *, present: bool = True) -> SignedIn | None:
         """Return the operator of a token. `present=False`, for refreshing screens, does not extend it."""
         row = await self._pool.fetchrow(
-            f"""WITH found AS (
-                  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role, o.display_name,
-                         coalesce((SELECT p.key FROM operator_pictures p WHERE p.operator_id = o.id), '')
-                           AS picture,
-                         o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
-                    FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
-                   WHERE s.token_hash = $1 AND s.expires_at > now() AND o.disabled_at IS NULL
-                     AND s.seen_at > now() - interval '{IDLE_MINUTES} minutes'
-                ), seen AS (
-                  UPDATE operator_sessions s SET seen_at = now() FROM found f
-                   WHERE s.token_hash = f.token_hash AND $2 AND f.seen_at < now() - interval '1 minute'
-                )
-                SELECT * FROM found""",
-            hash_secret(token),
-            present,
+            *_AUTHENTICATE(token_hash=hash_secret(token), present=present),
         )
         if row is None:
             return None
@@ -238,8 +218,7 @@ class Operators:
     @store_method
     async def log_out(self, token: str) -> None:
         await self._pool.execute(
-            "DELETE FROM operator_sessions WHERE token_hash = $1",
-            hash_secret(token),
+            *_LOG_OUT(token_hash=hash_secret(token)),
         )
 
     async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
@@ -256,37 +235,25 @@ class Operators:
     @store_method
     async def _find_operator(self, name: str) -> asyncpg.Record | None:
         return await self._pool.fetchrow(
-            """SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
-                 FROM operators o LEFT JOIN operator_factors f ON f.operator_id = o.id
-                WHERE o.name = $1 AND o.disabled_at IS NULL AND o.issuer IS NULL""",
-            name,
+            *_FIND_OPERATOR(name=name),
         )
 
     @store_method
     async def _load_name(self, operator_id: int) -> str:
-        name = await self._pool.fetchval("SELECT name FROM operators WHERE id = $1", operator_id)
+        name = await self._pool.fetchval(*_LOAD_NAME(operator_id=operator_id))
         return str(name or "")
 
     @store_method
     async def _store_password(self, operator_id: int, hashed: str, keep: bytes) -> None:
         await self._pool.execute(
-            """WITH changed AS (UPDATE operators SET password_hash = $2 WHERE id = $1),
-                    links AS (DELETE FROM login_links WHERE operator_id = $1),
-                    steps AS (DELETE FROM operator_steps WHERE operator_id = $1),
-                    push AS (DELETE FROM push_subscriptions WHERE operator_id = $1 AND login_hash <> $3)
-               DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $3""",
-            operator_id,
-            hashed,
-            keep,
+            *_STORE_PASSWORD(operator_id=operator_id, hashed=hashed, keep=keep),
         )
 
     @store_method
     async def hide_checklist(self, operator_id: int, *, on: bool) -> None:
         """From the overview of this operator, or shown there again."""
         await self._pool.execute(
-            "UPDATE operators SET checklist_hidden_at = CASE WHEN $2 THEN now() END WHERE id = $1",
-            operator_id,
-            on,
+            *_HIDE_CHECKLIST(operator_id=operator_id, on=on),
         )
 
     @store_method
@@ -300,12 +267,7 @@ class Operators:
     async def record_once(self, *, actor: str, action: str, about: str = "", minutes: int = 15) -> None:
         """Audit a repeated reading once per `minutes`, instead of each time."""
         told = await self._pool.fetchval(
-            """SELECT EXISTS (SELECT FROM audit WHERE actor = $1 AND action = $2 AND object = $3
-                AND at > now() - make_interval(mins => $4))""",
-            actor,
-            action,
-            about,
-            minutes,
+            *_WAS_RECORDED(actor=actor, action=action, about=about, minutes=minutes),
         )
         if not told:
             await self.record(actor=actor, action=action, about=about)
@@ -335,7 +297,7 @@ async def hold_operator(
 
     It is a write, so that it waits for `LOCK TABLE operators` while it holds no other lock.
     """
-    await connection.execute("UPDATE operators SET last_login_at = last_login_at WHERE id = $1", operator_id)
+    await connection.execute(*_HOLD_OPERATOR(operator_id=operator_id))
 
 
 async def _begin_step(
@@ -347,12 +309,7 @@ async def _begin_step(
     """None for who has no second factor."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     made = await connection.fetchval(
-        f"""INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
-            SELECT $1, operator_id, $3, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
-             WHERE operator_id = $2 AND confirmed_at IS NOT NULL RETURNING operator_id""",
-        hash_secret(token),
-        operator_id,
-        how,
+        *_BEGIN_STEP(token_hash=hash_secret(token), operator_id=operator_id, how=how),
     )
     return None if made is None else CodeNeeded(token=token)
 
@@ -368,22 +325,13 @@ async def begin_login(
     """Inside of the caller's transaction: the token of a new login, None for who is locked."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     name = await connection.fetchval(
-        f"""WITH lapsed AS (
-              DELETE FROM operator_sessions WHERE expires_at <= now()
-            ), who AS (
-              UPDATE operators SET last_login_at = now() WHERE id = $2 AND disabled_at IS NULL
-              RETURNING id, name
-            ), begun AS (
-              INSERT INTO operator_sessions
-                     (token_hash, operator_id, expires_at, how, source, browser)
-              SELECT $1, id, now() + interval '{SESSION_HOURS} hours', $3, $4, $5 FROM who
-            )
-            SELECT name FROM who""",
-        hash_secret(token),
-        operator_id,
-        how,
-        source[:100],
-        browser_name(browser),
+        *_BEGIN_LOGIN(
+            token_hash=hash_secret(token),
+            operator_id=operator_id,
+            how=how,
+            source=source[:100],
+            browser=browser_name(browser),
+        ),
     )
     if name is None:
         return None
@@ -402,21 +350,8 @@ async def append_audit(
     """One more link of the chain, inside the caller's transaction. Ids and numbers only, never text."""
     # Taken first and by itself: the next statement must see the row that the holder before us wrote.
     await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.audit'))", timeout=10)
-    chained = CHAIN.format(
-        at="n.at", actor="n.actor", action="n.action", object="n.object", detail="n.detail"
-    )
-    await connection.execute(
-        f"""INSERT INTO audit (at, actor, action, object, detail, prev_hash, hash)
-            SELECT n.at, n.actor, n.action, n.object, n.detail, p.prev, {chained}
-              FROM (SELECT clock_timestamp() AS at, $1::text AS actor, $2::text AS action, $3::text AS object,
-                           $4::text::jsonb AS detail) n,
-                   (SELECT coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), '') AS prev) p""",
-        actor,
-        action,
-        about,
-        json.dumps(detail or {}),
-        timeout=_STATEMENT_SECONDS,
-    )
+    line = _APPEND_AUDIT(actor=actor, action=action, about=about, detail=json.dumps(detail or {}))
+    await connection.execute(*line, timeout=_STATEMENT_SECONDS)
 
 
 async def create_login_link(database_url: str) -> str:
@@ -437,10 +372,7 @@ async def create_login_link(database_url: str) -> str:
             )
             await connection.execute("DELETE FROM login_links WHERE expires_at <= now()")
             await connection.execute(
-                f"""INSERT INTO login_links (token_hash, operator_id, expires_at)
-                    VALUES ($1, $2, now() + interval '{LINK_MINUTES} minutes')""",
-                hash_secret(token),
-                operator_id,
+                *_ADD_LINK(token_hash=hash_secret(token), operator_id=operator_id),
             )
             await append_audit(connection, actor="command line", action="login_link.made")
     finally:
@@ -451,3 +383,83 @@ async def create_login_link(database_url: str) -> str:
 def hash_secret(token: str) -> bytes:
     """Return the stored hash of a token; its 256 random bits make a plain hash enough."""
     return hashlib.sha256(token.encode()).digest()
+
+
+_APPEND_AUDIT = Named("""
+INSERT INTO audit (at, actor, action, object, detail, prev_hash, hash)
+SELECT n.at, n.actor, n.action, n.object, n.detail, p.prev,
+       sha256(p.prev || convert_to(jsonb_build_array(
+         extract(epoch FROM n.at)::text, n.actor, n.action, n.object, n.detail)::text, 'UTF8'))
+  FROM (SELECT clock_timestamp() AS at, :actor::text AS actor, :action::text AS action,
+        :about::text AS object,
+               :detail::text::jsonb AS detail) n,
+       (SELECT coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), '') AS prev) p
+""")
+
+
+_OWNER_OF_LINK = Named("SELECT operator_id FROM login_links WHERE token_hash = :token_hash")
+_SPEND_LINK = Named("""
+UPDATE login_links l SET used_at = now() FROM operators o
+ WHERE l.token_hash = :token_hash AND l.used_at IS NULL AND l.expires_at > now()
+   AND o.id = l.operator_id AND o.disabled_at IS NULL
+RETURNING true
+""")
+_AUTHENTICATE = Named(f"""
+WITH found AS (
+  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role, o.display_name,
+         coalesce((SELECT p.key FROM operator_pictures p WHERE p.operator_id = o.id), '')
+           AS picture,
+         o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
+    FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
+   WHERE s.token_hash = :token_hash AND s.expires_at > now() AND o.disabled_at IS NULL
+     AND s.seen_at > now() - interval '{IDLE_MINUTES} minutes'
+), seen AS (
+  UPDATE operator_sessions s SET seen_at = now() FROM found f
+   WHERE s.token_hash = f.token_hash AND :present AND f.seen_at < now() - interval '1 minute'
+)
+SELECT * FROM found
+""")
+_LOG_OUT = Named("DELETE FROM operator_sessions WHERE token_hash = :token_hash")
+_FIND_OPERATOR = Named("""
+SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
+  FROM operators o LEFT JOIN operator_factors f ON f.operator_id = o.id
+ WHERE o.name = :name AND o.disabled_at IS NULL AND o.issuer IS NULL
+""")
+_LOAD_NAME = Named("SELECT name FROM operators WHERE id = :operator_id")
+_STORE_PASSWORD = Named("""
+WITH changed AS (UPDATE operators SET password_hash = :hashed WHERE id = :operator_id),
+     links AS (DELETE FROM login_links WHERE operator_id = :operator_id),
+     steps AS (DELETE FROM operator_steps WHERE operator_id = :operator_id),
+     push AS (DELETE FROM push_subscriptions WHERE operator_id = :operator_id AND login_hash <> :keep)
+DELETE FROM operator_sessions WHERE operator_id = :operator_id AND token_hash <> :keep
+""")
+_HIDE_CHECKLIST = Named("""
+UPDATE operators SET checklist_hidden_at = CASE WHEN :on THEN now() END WHERE id = :operator_id
+""")
+_WAS_RECORDED = Named("""
+SELECT EXISTS (SELECT FROM audit WHERE actor = :actor AND action = :action AND object = :about
+ AND at > now() - make_interval(mins => :minutes))
+""")
+_HOLD_OPERATOR = Named("UPDATE operators SET last_login_at = last_login_at WHERE id = :operator_id")
+_BEGIN_STEP = Named(f"""
+INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
+SELECT :token_hash, operator_id, :how, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
+ WHERE operator_id = :operator_id AND confirmed_at IS NOT NULL RETURNING operator_id
+""")
+_BEGIN_LOGIN = Named(f"""
+WITH lapsed AS (
+  DELETE FROM operator_sessions WHERE expires_at <= now()
+), who AS (
+  UPDATE operators SET last_login_at = now() WHERE id = :operator_id AND disabled_at IS NULL
+  RETURNING id, name
+), begun AS (
+  INSERT INTO operator_sessions
+         (token_hash, operator_id, expires_at, how, source, browser)
+  SELECT :token_hash, id, now() + interval '{SESSION_HOURS} hours', :how, :source, :browser FROM who
+)
+SELECT name FROM who
+""")
+_ADD_LINK = Named(f"""
+INSERT INTO login_links (token_hash, operator_id, expires_at)
+VALUES (:token_hash, :operator_id, now() + interval '{LINK_MINUTES} minutes')
+""")

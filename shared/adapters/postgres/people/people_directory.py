@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 
@@ -31,13 +31,13 @@ class PostgresPeopleDirectory(PoolStore):
     @store_method
     async def find(self, search: str = "") -> list[PersonRow]:
         """The last active ones first; `search` is a part of a name, a place or an id."""
-        rows = await self._pool.fetch(_FIND, f"%{_literal(search)}%", LISTED_AT_MOST)
+        rows = await self._pool.fetch(*_FIND(pattern=f"%{_literal(search)}%", limit=LISTED_AT_MOST))
         return [PersonRow(**dict(row)) for row in rows]
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
         """Any conversation of this person: through it all of them are reached."""
-        session_id: int | None = await self._pool.fetchval(_SESSION, public_id)
+        session_id: int | None = await self._pool.fetchval(*_SESSION(public_id=public_id))
         return session_id
 
     @store_method
@@ -46,10 +46,11 @@ class PostgresPeopleDirectory(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             # An erasure begins under the same lock: it is either before this, or refused.
             await connection.execute(ONE_AT_A_TIME)
-            person = await connection.fetchval(_PERSON, public_id)
+            person = await connection.fetchval(*_PERSON(public_id=public_id))
             if person is None:
                 return None
-            changed = await connection.fetch(_HOLD if on else _RELEASE, person, *([by] if on else []))
+            change = _HOLD(person=person, by=by) if on else _RELEASE(person=person)
+            changed = await connection.fetch(*change)
             if changed:
                 action = "person.hold" if on else "person.release"
                 await append_audit(connection, actor=by, action=action, about=str(public_id))
@@ -66,7 +67,7 @@ def _literal(search: str) -> str:
     return search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-_FIND = """
+_FIND = Named("""
 -- An erased conversation counts from its next turn on. A person of whom nothing is left is not listed.
 SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x.messages,
        coalesce(x.last_active_at, p.created_at) AS last_active_at
@@ -87,26 +88,27 @@ SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x
  WHERE p.merged_into IS NULL
    AND NOT (x.erased AND p.display_name = '' AND NOT EXISTS (
              SELECT FROM notes n WHERE n.party_id IN (SELECT party_family(p.id)) AND n.forgotten_at IS NULL))
-   AND (p.display_name ILIKE $1 OR p.public_id::text ILIKE $1 OR array_to_string(x.places, ' ') ILIKE $1
+   AND (p.display_name ILIKE :pattern OR p.public_id::text ILIKE :pattern
+        OR array_to_string(x.places, ' ') ILIKE :pattern
         OR EXISTS (SELECT FROM addresses a
-                    WHERE a.party_id IN (SELECT party_family(p.id)) AND a.title ILIKE $1))
- ORDER BY last_active_at DESC LIMIT $2
-"""
-_SESSION = """
+                    WHERE a.party_id IN (SELECT party_family(p.id)) AND a.title ILIKE :pattern))
+ ORDER BY last_active_at DESC LIMIT :limit
+""")
+_SESSION = Named("""
 SELECT s.id FROM parties o JOIN parties p ON p.id = coalesce(o.merged_into, o.id)
   JOIN sessions s ON s.party_id IN (SELECT party_family(p.id))
- WHERE o.public_id = $1 ORDER BY (s.party_id = p.id) DESC, s.id DESC LIMIT 1
-"""
+ WHERE o.public_id = :public_id ORDER BY (s.party_id = p.id) DESC, s.id DESC LIMIT 1
+""")
 
-_PERSON = "SELECT coalesce(merged_into, id) FROM parties WHERE public_id = $1"
-_HOLD = """
-UPDATE parties SET on_hold_since = now(), on_hold_by = $2
- WHERE id = $1 AND NOT EXISTS (SELECT FROM parties f WHERE f.id IN (SELECT party_family($1))
+_PERSON = Named("SELECT coalesce(merged_into, id) FROM parties WHERE public_id = :public_id")
+_HOLD = Named("""
+UPDATE parties SET on_hold_since = now(), on_hold_by = :by
+ WHERE id = :person AND NOT EXISTS (SELECT FROM parties f WHERE f.id IN (SELECT party_family(:person))
                                   AND f.on_hold_since IS NOT NULL)
 RETURNING id
-"""
-_RELEASE = """
+""")
+_RELEASE = Named("""
 UPDATE parties SET on_hold_since = NULL, on_hold_by = NULL
- WHERE id IN (SELECT party_family($1)) AND on_hold_since IS NOT NULL RETURNING id
-"""
+ WHERE id IN (SELECT party_family(:person)) AND on_hold_since IS NOT NULL RETURNING id
+""")
 """Release of a hold, also of people joined since."""

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.encryption import Encryption, Sealed
-from shared.adapters.postgres.db.pool import Pool, store_method
+from shared.adapters.postgres.db.pool import Named, Pool, PoolStore, store_method
 from shared.adapters.postgres.people.login_tries import LoginTries, build_keys, remember_place
 from shared.adapters.postgres.people.operator_auth import (
     How,
@@ -71,7 +71,7 @@ class FactorBegun:
     address: str
 
 
-class SecondFactors:
+class SecondFactors(PoolStore):
     """Raises StorageUnavailable; CannotUnseal with another secret key than the one it was set up with."""
 
     def __init__(
@@ -83,7 +83,7 @@ class SecondFactors:
         crash_point: Callable[[str], None],
     ) -> None:
         """`encryption` is called in a thread when one is needed: most operators have no second factor."""
-        self._pool = pool
+        super().__init__(pool)
         self._operators = operators
         self._encryption = encryption
         self._crash_point = crash_point
@@ -93,9 +93,7 @@ class SecondFactors:
     async def load_state(self, operator_id: int) -> tuple[datetime, int] | None:
         """Return the time of confirmation and the number of recovery codes left; None without a factor."""
         row = await self._pool.fetchrow(
-            """SELECT confirmed_at, cardinality(recovery) AS codes FROM operator_factors
-                WHERE operator_id = $1 AND confirmed_at IS NOT NULL""",
-            operator_id,
+            *_LOAD_STATE(operator_id=operator_id),
         )
         return None if row is None else (row["confirmed_at"], row["codes"])
 
@@ -106,7 +104,13 @@ class SecondFactors:
         """
         key = secrets.token_bytes(KEY_BYTES)
         sealed = (await asyncio.to_thread(self._encryption)).seal(key, about=_about(operator_id))
-        name = await self._pool.fetchval(_BEGIN, operator_id, sealed.key_id, sealed.data)
+        name = await self._pool.fetchval(
+            *_BEGIN(
+                operator_id=operator_id,
+                key_id=sealed.key_id,
+                data=sealed.data,
+            )
+        )
         if name is None:
             raise HasFactor if await self.load_state(operator_id) else OfTheProvider
         return FactorBegun(key=format_key(key), address=app_address(key, name=name, issuer=ISSUER))
@@ -158,7 +162,7 @@ class SecondFactors:
 
     @store_method
     async def _find_step(self, token: str) -> asyncpg.Record | None:
-        return await self._pool.fetchrow(_STEP, hash_secret(token))
+        return await self._pool.fetchrow(*_STEP(token_hash=hash_secret(token)))
 
     async def _count_try(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
         """Count a try: by address together with passwords, and from everywhere separately.
@@ -178,34 +182,30 @@ class SecondFactors:
 
     @store_method
     async def _name(self, operator_id: int) -> str:
-        name = await self._pool.fetchval("SELECT name FROM operators WHERE id = $1", operator_id)
+        name = await self._pool.fetchval(*_NAME_OF_OPERATOR(operator_id=operator_id))
         return str(name or "")
 
     @store_method
     async def _confirm(self, operator_id: int, code: str, recovery: list[bytes], keep: bytes) -> None:
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            row = await connection.fetchrow(_PENDING, operator_id)
+            row = await connection.fetchrow(*_PENDING(operator_id=operator_id))
             if row is None:
                 raise NoSuchFactor
             step = await self._matching(row, code)
             if step is None:
                 raise WrongCode
             await connection.execute(
-                """UPDATE operator_factors SET confirmed_at = now(), last_step = $2, recovery = $3
-                    WHERE operator_id = $1""",
-                operator_id,
-                step,
-                recovery,
+                *_CONFIRM(operator_id=operator_id, step=step, recovery=recovery),
             )
-            await connection.execute(_END_OTHERS, operator_id, keep)
+            await connection.execute(*_END_OTHERS(operator_id=operator_id, keep=keep))
             await _audit(connection, row, "second_factor.on")
 
     @store_method
     async def _remove(self, operator_id: int, code: str) -> None:
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
             row = await self._use_code(connection, operator_id, code)
-            await connection.execute("DELETE FROM operator_factors WHERE operator_id = $1", operator_id)
-            await connection.execute("DELETE FROM operator_steps WHERE operator_id = $1", operator_id)
+            await connection.execute(*_DELETE_FACTOR(operator_id=operator_id))
+            await connection.execute(*_DELETE_STEPS(operator_id=operator_id))
             await _audit(connection, row, "second_factor.off")
 
     @store_method
@@ -217,9 +217,7 @@ class SecondFactors:
             await hold_operator(connection, operator_id)
             await self._use_code(connection, operator_id, code)
             self._crash_point("mid_login")
-            how: How | None = await connection.fetchval(
-                "DELETE FROM operator_steps WHERE token_hash = $1 RETURNING how", token_hash
-            )
+            how: How | None = await connection.fetchval(*_TAKE_STEP(token_hash=token_hash))
             if how is None:
                 raise WrongCode  # another browser was faster with the same half of a login
             key = self._operators.places.key_of(operator_id, source)
@@ -228,22 +226,18 @@ class SecondFactors:
 
     async def _use_code(self, connection: Any, operator_id: int, code: str) -> asyncpg.Record:
         """The factor's row, its code or recovery code spent; raises WrongCode."""
-        row: asyncpg.Record | None = await connection.fetchrow(_CONFIRMED, operator_id)
+        row: asyncpg.Record | None = await connection.fetchrow(*_CONFIRMED(operator_id=operator_id))
         if row is None:
             raise NoSuchFactor
         step = await self._matching(row, code)
         if step is not None:
-            await connection.execute(
-                "UPDATE operator_factors SET last_step = $2 WHERE operator_id = $1", operator_id, step
-            )
+            await connection.execute(*_USE_CODE(operator_id=operator_id, step=step))
             return row
         digest = recovery_digest(code)
         if digest not in row["recovery"]:
             raise WrongCode
         await connection.execute(
-            "UPDATE operator_factors SET recovery = array_remove(recovery, $2) WHERE operator_id = $1",
-            operator_id,
-            digest,
+            *_USE_RECOVERY_CODE(operator_id=operator_id, digest=digest),
         )
         await _audit(connection, row, "second_factor.recovery", left=len(row["recovery"]) - 1)
         return row
@@ -257,11 +251,11 @@ class SecondFactors:
 async def reset_factor(pool: Pool, operator_id: int, *, by: str) -> bool:
     """Without any code, by who has the machine; False when there was none."""
     async with pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-        row = await connection.fetchrow(_ROW.format(where="TRUE"), operator_id)
+        row = await connection.fetchrow(*_ANY(operator_id=operator_id))
         if row is None:
             return False
-        await connection.execute("DELETE FROM operator_factors WHERE operator_id = $1", operator_id)
-        await connection.execute("DELETE FROM operator_steps WHERE operator_id = $1", operator_id)
+        await connection.execute(*_RESET_FACTOR(operator_id=operator_id))
+        await connection.execute(*_RESET_FACTOR_2(operator_id=operator_id))
         await append_audit(
             connection, actor=by, action="second_factor.reset", about=f"operator:{row['public_id']}"
         )
@@ -278,27 +272,49 @@ def _about(operator_id: int) -> str:
     return f"operator-factor:{operator_id}"
 
 
-_BEGIN = """
+_BEGIN = Named("""
 WITH who AS (
-  SELECT id, name FROM operators WHERE id = $1 AND issuer IS NULL AND disabled_at IS NULL
+  SELECT id, name FROM operators WHERE id = :operator_id AND issuer IS NULL AND disabled_at IS NULL
 ), made AS (
-  INSERT INTO operator_factors AS f (operator_id, key_id, sealed) SELECT id, $2, $3 FROM who
-  ON CONFLICT (operator_id) DO UPDATE SET key_id = $2, sealed = $3, last_step = 0, created_at = now()
+  INSERT INTO operator_factors AS f (operator_id, key_id, sealed) SELECT id, :key_id, :data FROM who
+  ON CONFLICT (operator_id) DO UPDATE SET key_id = :key_id, sealed = :data, last_step = 0, created_at = now()
    WHERE f.confirmed_at IS NULL RETURNING operator_id
 ) SELECT w.name FROM who w JOIN made m ON m.operator_id = w.id
-"""
+""")
 _ROW = """
 SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 AS seconds
   FROM operator_factors f JOIN operators o ON o.id = f.operator_id
- WHERE f.operator_id = $1 AND {where} FOR UPDATE OF f
+ WHERE f.operator_id = :operator_id
 """
 """Locked, so that one code opens once however many bring it at the same moment."""
-_CONFIRMED = _ROW.format(where="f.confirmed_at IS NOT NULL AND o.disabled_at IS NULL")
-_PENDING = _ROW.format(
-    where=f"f.confirmed_at IS NULL AND f.created_at > now() - interval '{PENDING_MINUTES} minutes'"
-)
-_STEP = "SELECT operator_id, how FROM operator_steps WHERE token_hash = $1 AND expires_at > now()"
-_END_OTHERS = """
-WITH push AS (DELETE FROM push_subscriptions WHERE operator_id = $1 AND login_hash <> $2)
-DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $2
-"""
+_ANY = Named(f"{_ROW} FOR UPDATE OF f")
+_CONFIRMED = Named(f"{_ROW} AND f.confirmed_at IS NOT NULL AND o.disabled_at IS NULL FOR UPDATE OF f")
+_PENDING = Named(f"""{_ROW}
+   AND f.confirmed_at IS NULL AND f.created_at > now() - interval '{PENDING_MINUTES} minutes'
+   FOR UPDATE OF f
+""")
+_STEP = Named("""
+SELECT operator_id, how FROM operator_steps WHERE token_hash = :token_hash AND expires_at > now()
+""")
+_END_OTHERS = Named("""
+WITH push AS (DELETE FROM push_subscriptions WHERE operator_id = :operator_id AND login_hash <> :keep)
+DELETE FROM operator_sessions WHERE operator_id = :operator_id AND token_hash <> :keep
+""")
+_LOAD_STATE = Named("""
+SELECT confirmed_at, cardinality(recovery) AS codes FROM operator_factors
+ WHERE operator_id = :operator_id AND confirmed_at IS NOT NULL
+""")
+_NAME_OF_OPERATOR = Named("SELECT name FROM operators WHERE id = :operator_id")
+_CONFIRM = Named("""
+UPDATE operator_factors SET confirmed_at = now(), last_step = :step, recovery = :recovery
+ WHERE operator_id = :operator_id
+""")
+_DELETE_FACTOR = Named("DELETE FROM operator_factors WHERE operator_id = :operator_id")
+_DELETE_STEPS = Named("DELETE FROM operator_steps WHERE operator_id = :operator_id")
+_TAKE_STEP = Named("DELETE FROM operator_steps WHERE token_hash = :token_hash RETURNING how")
+_USE_CODE = Named("UPDATE operator_factors SET last_step = :step WHERE operator_id = :operator_id")
+_USE_RECOVERY_CODE = Named("""
+UPDATE operator_factors SET recovery = array_remove(recovery, :digest) WHERE operator_id = :operator_id
+""")
+_RESET_FACTOR = Named("DELETE FROM operator_factors WHERE operator_id = :operator_id")
+_RESET_FACTOR_2 = Named("DELETE FROM operator_steps WHERE operator_id = :operator_id")

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, delete, select
 
 from shared.adapters.encryption import Sealed
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, store_method
 from shared.adapters.postgres.people.admin_store import (
     AdminSession,
     AdminStore,
@@ -154,7 +154,7 @@ class PostgresSites(AdminStore):
         async with self._begin() as session:
             gone = await session.scalar(old.returning(col(SiteSecretTable.slot)))
             if gone is not None:
-                await (await session.driver()).execute(_LOG_OUT, name)
+                await (await session.driver()).execute(*_LOG_OUT(site=name))
                 await session.audit("site.secret_revoked", by=by, about=name, detail={"secret": secret_id})
         return gone is not None
 
@@ -186,7 +186,7 @@ _SITES = select(
     .where(_ADDRESSES.c.channel == "web", _ADDRESSES.c.account == SiteTable.name)
     .scalar_subquery(),
 ).join(AgentTable)
-_LOG_OUT = "DELETE FROM visitors WHERE site = $1 AND identified"
+_LOG_OUT = Named("DELETE FROM visitors WHERE site = :site AND identified")
 
 
 def _build_view(site: SiteTable, agent: str, visitors: int) -> SiteView:

@@ -11,7 +11,7 @@ import asyncpg
 
 from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.db.connecting import CANNOT_CONNECT, connect
-from shared.adapters.postgres.db.pool import Pool, PoolStore, build_value, store_method
+from shared.adapters.postgres.db.pool import Named, Pool, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.config.stored import StoredSetting, StoredSettings, is_sealed
 from shared.core.values.errors import StorageUnavailable
@@ -56,7 +56,7 @@ class PostgresStoredSettings(PoolStore):
             await append_audit(
                 connection, actor=by, action="settings.changed", about="settings", detail=detail
             )
-            await connection.execute(_ANNOUNCE, str(seen + 1))
+            await connection.execute(*_ANNOUNCE(payload=str(seen + 1)))
         return seen + 1
 
     async def _write(self, connection: Any, name: str, text: str | None, *, version: int, by: str) -> None:
@@ -65,7 +65,16 @@ class PostgresStoredSettings(PoolStore):
         )
         plain = None if sealed or not text else text
         key, data = (sealed.key_id, sealed.data) if sealed else (None, None)
-        await connection.execute(_WRITE, name, plain, key, data, version, by)
+        await connection.execute(
+            *_WRITE(
+                name=name,
+                value=plain,
+                key_id=key,
+                sealed=data,
+                version=version,
+                by=by,
+            )
+        )
 
     def _build_setting(self, row: asyncpg.Record) -> StoredSetting:
         text = row["value"]
@@ -117,12 +126,13 @@ def _about(name: str) -> str:
     return f"setting:{name}"
 
 
-_ANNOUNCE = f"SELECT pg_notify('{CHANNEL}', $1)"
+_ANNOUNCE = Named(f"SELECT pg_notify('{CHANNEL}', :payload)")
 _VERSION = "SELECT coalesce(max(version), 0) FROM stored_settings"
 _ROWS = "SELECT * FROM stored_settings ORDER BY name"
-_WRITE = """
+_WRITE = Named("""
 INSERT INTO stored_settings (name, value, key_id, sealed, version, changed_by)
-VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (name) DO UPDATE SET value = $2, key_id = $3, sealed = $4, version = $5, changed_by = $6,
+VALUES (:name, :value, :key_id, :sealed, :version, :by)
+ON CONFLICT (name) DO UPDATE SET value = :value, key_id = :key_id, sealed = :sealed, version = :version,
+   changed_by = :by,
                                  changed_at = now()
-"""
+""")

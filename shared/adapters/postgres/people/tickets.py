@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.visitors import VisitorRow, build_visitor, generate_token
 
 TICKET_SECONDS = 30
@@ -29,23 +29,24 @@ class PostgresTickets(PoolStore):
         """Good for 30 seconds; only its hash is stored."""
         ticket = generate_token()
         await self._pool.execute(
-            """INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, wishes, expires_at)
-               VALUES ($1, 'stream', $2, $3, $4, now() + make_interval(secs => $5))""",
-            _hash(ticket), row.party_id, row.address_id, dict(wishes), TICKET_SECONDS,
+            *_ISSUE(
+                code_hash=_hash(ticket), party_id=row.party_id, address_id=row.address_id,
+                wishes=dict(wishes), seconds=TICKET_SECONDS,
+            ),
         )  # fmt: skip
         return ticket
 
     @store_method
     async def redeem(self, ticket: str) -> TicketHolder | None:
         """None for one that is unknown, too old, or used, or whose place no browser may open any more."""
-        row = await self._pool.fetchrow(_REDEEM, _hash(ticket))
+        row = await self._pool.fetchrow(*_REDEEM(code_hash=_hash(ticket)))
         return None if row is None else TicketHolder(row=build_visitor(row), wishes=row["wishes"] or {})
 
 
-_REDEEM = """
+_REDEEM = Named("""
 WITH c AS (
   UPDATE one_time_codes SET used_at = now()
-   WHERE code_hash = $1 AND purpose = 'stream' AND used_at IS NULL AND expires_at > now()
+   WHERE code_hash = :code_hash AND purpose = 'stream' AND used_at IS NULL AND expires_at > now()
   RETURNING address_id, wishes
 )
 SELECT c.wishes, w.name AS site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id,
@@ -56,8 +57,14 @@ SELECT c.wishes, w.name AS site, w.audience, a.party_id, a.id AS address_id, a.s
        SELECT v.identified FROM visitors v JOIN addresses m ON m.id = v.address_id
         WHERE m.channel = a.channel AND m.account = a.account AND m.chat = a.chat AND v.expires_at > now()
         LIMIT 1) v ON true
-"""
+""")
 
 
 def _hash(ticket: str) -> bytes:
     return hashlib.sha256(ticket.encode()).digest()
+
+
+_ISSUE = Named("""
+INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, wishes, expires_at)
+VALUES (:code_hash, 'stream', :party_id, :address_id, :wishes, now() + make_interval(secs => :seconds))
+""")

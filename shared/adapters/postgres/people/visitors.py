@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.encryption import Sealed
-from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.core.session.turns import title_of
 from shared.core.values.messages import blocks_from_json, text_without_files
@@ -85,20 +85,7 @@ class PostgresVisitors(PoolStore):
 
         `network` is a hash of the client's network, which its spending counts for.
         """
-        row = await self._pool.fetchrow(
-            f"""WITH seen AS (
-                  UPDATE visitors SET last_seen_at = now(), expires_at = now() + interval '{YEARS} years'
-                   WHERE token_hash = $1 AND expires_at > now() AND NOT identified
-                     AND last_seen_at < now() - interval '1 minute'
-                  RETURNING address_id
-                ), comes AS (
-                  UPDATE parties p SET network = $2::text, network_at = now()
-                    FROM seen JOIN addresses x ON x.id = seen.address_id
-                   WHERE p.id = x.party_id AND p.anonymous AND $2::text IS NOT NULL
-                ) {_KNOWN}""",
-            hash_token(token),
-            network,
-        )
+        row = await self._pool.fetchrow(*_FIND(token_hash=hash_token(token), network=network))
         return None if row is None else build_visitor(row)
 
     @store_method
@@ -107,7 +94,7 @@ class PostgresVisitors(PoolStore):
 
         None where they have no such one.
         """
-        row = await self._pool.fetchrow(_CONVERSATION, address_id, session)
+        row = await self._pool.fetchrow(*_CONVERSATION(address_id=address_id, session=session))
         return None if row is None else build_visitor(row)
 
     @store_method
@@ -115,7 +102,14 @@ class PostgresVisitors(PoolStore):
         self, address_id: int, *, moment: int | None, row: int | None, limit: int
     ) -> list[ConversationRow]:
         """Return conversations with messages, and this one, last active first."""
-        rows = await self._pool.fetch(_CONVERSATIONS, address_id, moment, row, limit)
+        rows = await self._pool.fetch(
+            *_CONVERSATIONS(
+                address_id=address_id,
+                moment=moment,
+                row=row,
+                limit=limit,
+            )
+        )
         return [
             ConversationRow(
                 session_public_id=one["public_id"], address_id=one["address_id"],
@@ -133,33 +127,35 @@ class PostgresVisitors(PoolStore):
     async def begin_conversation(self, address_id: int) -> UUID:
         """Start a session at a new address with the same agent; an empty one is returned again."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_ONE_BEGINS, address_id)
-            found: UUID = await connection.fetchval(_EMPTY, address_id) or await connection.fetchval(
-                _BEGIN, address_id, secrets.token_hex(8)
-            )
+            await connection.execute(*_ONE_BEGINS(address_id=address_id))
+            found: UUID = await connection.fetchval(
+                *_EMPTY(
+                    address_id=address_id,
+                )
+            ) or await connection.fetchval(*_BEGIN(address_id=address_id, thread=secrets.token_hex(8)))
             return found
 
     @store_method
     async def name_conversation(self, address_id: int, title: str) -> None:
-        await self._pool.execute("UPDATE addresses SET title = $2 WHERE id = $1", address_id, title)
+        await self._pool.execute(*_NAME_CONVERSATION(address_id=address_id, title=title))
 
     @store_method
     async def revoke(self, token: str) -> None:
         """From now on it opens nothing."""
-        await self._pool.execute("DELETE FROM visitors WHERE token_hash = $1", hash_token(token))
+        await self._pool.execute(*_REVOKE(token_hash=hash_token(token)))
 
     @store_method
     async def note_refused(self, site: str, origin: str) -> None:
         """Record a refused origin; the latest of each site are kept."""
-        await self._pool.execute(_REFUSED, site, origin)
-        await self._pool.execute(_FORGOTTEN, site, REFUSED_KEPT)
+        await self._pool.execute(*_REFUSED(site=site, origin=origin))
+        await self._pool.execute(*_FORGOTTEN(site=site, kept=REFUSED_KEPT))
 
     @store_method
     async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]:
         """Return the visitors' tokens and programs' keys that are no longer valid."""
-        rows = await self._pool.fetch(_ENDED, list(token_hashes), list(key_ids))
+        rows = await self._pool.fetch(*_ENDED(token_hashes=list(token_hashes), key_ids=list(key_ids)))
         return (
             frozenset(row["token_hash"] for row in rows if row["token_hash"] is not None),
             frozenset(row["key_id"] for row in rows if row["key_id"] is not None),
@@ -175,11 +171,17 @@ class PostgresVisitors(PoolStore):
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.visitor' || $1, 0))",
-                hash_token(token).hex(),
+                *_LOCK_TOKEN(token_hash=hash_token(token).hex()),
             )
-            known = await connection.fetchrow(_KNOWN, hash_token(token))
-            row = known or await connection.fetchrow(_CREATE, hash_token(token), site, timezone, network)
+            known = await connection.fetchrow(*_KNOWN(token_hash=hash_token(token)))
+            row = known or await connection.fetchrow(
+                *_CREATE(
+                    token_hash=hash_token(token),
+                    site=site,
+                    timezone=timezone,
+                    network=network,
+                )
+            )
         return None if row is None else build_visitor(row)
 
 
@@ -189,29 +191,46 @@ SELECT w.name, w.audience, w.allowed_origins, w.config,
                    FROM site_secrets c WHERE c.site = w.name), '{}') AS secrets
   FROM sites w
 """
-_KNOWN = """
+_KNOWN = Named("""
 SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
        a.chat AS place
   FROM visitors v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
- WHERE v.token_hash = $1 AND v.expires_at > now()
-"""
+ WHERE v.token_hash = :token_hash AND v.expires_at > now()
+""")
+_FIND = Named(f"""
+WITH seen AS (
+  UPDATE visitors SET last_seen_at = now(), expires_at = now() + interval '{YEARS} years'
+   WHERE token_hash = :token_hash AND expires_at > now() AND NOT identified
+     AND last_seen_at < now() - interval '1 minute'
+  RETURNING address_id
+), comes AS (
+  UPDATE parties p SET network = :network::text, network_at = now()
+    FROM seen JOIN addresses x ON x.id = seen.address_id
+   WHERE p.id = x.party_id AND p.anonymous AND :network::text IS NOT NULL
+)
+SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
+       a.chat AS place
+  FROM visitors v JOIN addresses a ON a.id = v.address_id
+  JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
+ WHERE v.token_hash = :token_hash AND v.expires_at > now()
+""")
 _OWN = """
   FROM addresses mine JOIN sessions home ON home.id = mine.session_id
   JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
    AND a.party_id IN (SELECT party_family(home.party_id))
   JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
- WHERE mine.id = $1 AND mine.channel = 'web'
+ WHERE mine.id = :address_id AND mine.channel = 'web'
 """
 """A visitor's conversations are places of the same chat, told apart by their thread; the first has none."""
-_CONVERSATION = f"""
+_CONVERSATION = Named(f"""
 SELECT a.account AS site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id,
        a.chat LIKE 'sub:%' AS identified, a.chat AS place
-  FROM (SELECT a.*, s.last_active_at {_OWN} AND ($2::uuid IS NULL OR s.public_id = $2)
+  FROM (SELECT a.*, s.last_active_at {_OWN} AND (:session::uuid IS NULL OR s.public_id = :session)
          ORDER BY s.last_active_at DESC, a.id DESC LIMIT 1) a
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
-"""
-_CONVERSATIONS = f"""
+""")
+_CONVERSATIONS = Named(f"""
 SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
               WHERE te.session_id = o.id AND te.turn_no > o.erased_turn AND coalesce(te.replaced_by, 0) <= 0
                 AND e.author = 'person' AND e.blocks <> erased_blocks(e.blocks)
@@ -222,42 +241,43 @@ SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_
            (extract(epoch FROM s.last_active_at) * 1000000)::bigint AS moment,
            s.next_event_seq - 1 > a.read_seq AS unread {_OWN}
        AND (s.next_turn - 1 > s.erased_turn OR a.id = mine.id)) o
- WHERE $2::bigint IS NULL OR (o.moment, o.address_id) < ($2, $3)
- ORDER BY o.moment DESC, o.address_id DESC LIMIT $4
-"""
-_ONE_BEGINS = """
+ WHERE :moment::bigint IS NULL OR (o.moment, o.address_id) < (:moment, :row)
+ ORDER BY o.moment DESC, o.address_id DESC LIMIT :limit
+""")
+_ONE_BEGINS = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('evertalk.conversation:' || account || ' ' || chat, 0))
-  FROM addresses WHERE id = $1
-"""
+  FROM addresses WHERE id = :address_id
+""")
 """Two tabs that begin one at once get the same."""
-_EMPTY = f"SELECT s.public_id {_OWN} AND s.next_event_seq = 1 ORDER BY a.id DESC LIMIT 1"
-_BEGIN = """
+_EMPTY = Named(f"SELECT s.public_id {_OWN} AND s.next_event_seq = 1 ORDER BY a.id DESC LIMIT 1")
+_BEGIN = Named("""
 WITH s AS (
   INSERT INTO sessions (party_id, agent_id)
   SELECT o.party_id, w.agent_id FROM addresses a JOIN sessions o ON o.id = a.session_id
-    JOIN sites w ON w.name = a.account WHERE a.id = $1 AND a.channel = 'web' RETURNING id, public_id
+    JOIN sites w ON w.name = a.account WHERE a.id = :address_id AND a.channel = 'web' RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
   INSERT INTO addresses (channel, account, chat, thread, party_id, session_id)
-  SELECT 'web', a.account, a.chat, $2, a.party_id, s.id FROM addresses a, s WHERE a.id = $1
+  SELECT 'web', a.account, a.chat, :thread, a.party_id, s.id FROM addresses a, s WHERE a.id = :address_id
 )
 SELECT public_id FROM s
-"""
-_ENDED = """
-SELECT t.token_hash, NULL::bigint AS key_id FROM unnest($1::bytea[]) AS t(token_hash)
+""")
+_ENDED = Named("""
+SELECT t.token_hash, NULL::bigint AS key_id FROM unnest(:token_hashes::bytea[]) AS t(token_hash)
  WHERE NOT EXISTS (SELECT FROM visitors v WHERE v.token_hash = t.token_hash AND v.expires_at > now())
 UNION ALL
-SELECT NULL, t.id FROM unnest($2::bigint[]) AS t(id)
+SELECT NULL, t.id FROM unnest(:key_ids::bigint[]) AS t(id)
  WHERE NOT EXISTS (SELECT FROM api_keys k WHERE k.id = t.id AND k.revoked_at IS NULL
                       AND (k.expires_at IS NULL OR k.expires_at > now()))
-"""
-_CREATE = f"""
+""")
+_CREATE = Named(f"""
 WITH w AS (
-  SELECT name, audience, agent_id FROM sites WHERE name = $2
+  SELECT name, audience, agent_id FROM sites WHERE name = :site
 ), p AS (
   INSERT INTO parties (anonymous, timezone, network, network_at)
-  SELECT true, $3, $4::text, CASE WHEN $4 IS NOT NULL THEN now() END FROM w RETURNING id, public_id
+  SELECT true, :timezone, :network::text, CASE WHEN :network IS NOT NULL THEN now() END FROM w
+     RETURNING id, public_id
 ), s AS (
   INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
 ), t AS (
@@ -267,7 +287,7 @@ WITH w AS (
   SELECT 'web', w.name, p.public_id::text, p.id, s.id FROM w, p, s RETURNING id, chat
 ), v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at)
-  SELECT $1, w.name, a.id, now() + interval '{YEARS} years' FROM w, a
+  SELECT :token_hash, w.name, a.id, now() + interval '{YEARS} years' FROM w, a
   ON CONFLICT (token_hash) DO UPDATE
      SET site = excluded.site, address_id = excluded.address_id, expires_at = excluded.expires_at,
          identified = false
@@ -275,7 +295,7 @@ WITH w AS (
 SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS session_id, s.public_id,
        false AS identified, a.chat AS place
   FROM w, p, s, a
-"""
+""")
 
 
 def build_visitor(row: asyncpg.Record) -> VisitorRow:
@@ -301,11 +321,14 @@ def hash_token(token: str) -> bytes:
 
 
 REFUSED_KEPT = 50
-_REFUSED = """
-INSERT INTO refused_origins (site, origin) VALUES ($1, $2)
+_REFUSED = Named("""
+INSERT INTO refused_origins (site, origin) VALUES (:site, :origin)
 ON CONFLICT (site, origin) DO UPDATE SET refused = refused_origins.refused + 1, last_at = now()
-"""
-_FORGOTTEN = """
-DELETE FROM refused_origins WHERE site = $1 AND origin IN (
-  SELECT origin FROM refused_origins WHERE site = $1 ORDER BY last_at DESC OFFSET $2)
-"""
+""")
+_FORGOTTEN = Named("""
+DELETE FROM refused_origins WHERE site = :site AND origin IN (
+  SELECT origin FROM refused_origins WHERE site = :site ORDER BY last_at DESC OFFSET :kept)
+""")
+_NAME_CONVERSATION = Named("UPDATE addresses SET title = :title WHERE id = :address_id")
+_REVOKE = Named("DELETE FROM visitors WHERE token_hash = :token_hash")
+_LOCK_TOKEN = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.visitor' || :token_hash, 0))")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.postgres.db.pool import Connection, PoolStore, store_method
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql as sql
@@ -26,7 +26,7 @@ class PostgresErasure(PoolStore):
     @store_method
     async def load_preview(self, session_id: int) -> Preview:
         """Return the counts of a person's data in all their conversations."""
-        row = await self._pool.fetchrow(_PREVIEW, session_id)
+        row = await self._pool.fetchrow(*_PREVIEW(session_id=session_id))
         assert row is not None
         return Preview(counts=dict(row))
 
@@ -34,18 +34,14 @@ class PostgresErasure(PoolStore):
     async def record_pending_confirmation(self, session_id: int) -> None:
         """Remember that the person was asked whether they mean it."""
         await self._pool.execute(
-            """INSERT INTO erasure_wishes (session_id) VALUES ($1)
-               ON CONFLICT (session_id) DO UPDATE SET asked_at = now()""",
-            session_id,
+            *_RECORD_WISH(session_id=session_id),
         )
 
     @store_method
     async def take_pending_confirmation(self, session_id: int) -> bool:
         """Whether they were asked a short while ago; once."""
         found = await self._pool.fetchval(
-            f"""WITH gone AS (DELETE FROM erasure_wishes WHERE session_id = $1 RETURNING asked_at)
-                SELECT asked_at > now() - interval '{WISH_MINUTES} minutes' FROM gone""",
-            session_id,
+            *_TAKE_WISH(session_id=session_id),
         )
         return bool(found)
 
@@ -59,7 +55,7 @@ class PostgresErasure(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             # Persons are joined and parted one at a time, and not while one of them is forgotten.
             await connection.execute(ONE_AT_A_TIME)
-            party_hash = await connection.fetchval(sql.PARTY_HASH, session_id)
+            party_hash = await connection.fetchval(*sql.PARTY_HASH(session_id=session_id))
             if party_hash is None:
                 raise UnknownSession(f"session {session_id}")
             whole = scope == "everything"
@@ -67,19 +63,25 @@ class PostgresErasure(PoolStore):
                 if whole:
                     raise OnHold
                 return Report(erasure_id=0, counts={})
-            parties = [row["id"] for row in await connection.fetch(sql.FAMILY, session_id)] if whole else []
-            lock, owner = (sql.LOCK_SESSIONS, parties) if whole else (sql.LOCK_ONE, session_id)
-            sessions = [row["id"] for row in await connection.fetch(lock, owner)]
+            parties = (
+                [row["id"] for row in await connection.fetch(*sql.FAMILY(session_id=session_id))]
+                if whole
+                else []
+            )
+            lock = sql.LOCK_SESSIONS(parties=parties) if whole else sql.LOCK_ONE(session_id=session_id)
+            sessions = [row["id"] for row in await connection.fetch(*lock)]
             if not sessions:
                 return Report(erasure_id=0, counts={})  # somebody has come back meanwhile
             bounds = [await _fence(connection, session) for session in sessions]
             work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}
-            statement, of = (sql.ABOUT_PARTIES, parties) if whole else (sql.ABOUT_SESSION, session_id)
-            about = await connection.fetchval(statement, of)
-            row = await connection.fetchrow(sql.BEGIN, party_hash, actor, scope, work, about)
+            told = sql.ABOUT_PARTIES(parties=parties) if whole else sql.ABOUT_SESSION(session_id=session_id)
+            about = await connection.fetchval(*told)
+            row = await connection.fetchrow(
+                *sql.BEGIN(party_hash=party_hash, actor=actor, scope=scope, work=work, about=about)
+            )
             assert row is not None
             counts = {table: await _erase_at_once(connection, table, work, row["at"]) for table in AT_ONCE}
-            await connection.execute("UPDATE erasures SET counts = $2 WHERE id = $1", row["id"], counts)
+            await connection.execute(*_SET_COUNTS(erasure_id=row["id"], counts=counts))
             await append_audit(
                 connection, actor=actor, action=f"erasure.{scope}", about=str(row["id"]),
                 detail={"conversations": len(sessions)},
@@ -105,18 +107,20 @@ class PostgresErasure(PoolStore):
     async def advance(self, erasure_id: int) -> Report | None:
         """One batch; the report when that was the last, else None. Two at it take turns."""
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(sql.TAKE, erasure_id)
+            row = await connection.fetchrow(*sql.TAKE(erasure_id=erasure_id))
             if row is None:
                 return await _report(connection, erasure_id)
             step, counts, work = row["step"], dict(row["counts"]), dict(row["work"])
             if step >= len(STEPS):
-                await connection.execute(sql.END, erasure_id, counts)
+                await connection.execute(*sql.END(erasure_id=erasure_id, counts=counts))
                 return await _report(connection, erasure_id)
             await connection.execute(sql.BEGIN_ERASING)
             done, over = await _batch(connection, STEPS[step], work, row["at"])
             label = _LABELS.get(STEPS[step], STEPS[step])
             counts[label] = counts.get(label, 0) + done
-            await connection.execute(sql.GO_ON, erasure_id, step + over, counts, work)
+            await connection.execute(
+                *sql.GO_ON(erasure_id=erasure_id, step=step + over, counts=counts, work=work)
+            )
         return None
 
 
@@ -126,22 +130,22 @@ _LABELS = {"entry_rows": "entries", "audit_rows": "turn_context_audit"}
 
 async def _is_held(connection: Connection, session_id: int, actor: str) -> bool:
     """Return whether a hold forbids it; an erasure from before the hold is repeated in a restored backup."""
-    return actor != AGAIN and bool(await connection.fetchval(sql.IS_HELD, session_id))
+    return actor != AGAIN and bool(await connection.fetchval(*sql.IS_HELD(session_id=session_id)))
 
 
 async def _report(connection: Connection, erasure_id: int) -> Report | None:
-    row = await connection.fetchrow("SELECT state, counts FROM erasures WHERE id = $1", erasure_id)
+    row = await connection.fetchrow(*_REPORT(erasure_id=erasure_id))
     if row is None:
         return Report(erasure_id=erasure_id, counts={})
     return Report(erasure_id=erasure_id, counts=row["counts"]) if row["state"] == "done" else None
 
 
 async def _fence(connection: Connection, session_id: int) -> dict[str, Any]:
-    await connection.execute(sql.FENCE_TURNS, session_id)
-    await connection.execute(sql.FENCE_WORK, session_id)
-    row = await connection.fetchrow(sql.HIDE_ALL, session_id)
+    await connection.execute(*sql.FENCE_TURNS(session_id=session_id))
+    await connection.execute(*sql.FENCE_WORK(session_id=session_id))
+    row = await connection.fetchrow(*sql.HIDE_ALL(session_id=session_id))
     assert row is not None
-    await connection.execute(sql.MARK, session_id, row["event"], row["turn"])
+    await connection.execute(*sql.MARK(session_id=session_id, event=row["event"], turn=row["turn"]))
     return dict(row)
 
 
@@ -155,17 +159,20 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
     match table:
         case "prompt_parts":
             await connection.execute(f"SET LOCAL statement_timeout = '{_SCAN_SECONDS}s'")
-            done = await connection.fetchval(sql.PROMPT_PARTS, sessions, at, timeout=_SCAN_SECONDS)
+            done = await connection.fetchval(
+                *sql.PROMPT_PARTS(sessions=sessions, at=at), timeout=_SCAN_SECONDS
+            )
             return done, True
         case "telegram_updates":
-            done = await connection.fetchval(sql.TELEGRAM_UPDATES, parties, at)
+            done = await connection.fetchval(*sql.TELEGRAM_UPDATES(parties=parties, at=at))
             return done, done == 0
         case "telegram_access":
-            return await connection.fetchval(sql.TELEGRAM_ACCESS, parties), True
+            return await connection.fetchval(*sql.TELEGRAM_ACCESS(parties=parties)), True
         case "push_subscriptions":
-            return await connection.fetchval(sql.PUSH_SUBSCRIPTIONS, parties), True
-    statement = sql.render_batch(table, await connection.fetchval(sql.KEY, table))
-    done = await connection.fetchval(statement, sessions, parties, at)
+            return await connection.fetchval(*sql.PUSH_SUBSCRIPTIONS(parties=parties)), True
+    key = await connection.fetchval(*sql.KEY(table=table))
+    batch = sql.render_batch(table, key, sessions=sessions, parties=parties, at=at)
+    done = await connection.fetchval(*batch)
     return done, done < sql.BATCH
 
 
@@ -188,7 +195,8 @@ async def _erase_in_batches(connection: Connection, table: str, work: dict[str, 
     statement, bound = (
         (sql.ENTRIES, session["seq"]) if table == "entry_rows" else (sql.EVENTS, session["event"])
     )
-    row = await connection.fetchrow(statement, session["id"], work["cursor"], bound)
+    batch = statement(session_id=session["id"], cursor=work["cursor"], bound=bound)
+    row = await connection.fetchrow(*batch)
     assert row is not None
     if row["cursor"] is None:
         work |= {"place": work["place"] + 1, "cursor": 0}
@@ -197,8 +205,11 @@ async def _erase_in_batches(connection: Connection, table: str, work: dict[str, 
     return row["done"], False
 
 
-_PREVIEW = f"""
-WITH p AS MATERIALIZED ({sql.FAMILY}), s AS MATERIALIZED (
+_PREVIEW = Named("""
+WITH p AS MATERIALIZED (
+  SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
+   CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
+), s AS MATERIALIZED (
   SELECT id FROM sessions WHERE party_id IN (SELECT id FROM p)
 )
 SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
@@ -209,4 +220,14 @@ SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
        (SELECT count(*) FROM artifacts WHERE session_id IN (SELECT id FROM s)) AS artifacts,
        (SELECT count(*) FROM attachments WHERE session_id IN (SELECT id FROM s)) AS attachments,
        (SELECT count(*) FROM pins WHERE session_id IN (SELECT id FROM s)) AS pins
-"""
+""")
+_RECORD_WISH = Named("""
+INSERT INTO erasure_wishes (session_id) VALUES (:session_id)
+ON CONFLICT (session_id) DO UPDATE SET asked_at = now()
+""")
+_TAKE_WISH = Named(f"""
+WITH gone AS (DELETE FROM erasure_wishes WHERE session_id = :session_id RETURNING asked_at)
+SELECT asked_at > now() - interval '{WISH_MINUTES} minutes' FROM gone
+""")
+_SET_COUNTS = Named("UPDATE erasures SET counts = :counts WHERE id = :erasure_id")
+_REPORT = Named("SELECT state, counts FROM erasures WHERE id = :erasure_id")

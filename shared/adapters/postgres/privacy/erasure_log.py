@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.memory.notes import erase_notes
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasures import AGAIN, Erased
@@ -29,7 +29,7 @@ class PostgresErasureLog(PoolStore):
     @store_method
     async def list_since(self, number: int) -> tuple[list[Erased], int]:
         """Return a page of entries after a number, and the next number."""
-        rows = await self._pool.fetch(_SINCE, max(0, number - _OVERLAP), AGAIN, _PAGE)
+        rows = await self._pool.fetch(*_SINCE(after=max(0, number - _OVERLAP), again=AGAIN, limit=_PAGE))
         last = max((row["id"] for row in rows), default=number)
         return [_parse_entry(row) for row in rows], max(last, number)
 
@@ -51,7 +51,9 @@ class PostgresErasureLog(PoolStore):
         missing = sorted((one for one in logged if one.key not in known), key=lambda one: one.at)
         for one in missing:
             await self._reapply_one(one)
-            await self._pool.execute(_KEEP, one.at, one.party, one.scope, dict(one.about))
+            await self._pool.execute(
+                *_KEEP(at=one.at, party_hash=one.party, scope=one.scope, about=dict(one.about))
+            )
         await self._finish()
         return len(missing)
 
@@ -71,7 +73,7 @@ class PostgresErasureLog(PoolStore):
                 await self._notes(one)
 
     async def _erase_person(self, digest: bytes) -> None:
-        for row in await self._pool.fetch(_SESSION_OF_PARTY, digest):
+        for row in await self._pool.fetch(*_SESSION_OF_PARTY(party_hash=digest)):
             await self._erasure.start_erasure(row["id"], actor=AGAIN)
             await self._finish()
 
@@ -79,13 +81,13 @@ class PostgresErasureLog(PoolStore):
         public_id = one.about.get("session")
         if public_id is None:
             return None
-        found: int | None = await self._pool.fetchval(_SESSION, UUID(public_id))
+        found: int | None = await self._pool.fetchval(*_SESSION(public_id=UUID(public_id)))
         return found
 
     async def _notes(self, one: Erased) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
             ids = [UUID(public_id) for public_id in one.about.get("notes", ())]
-            rows = await connection.fetch(_NOTES, ids)
+            rows = await connection.fetch(*_NOTES(public_ids=ids))
             for party_id in {row["party_id"] for row in rows}:
                 mine = [row for row in rows if row["party_id"] == party_id]
                 await erase_notes(connection, party_id, mine, actor=AGAIN)
@@ -104,25 +106,25 @@ def _parse_entry(row: asyncpg.Record) -> Erased:
     return Erased(at=row["at"], party=bytes(row["party_hash"]), scope=row["scope"], about=row["about"] or {})
 
 
-_SINCE = """
+_SINCE = Named("""
 SELECT id, at, party_hash, scope, to_jsonb(e) -> 'about' AS about
-  FROM erasures e WHERE id > $1 AND actor <> $2 ORDER BY id LIMIT $3
-"""
+  FROM erasures e WHERE id > :after AND actor <> :again ORDER BY id LIMIT :limit
+""")
 """Also of a schema that has no such column yet: a backup is made before it is brought up to date."""
 
-_KEEP = """
+_KEEP = Named("""
 INSERT INTO erasures (at, party_hash, actor, scope, state, about, finished_at)
-VALUES ($1, $2, 'log', $3, 'done', $4, clock_timestamp())
-"""
+VALUES (:at, :party_hash, 'log', :scope, 'done', :about, clock_timestamp())
+""")
 """Entry of a repeated erasure, so that a later backup has it."""
 
-_SESSION_OF_PARTY = """
+_SESSION_OF_PARTY = Named("""
 SELECT min(s.id) AS id FROM parties p
   JOIN sessions s ON s.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)))
- WHERE sha256(convert_to('evertalk.erasures:' || p.public_id::text, 'UTF8')) = $1
+ WHERE sha256(convert_to('evertalk.erasures:' || p.public_id::text, 'UTF8')) = :party_hash
 HAVING min(s.id) IS NOT NULL
-"""
+""")
 
-_SESSION = "SELECT id FROM sessions WHERE public_id = $1"
+_SESSION = Named("SELECT id FROM sessions WHERE public_id = :public_id")
 
-_NOTES = "SELECT * FROM notes WHERE public_id = ANY ($1::uuid[]) AND text <> '' ORDER BY id"
+_NOTES = Named("SELECT * FROM notes WHERE public_id = ANY (:public_ids::uuid[]) AND text <> '' ORDER BY id")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shared.adapters.postgres.db.pool import Connection
+from shared.adapters.postgres.db.pool import Connection, Named
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql
 from shared.adapters.postgres.turns.edits import FENCE_JOBS
@@ -23,26 +23,26 @@ async def erase_messages(
     connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
 ) -> Report:
     """Inside the caller's transaction. Without `places`, later readers see nothing where they stood."""
-    session = await connection.fetchrow("SELECT * FROM sessions WHERE id = $1 FOR UPDATE", session_id)
+    session = await connection.fetchrow(*_LOCK_SESSION(session_id=session_id))
     if session is None:
         raise UnknownSession(f"session {session_id}")
     await connection.execute(erasure_sql.BEGIN_ERASING)
-    rows = await connection.fetch(_WITH_EDITS, session_id, list(seqs))
+    rows = await connection.fetch(*_WITH_EDITS(session_id=session_id, seqs=list(seqs)))
     gone = [row["seq"] for row in rows]
     turns = sorted({row["turn_no"] for row in rows if row["turn_no"] is not None})
     words = "\n".join(row["words"] for row in rows)
     await connection.execute(FENCE_JOBS, session_id)
     # Whoever answers just now may have read it, or been reminded of it: the sweep begins that answer anew.
-    await connection.execute(_FENCE_TURN, session_id)
+    await connection.execute(*_FENCE_TURN(session_id=session_id))
     counts = {
         "notes": await _notes(connection, session_id, turns, words),
         "links": await _links(connection, session_id, gone),
     }
     for table, statement in _STATEMENTS.items():
-        counts[table] = await connection.fetchval(statement, session_id, gone)
-    counts["entries"] = await connection.fetchval(_ENTRIES, session_id, gone)
+        counts[table] = await connection.fetchval(*statement(session_id=session_id, seqs=gone))
+    counts["entries"] = await connection.fetchval(*_ENTRIES(session_id=session_id, seqs=gone))
     if not places:
-        await connection.execute(_HIDE, session_id, gone)
+        await connection.execute(*_HIDE(session_id=session_id, seqs=gone))
     marks = await _event(connection, session_id, gone)
     about = {"session": str(session["public_id"]), "seqs": gone}
     return await _log_erasure(connection, session_id, actor, counts, marks, about)
@@ -52,31 +52,31 @@ async def _notes(connection: Connection, session_id: int, turns: list[int], word
     """Erase notes of these turns only, and those of wider ranges that share a word with erased text."""
     if not turns:
         return 0
-    rows = await connection.fetch(_NOTES, session_id, turns)
+    rows = await connection.fetch(*_NOTES(session_id=session_id, turns=turns))
     gone = [
         row["id"]
         for row in rows
         if row["from_turn"] == row["through_turn"] or is_about(f"{row['text']} {row['subject']}", words)
     ]
-    await connection.execute(_NOTE_EVENTS, session_id, gone)
-    await connection.execute("DELETE FROM notes WHERE id = ANY ($1)", gone)
+    await connection.execute(*_NOTE_EVENTS(session_id=session_id, note_ids=gone))
+    await connection.execute(*_DELETE_NOTES(note_ids=gone))
     return len(gone)
 
 
 async def _links(connection: Connection, session_id: int, seqs: list[int]) -> int:
     """Rewrite every summary that may contain the messages, by code, from other sources alone."""
-    rows = await connection.fetch(_LINKS, session_id, min(seqs, default=0))
+    rows = await connection.fetch(*_LINKS(session_id=session_id, first_seq=min(seqs, default=0)))
     for row in rows:
         ledger = drop_sources(ledger_from_json(row["ledger"]), seqs)
         text = render_summary(ledger) or WITHOUT
-        await connection.execute(_REWRITE, row["id"], text, ledger_to_json(ledger))
+        await connection.execute(*_REWRITE(link_id=row["id"], text=text, ledger=ledger_to_json(ledger)))
     return len(rows)
 
 
 async def _event(connection: Connection, session_id: int, seqs: list[int]) -> dict[int, int]:
     """Screens put `[erased]` in the place of each message."""
     mids: list[Any] = [f"m{seq}" for seq in seqs]
-    event_seq = await connection.fetchval(_TELL, session_id, {"mids": mids})
+    event_seq = await connection.fetchval(*_TELL(session_id=session_id, payload={"mids": mids}))
     return {session_id: event_seq}
 
 
@@ -84,140 +84,158 @@ async def _log_erasure(
     connection: Connection, session_id: int, actor: str, counts: dict[str, int], marks: dict[int, int],
     about: dict[str, Any],
 ) -> Report:  # fmt: skip
-    party_hash = await connection.fetchval(erasure_sql.PARTY_HASH, session_id)
-    erasure_id = await connection.fetchval(_LOG, party_hash, actor, counts, about)
+    party_hash = await connection.fetchval(*erasure_sql.PARTY_HASH(session_id=session_id))
+    erasure_id = await connection.fetchval(
+        *_LOG(party_hash=party_hash, actor=actor, counts=counts, about=about)
+    )
     await append_audit(connection, actor=actor, action="erasure.messages", about=str(erasure_id))
     return Report(erasure_id=erasure_id, counts=counts, marks=marks)
 
 
-_WITH_EDITS = """
+_WITH_EDITS = Named("""
 WITH RECURSIVE forms(seq, replaces_seq) AS (
-  SELECT e.seq, e.replaces_seq FROM entries e WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[])
+  SELECT e.seq, e.replaces_seq FROM entries e WHERE e.session_id = :session_id
+     AND e.seq = ANY (:seqs::bigint[])
   UNION
   SELECT e.seq, e.replaces_seq FROM forms f JOIN entries e
-      ON e.session_id = $1 AND (e.seq = f.replaces_seq OR e.replaces_seq = f.seq OR e.seq IN (
-           SELECT te.seq FROM turn_entries te WHERE te.session_id = $1 AND te.replaced_by = f.seq
+      ON e.session_id = :session_id AND (e.seq = f.replaces_seq OR e.replaces_seq = f.seq OR e.seq IN (
+           SELECT te.seq FROM turn_entries te WHERE te.session_id = :session_id AND te.replaced_by = f.seq
            UNION ALL
            SELECT te.replaced_by FROM turn_entries te JOIN entries o USING (session_id, seq)
-            WHERE te.session_id = $1 AND te.seq = f.seq AND o.author = 'person'))
+            WHERE te.session_id = :session_id AND te.seq = f.seq AND o.author = 'person'))
 )
 SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
        (SELECT coalesce(string_agg(b ->> 'text', ' '), '') FROM jsonb_array_elements(e.blocks) AS b) AS words
-  FROM forms f JOIN entries e ON e.session_id = $1 AND e.seq = f.seq
-  LEFT JOIN turn_entries te ON te.session_id = $1 AND te.seq = e.seq
-  LEFT JOIN turn_entries o ON o.session_id = $1 AND o.seq = e.replaces_seq
+  FROM forms f JOIN entries e ON e.session_id = :session_id AND e.seq = f.seq
+  LEFT JOIN turn_entries te ON te.session_id = :session_id AND te.seq = e.seq
+  LEFT JOIN turn_entries o ON o.session_id = :session_id AND o.seq = e.replaces_seq
  ORDER BY e.seq
-"""
+""")
 """An edited message is all its forms, with the answers to former ones, which no search finds; one that was
 asked or answered again each time it was."""
 
-_FENCE_TURN = """
+_FENCE_TURN = Named("""
 UPDATE sessions SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = now()
- WHERE id = $1 AND leased_by IS NOT NULL
-"""
+ WHERE id = :session_id AND leased_by IS NOT NULL
+""")
 
-_NOTES = """
+_NOTES = Named("""
 SELECT id, text, subject, from_turn, coalesce(through_turn, from_turn) AS through_turn FROM notes
- WHERE session_id = $1 AND EXISTS (
-       SELECT FROM unnest($2::bigint[]) AS t WHERE t BETWEEN from_turn AND coalesce(through_turn, from_turn))
-"""
+ WHERE session_id = :session_id AND EXISTS (
+       SELECT FROM unnest(:turns::bigint[]) AS t WHERE t BETWEEN from_turn
+          AND coalesce(through_turn, from_turn))
+""")
 
-_NOTE_EVENTS = """
+_NOTE_EVENTS = Named("""
 UPDATE events v SET payload = v.payload || '{"text": ""}' FROM notes n
- WHERE v.kind = 'memory' AND n.id = ANY ($2::bigint[])
+ WHERE v.kind = 'memory' AND n.id = ANY (:note_ids::bigint[])
    AND v.payload ->> 'id' = 'n' || left(n.public_id::text, 8)
    AND v.session_id IN (SELECT id FROM sessions WHERE party_id IN (
-         SELECT party_family((SELECT party_id FROM sessions WHERE id = $1))))
-"""
+         SELECT party_family((SELECT party_id FROM sessions WHERE id = :session_id))))
+""")
 
-_LINKS = """
+_LINKS = Named("""
 SELECT id, ledger FROM links
- WHERE session_id = $1 AND through_seq >= $2 AND kind IN ('summary', 'digest', 'window')
+ WHERE session_id = :session_id AND through_seq >= :first_seq AND kind IN ('summary', 'digest', 'window')
    AND summary_text <> ''
-"""
+""")
 """A window carries on the summary before it."""
-_REWRITE = """
-UPDATE links SET summary_text = $2, ledger = $3, contract = '{}', audit = '{}', focus = '',
-       tokens = least(tokens, ceil(length($2) / 2.5)::int) WHERE id = $1
-"""
+_REWRITE = Named("""
+UPDATE links SET summary_text = :text, ledger = :ledger, contract = '{}', audit = '{}', focus = '',
+       tokens = least(tokens, ceil(length(:text) / 2.5)::int) WHERE id = :link_id
+""")
 
 _STATEMENTS = {
-    "passages": """WITH u AS (DELETE FROM passages WHERE session_id = $1 AND seq = ANY ($2::bigint[])
-                     RETURNING 1) SELECT count(*) FROM u""",
-    "reminders": """WITH u AS (UPDATE reminders r SET text = '-' FROM turn_entries te
-                      WHERE te.session_id = $1 AND te.seq = ANY ($2::bigint[]) AND r.session_id = $1
+    "passages": Named("""
+      WITH u AS (DELETE FROM passages WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
+                     RETURNING 1) SELECT count(*) FROM u"""),
+    "reminders": Named("""
+      WITH u AS (UPDATE reminders r SET text = '-' FROM turn_entries te
+                      WHERE te.session_id = :session_id AND te.seq = ANY (:seqs::bigint[])
+                        AND r.session_id = :session_id
                         AND r.turn_no = te.turn_no AND r.ended_at IS NOT NULL
-                      RETURNING 1) SELECT count(*) FROM u""",
-    "artifacts": """WITH u AS (DELETE FROM artifacts WHERE session_id = $1 AND seq = ANY ($2::bigint[])
-                      RETURNING 1) SELECT count(*) FROM u""",
-    "pins": """WITH u AS (DELETE FROM pins WHERE session_id = $1 AND seq = ANY ($2::bigint[])
-                 RETURNING 1) SELECT count(*) FROM u""",
-    "feedback": """
+                      RETURNING 1) SELECT count(*) FROM u"""),
+    "artifacts": Named("""
+      WITH u AS (DELETE FROM artifacts WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
+                      RETURNING 1) SELECT count(*) FROM u"""),
+    "pins": Named("""
+      WITH u AS (DELETE FROM pins WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
+                 RETURNING 1) SELECT count(*) FROM u"""),
+    "feedback": Named("""
       WITH u AS (
-        UPDATE feedback f SET words = '', cids = '{}' WHERE f.session_id = $1 AND f.turn_no IN (
-          SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
-        RETURNING 1) SELECT count(*) FROM u""",
-    "prune_decisions": """WITH u AS (DELETE FROM prune_decisions WHERE session_id = $1
-                 AND seq = ANY ($2::bigint[]) RETURNING 1) SELECT count(*) FROM u""",
-    "checkpoints": """WITH u AS (DELETE FROM checkpoints WHERE session_id = $1 AND $2::bigint[] IS NOT NULL
-                        RETURNING 1) SELECT count(*) FROM u""",
-    "attachments": """
+        UPDATE feedback f SET words = '', cids = '{}' WHERE f.session_id = :session_id AND f.turn_no IN (
+          SELECT t.turn_no FROM turn_entries t WHERE t.session_id = :session_id
+             AND t.seq = ANY (:seqs::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u"""),
+    "prune_decisions": Named("""
+      WITH u AS (DELETE FROM prune_decisions WHERE session_id = :session_id
+                 AND seq = ANY (:seqs::bigint[]) RETURNING 1) SELECT count(*) FROM u"""),
+    "checkpoints": Named("""
+      WITH u AS (DELETE FROM checkpoints WHERE session_id = :session_id AND :seqs::bigint[] IS NOT NULL
+                        RETURNING 1) SELECT count(*) FROM u"""),
+    "attachments": Named("""
       WITH u AS (
-        DELETE FROM attachments a WHERE a.session_id = $1 AND a.id IN (
+        DELETE FROM attachments a WHERE a.session_id = :session_id AND a.id IN (
           SELECT (b ->> 'attachment_id')::bigint FROM entries e
            CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
-           WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[]))
+           WHERE e.session_id = :session_id AND e.seq = ANY (:seqs::bigint[]))
            AND NOT EXISTS (
              -- What a tool has shown again later is no reason to keep a picture.
-             SELECT FROM entries o WHERE o.session_id = $1 AND o.seq <> ALL ($2::bigint[])
-                AND (o.author <> 'tool' OR o.seq < (SELECT min(n) FROM unnest($2::bigint[]) n))
+             SELECT FROM entries o WHERE o.session_id = :session_id AND o.seq <> ALL (:seqs::bigint[])
+                AND (o.author <> 'tool' OR o.seq < (SELECT min(n) FROM unnest(:seqs::bigint[]) n))
                 AND o.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id)))
-           OR a.session_id = $1 AND a.public_id IN (
+           OR a.session_id = :session_id AND a.public_id IN (
              SELECT (f ->> 'id')::uuid FROM events v JOIN entries e USING (session_id, seq)
               CROSS JOIN LATERAL jsonb_array_elements(v.payload -> 'attachments') AS f
-              WHERE v.session_id = $1 AND v.seq = ANY ($2::bigint[]) AND e.author = 'assistant')
-        RETURNING 1) SELECT count(*) FROM u""",
-    "spoken_answers": """
+              WHERE v.session_id = :session_id AND v.seq = ANY (:seqs::bigint[]) AND e.author = 'assistant')
+        RETURNING 1) SELECT count(*) FROM u"""),
+    "spoken_answers": Named("""
       WITH u AS (
-        DELETE FROM spoken_answers s WHERE s.session_id = $1 AND s.turn_no IN (
-          SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
-        RETURNING 1) SELECT count(*) FROM u""",
-    "flushes": """
+        DELETE FROM spoken_answers s WHERE s.session_id = :session_id AND s.turn_no IN (
+          SELECT t.turn_no FROM turn_entries t WHERE t.session_id = :session_id
+             AND t.seq = ANY (:seqs::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u"""),
+    "flushes": Named("""
       WITH u AS (
-        UPDATE flushes f SET stray_text = '', error = '' WHERE f.session_id = $1 AND f.through_turn >= (
-          SELECT min(t.turn_no) FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
-        RETURNING 1) SELECT count(*) FROM u""",
-    "events": """
+        UPDATE flushes f SET stray_text = '', error = '' WHERE f.session_id = :session_id
+           AND f.through_turn >= (
+          SELECT min(t.turn_no) FROM turn_entries t WHERE t.session_id = :session_id
+             AND t.seq = ANY (:seqs::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u"""),
+    "events": Named("""
       WITH first AS (
-        SELECT min(event_seq) AS n FROM events WHERE session_id = $1 AND seq = ANY ($2::bigint[])
+        SELECT min(event_seq) AS n FROM events WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
       ), u AS (
         UPDATE events v
            SET payload = CASE v.kind WHEN 'msg' THEN v.payload - 'text' - 'cid' - 'attachments'
                  WHEN 'compaction' THEN v.payload || '{"summary": ""}'
                  ELSE v.payload || '{"result": "[erased]"}' END
-          FROM first WHERE v.session_id = $1 AND v.event_seq >= first.n
-           AND (v.kind IN ('compaction', 'command.result') OR v.kind = 'msg' AND v.seq = ANY ($2::bigint[]))
-        RETURNING 1) SELECT count(*) FROM u""",
-    "jobs": """
+          FROM first WHERE v.session_id = :session_id AND v.event_seq >= first.n
+           AND (v.kind IN ('compaction', 'command.result') OR v.kind = 'msg'
+                AND v.seq = ANY (:seqs::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u"""),
+    "jobs": Named("""
       WITH u AS (
         UPDATE jobs SET payload = payload - 'focus', outcome = '{}', failures = '[]', last_error = ''
-         WHERE session_id = $1 AND $2::bigint[] IS NOT NULL AND state <> 'running' RETURNING 1
-      ) SELECT count(*) FROM u""",
-    "telegram_messages": """
+         WHERE session_id = :session_id AND :seqs::bigint[] IS NOT NULL AND state <> 'running' RETURNING 1
+      ) SELECT count(*) FROM u"""),
+    "telegram_messages": Named("""
       WITH u AS (
-        UPDATE telegram_messages SET own_text = '' WHERE session_id = $1 AND seq = ANY ($2::bigint[])
-           AND own_text <> '' RETURNING 1) SELECT count(*) FROM u""",
-    "telegram_updates": """
+        UPDATE telegram_messages SET own_text = '' WHERE session_id = :session_id
+           AND seq = ANY (:seqs::bigint[])
+           AND own_text <> '' RETURNING 1) SELECT count(*) FROM u"""),
+    "telegram_updates": Named("""
       WITH m AS (
         SELECT bot_id, chat_id, message_id FROM telegram_messages
-         WHERE session_id = $1 AND (seq = ANY ($2::bigint[]) OR turn_no IN (
-               SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[])))
+         WHERE session_id = :session_id AND (seq = ANY (:seqs::bigint[]) OR turn_no IN (
+               SELECT t.turn_no FROM turn_entries t WHERE t.session_id = :session_id
+                  AND t.seq = ANY (:seqs::bigint[])))
       ), u AS (
         UPDATE telegram_updates t SET body = jsonb_build_object('update_id', t.update_id), error = ''
          WHERE t.handled_at IS NOT NULL AND (EXISTS (
                SELECT FROM guest_queries q JOIN turn_entries e
                    ON e.session_id = q.session_id AND e.turn_no = q.turn_no
-                WHERE q.session_id = $1 AND e.seq = ANY ($2::bigint[])
+                WHERE q.session_id = :session_id AND e.seq = ANY (:seqs::bigint[])
                   AND q.bot_id = t.bot_id AND q.update_id = t.update_id) OR EXISTS (
                SELECT FROM m CROSS JOIN LATERAL jsonb_each(t.body) AS k
                 WHERE m.bot_id = t.bot_id AND jsonb_typeof(k.value) = 'object'
@@ -226,49 +244,52 @@ _STATEMENTS = {
                                                    k.value #>> '{reply_to_message,message_id}'))
                        OR (k.value #>> '{message,chat,id}' = m.chat_id::text
                            AND k.value #>> '{message,message_id}' = m.message_id::text))))
-        RETURNING 1) SELECT count(*) FROM u""",
-    "prompt_parts": f"""
+        RETURNING 1) SELECT count(*) FROM u"""),
+    "prompt_parts": Named(f"""
       WITH mine AS (
         SELECT DISTINCT h.hash FROM turn_context_audit a
          CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
-         WHERE a.session_id = $1 AND $2::bigint[] IS NOT NULL
+         WHERE a.session_id = :session_id AND :seqs::bigint[] IS NOT NULL
       ), u AS (
         DELETE FROM prompt_parts p USING mine WHERE p.sha256 = decode(mine.hash, 'hex')
            AND (p.body ~ '{recall.BEGINS}' OR p.body LIKE '<known_about_this_person>%')
            AND mine.hash NOT IN (
                SELECT h.hash FROM turn_context_audit a
                 CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
-                WHERE a.session_id <> $1)
-        RETURNING 1) SELECT count(*) FROM u""",
-    "turn_context_audit": """
+                WHERE a.session_id <> :session_id)
+        RETURNING 1) SELECT count(*) FROM u"""),
+    "turn_context_audit": Named("""
       WITH u AS (
         UPDATE turn_context_audit a SET part_hashes = '[]', recipe = '{}'
-         WHERE a.session_id = $1 AND a.turn_id >= (
-          SELECT min(t.turn_no) FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
-        RETURNING 1) SELECT count(*) FROM u""",
+         WHERE a.session_id = :session_id AND a.turn_id >= (
+          SELECT min(t.turn_no) FROM turn_entries t WHERE t.session_id = :session_id
+             AND t.seq = ANY (:seqs::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u"""),
 }
-_ENTRIES = """
+_ENTRIES = Named("""
 WITH u AS (
   UPDATE entries SET blocks = erased_blocks(blocks), cid = NULL
-   WHERE session_id = $1 AND seq = ANY ($2::bigint[]) RETURNING 1
+   WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[]) RETURNING 1
 ) SELECT count(*) FROM u
-"""
-_HIDE = """
+""")
+_HIDE = Named("""
 UPDATE events v SET kind = CASE v.kind WHEN 'msg' THEN 'msg' ELSE 'erased' END,
        payload = CASE v.kind WHEN 'msg' THEN jsonb '{"gone": true}' ELSE '{"mids": []}' END
- WHERE v.session_id = $1 AND v.event_seq >= (
-         SELECT min(event_seq) FROM events WHERE session_id = $1 AND seq = ANY ($2::bigint[]))
-   AND (v.kind IN ('compaction', 'command.result') OR v.kind = 'msg' AND v.seq = ANY ($2::bigint[]))
-"""
-_TELL = """
+ WHERE v.session_id = :session_id AND v.event_seq >= (
+         SELECT min(event_seq) FROM events WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[]))
+   AND (v.kind IN ('compaction', 'command.result') OR v.kind = 'msg' AND v.seq = ANY (:seqs::bigint[]))
+""")
+_TELL = Named("""
 WITH s AS (
-  UPDATE sessions SET next_event_seq = next_event_seq + 1, view_epoch = view_epoch + 1 WHERE id = $1
+  UPDATE sessions SET next_event_seq = next_event_seq + 1, view_epoch = view_epoch + 1 WHERE id = :session_id
   RETURNING next_event_seq - 1 AS event_seq
 )
 INSERT INTO events (session_id, event_seq, kind, payload)
-SELECT $1, event_seq, 'erased', $2 FROM s RETURNING event_seq
-"""
-_LOG = """
+SELECT :session_id, event_seq, 'erased', :payload FROM s RETURNING event_seq
+""")
+_LOG = Named("""
 INSERT INTO erasures (party_hash, actor, scope, state, counts, about, finished_at)
-VALUES ($1, $2, 'messages', 'done', $3, $4, now()) RETURNING id
-"""
+VALUES (:party_hash, :actor, 'messages', 'done', :counts, :about, now()) RETURNING id
+""")
+_LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
+_DELETE_NOTES = Named("DELETE FROM notes WHERE id = ANY (:note_ids)")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
 from shared.core.session.turns import GUEST_CHANNEL
 
@@ -17,54 +20,59 @@ SELECT set_config('evertalk.erasing', 'yes', true),
 """
 """For the rest of the transaction: what was said may be blanked, by the role that may if there is one."""
 
-FAMILY = """
+FAMILY = Named("""
 SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
- CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = $1 ORDER BY 1
-"""
+ CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
+""")
 
-PARTY_HASH = """
+PARTY_HASH = Named("""
 SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_id)::text, 'UTF8'))
-  FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into WHERE s.id = $1
-"""
+  FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
+    WHERE s.id = :session_id
+""")
 """Salted by what it is of: a public id is random, so that the hash says nothing without the party's row."""
 
-IS_HELD = "SELECT party_id IN (SELECT held_parties()) FROM sessions WHERE id = $1"
+IS_HELD = Named("SELECT party_id IN (SELECT held_parties()) FROM sessions WHERE id = :session_id")
 
-LOCK_SESSIONS = "SELECT id FROM sessions WHERE party_id = ANY ($1) ORDER BY id FOR UPDATE"
-LOCK_ONE = """
+LOCK_SESSIONS = Named("SELECT id FROM sessions WHERE party_id = ANY (:parties) ORDER BY id FOR UPDATE")
+LOCK_ONE = Named("""
 SELECT id FROM sessions
- WHERE id = $1 AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours' FOR UPDATE
-"""
+ WHERE id = :session_id AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours'
+   FOR UPDATE
+""")
 
-FENCE_TURNS = """
+FENCE_TURNS = Named("""
 WITH t AS (
   UPDATE turns t SET state = 'failed', error_code = 'erased', ended_at = clock_timestamp(), stop_requested = true
-   WHERE t.session_id = $1 AND t.ended_at IS NULL RETURNING t.turn_no, t.channel, t.address_id
+   WHERE t.session_id = :session_id AND t.ended_at IS NULL RETURNING t.turn_no, t.channel, t.address_id
 ), st AS (
   UPDATE turn_steps SET status = 'unknown', ended_at = clock_timestamp()
-   WHERE session_id = $1 AND status = 'intent'
+   WHERE session_id = :session_id AND status = 'intent'
 )
 INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state)
-SELECT $1, turn_no, 0, channel, address_id, 'dead' FROM t ON CONFLICT DO NOTHING
-"""
+SELECT :session_id, turn_no, 0, channel, address_id, 'dead' FROM t ON CONFLICT DO NOTHING
+""")
 
-FENCE_WORK = """
+FENCE_WORK = Named("""
 WITH d AS (
-  UPDATE deliveries SET state = 'dead' WHERE session_id = $1 AND state IN ('queued', 'sending', 'sent')
+  UPDATE deliveries SET state = 'dead' WHERE session_id = :session_id
+     AND state IN ('queued', 'sending', 'sent')
 ), f AS (
-  UPDATE flushes SET outcome = 'failed', ended_at = clock_timestamp() WHERE session_id = $1 AND outcome = 'running'
+  UPDATE flushes SET outcome = 'failed', ended_at = clock_timestamp() WHERE session_id = :session_id
+     AND outcome = 'running'
 ), l AS (
-  UPDATE links SET active = false WHERE session_id = $1 AND active
+  UPDATE links SET active = false WHERE session_id = :session_id AND active
 )
 UPDATE jobs SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = clock_timestamp()
- WHERE session_id = $1 AND state IN ('due', 'running')
-"""
+ WHERE session_id = :session_id AND state IN ('due', 'running')
+""")
 
-HIDE_ALL = """
+HIDE_ALL = Named("""
 WITH s AS (
-  SELECT id, next_turn - 1 AS through, head, cycle FROM sessions WHERE id = $1
+  SELECT id, next_turn - 1 AS through, head, cycle FROM sessions WHERE id = :session_id
 ), bounds AS (
-  SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries WHERE session_id = $1
+  SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries
+     WHERE session_id = :session_id
 ), l AS (
   INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
   SELECT s.id, 'new', 1, s.through, b.first, b.last, 'erasure' FROM s, bounds b WHERE s.through > 0
@@ -80,94 +88,98 @@ UPDATE sessions x
        erased_turn = next_turn - 1, indexed_turn = greatest(indexed_turn, next_turn - 1), head = (SELECT id FROM l), redo = NULL, view_epoch = view_epoch + 1,
        cycle = cycle + 1, context_tokens = 0, context_limit = context_limit + context_reserved, context_reserved = 0, hold_compaction = false, held_after = NULL, next_event_seq = next_event_seq + 1,
        troubled_at = clock_timestamp()
- WHERE x.id = $1
+ WHERE x.id = :session_id
 RETURNING id, next_turn - 1 AS turn, next_seq - 1 AS seq, next_event_seq - 1 AS event
-"""
+""")
 """All turns have ended and are hidden behind a beginning; nothing is left that a flush would have to read."""
 
-MARK = """
+MARK = Named("""
 INSERT INTO events (session_id, event_seq, kind, payload)
-VALUES ($1, $2, 'erased', jsonb_build_object('turn', $3::bigint))
-"""
+VALUES (:session_id, :event, 'erased', jsonb_build_object('turn', :turn::bigint))
+""")
 """Connected screens clear themselves when they read this."""
 
-ABOUT_PARTIES = """
+ABOUT_PARTIES = Named("""
 SELECT jsonb_build_object('family', coalesce(jsonb_agg(
          encode(sha256(convert_to('evertalk.erasures:' || public_id::text, 'UTF8')), 'hex') ORDER BY id), '[]'))
-  FROM parties WHERE id = ANY ($1)
-"""
-ABOUT_SESSION = "SELECT jsonb_build_object('session', public_id) FROM sessions WHERE id = $1"
+  FROM parties WHERE id = ANY (:parties)
+""")
+ABOUT_SESSION = Named("SELECT jsonb_build_object('session', public_id) FROM sessions WHERE id = :session_id")
 
-BEGIN = """
-INSERT INTO erasures (party_hash, actor, scope, work, about, at) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
+BEGIN = Named("""
+INSERT INTO erasures (party_hash, actor, scope, work, about, at)
+   VALUES (:party_hash, :actor, :scope, :work, :about, clock_timestamp())
 RETURNING id, at
-"""
-TAKE = "SELECT * FROM erasures WHERE id = $1 AND state = 'running' FOR UPDATE"
+""")
+TAKE = Named("SELECT * FROM erasures WHERE id = :erasure_id AND state = 'running' FOR UPDATE")
 RUNNING = "SELECT id FROM erasures WHERE state = 'running' ORDER BY id LIMIT 20"
-GO_ON = "UPDATE erasures SET step = $2, counts = $3, work = $4 WHERE id = $1"
-END = """
-UPDATE erasures SET state = 'done', work = NULL, counts = $2, finished_at = clock_timestamp() WHERE id = $1
-"""
+GO_ON = Named("UPDATE erasures SET step = :step, counts = :counts, work = :work WHERE id = :erasure_id")
+END = Named("""
+UPDATE erasures SET state = 'done', work = NULL, counts = :counts, finished_at = clock_timestamp()
+   WHERE id = :erasure_id
+""")
 
-ENTRIES = f"""
+ENTRIES = Named(f"""
 WITH next AS (
-  SELECT seq FROM entries WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT {BATCH}
+  SELECT seq FROM entries WHERE session_id = :session_id AND seq > :cursor AND seq <= :bound ORDER BY seq
+     LIMIT {BATCH}
 ), u AS (
   UPDATE entries e SET blocks = erased_blocks(e.blocks), cid = NULL FROM next n
-   WHERE e.session_id = $1 AND e.seq = n.seq AND (e.blocks <> '[{{"type": "text", "text": "[erased]"}}]' OR e.cid IS NOT NULL)
+   WHERE e.session_id = :session_id AND e.seq = n.seq
+     AND (e.blocks <> '[{{"type": "text", "text": "[erased]"}}]' OR e.cid IS NOT NULL)
   RETURNING e.seq
 )
 SELECT (SELECT max(seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
-"""
+""")
 
-EVENTS = f"""
+EVENTS = Named(f"""
 WITH next AS (
-  SELECT event_seq FROM events WHERE session_id = $1 AND event_seq > $2 AND event_seq < $3
+  SELECT event_seq FROM events WHERE session_id = :session_id AND event_seq > :cursor AND event_seq < :bound
    ORDER BY event_seq LIMIT {BATCH}
 ), u AS (
   UPDATE events v SET kind = 'erased', seq = NULL, turn_no = NULL, payload = '{{}}' FROM next n
-   WHERE v.session_id = $1 AND v.event_seq = n.event_seq AND v.kind <> 'erased'
+   WHERE v.session_id = :session_id AND v.event_seq = n.event_seq AND v.kind <> 'erased'
   RETURNING v.event_seq
 )
 SELECT (SELECT max(event_seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
-"""
+""")
 """Erasure of events, whose numbers stay, so that screens see no gap."""
 
-PROMPT_PARTS = """
+PROMPT_PARTS = Named("""
 WITH mine AS (
   SELECT DISTINCT h.hash FROM turn_context_audit a
    CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
-   WHERE a.session_id = ANY ($1) AND a.created_at <= $2
+   WHERE a.session_id = ANY (:sessions) AND a.created_at <= :at
 ), wanted AS (
   SELECT m.hash, p.sha256 FROM mine m JOIN prompt_parts p ON p.sha256 = decode(m.hash, 'hex')
    WHERE p.body NOT LIKE '[{"name"%' AND p.body NOT LIKE '{"%'
 ), others AS (
   SELECT DISTINCT h.hash FROM turn_context_audit a
    CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
-   WHERE NOT (a.session_id = ANY ($1) AND a.created_at <= $2) AND EXISTS (SELECT FROM wanted)
+   WHERE NOT (a.session_id = ANY (:sessions) AND a.created_at <= :at) AND EXISTS (SELECT FROM wanted)
 ), gone AS (
   DELETE FROM prompt_parts p USING wanted w
    WHERE p.sha256 = w.sha256 AND w.hash NOT IN (SELECT hash FROM others) RETURNING p.sha256
 )
 SELECT count(*) FROM gone
-"""
+""")
 """Erasure of prompt parts, except those sent to others, lists of tools and numbers of a policy."""
 
 _CHATS = f"""
 SELECT a.account::bigint AS bot_id, split_part(a.chat, ':', 1) AS chat_id,
        CASE WHEN a.channel = '{GUEST_CHANNEL}' THEN split_part(a.chat, ':', 2) END AS caller_id
-  FROM addresses a WHERE a.party_id = ANY ($1) AND a.channel IN ('telegram', '{GUEST_CHANNEL}')
+  FROM addresses a WHERE a.party_id = ANY (:parties) AND a.channel IN ('telegram', '{GUEST_CHANNEL}')
 """
 """Chats of a person; a guest chat, which may have the id of another chat, comes with its caller."""
 
-TELEGRAM_UPDATES = f"""
+TELEGRAM_UPDATES = Named(f"""
 WITH chats AS ({_CHATS}), u AS (
   UPDATE telegram_updates t SET body = jsonb_build_object('update_id', t.update_id), error = '',
          handled_at = coalesce(t.handled_at, now())
    WHERE (t.bot_id, t.update_id) IN (
          SELECT x.bot_id, x.update_id FROM chats c JOIN telegram_updates x ON x.bot_id = c.bot_id
           CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(x.body) WHEN 'object' THEN x.body ELSE '{{}}' END) AS k
-          WHERE x.received_at <= $2 AND jsonb_typeof(k.value) = 'object'
+          WHERE x.received_at <= :at AND jsonb_typeof(k.value) = 'object'
             AND (k.key = 'guest_message') = (c.caller_id IS NOT NULL)
             AND CASE WHEN c.caller_id IS NOT NULL
                   THEN k.value #>> '{{chat,id}}' = c.chat_id AND k.value #>> '{{from,id}}' = c.caller_id
@@ -178,41 +190,45 @@ WITH chats AS ({_CHATS}), u AS (
   RETURNING 1
 )
 SELECT count(*) FROM u
-"""
+""")
 """The numbers stay, so that no update is handled twice; what was still being put together is refused."""
 
-TELEGRAM_ACCESS = f"""
+TELEGRAM_ACCESS = Named(f"""
 WITH chats AS ({_CHATS}), u AS (
   UPDATE telegram_access t SET name = '', username = '' FROM chats c
    WHERE t.bot_id = c.bot_id AND t.chat_id::text = c.chat_id AND c.caller_id IS NULL AND (t.name, t.username) <> ('', '') RETURNING 1
 )
 SELECT count(*) FROM u
-"""
+""")
 
-PUSH_SUBSCRIPTIONS = """
+PUSH_SUBSCRIPTIONS = Named("""
 WITH gone AS (
   DELETE FROM push_subscriptions p USING visitors v JOIN addresses a ON a.id = v.address_id
-   WHERE p.visitor_hash = v.token_hash AND a.party_id = ANY ($1) RETURNING 1
+   WHERE p.visitor_hash = v.token_hash AND a.party_id = ANY (:parties) RETURNING 1
 )
 SELECT count(*) FROM gone
-"""
+""")
 
-KEY = """
+KEY = Named("""
 SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.attnum))
   FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
- WHERE i.indrelid = $1::text::regclass AND i.indisprimary
-"""
+ WHERE i.indrelid = :table::text::regclass AND i.indisprimary
+""")
 """The columns of a table's key."""
 
 
-def render_batch(table: str, key: Sequence[str]) -> str:
-    """Delete or blank some of the rows of sessions `$1`, parties `$2`, made until `$3`; how many."""
+def render_batch(
+    table: str, key: Sequence[str], *, sessions: Sequence[int], parties: Sequence[int], at: datetime
+) -> tuple[str, *tuple[object, ...]]:
+    """Delete or blank some rows of these sessions or parties, made until `at`; count them."""
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)
     column = getattr(action, "of", "") or f"{action.owner}_id"
-    number = "$1" if action.owner == "session" else "$2"
-    which = [f"{column} = ANY ({number}::bigint[])", "$1::bigint[] IS NOT NULL", "$2::bigint[] IS NOT NULL"]
-    which.append("$3::timestamptz IS NOT NULL" if action.at is None else f"{action.at} <= $3")
+    given: dict[str, Any] = {"owners": sessions if action.owner == "session" else parties}
+    which = [f"{column} = ANY (:owners::bigint[])"]
+    if action.at is not None:
+        given["at"] = at
+        which.append(f"{action.at} <= :at")
     names = ", ".join(key)
     if isinstance(action, Blank):
         old, new = ", ".join(action.values), ", ".join(action.values.values())
@@ -225,4 +241,5 @@ def render_batch(table: str, key: Sequence[str]) -> str:
         verb = f"UPDATE {table} SET " + ", ".join(
             f"{name} = {value}" for name, value in action.values.items()
         )
-    return f"WITH u AS ({verb} WHERE ({names}) IN ({rows}) RETURNING 1) SELECT count(*) FROM u"
+    statement = f"WITH u AS ({verb} WHERE ({names}) IN ({rows}) RETURNING 1) SELECT count(*) FROM u"
+    return Named(statement)(**given)

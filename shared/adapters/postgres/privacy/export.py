@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import Connection, PoolStore, store_method
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, store_method
 from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.adapters.postgres.privacy.erasure_sql import FAMILY
 from shared.core.privacy.export import ExportedSession, ExportHead, message_of, summary_of
@@ -25,7 +25,7 @@ class PostgresExport(PoolStore):
     @store_method
     async def count_messages(self, session_id: int) -> int:
         """How many messages an export would hold, tools' left aside."""
-        number: int = await self._pool.fetchval(_SAID, session_id)
+        number: int = await self._pool.fetchval(*_SAID(session_id=session_id))
         return number
 
     @store_method
@@ -33,34 +33,40 @@ class PostgresExport(PoolStore):
         """Everything but the messages, as of one moment; `alone`: of this conversation, of no other."""
         only = session_id if alone else None
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            parties = [row["id"] for row in await connection.fetch(FAMILY, session_id)]
-            person = await connection.fetchrow(_PERSON, session_id)
+            parties = [row["id"] for row in await connection.fetch(*FAMILY(session_id=session_id))]
+            person = await connection.fetchrow(*_PERSON(session_id=session_id))
             if person is None:
                 raise UnknownSession(f"session {session_id}")
-            sessions = await connection.fetch(_SESSIONS, parties, only)
+            sessions = await connection.fetch(*_SESSIONS(parties=parties, only=only))
             return ExportHead(
                 person=dict(person),
                 sessions=[await _session(connection, row) for row in sessions],
-                notes=[dict(row) for row in await connection.fetch(_NOTES, parties, only)],
+                notes=[dict(row) for row in await connection.fetch(*_NOTES(parties=parties, only=only))],
                 more={
                     **{
                         name: rows for name in _MORE if (rows := await _rows(connection, name, parties, only))
                     },
-                    "notifications": [dict(row) for row in await connection.fetch(_PUSH, parties, only)],
-                    "feedback": [dict(row) for row in await connection.fetch(_FEEDBACK, parties, only)],
+                    "notifications": [
+                        dict(row) for row in await connection.fetch(*_PUSH(parties=parties, only=only))
+                    ],
+                    "feedback": [
+                        dict(row) for row in await connection.fetch(*_FEEDBACK(parties=parties, only=only))
+                    ],
                 },
             )
 
     @store_method
     async def load_page(self, session: ExportedSession, *, after_seq: int) -> list[dict[str, Any]]:
         """The next messages of a conversation, up to those that there were at the beginning."""
-        rows = await self._pool.fetch(_PAGE, session.id, after_seq, session.last_seq, PAGE)
+        rows = await self._pool.fetch(
+            *_PAGE(session_id=session.id, after_seq=after_seq, last_seq=session.last_seq, limit=PAGE)
+        )
         return [message_of(dict(row)) for row in rows]
 
 
 async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSession:
     id_ = row["id"]
-    places = [dict(place) for place in await connection.fetch(_PLACES, id_)]
+    places = [dict(place) for place in await connection.fetch(*_PLACES(session_id=id_))]
     facts: dict[str, Any] = {
         "agent": row["agent"],
         "title": row["title"] or "",
@@ -68,7 +74,7 @@ async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSessi
         "mode": row["mode"],
         "places": places,
     }
-    usage = await connection.fetchrow("SELECT * FROM session_totals WHERE session_id = $1", id_)
+    usage = await connection.fetchrow(*_USAGE(session_id=id_))
     if usage is not None:
         facts["usage"] = {name: value for name, value in dict(usage).items() if name != "session_id"}
     return ExportedSession(
@@ -77,78 +83,83 @@ async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSessi
         created_at=row["created_at"],
         last_seq=row["next_seq"] - 1,
         facts=facts,
-        summaries=[summary_of(dict(link)) for link in await connection.fetch(_SUMMARIES, id_)],
-        pins=[pin["seq"] for pin in await connection.fetch(_PINS, id_)],
-        attachments=[dict(file) for file in await connection.fetch(_FILES, id_)],
+        summaries=[summary_of(dict(link)) for link in await connection.fetch(*_SUMMARIES(session_id=id_))],
+        pins=[pin["seq"] for pin in await connection.fetch(*_PINS(session_id=id_))],
+        attachments=[dict(file) for file in await connection.fetch(*_FILES(session_id=id_))],
     )
 
 
 async def _rows(
     connection: Connection, table: str, parties: list[int], only: int | None
 ) -> list[Mapping[str, Any]]:
-    if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+    if await connection.fetchval(*_TABLE(table=table)) is None:
         return []
-    rows = await connection.fetch(
-        f"SELECT to_jsonb(r) AS row FROM {table} r JOIN sessions s ON s.id = r.session_id "
-        "WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2) ORDER BY r.id",
-        parties,
-        only,
-    )
+    statement = Named(f"""
+        SELECT to_jsonb(r) AS row FROM {table} r JOIN sessions s ON s.id = r.session_id
+         WHERE s.party_id = ANY (:parties) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY r.id
+    """)
+    rows = await connection.fetch(*statement(parties=parties, only=only))
     return [{name: value for name, value in row["row"].items() if name not in _NOBODYS} for row in rows]
 
 
-_SAID = f"""
-WITH p AS MATERIALIZED ({FAMILY})
+_SAID = Named("""
+WITH p AS MATERIALIZED (
+  SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
+   CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
+)
 SELECT count(*) FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > s.erased_turn
   JOIN entries e ON e.session_id = te.session_id AND e.seq = te.seq
  WHERE s.party_id IN (SELECT id FROM p) AND e.author <> 'tool'
-"""
-_PERSON = """
+""")
+_PERSON = Named("""
 SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
-  JOIN parties o ON o.id = s.party_id JOIN parties p ON p.id = coalesce(o.merged_into, o.id) WHERE s.id = $1
-"""
-_SESSIONS = f"""
+  JOIN parties o ON o.id = s.party_id JOIN parties p ON p.id = coalesce(o.merged_into, o.id)
+     WHERE s.id = :session_id
+""")
+_SESSIONS = Named(f"""
 SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent, {SUMMARY_TITLE} AS title
   FROM sessions s JOIN agents a ON a.id = s.agent_id
- WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2) ORDER BY s.id
-"""
-_PLACES = """
-SELECT channel, title, settings, contact, created_at FROM addresses WHERE session_id = $1 ORDER BY id
-"""
-_SUMMARIES = """
+ WHERE s.party_id = ANY (:parties) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY s.id
+""")
+_PLACES = Named("""
+SELECT channel, title, settings, contact, created_at FROM addresses WHERE session_id = :session_id ORDER BY id
+""")
+_SUMMARIES = Named("""
 SELECT kind, from_turn, through_turn, from_seq, through_seq, summary_text, ledger, active, created_at
   FROM links
- WHERE session_id = $1 AND kind IN ('summary', 'digest') AND summary_text <> '' ORDER BY id
-"""
-_PINS = "SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq"
-_FILES = """
+ WHERE session_id = :session_id AND kind IN ('summary', 'digest') AND summary_text <> '' ORDER BY id
+""")
+_PINS = Named("SELECT seq FROM pins WHERE session_id = :session_id ORDER BY seq")
+_FILES = Named("""
 SELECT name, mime, size, encode(sha256, 'hex') AS sha256, description, state, created_at FROM attachments
- WHERE session_id = $1 ORDER BY id
-"""
-_NOTES = """
+ WHERE session_id = :session_id ORDER BY id
+""")
+_NOTES = Named("""
 SELECT kind, text, subject, scope, authority, importance, from_turn, through_turn, observed_at, event_date,
        (SELECT s.public_id::text FROM sessions s WHERE s.id = n.session_id) AS conversation
   FROM notes n
- WHERE party_id = ANY ($1) AND ($2::bigint IS NULL OR n.session_id = $2)
+ WHERE party_id = ANY (:parties) AND (:only::bigint IS NULL OR n.session_id = :only)
    AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
-"""
-_FEEDBACK = """
+""")
+_FEEDBACK = Named("""
 SELECT s.public_id::text AS conversation, f.turn_no AS turn, f.opinion, f.words, f.at
   FROM feedback f JOIN sessions s ON s.id = f.session_id
- WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2)
+ WHERE s.party_id = ANY (:parties) AND (:only::bigint IS NULL OR s.id = :only)
    AND f.turn_no > s.erased_turn AND (f.opinion IS NOT NULL OR f.words <> '')
  ORDER BY s.id, f.turn_no
-"""
-_PUSH = """
+""")
+_PUSH = Named("""
 SELECT substring(p.endpoint FROM '^https?://([^/]+)') AS service, p.language, p.created_at, p.renewed_at
   FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash
   JOIN addresses a ON a.id = v.address_id
- WHERE a.party_id = ANY ($1) AND ($2::bigint IS NULL OR a.session_id = $2) ORDER BY p.id
-"""
-_PAGE = """
+ WHERE a.party_id = ANY (:parties) AND (:only::bigint IS NULL OR a.session_id = :only) ORDER BY p.id
+""")
+_PAGE = Named("""
 SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, te.replaced_by, e.at
   FROM entries e JOIN sessions s ON s.id = e.session_id LEFT JOIN turn_entries te USING (session_id, seq)
- WHERE e.session_id = $1 AND e.seq > $2 AND e.seq <= $3
+ WHERE e.session_id = :session_id AND e.seq > :after_seq AND e.seq <= :last_seq
    AND (te.turn_no > s.erased_turn OR te.turn_no IS NULL AND e.blocks <> erased_blocks(e.blocks))
- ORDER BY e.seq LIMIT $4
-"""
+ ORDER BY e.seq LIMIT :limit
+""")
+_USAGE = Named("SELECT * FROM session_totals WHERE session_id = :session_id")
+_TABLE = Named("SELECT to_regclass(:table)")

@@ -10,7 +10,7 @@ from datetime import datetime
 import asyncpg
 import structlog
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.privacy.erasure_map import STEPS
 
 log = structlog.get_logger(__name__)
@@ -29,13 +29,13 @@ SELECT max(finished_at) FROM (SELECT finished_at FROM erasures ORDER BY id DESC 
 """
 
 
-class PostgresLeftovers:
+class PostgresLeftovers(PoolStore):
     """Raises StorageUnavailable."""
 
     def __init__(
         self, pool: asyncpg.Pool[asyncpg.Record], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._clock = clock
         self._cleared: datetime | None = None
         self._tried: float | None = None

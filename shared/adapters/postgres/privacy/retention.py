@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 BATCH = 2_000
 BATCHES_AT_MOST = 20
@@ -314,24 +314,24 @@ class PostgresRetention(PoolStore):
         """Partitions whose every day is too old, and such rows of the default one."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
-            dropped = await connection.fetchval("SELECT drop_months($1, $2)", MONTHS_OF[table], months)
-            rest = await connection.fetchval(
-                f"""WITH gone AS (DELETE FROM {MONTHS_OF[table]}_other WHERE {PARTITIONED[table]}
-                      < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
-                        - make_interval(months => $1) RETURNING 1) SELECT count(*) FROM gone""",
-                months,
-            )
+            dropped = await connection.fetchval(*_DROP_MONTHS(prefix=MONTHS_OF[table], months=months))
+            delete = Named(f"""
+                WITH gone AS (
+                  DELETE FROM {MONTHS_OF[table]}_other
+                   WHERE {PARTITIONED[table]} < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE
+                     'UTC'
+                                                - make_interval(months => :months)
+                  RETURNING 1
+                ) SELECT count(*) FROM gone
+            """)
+            rest = await connection.fetchval(*delete(months=months))
         return int(dropped) + int(rest)
 
     @store_method
     async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
         """Return conversations with text that were unused for `days`, without people on hold."""
         rows = await self._pool.fetch(
-            """SELECT s.id FROM session_list l JOIN sessions s ON s.id = l.id
-                WHERE l.last_active_at < now() - make_interval(days => $1)
-                  AND s.last_active_at < now() - make_interval(days => $1) AND s.next_turn - 1 > s.erased_turn
-                  AND s.party_id NOT IN (SELECT held_parties()) ORDER BY l.last_active_at LIMIT $2""",
-            days, limit,
+            *_IDLE_SESSIONS(days=days, limit=limit),
         )  # fmt: skip
         return [row["id"] for row in rows]
 
@@ -355,3 +355,12 @@ _NOT_HELD = {
     "session": " AND session_id NOT IN (SELECT held_sessions())",
     "party": " AND party_id NOT IN (SELECT held_parties())",
 }
+
+
+_DROP_MONTHS = Named("SELECT drop_months(:prefix, :months)")
+_IDLE_SESSIONS = Named("""
+SELECT s.id FROM session_list l JOIN sessions s ON s.id = l.id
+ WHERE l.last_active_at < now() - make_interval(days => :days)
+   AND s.last_active_at < now() - make_interval(days => :days) AND s.next_turn - 1 > s.erased_turn
+   AND s.party_id NOT IN (SELECT held_parties()) ORDER BY l.last_active_at LIMIT :limit
+""")

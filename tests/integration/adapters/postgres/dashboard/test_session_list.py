@@ -193,7 +193,7 @@ async def test_workers_and_turns_at_once_leave_nothing_untold(guest: Visit) -> N
 async def test_person_being_renamed_is_updated_in_the_next_round(guest: Visit) -> None:
     await guest.ask("Hello")
     async with guest.app.pool.acquire() as connection, connection.transaction():
-        await connection.execute(NAME, guest.address_id, "Zoë")
+        await connection.execute(*NAME(address_id=guest.address_id, name="Zoë"))
         await guest.app.stores.session_list.catch_up()
         assert (await guest.one(CHANGES), await guest.one(STALE)) == (1, 1)
     await caught_up(guest)
@@ -203,7 +203,7 @@ async def test_person_being_renamed_is_updated_in_the_next_round(guest: Visit) -
 
 async def test_a_forgotten_name_is_nowhere_at_once(guest: Visit) -> None:
     canary = "Kanarienvogel-77"
-    await guest.app.pool.execute(NAME, guest.address_id, canary)
+    await guest.app.pool.execute(*NAME(address_id=guest.address_id, name=canary))
     assert canary.lower() in await guest.one("SELECT person FROM session_list")
     await guest.ask("Hello")
     for args in ("everything", "everything yes"):

@@ -33,7 +33,7 @@ async def names(pool: Pool) -> list[str]:
 async def test_a_new_name_is_that_of_all_their_conversations(pool: Pool) -> None:
     ada, other = await named(pool, "Ada"), await named(pool, "Jonas")
     await pool.execute(ANOTHER, ada.party_id)
-    await pool.execute(NAME, ada.address_id, "Zoë Ångström")
+    await pool.execute(*NAME(address_id=ada.address_id, name="Zoë Ångström"))
     assert await names(pool) == ["zoë ångström", "jonas", "zoë ångström"]
     await pool.execute("UPDATE sessions SET party_id = $1 WHERE id = $2", ada.party_id, other.session_id)
     assert await names(pool) == ["zoë ångström"] * 3
@@ -48,7 +48,9 @@ async def test_renamed_person_is_found_by_the_new_name_only(
     monkeypatch.setattr("shared.adapters.postgres.dashboard.read_models.is_short", lambda _: True)
     for number in range(6):
         one = await named(pool, "Zoë Ångström" if number % 2 else f"Ann {number}")
-        await pool.execute(NAME, one.address_id, f"Ann {number}" if number % 2 else "Zoë Ångström")
+        await pool.execute(
+            *NAME(address_id=one.address_id, name=f"Ann {number}" if number % 2 else "Zoë Ångström")
+        )
     page = await Insights(pool).load_sessions(SessionQuery(search=words, sort=sort, limit=2))
     assert [row["person"] for row in page["sessions"]] == ["Zoë Ångström"] * 2
     rest = await Insights(pool).load_sessions(
@@ -78,7 +80,7 @@ async def test_sign_in_with_new_name_waits_for_joins_without_deadlock(
 ) -> None:
     ada = await named(pool, "Ada")
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
-        await connection.execute(LOCK_SESSIONS, [ada.session_id], [ada.party_id])
+        await connection.execute(*LOCK_SESSIONS(session_ids=[ada.session_id], party_ids=[ada.party_id]))
         await kept_waiting(pool, tasks, NAME, ada.address_id, "Zoë")
         await connection.execute(RENAME, ada.party_id, "")
         assert await connection.fetchval("SELECT person FROM sessions") == ""

@@ -97,7 +97,7 @@ async def test_person_being_renamed_is_skipped_by_backfill(pool: Pool) -> None:
 async def test_person_renamed_before_backfill_needs_none(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
-    await pool.execute(NAME, ada.address_id, "Zoë")
+    await pool.execute(*NAME(address_id=ada.address_id, name="Zoë"))
     assert await pool.fetchval(UNTOLD) == 0
     assert await shown(pool) == [("Zoë", "person", False)]
 
