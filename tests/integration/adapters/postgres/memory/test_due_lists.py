@@ -8,8 +8,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.migrate import migrate
-from shared.adapters.postgres.db.pool import Connection, Pool, open_pool
-from shared.adapters.postgres.db.pool import Named
+from shared.adapters.postgres.db.pool import Connection, Named, Pool, open_pool
 from shared.adapters.postgres.memory import recall_index
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.pool import Named, open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people import account_links_sql
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
@@ -390,7 +390,7 @@ async def test_a_link_that_fails_at_its_last_step_changes_nothing(
     await page.notes("Likes tea")
     code = await page.code()
     with monkeypatch.context() as broken:
-        broken.setattr(account_links_sql, "CARRY_SPENDING", "SELECT 1 / (0 * $1::bigint)")
+        broken.setattr(account_links_sql, "CARRY_SPENDING", Named("SELECT 1 / (0 * :link_id::bigint)"))
         with pytest.raises(asyncpg.DivisionByZeroError):
             await phone.types(code)
     assert await page.session_id == page.first_session

@@ -71,7 +71,7 @@ async def test_rename_during_session_creation_waits_for_it(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
         await connection.execute(ANOTHER, ada.party_id)
-        await kept_waiting(pool, tasks, NAME, ada.address_id, "Zoë")
+        await kept_waiting(pool, tasks, *NAME(address_id=ada.address_id, name="Zoë"))
     assert await names(pool) == ["zoë", "zoë"]
 
 
@@ -81,7 +81,7 @@ async def test_sign_in_with_new_name_waits_for_joins_without_deadlock(
     ada = await named(pool, "Ada")
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
         await connection.execute(*LOCK_SESSIONS(session_ids=[ada.session_id], party_ids=[ada.party_id]))
-        await kept_waiting(pool, tasks, NAME, ada.address_id, "Zoë")
+        await kept_waiting(pool, tasks, *NAME(address_id=ada.address_id, name="Zoë"))
         await connection.execute(RENAME, ada.party_id, "")
         assert await connection.fetchval("SELECT person FROM sessions") == ""
     assert await names(pool) == ["zoë"]
