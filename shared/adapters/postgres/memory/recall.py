@@ -46,7 +46,7 @@ class PostgresRecall(PoolStore):
 
 
 def _reached(query: RecallQuery) -> dict[str, Any]:
-    """Which passages a query may reach, of whom and from when."""
+    """Return the parameters of the range that a query may reach."""
     return {
         "session_id": query.session_id, "base_turn": query.base_turn, "turn": query.turn,
         "automatic": query.automatic, "after": query.after, "before": query.before,
