@@ -16,6 +16,7 @@ from shared.core.compaction.summary_diff import DiffLine, ItemChange, compare, s
 from shared.core.overflow.request_trace import Piece
 from shared.core.privacy.export import EXPORTS, MIME
 from shared.core.session.ledger import ledger_from_json
+from shared.core.session.turns import ContextMeasured
 from shared.core.values.messages import block_from_json, text_of
 from shared.services.admin.context_inspector import (
     CompactionEstimate,
@@ -74,9 +75,17 @@ PolicyOverride = TypedDict("PolicyOverride", {
     "preset": Annotated[Any, describe("value of the preset")],
     "effective": Annotated[Any, describe("value in force")], "by": str,
 })  # fmt: skip
+NextSummary = TypedDict("NextSummary", {
+    "turns": Annotated[int, describe("estimated messages until then; 0 if it is due")],
+    "soon": bool,
+    "withheld": Annotated[
+        str, describe("`off`, `manual`, `held`, `thrashing`, `nothing`, `hook`; empty if it comes")
+    ],
+})  # fmt: skip
 WindowNow = TypedDict("WindowNow", {
     "used": int | None, "reserved": int, "limit": int, "pct": float | None, "status": str | None,
     "parts": ContextParts | None, "free": int | None, "beyond": int, "answer": int, "reserve": int,
+    "next": Annotated[NextSummary | None, describe("the next automatic summary; null before the first turn")],
     "window": int, "hard": int, "flush_at": int, "compact_at": int | None, "fixed": int, "unsent": int,
     "memory": str, "model": str, "model_window": int | None, "preset": str, "numbers": PolicyNumbers,
     "overrides": list[PolicyOverride],
@@ -283,6 +292,12 @@ def _pin(pin: Mapping[str, Any], summary: str) -> dict[str, Any]:
     return {"seq": pin["seq"], "turn": pin["turn"], "text": words, "said": says(summary, words)}
 
 
+def _next(gauge: ContextMeasured) -> dict[str, Any]:
+    return {
+        "turns": gauge.summary_turns, "soon": gauge.summary_soon, "withheld": gauge.summary_withheld
+    }  # fmt: skip
+
+
 def _now(found: ContextSnapshot) -> dict[str, Any]:
     budget, gauge = found.budget, found.gauge
     used = gauge.used if gauge else None
@@ -298,6 +313,7 @@ def _now(found: ContextSnapshot) -> dict[str, Any]:
         "beyond": max(0, budget.window - budget.limit - budget.out),
         "answer": budget.out,
         "reserve": budget.reserve,
+        "next": _next(gauge) if gauge else None,
         "window": budget.window,
         "hard": budget.hard,
         "flush_at": budget.flush_at,

@@ -478,8 +478,16 @@ def ctx(measured: ContextMeasured) -> Frame:
         "status": measured.status,
         "parts": dict(measured.parts),
         "stale": False,
+        "next": _next_summary(measured),
     }
     return {**frame, "estimated": True} if measured.estimated else frame
+
+
+def _next_summary(measured: ContextMeasured) -> Frame:
+    """Return when the next automatic summary comes, or the reason why none does."""
+    if measured.summary_withheld:
+        return {"withheld": measured.summary_withheld}
+    return {"turns": measured.summary_turns, "soon": measured.summary_soon}
 
 
 def command_progress(cid: str, command: str, message: str, percent: float | None) -> Frame:

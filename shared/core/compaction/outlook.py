@@ -23,8 +23,12 @@ class SummaryOutlook:
     withheld: WithholdingReason = ""
     turns: int = 0
     """Estimated messages of the person until the next summary; 0 if it is due or cannot be estimated."""
+    soon: bool = False
+    """Whether one of the next two messages will probably bring the summary."""
 
 
+SOON_TURNS = 2
+"""Messages before a summary from which it is announced; policies that look ahead make it one earlier."""
 AT_LIMIT = SummaryOutlook()
 """A summary comes at the limit."""
 
@@ -47,4 +51,5 @@ def foresee_summary(
     turns = len({entry.turn for entry in view.entries})
     mean = sum(entry.tokens for entry in view.entries) / max(1, turns)
     left = budget.compact_at - context_tokens
-    return SummaryOutlook(turns=int(left / mean) if mean and left > 0 else 0)
+    soon = mean > 0 and left <= SOON_TURNS * mean
+    return SummaryOutlook(turns=int(left / mean) if mean and left > 0 else 0, soon=soon)

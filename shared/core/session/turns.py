@@ -181,6 +181,12 @@ class ContextMeasured:
     """Size of `used` above which a summary is due."""
     window: int = 0
     """Tokens of the model's window that are used."""
+    summary_turns: int = 0
+    """Estimated messages of the person until the next summary; 0 if it is due or cannot be estimated."""
+    summary_soon: bool = False
+    """Whether one of the next two messages will probably bring a summary."""
+    summary_withheld: str = ""
+    """Reason why no automatic summary is made; empty if one comes at the limit."""
 
 
 AnswerEnd = Literal["stop", "length", "filter", "cancelled"]
@@ -323,6 +329,8 @@ class Claim:
     """A program's key or a site's token said who this is: never the owner of this installation."""
     party_kind: Literal["person", "group"] = "person"
     display_name: str = ""
+    compaction: str = ""
+    """`off` while automatic summaries are switched off in this conversation."""
     timezone: str | None = None
     """The person's own, where their browser told it."""
     goal: str = ""

@@ -138,7 +138,9 @@ class ContextInspector:
         used = state.view.context_tokens or prepared.estimate
         known = state.context_limit > 0
         return ContextSnapshot(
-            gauge=measure_context(prepared, used, estimated=True) if known else None,
+            gauge=measure_context(prepared, used, estimated=True, view=state.view, choice=state.compaction)
+            if known
+            else None,
             budget=prepared.budget,
             card=prepared.card,
             preset=prepared.policy.name,

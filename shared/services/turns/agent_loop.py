@@ -435,19 +435,15 @@ class AgentLoop:
         if state.context_limit == 0:
             return None
         prepared = await self._next_request(state)
-        return measure_context(prepared, state.view.context_tokens or prepared.estimate, estimated=True)
+        used = state.view.context_tokens or prepared.estimate
+        return measure_context(prepared, used, estimated=True, view=state.view, choice=state.compaction)
 
     async def foresee_summary(self, session_id: int) -> SummaryOutlook:
         """Return when the next automatic summary is due, or why none will be made."""
         state = await self._states.load_state(session_id)
         prepared = await self._next_request(state)
-        return foresee_summary(
-            state.view,
-            budget=prepared.budget,
-            policy=prepared.policy,
-            model=prepared.card.name,
-            context_tokens=(state.view.context_tokens or prepared.estimate) + prepared.reserved,
-            choice=state.compaction,
+        return _foresee_summary(
+            prepared, state.view.context_tokens or prepared.estimate, state.view, choice=state.compaction
         )
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
@@ -522,7 +518,10 @@ class AgentLoop:
         needed = whole + usual.reserved
         job = self._due_job(state, usual, needed)
         said = tokens - fades + round(prepared.left_out / ratio)
-        measured = measure_context(usual, whole, estimated=not known or usual is not prepared, said=said)
+        measured = measure_context(
+            usual, whole, estimated=not known or usual is not prepared, said=said, view=state.view,
+            choice=state.claim.compaction,
+        )  # fmt: skip
         outcome = Outcome(
             state="answered",
             blocks=blocks,
@@ -615,13 +614,14 @@ class AgentLoop:
 
 
 def measure_context(
-    prepared: PreparedRequest, used: int, *, estimated: bool, said: int = 0
+    prepared: PreparedRequest, used: int, *, estimated: bool, view: View, choice: str, said: int = 0
 ) -> ContextMeasured:
     """Return the gauge of every screen, command and table; `used` is the next request before a new message.
 
     The parts are those of this request and add up to `used`. `said` are estimated tokens that came to the
-    messages since.
+    messages since; `choice` is that of the conversation about automatic summaries.
     """
+    outlook = _foresee_summary(prepared, used, view, choice=choice)
     shown, built = gauge(prepared.budget, used, prepared.reserved), prepared.built
     parts = {str(name): tokens for name, tokens in built.parts.items()}
     parts["memory"] -= built.volatile
@@ -636,6 +636,20 @@ def measure_context(
         estimated=estimated,
         summary_at=max(0, prepared.budget.compact_at - prepared.reserved),
         window=prepared.budget.window,
+        summary_turns=outlook.turns,
+        summary_soon=outlook.soon,
+        summary_withheld=outlook.withheld,
+    )
+
+
+def _foresee_summary(prepared: PreparedRequest, used: int, view: View, *, choice: str) -> SummaryOutlook:
+    return foresee_summary(
+        view,
+        budget=prepared.budget,
+        policy=prepared.policy,
+        model=prepared.card.name,
+        context_tokens=used + prepared.reserved,
+        choice=choice,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -301,6 +302,44 @@ def test_progress_bar_ends_after_two_minutes(desk: Desk, stub: Stub) -> None:
     expect(page.get_by_role("progressbar")).to_be_visible()
     page.clock.run_for(122_000)
     expect(page.get_by_role("progressbar")).to_be_hidden()
+
+
+def test_summary_is_announced_above_the_messages_until_it_begins(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    talk(page, 1)
+    session = stub.only()
+    line = page.get_by_text("Earlier messages will soon be summarised")
+    expect(line).to_have_count(0)
+    frame = {"t": "ctx"} | ctx(80_000)
+    stub.call(stub.send(session, frame | {"next": {"turns": 1, "soon": True}}))
+    expect(line).to_be_visible()
+    stub.call(stub.send(session, {"t": "compaction.progress", "id": "kx", "percent": 5, "state": "running"}))
+    expect(line).to_be_hidden()
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    stub.call(stub.send(session, {"t": "compaction.progress", "id": "kx", "percent": 100, "state": "done"}))
+    stub.call(stub.send(session, frame | {"next": {"turns": 20, "soon": False}}))
+    expect(page.get_by_role("progressbar")).to_be_hidden()
+    expect(line).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("outlook", "text"),
+    [
+        ({"turns": 12, "soon": False}, "Messages until the next summary: about 12"),
+        ({"turns": 0, "soon": True}, "Earlier messages will soon be summarised"),
+        ({"withheld": "off"}, "Automatic summaries are off"),
+        ({"withheld": "hook"}, "put the summary off once"),
+        ({"withheld": "held"}, "After an undo, the next summary waits"),
+    ],
+)
+def test_opened_gauge_says_when_the_next_summary_comes(
+    desk: Desk, stub: Stub, outlook: dict[str, Any], text: str
+) -> None:
+    page = desk.chat()
+    talk(page, 1)
+    stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(80_000) | {"next": outlook}))
+    page.locator(".gauge").click()
+    expect(page.locator(".popover").get_by_text(text)).to_be_visible()
 
 
 EDGES = [(69.9, "ok"), (70, "warning"), (90, "warning"), (90.1, "critical")]

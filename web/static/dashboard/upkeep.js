@@ -174,6 +174,20 @@ export function presetView(now) {
     h("details", null, h("summary", null, t("All numbers")), h("dl", { class: "pairs" }, Object.entries(now.numbers).map(([name, value]) => pair(plain(name), h("span", { translate: "no" }, shown(value))))))];
 }
 
+/** @type {Record<string, string>} */
+const WITHHELD = {
+  off: t("Automatic summaries are off: at the limit, the oldest messages are no longer sent."), manual: t("This assistant makes summaries only when asked with /compact"),
+  held: t("After an undo, the next summary waits until the context is full"), thrashing: t("Summaries are paused: the last ones freed too little room"),
+  nothing: t("Summaries are paused: the last one found nothing new to keep"), hook: t("A service of the operator has put the summary off once; it comes after a few messages"),
+};
+
+/** Returns when the next automatic summary comes, or why none does. @param {Api["NextSummary"]} next */
+function nextSummary({ turns, soon, withheld }) {
+  if (withheld) return WITHHELD[withheld];
+  if (soon) return t("Earlier messages will soon be summarised.");
+  return turns > 0 && t("Messages until the next summary: about {turns}", { turns });
+}
+
 /** Returns the contents of the session's next request, and the free part of the window. @param {Api["WindowNow"]} now @param {string[]} sources @param {Record<string, string>} names */
 export function windowView(now, sources, names) {
   const parts = now.parts;
@@ -182,5 +196,6 @@ export function windowView(now, sources, names) {
   return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
     h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), names[name]), h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, name === "reserved" ? "" : pct(count * 100 / now.limit)))))),
     h("dl", { class: "fills rest" }, [[t("Limit"), now.limit], [t("Kept free for the answer"), now.answer], [t("Reserve beyond the limit"), now.beyond], [t("Window"), now.window]].map(([name, count]) => h("div", null, h("dt", null, name), h("dd", null, h("span", null, tokens(count)), h("span"))))),
+    now.next && h("p", { class: "muted small" }, nextSummary(now.next)),
     now.unsent > 0 && h("p", { class: "muted small" }, tn("{count} token of older messages is not sent by this preset.", "{count} tokens of older messages are not sent by this preset.", now.unsent, { count: tokens(now.unsent) }))];
 }

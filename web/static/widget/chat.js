@@ -385,6 +385,7 @@ export class Chat {
     if (this.options.page && !this.demo.hidden) import("./guide.js").then((one) => one.guide(this), () => {});
     const working = open ? chat.organizing : null;
     this.bar.hidden = !working;
+    if (this.soon || chat.ctx?.next?.soon) import("./shares.js").then((one) => one.announce(this), () => {});
     if (!working) return;
     show(this.barText, t(working.failed ? "summarise_failed" : "summarising"));
     this.meter.hidden = Boolean(working.failed);

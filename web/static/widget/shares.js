@@ -46,6 +46,7 @@ export function explain(popover, ctx, tools, close) {
     h("dl", { class: "parts" }, rows.map((row) => h("div", null,
       h("dt", null, h("span", { class: `dot ${row.name}`, "aria-hidden": "true" }), t(`part_${row.name}`)), h("dd", null, tokens(row.count))))),
     h("p", { class: "muted small" }, t("explain")),
+    ctx?.next && h("p", { class: "muted small" }, outlook(ctx.next)),
     saved > 0 && h("p", { class: "muted small" }, t("saved", { tokens: tokens(saved) })),
     ctx?.estimated && h("p", { class: "muted small" }, t("estimated")),
     h("div", { class: "row" }, act(tools, close, "compact", "summarise_now", tools.compact, "solid"), act(tools, close, "new", "new_chat", tools.restart, "line")));
@@ -53,3 +54,18 @@ export function explain(popover, ctx, tools, close) {
 
 /** @param {import("./gauge.js").GaugeTools} tools @param {() => void} close @param {string} command @param {string} words @param {() => void} run @param {string} look */
 const act = (tools, close, command, words, run, look) => tools.can(command) && h("button", { class: `action ${look}`, type: "button", onclick: () => { close(); run(); } }, t(words));
+
+/** Returns when the next summary comes, or why none does. @param {{turns?: number, soon?: boolean, withheld?: string}} next */
+function outlook({ turns, soon, withheld }) {
+  if (withheld) return t(`next_${withheld}`);
+  return soon || !turns ? soon && t("next_soon") : t("next_turns", { turns });
+}
+
+/** Shows above the messages that a summary will be made soon, and hides that again. @param {any} chat the conversation on the page */
+export function announce(chat) {
+  chat.soon ??= h("div", { class: "bar", role: "status" });
+  if (!chat.soon.isConnected) chat.bar.after(chat.soon);
+  const hidden = !chat.chat.ctx?.next?.soon || !chat.bar.hidden || chat.chat.settings.audience === "public";
+  if (chat.soon.hidden !== hidden || !chat.soon.textContent) show(chat.soon, hidden ? "" : t("next_soon"));
+  chat.soon.hidden = hidden;
+}
