@@ -90,6 +90,7 @@ Job = TypedDict("Job", {
     "person_id": UUID, "person": str | None, "trigger": str, "attempt": int, "faults": int,
     "error": str | None, "cancelled": bool, "failures": list[JobFailure], "due_at": datetime,
     "created_at": datetime, "started_at": datetime | None, "ended_at": datetime | None,
+    "reason": Annotated[str | None, describe("why it made no summary, or waits; null for other ends")],
     "duration_ms": float | None, "can_retry": bool, "can_cancel": bool,
 })  # fmt: skip
 Process = TypedDict("Process", {

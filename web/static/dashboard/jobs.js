@@ -5,6 +5,7 @@ import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaint
 import { duration } from "./figures.js";
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { JOBS, JOB_KINDS, seriesPart } from "./series.js";
+import { reasonOf } from "./reasons.js";
 
 const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Retrying"), dead: t("Failed"), done: t("Done") };
 const COUNTED = ["due", "running", "dead", "done"];
@@ -176,7 +177,7 @@ function cells(job, change, act) {
     h("span", { class: `state ${job.cancelled ? "idle" : LOOKS[/** @type {keyof typeof LOOKS} */ (job.state)] ?? ""}` }, job.cancelled ? t("Cancelled") : job.state === "due" && job.error ? t("Retrying") : STATES[/** @type {keyof typeof STATES} */ (job.state)]),
     h("a", { class: "row-link", href: `/dashboard/sessions/${job.session}`, dir: "auto" }, personOf({ ...job, kind: job.session_kind })),
     ts(job.trigger), number(job.attempt), duration(job.duration_ms), time(job.ended_at ?? job.started_at ?? job.due_at),
-    job.error ? h("span", { class: "error-text" }, ts(job.error)) : DASH, ...(act ? [doing] : []),
+    job.error ? h("span", { class: "error-text" }, ts(job.error)) : reasonOf(job.reason) || DASH, ...(act ? [doing] : []),
   ];
 }
 

@@ -5,17 +5,9 @@ import { Failure, ask } from "./net.js";
 import { percent as percentage } from "../shared/fmt.js";
 import { duration } from "./figures.js";
 import { joinWithDots, empty, money, number, pct, problem, skeleton, t, tn, tokens, ts } from "./parts.js";
+import { REASONS, WITHHELD } from "./reasons.js";
 
 const COMMAND_SECONDS = 210;
-const REASONS = {
-  nothing_old: t("There are only the newest messages, and they stay as they are."),
-  open_turn_too_big: t("The message that is being answered takes most of the room."),
-  pins: t("All older messages are pinned."),
-  gain_too_small: t("This would free too little."),
-  unanswered: t("An older message has no answer yet."),
-  grows: t("The summary would be longer than what it replaces."),
-  all_read: t("Everything was read already."),
-};
 const APART = t("Notes are saved by separate requests, as tools do not fit this model.");
 /** @type {Record<string, string>} */
 const MEMORY = { request: APART, lines: APART, code: t("Notes are saved as excerpts, as this model cannot write them.") };
@@ -32,7 +24,7 @@ function costOf(found) {
 
 /** @param {any} found @param {string} what */
 function renderForecast(found, what) {
-  if (!found.possible) return h("p", null, REASONS[/** @type {keyof typeof REASONS} */ (found.reason)] ?? ts(found.reason), found.detail && h("span", { class: "muted block small" }, ts(found.detail)));
+  if (!found.possible) return h("p", null, REASONS[found.reason] ?? ts(found.reason), found.detail && h("span", { class: "muted block small" }, ts(found.detail)));
   if (what === "flush") return h("dl", { class: "pairs" }, pair(t("Reads"), turnsOf(found)), pair(t("With"), costOf(found)), pair(t("Then"), t("facts worth keeping are saved as notes; the conversation does not show it")));
   return h("dl", { class: "pairs" }, pair(t("Summarises"), turnsOf(found)), pair(t("Context"), t("{before} → about {after} tokens", { before: tokens(found.before), after: tokens(found.after) })), pair(t("With"), costOf(found)),
     found.flush && pair(t("Before that"), [t("saved to memory: {turns}", { turns: turnsOf(found.flush) }), "; ", costOf(found.flush)]));
@@ -173,13 +165,6 @@ export function presetView(now) {
       : h("p", { class: "muted" }, t("All numbers are the preset’s own.")),
     h("details", null, h("summary", null, t("All numbers")), h("dl", { class: "pairs" }, Object.entries(now.numbers).map(([name, value]) => pair(plain(name), h("span", { translate: "no" }, shown(value))))))];
 }
-
-/** @type {Record<string, string>} */
-const WITHHELD = {
-  off: t("Automatic summaries are off: at the limit, the oldest messages are no longer sent."), manual: t("This assistant makes summaries only when asked with /compact"),
-  held: t("After an undo, the next summary waits until the context is full"), thrashing: t("Summaries are paused: the last ones freed too little room"),
-  nothing: t("Summaries are paused: the last one found nothing new to keep"), hook: t("A service of the operator has put the summary off once; it comes after a few messages"),
-};
 
 /** Returns when the next automatic summary comes, or why none does. @param {Api["NextSummary"]} next */
 function nextSummary({ turns, soon, withheld }) {

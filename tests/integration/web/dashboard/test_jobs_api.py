@@ -97,6 +97,21 @@ async def test_pages_show_each_job_and_each_part_once(dashboard: Dashboard) -> N
     assert [(part["turn"], part["part"]) for part in parts] == [(3, 1), (3, 0), (2, 0)]
 
 
+async def test_jobs_name_the_reason_why_no_summary_was_made(dashboard: Dashboard) -> None:
+    await seed_work.jobs(dashboard.pool)
+    assert {job["reason"] for job in (await dashboard.get("/jobs"))["jobs"]} == {None}
+    for state, outcome in (
+        ("done", {"nothing": "hook", "detail": "x"}),
+        ("dead", {"nothing": "thrashing"}),
+        ("due", {"resting": "breaker"}),
+    ):
+        await dashboard.pool.execute("UPDATE jobs SET outcome = $2 WHERE state = $1", state, outcome)
+    jobs = (await dashboard.get("/jobs"))["jobs"]
+    assert {(job["state"], job["reason"]) for job in jobs} == {
+        ("done", "hook"), ("dead", "thrashing"), ("due", "breaker"), ("running", None)
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("path", BAD)
 async def test_invalid_job_filter_is_refused(dashboard: Dashboard, path: str) -> None:
     assert await dashboard.status("GET", f"/api/v1{path}") == 400

@@ -161,3 +161,13 @@ async def test_page_of_a_session_names_its_chosen_limit(dashboard: Dashboard) ->
     assert (await dashboard.get(f"/sessions/{seeded.public_id}"))["compact_at"] is None
     await dashboard.pool.execute("UPDATE sessions SET compact_at = 30000 WHERE id = $1", seeded.session_id)
     assert (await dashboard.get(f"/sessions/{seeded.public_id}"))["compact_at"] == 30_000
+
+
+async def test_page_of_a_session_says_when_the_next_summary_comes(dashboard: Dashboard) -> None:
+    seeded, _ = await long_session(dashboard, turns=40)
+    path = f"/sessions/{seeded.public_id}/now"
+    assert (await dashboard.get(path))["next"]["withheld"] == ""
+    await dashboard.pool.execute(
+        "UPDATE sessions SET compaction = 'off', view_epoch = view_epoch + 1 WHERE id = $1", seeded.session_id
+    )
+    assert (await dashboard.get(path))["next"]["withheld"] == "off"
