@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared.adapters.postgres.db.pool import PoolStore, Record, build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, Record, build_value, store_method
 from shared.core.compaction.hooks import HOOK_EXPIRES_HOURS, MOST_HOOK_TRIES, HookMessage
 from shared.core.ops.alerts import NotSent, Outcome, Sent, wait_seconds
 from shared.core.session.session_state import JobClaim
@@ -18,20 +18,22 @@ _COLUMNS = """h.id, h.send_key::text AS send_key, h.phase, h.job_id, h.detail, h
 
 # A summary is put off once in a cycle. An attempt that follows a crash finds the message of the first one; a
 # job that an operator retries after its end is announced again.
-_BEGIN = f"""
+_BEGIN = Named(f"""
 WITH open AS (
-  SELECT * FROM compaction_hooks WHERE job_id = $2 AND awaits_end
+  SELECT * FROM compaction_hooks WHERE job_id = :job_id AND awaits_end
 ), made AS (
   INSERT INTO compaction_hooks (session_id, job_id, cycle, phase, detail, awaits_end, attempts, due_at, round)
-  SELECT $1, $2, $3, 'before',
-         jsonb_set($4::jsonb, '{{may_skip}}', to_jsonb(($4::jsonb ->> 'may_skip')::boolean AND NOT EXISTS (
-           SELECT FROM compaction_hooks o WHERE o.session_id = $1 AND o.cycle = $3 AND o.skip))),
-         true, ($5::float8 > 0)::int, now() + make_interval(secs => $5::float8),
-         1 + (SELECT coalesce(max(o.round), 0) FROM compaction_hooks o WHERE o.job_id = $2)
+  SELECT :session_id, :job_id, :cycle, 'before',
+         jsonb_set(:detail::jsonb, '{{may_skip}}', to_jsonb(
+           (:detail::jsonb ->> 'may_skip')::boolean AND NOT EXISTS (
+             SELECT FROM compaction_hooks o
+              WHERE o.session_id = :session_id AND o.cycle = :cycle AND o.skip))),
+         true, (:seconds::float8 > 0)::int, now() + make_interval(secs => :seconds::float8),
+         1 + (SELECT coalesce(max(o.round), 0) FROM compaction_hooks o WHERE o.job_id = :job_id)
    WHERE NOT EXISTS (SELECT FROM open) RETURNING *
 )
 SELECT {_COLUMNS} FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
-"""
+""")
 
 # A message is stored with the end of its job, however that came about, and in the same form at every attempt.
 _ADD_ENDS = """
@@ -56,9 +58,9 @@ SELECT e.session_id, e.job_id, e.cycle, 'after', e.round, l.id, jsonb_build_obje
 ON CONFLICT (job_id, phase, round) DO NOTHING
 """
 
-_CLAIM = f"""
+_CLAIM = Named(f"""
 WITH due AS (
-  SELECT id FROM compaction_hooks WHERE state = 'due' AND due_at <= now() ORDER BY due_at, id LIMIT $1
+  SELECT id FROM compaction_hooks WHERE state = 'due' AND due_at <= now() ORDER BY due_at, id LIMIT :most
      FOR UPDATE SKIP LOCKED
 ), h AS (
   UPDATE compaction_hooks c
@@ -66,21 +68,21 @@ WITH due AS (
     FROM due WHERE c.id = due.id RETURNING c.*
 )
 SELECT {_COLUMNS},
-       CASE WHEN $2 THEN (SELECT l.summary_text FROM links l WHERE l.id = h.link_id) END AS summary
+       CASE WHEN :with_summary THEN (SELECT l.summary_text FROM links l WHERE l.id = h.link_id) END AS summary
   FROM h ORDER BY h.id
-"""
+""")
 
-_END = """
-UPDATE compaction_hooks SET state = $2, error = $3, skip = $4, ended_at = now()
- WHERE id = $1 AND state = 'due'
-"""
-_AGAIN = f"""
+_END = Named("""
+UPDATE compaction_hooks SET state = :state, error = :code, skip = :skip, ended_at = now()
+ WHERE id = :id AND state = 'due'
+""")
+_AGAIN = Named(f"""
 UPDATE compaction_hooks
-   SET error = $2, due_at = now() + make_interval(secs => $3),
+   SET error = :code, due_at = now() + make_interval(secs => :seconds),
        state = CASE WHEN created_at < now() - interval '{HOOK_EXPIRES_HOURS} h' THEN 'failed' ELSE 'due' END,
        ended_at = CASE WHEN created_at < now() - interval '{HOOK_EXPIRES_HOURS} h' THEN now() END
- WHERE id = $1 AND state = 'due'
-"""
+ WHERE id = :id AND state = 'due'
+""")
 
 
 class PostgresCompactionHooks(PoolStore):
@@ -94,7 +96,12 @@ class PostgresCompactionHooks(PoolStore):
 
         A worker sends it in the background after `wait_seconds`, unless an outcome is stored before.
         """
-        row = await self._pool.fetchrow(_BEGIN, job.session_id, job.id, cycle, dict(detail), wait_seconds)
+        row = await self._pool.fetchrow(
+            *_BEGIN(
+                session_id=job.session_id, job_id=job.id, cycle=cycle, detail=dict(detail),
+                seconds=wait_seconds,
+            )
+        )  # fmt: skip
         assert row is not None
         return _build(row)
 
@@ -103,10 +110,10 @@ class PostgresCompactionHooks(PoolStore):
         """Store what became of an attempt; a message that surely did not arrive is due again."""
         if isinstance(outcome, NotSent) and message.attempts < MOST_HOOK_TRIES:
             seconds = max(wait_seconds(message.attempts), min(outcome.retry_after or 0.0, 3_600.0))
-            await self._pool.execute(_AGAIN, message.id, outcome.code, seconds)
+            await self._pool.execute(*_AGAIN(id=message.id, code=outcome.code, seconds=seconds))
             return
         state, code = ("sent", "") if isinstance(outcome, Sent) else ("failed", outcome.code)
-        await self._pool.execute(_END, message.id, state, code, skip)
+        await self._pool.execute(*_END(id=message.id, state=state, code=code, skip=skip))
 
     @store_method
     async def add_ends(self) -> int:
@@ -116,7 +123,7 @@ class PostgresCompactionHooks(PoolStore):
     @store_method
     async def claim(self, *, most: int, with_summary: bool) -> list[HookMessage]:
         """Return messages that are due; no other process sends them for a minute."""
-        rows = await self._pool.fetch(_CLAIM, most, with_summary)
+        rows = await self._pool.fetch(*_CLAIM(most=most, with_summary=with_summary))
         return [_build(row, summary=row["summary"]) for row in rows]
 
 
