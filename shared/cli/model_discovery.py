@@ -57,7 +57,7 @@ async def _summary_remarks(models: Models) -> list[str]:
 async def _memory_remarks(models: Models, settings: Settings) -> list[str]:
     """Where no tool can be offered, notes come in another way."""
     card, count = await models.load_card(models.chat), VocabularyCounter().count_tokens
-    window = min(card.window, build_policy(settings).context_window)
+    window = build_policy(settings).usable_window(card.window)
     can = "tools" in card.capabilities or card.offline
     offered = (
         pick_affordable(BUILT_IN_TOOLS, int(WINDOW_SHARE * window / card.token_factor), count) if can else ()

@@ -218,14 +218,15 @@ def check_effective_limit(settings: Settings, config: Mapping[str, Any]) -> Iter
             build_policy(settings), config, context_window=settings.context_window,
             given=load_policy_overrides(settings),
         )  # fmt: skip
-        if policy.compact_share is None or policy.compact_share_of != "window":
+        wanted = policy.timing.share_of_window
+        if wanted is None:
             return
         budget = budget_for(policy, window, policy.max_output, 0)
         share = budget.limit / budget.window
-        if share < policy.compact_share - _NOTICEABLE_SHARE:
+        if share < wanted - _NOTICEABLE_SHARE:
             yield (
                 f"{policy.name} summarises at {share:.0%} of the {budget.window:,} tokens of {name}, not at "
-                f"{policy.compact_share:.0%}: the answer and the newest message need the rest."
+                f"{wanted:.0%}: the answer and the newest message need the rest."
             )
 
 

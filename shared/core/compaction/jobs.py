@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,25 +45,18 @@ BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
 
-def mark_of(share: float) -> str:
-    """The name of an early flush: `at_75` for three quarters of the window."""
-    return f"at_{100 * share:g}"
-
-
 def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_tokens: int) -> str | None:
     """The highest threshold that this context has reached; a context of exactly a share has reached it."""
-    if policy.flush_shares:
-        reached = [
-            at for at in policy.flush_shares if context_tokens >= math.ceil(round(at * budget.window, 6))
-        ]
-        return mark_of(reached[-1]) if reached else None
-    early = policy.flush_threshold > 0 and pressure(budget, context_tokens) != "calm"
+    timing = policy.timing
+    if timing.flush_shares:
+        return timing.find_reached_mark(context_tokens, window=budget.window)
+    early = timing.flush_threshold > 0 and pressure(budget, context_tokens) != "calm"
     return NEAR_LIMIT if early else None
 
 
 def was_flushed(threshold: str, tried: Iterable[str], policy: ContextPolicy) -> bool:
     """Whether this threshold had its flush in this cycle: a jump over two marks does one flush for both."""
-    marks = [mark_of(share) for share in policy.flush_shares]
+    marks = policy.timing.flush_marks
     if threshold not in marks:
         return threshold in tried
     return bool(set(marks[marks.index(threshold) :]) & set(tried))
@@ -151,7 +143,7 @@ def _due(
 ) -> JobOrder | None:
     context_tokens = _counted(view, budget, policy, context_tokens, ratio)
     rested = rests(view, limit=budget.limit, model=model) and not ends_delay(view, budget, context_tokens)
-    held = view.hold_compaction or not policy.compact_auto
+    held = view.hold_compaction or not policy.timing.compact_auto
     threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
     # Memory that is owed early is saved first; the next turn may look ahead.
     sight = 0 if threshold is not None else ahead
@@ -164,7 +156,7 @@ def _due(
         return wish
     if threshold is not None:
         return _flush(view, threshold=threshold)
-    if rested or held or not policy.idle_compaction:
+    if rested or held or not policy.timing.idle_compaction:
         return None
     return _idle(
         view,
@@ -179,7 +171,7 @@ def _due(
 def _by_turns(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float, *, held: bool
 ) -> JobOrder | None:
-    if held or turns_since_summary(view, policy) < (policy.compact_after_turns or inf):
+    if held or turns_since_summary(view, policy) < (policy.timing.compact_after_turns or inf):
         return None
     plan = plan_compaction(
         view, budget=budget, policy=policy, now_tokens=context_tokens, force=True, ratio=ratio
@@ -189,7 +181,7 @@ def _by_turns(
 
 def estimate_ahead(view: View, policy: ContextPolicy, *, limit: int, ratio: float) -> int:
     """Return the tokens that the next turn will add; 0 for policies that look at what is there alone."""
-    newest = turns_of(view.entries)[-_TURNS_LOOKED_AT:] if policy.compact_ahead else ()
+    newest = turns_of(view.entries)[-_TURNS_LOOKED_AT:] if policy.timing.compact_ahead else ()
     if not newest:
         return 0
     each = ratio * sum(entry.tokens for turn in newest for entry in turn) / len(newest)
@@ -209,7 +201,7 @@ def _by_size(
     state = pressure(budget, context_tokens)
     if state in ("calm", "flush") and pressure(budget, context_tokens + ahead) in ("compact", "overflow"):
         state = "compact"
-    if not ((state == "overflow" and policy.compact_auto) or (state == "compact" and not held)):
+    if not ((state == "overflow" and policy.timing.compact_auto) or (state == "compact" and not held)):
         return None
     if is_clearing_enough(view, budget, policy, context_tokens, ratio=ratio):
         return None
@@ -326,7 +318,7 @@ def _idle(
     cache_seconds: float,
 ) -> JobOrder | None:
     """Return the compaction of a large idle conversation just before its cache expires."""
-    if context_tokens - budget.fixed <= policy.idle_over:
+    if context_tokens - budget.fixed <= policy.timing.idle_over:
         return None
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
     if isinstance(plan, NothingToCompact):

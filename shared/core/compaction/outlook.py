@@ -41,7 +41,7 @@ def foresee_summary(
     `choice` is that of the conversation, `off` or empty. `context_tokens` include what is kept free for
     recall.
     """
-    if not policy.compact_auto:
+    if not policy.timing.compact_auto:
         return SummaryOutlook(withheld="off" if choice == "off" else "manual")
     delayed = rests(view, limit=budget.limit, model=model) and not ends_delay(view, budget, context_tokens)
     if view.rest is not None and delayed:

@@ -54,7 +54,7 @@ def plan_hiding(
 def _can_be_summarised(
     view: View, policy: ContextPolicy, budget: ContextBudget, context_tokens: int, ratio: float
 ) -> bool:
-    if view.hold_compaction or not policy.compact_auto:
+    if view.hold_compaction or not policy.timing.compact_auto:
         return False
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
     return not isinstance(plan, NothingToCompact)

@@ -78,15 +78,16 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
 
     `max_output` is the most the model can say, `fixed` the tokens of system and tools.
     """
-    usable = min(window, policy.context_window)
+    usable = policy.usable_window(window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
     out_least = out if policy.answer_least is None else min(out, policy.answer_least, _shrunk(policy, usable))
     hard = usable - out_least - max(policy.overhead, math.floor(policy.overhead_share * usable))
     reserve = min(policy.reserve, usable - _least_left(policy, usable))
     limit = _limit(policy, usable, hard, reserve, fixed)
     _refuse_what_leaves_nothing(usable, out_least, hard, fixed, limit)
-    above_hard = policy.compact_above == "hard" and policy.compact_at is None
-    compact_at = hard if above_hard else limit - policy.compact_at_equal
+    timing = policy.timing
+    above_hard = timing.compact_above == "hard" and timing.compact_at is None
+    compact_at = hard if above_hard else limit - timing.compact_at_equal
     of_window = policy.status_of == "window"
     return ContextBudget(
         window=usable,
@@ -95,7 +96,7 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
         hard=hard,
         reserve=reserve,
         limit=limit,
-        flush_at=compact_at - _flush_margin(policy, compact_at),
+        flush_at=compact_at - timing.find_flush_margin(compact_at),
         compact_at=compact_at,
         fixed=fixed,
         gauge_of=usable if of_window else limit,
@@ -121,16 +122,17 @@ def limit_range(*, hard: int, fixed: int, reserved: int = 0) -> tuple[int, int]:
 
 def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> None:
     """Check a chosen limit at configuration time. Raises ContradictoryPolicy with the allowed numbers."""
-    if policy.compact_at is None:
+    chosen = policy.timing.compact_at
+    if chosen is None:
         return
     least, most = limit_range(hard=budget.hard, fixed=budget.fixed, reserved=policy.keeping.recall_tokens)
-    if policy.compact_at > most:
+    if chosen > most:
         raise ContradictoryPolicy(
-            f"compact_at={policy.compact_at} is above the hard limit; the largest allowed number is {most}"
+            f"compact_at={chosen} is above the hard limit; the largest allowed number is {most}"
         )
-    if policy.compact_at < least:
+    if chosen < least:
         raise ContradictoryPolicy(
-            f"compact_at={policy.compact_at} leaves no room beside system and tools; the smallest allowed "
+            f"compact_at={chosen} leaves no room beside system and tools; the smallest allowed "
             f"number is {least}"
         )
 
@@ -172,32 +174,27 @@ def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: i
     """Return the limit of the gauge: a chosen number, a share of the window, or window less reserve and the
     soft budget.
     """
-    if policy.compact_at is not None:
+    timing = policy.timing
+    if timing.compact_at is not None:
         # System and tools may have grown, and the window may have shrunk, since the number was chosen.
         least, most = limit_range(hard=hard, fixed=fixed)
-        return max(least, min(policy.compact_at, most))
-    room = hard // 10 if policy.compact_share is None else _shrunk(policy, usable)
+        return max(least, min(timing.compact_at, most))
+    room = hard // 10 if timing.compact_share is None else _shrunk(policy, usable)
     most = hard if policy.answer_least is None else hard - min(ROOM, room)
-    if policy.compact_share is None:
+    if timing.compact_share is None:
         soft = usable if policy.soft_budget is None else fixed + policy.soft_budget
         return min(usable - reserve, most, soft)
-    whole = usable if policy.compact_share_of == "window" else hard
-    exact = round(policy.compact_share * whole, 6)
-    return min(math.ceil(exact) if policy.compact_at_equal else math.floor(exact), most)
+    whole = usable if timing.compact_share_of == "window" else hard
+    exact = round(timing.compact_share * whole, 6)
+    return min(math.ceil(exact) if timing.compact_at_equal else math.floor(exact), most)
 
 
 def _shrunk(policy: ContextPolicy, window: int) -> int:
-    return window if policy.compact_share is None else math.floor(SHRUNK_SHARE * window)
+    return window if policy.timing.compact_share is None else math.floor(SHRUNK_SHARE * window)
 
 
 def _least_left(policy: ContextPolicy, window: int) -> int:
     return min(policy.reserve_leaves, math.floor(policy.reserve_leaves_share * window))
-
-
-def _flush_margin(policy: ContextPolicy, limit: int) -> int:
-    if limit >= policy.flush_share_below:
-        return min(policy.flush_threshold, limit)
-    return min(policy.flush_threshold, math.floor(policy.flush_share * limit))
 
 
 def _refuse_what_leaves_nothing(window: int, out: int, hard: int, fixed: int, limit: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_type_hints
 from shared.core.session.keep_strategy import USUAL_KEEPING, KeepStrategy
 from shared.core.session.prune_strategy import USUAL_PRUNING, Findings, PruneStrategy
 from shared.core.session.summary_strategy import USUAL_WRITING, SummaryStrategy
+from shared.core.session.timing_strategy import USUAL_TIMING, TimingStrategy
 from shared.core.values.errors import EvertalkError
 
 
@@ -61,34 +62,7 @@ class ContextPolicy:
     """System and tools above this share of the limit are refused when they are configured."""
 
     # When something is due.
-    compact_auto: bool = True
-    """Whether size alone brings a summary; a person's /compact always may."""
-    compact_at: int | None = None
-    """Limit in tokens instead of the preset's share, reserve and soft budget; at most the hard limit."""
-    compact_share: float | None = None
-    """The limit as a share of `compact_share_of`; None means window less reserve, and the soft budget."""
-    compact_share_of: Literal["window", "input_budget"] = "window"
-    compact_at_equal: bool = False
-    """Whether a context of exactly the limit is already due (the source's own boundary: "≥")."""
-    compact_after_turns: int | None = None
-    """Turns since the last summary after which one is due, however small the context is."""
-    compact_before_call: bool = False
-    compact_ahead: bool = False
-    """Whether a compaction is asked for as soon as the next turn is expected to cross the limit."""
-    compact_above: Literal["limit", "hard"] = "limit"
-    flush_threshold: int = 4_000
-    """How far below the limit memory is saved; 0 means only together with what hides messages."""
-    flush_share: float = 0.10
-    """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
-    flush_share_below: int = 40_000
-    flush_shares: tuple[float, ...] = ()
-    """Memory is saved at each of these shares of the window, once per cycle each."""
-    flush_cooldown_seconds: int = 300
-    checkpoints: bool = False
-    """Each early flush also writes a ledger, used when the real summary fails."""
-    idle_compaction: bool = True
-    idle_over: int = 24_000
-    """Idle compaction leaves conversations alone that are smaller."""
+    timing: TimingStrategy = USUAL_TIMING
 
     # What is sent at all, and what a compaction keeps and must reach.
     keeping: KeepStrategy = USUAL_KEEPING
@@ -105,6 +79,21 @@ class ContextPolicy:
     critical_at: float = 0.9
     exact_outputs: bool = False
     """Answers count what the provider reported for them, everything else its estimate."""
+
+    def usable_window(self, window: int) -> int:
+        """Return how many tokens of a model's window are used."""
+        return min(window, self.context_window)
+
+    def for_model(self, *, sees: bool, summarises: bool) -> ContextPolicy:
+        """Return the policy adapted to a model.
+
+        A model without vision reads descriptions of pictures at once. A model that also writes the
+        summaries saves memory with them, since an early flush would read everything twice.
+        """
+        changes: dict[str, Any] = {} if sees else {"picture_turns": 0}
+        if summarises and self.writing.flush_with_summary:
+            changes["flush_threshold"] = 0
+        return self.with_settings(**changes) if changes else self
 
     def to_settings(self) -> dict[str, Any]:
         """Return each setting by the name that operators use, whichever strategy holds it."""
@@ -125,7 +114,7 @@ class ContextPolicy:
 
 
 _STRATEGIES: Mapping[str, type] = {
-    "keeping": KeepStrategy, "writing": SummaryStrategy, "pruning": PruneStrategy,
+    "timing": TimingStrategy, "keeping": KeepStrategy, "writing": SummaryStrategy, "pruning": PruneStrategy,
 }  # fmt: skip
 _HOLDERS: Mapping[str, str] = {
     one.name: strategy for strategy, kind in _STRATEGIES.items() for one in fields(kind)
@@ -165,13 +154,14 @@ def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
     least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * context_window))
     reserve = min(policy.reserve, context_window - least_left)
     left = context_window - reserve
-    margin = policy.flush_threshold if policy.flush_threshold < left else int(policy.flush_share * left)
+    timing = policy.timing
+    margin = timing.flush_threshold if timing.flush_threshold < left else int(timing.flush_share * left)
     return with_overrides(policy, context_window=context_window, reserve=reserve, flush_threshold=margin)
 
 
 def check_policy(policy: ContextPolicy) -> None:
     """Raise `ContradictoryPolicy` with the first contradiction of the policy and its strategies."""
-    checks = (_size, _shares, _counts, _triggers)
+    checks = (_size, _shares, _triggers)
     strategies = (getattr(policy, name) for name in _STRATEGIES)
     findings = (*(check(policy) for check in checks), *(one.find_contradictions() for one in strategies))
     for wrong, reason in chain.from_iterable(findings):
@@ -181,7 +171,7 @@ def check_policy(policy: ContextPolicy) -> None:
 
 def _size(p: ContextPolicy) -> Findings:
     left = p.context_window - p.reserve
-    soft = p.soft_budget
+    soft, flush = p.soft_budget, p.timing.flush_threshold
     return (
         (p.context_window <= 0, f"context_window={p.context_window} must be positive"),
         (p.max_output <= 0, f"max_output={p.max_output} must be positive"),
@@ -192,14 +182,10 @@ def _size(p: ContextPolicy) -> Findings:
         (p.reserve < 0, f"reserve={p.reserve} must not be negative"),
         (left <= 0, f"reserve={p.reserve} leaves nothing of context_window={p.context_window}"),
         (soft is not None and soft <= 0, f"soft_budget={soft} must be positive"),
-        (p.flush_threshold < 0, f"flush_threshold={p.flush_threshold} must not be negative"),
+        (flush >= left > 0, f"flush_threshold={flush} is not below context_window − reserve = {left}"),
         (
-            p.flush_threshold >= left > 0,
-            f"flush_threshold={p.flush_threshold} is not below context_window − reserve = {left}",
-        ),
-        (
-            soft is not None and 0 < soft <= p.flush_threshold,
-            f"flush_threshold={p.flush_threshold} is not below soft_budget={soft}",
+            soft is not None and 0 < soft <= flush,
+            f"flush_threshold={flush} is not below soft_budget={soft}",
         ),
     )
 
@@ -211,46 +197,23 @@ def _shares(p: ContextPolicy) -> Findings:
         "overhead_share": p.overhead_share,
         "reserve_leaves_share": p.reserve_leaves_share,
         "fixed_share": p.fixed_share,
-        "flush_share": p.flush_share,
     }
+    counts = {"overhead": p.overhead, "reserve_leaves": p.reserve_leaves}
     return (
         (not 0 < most < 1, f"max_output_share={most} must lie between 0 and 1"),
         *((not 0 <= part <= 1, f"{name}={part} must lie from 0 to 1") for name, part in wholes.items()),
-    )
-
-
-def _counts(p: ContextPolicy) -> Findings:
-    counts = {
-        name: getattr(p, name)
-        for name in (
-            "overhead", "reserve_leaves", "flush_share_below", "flush_cooldown_seconds", "idle_over",
-        )
-    }  # fmt: skip
-    return tuple((count < 0, f"{name}={count} must not be negative") for name, count in counts.items())
-
-
-def _triggers(p: ContextPolicy) -> Findings:
-    share, turns = p.compact_share, p.compact_after_turns
-    kept = p.keeping.keep_turns
-    return (
-        (
-            kept < 1 and p.compact_auto,
-            f"keep_turns={kept} must be at least 1 with compact_auto",
-        ),
-        (p.compact_at is not None and p.compact_at < 1, f"compact_at={p.compact_at} must be positive"),
-        (share is not None and not 0 < share <= 1, f"compact_share={share} must lie above 0, at most 1"),
-        (turns is not None and turns <= kept, f"compact_after_turns={turns} is not above keep_turns={kept}"),
-        (
-            any(not 0 < at <= 1 for at in p.flush_shares),
-            f"flush_shares={p.flush_shares} must lie above 0, at most 1",
-        ),
-        (
-            list(p.flush_shares) != sorted(set(p.flush_shares)),
-            f"flush_shares={p.flush_shares} must grow",
-        ),
+        *((count < 0, f"{name}={count} must not be negative") for name, count in counts.items()),
         (
             not 0 < p.warning_at < p.critical_at <= 1,
             f"warning_at={p.warning_at} must be below critical_at={p.critical_at}, both at most 1",
         ),
-        (p.checkpoints and not p.flush_shares, "checkpoints need flush_shares, they are written with them"),
+    )
+
+
+def _triggers(p: ContextPolicy) -> Findings:
+    """Numbers of one strategy that contradict those of another."""
+    kept, turns = p.keeping.keep_turns, p.timing.compact_after_turns
+    return (
+        (kept < 1 and p.timing.compact_auto, f"keep_turns={kept} must be at least 1 with compact_auto"),
+        (turns is not None and turns <= kept, f"compact_after_turns={turns} is not above keep_turns={kept}"),
     )

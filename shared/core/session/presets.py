@@ -8,6 +8,7 @@ from shared.core.session.keep_strategy import KeepStrategy
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.prune_strategy import PruneStrategy
 from shared.core.session.summary_strategy import SummaryStrategy
+from shared.core.session.timing_strategy import TimingStrategy
 
 _OWN_WINDOW = 1_000_000
 """For presets that count in shares of whatever window the model has."""
@@ -15,15 +16,15 @@ _OWN_WINDOW = 1_000_000
 _ANSWER_LEAST = 2_048
 """Where the source's limit lies within an answer's length of the window."""
 
+_NO_EARLY_FLUSH = TimingStrategy(flush_threshold=0, idle_compaction=False)
 _NO_TAIL = KeepStrategy(tail_share=0.0, tail_least=0)
 _BY_SHARE = ContextPolicy(
     name="",
     context_window=_OWN_WINDOW,
     soft_budget=None,
-    flush_threshold=0,
-    idle_compaction=False,
     pruning=PruneStrategy(prune_rule="none"),
     keeping=_NO_TAIL,
+    timing=_NO_EARLY_FLUSH,
 )
 """Base of most other presets: the whole window, no early flush, no tail by size, no pruning."""
 
@@ -34,7 +35,6 @@ PRESETS: dict[str, ContextPolicy] = {
             name="steady",
             pruning=PruneStrategy(prune_error_tail_chars=2_500),
             writing=SummaryStrategy(flush_with_summary=True),
-            compact_ahead=True,
             # Each compaction pays for its tail again, and each call reads it: what is older can be recalled.
             # Of 200 turns of 1,470 tokens, one in the tail costs 6 % less than two.
             keeping=KeepStrategy(
@@ -45,13 +45,12 @@ PRESETS: dict[str, ContextPolicy] = {
                 tail_share_most=0.15,
                 tail_room=2_000,
             ),
+            timing=TimingStrategy(compact_ahead=True),
         ),
         ContextPolicy(
             name="spec008",
             answer_least=_ANSWER_LEAST,
             soft_budget=None,
-            idle_compaction=False,
-            compact_before_call=True,
             writing=SummaryStrategy(summary_falls_back=False),
             pruning=PruneStrategy(
                 prune_rule="age",
@@ -61,34 +60,37 @@ PRESETS: dict[str, ContextPolicy] = {
                 prune_mark="...",
             ),
             keeping=KeepStrategy(picture_turns=None),
+            timing=TimingStrategy(idle_compaction=False, compact_before_call=True),
         ),
         replace(
             _BY_SHARE,
             name="pantheon",
             max_output=2_048,
-            compact_share=0.70,
-            compact_share_of="input_budget",
-            compact_at_equal=True,
-            compact_after_turns=8,
-            compact_before_call=True,
             keeping=replace(_NO_TAIL, keep_turns=4, hide_chatter_at=0.90),
+            timing=replace(
+                _NO_EARLY_FLUSH,
+                compact_share=0.70,
+                compact_share_of="input_budget",
+                compact_at_equal=True,
+                compact_after_turns=8,
+                compact_before_call=True,
+            ),
         ),
         replace(
             _BY_SHARE,
             name="lobechat",
             context_window=128_000,
-            compact_share=0.5,
-            compact_before_call=True,
             writing=SummaryStrategy(summary_form="sections", summary_most=8_000),
             exact_outputs=True,
             keeping=replace(_NO_TAIL, keep_turns=1, keep_turns_least=1),
+            timing=replace(_NO_EARLY_FLUSH, compact_share=0.5, compact_before_call=True),
         ),
         replace(
             _BY_SHARE,
             name="chatbox",
-            compact_auto=False,
             writing=SummaryStrategy(summariser="own", summary_form="thread"),
             keeping=replace(_NO_TAIL, window_messages=6, keep_turns=0, keep_turns_least=0),
+            timing=replace(_NO_EARLY_FLUSH, compact_auto=False),
         ),
         replace(
             _BY_SHARE,
@@ -97,7 +99,6 @@ PRESETS: dict[str, ContextPolicy] = {
             # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
             overhead=0,
             overhead_share=0.0,
-            compact_share=0.95,
             pruning=PruneStrategy(
                 prune_rule="protect",
                 prune_batch=20_000,
@@ -109,6 +110,7 @@ PRESETS: dict[str, ContextPolicy] = {
             ),
             writing=SummaryStrategy(summariser="own", summary_form="handover"),
             keeping=replace(_NO_TAIL, keep_turns=2),
+            timing=replace(_NO_EARLY_FLUSH, compact_share=0.95),
         ),
         replace(
             _BY_SHARE,
@@ -116,9 +118,9 @@ PRESETS: dict[str, ContextPolicy] = {
             pruning=PruneStrategy(
                 prune_rule="age", prune_first=True, prune_clear_over_chars=400, prune_when_cold=False
             ),
-            compact_share=0.75,
             writing=SummaryStrategy(summariser="own"),
             keeping=replace(_NO_TAIL, keep_turns=2),
+            timing=replace(_NO_EARLY_FLUSH, compact_share=0.75),
         ),
         replace(
             _BY_SHARE,
@@ -140,11 +142,10 @@ PRESETS: dict[str, ContextPolicy] = {
             name="arawn",
             answer_least=_ANSWER_LEAST,
             overhead=0,
-            compact_share=0.9,
-            compact_at_equal=True,
             writing=SummaryStrategy(summariser="own"),
             status_of="window",
             keeping=replace(_NO_TAIL, keep_turns=3),
+            timing=replace(_NO_EARLY_FLUSH, compact_share=0.9, compact_at_equal=True),
         ),
         replace(
             _BY_SHARE,
@@ -154,12 +155,11 @@ PRESETS: dict[str, ContextPolicy] = {
             max_output=8_000,
             overhead=0,
             overhead_share=0.0,
-            compact_share=0.96,
-            compact_before_call=True,
             writing=SummaryStrategy(summariser="own", summary_merged=True, summary_margin=1.2),
             keeping=replace(
                 _NO_TAIL, tail_least=1500, tail_share=0.25, keep_turns=3, tail_most=_OWN_WINDOW, land_at=0.5
             ),
+            timing=replace(_NO_EARLY_FLUSH, compact_share=0.96, compact_before_call=True),
         ),
         replace(
             _BY_SHARE,
@@ -168,13 +168,16 @@ PRESETS: dict[str, ContextPolicy] = {
             max_output=8_000,
             overhead=0,
             overhead_share=0.0,
-            compact_share=0.96,
-            compact_before_call=True,
-            flush_shares=(0.50, 0.75, 0.90),
-            checkpoints=True,
             writing=SummaryStrategy(summary_merged=True, summary_margin=1.2),
             keeping=replace(
                 _NO_TAIL, tail_least=1500, tail_share=0.25, keep_turns=3, tail_most=_OWN_WINDOW, land_at=0.5
+            ),
+            timing=replace(
+                _NO_EARLY_FLUSH,
+                compact_share=0.96,
+                compact_before_call=True,
+                flush_shares=(0.50, 0.75, 0.90),
+                checkpoints=True,
             ),
         ),
     )

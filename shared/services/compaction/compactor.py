@@ -260,7 +260,7 @@ class Compactor:
             plan,
             budget=context.prepared.budget,
             tokens=context.needed_tokens,
-            message_waits=context.job.trigger == "overflow" or context.prepared.policy.compact_before_call,
+            message_waits=context.prepared.policy.timing.is_waited_for(context.job.trigger),
         )
 
     async def _put_off(self, context: CompactionContext) -> JobDone:
@@ -455,7 +455,7 @@ class Compactor:
             warm=warm,
             with_notes=with_notes,
         )
-        if written.kind != "digest" or not context.prepared.policy.checkpoints:
+        if written.kind != "digest" or not context.prepared.policy.timing.checkpoints:
             return written
         made = await self._pace.find_checkpoint(
             context.job.session_id, parent=context.state.head_id, from_turn=plan.from_turn
@@ -534,7 +534,7 @@ def _check_obsolete(context: CompactionContext) -> JobDone | None:
     view, payload = context.state.view, context.job.payload
     if int(payload.get("cycle", view.cycle)) != view.cycle:
         return JobDone(outcome={"nothing": "done_already", "detail": "Another summary was made meanwhile."})
-    if not context.prepared.policy.compact_auto:
+    if not context.prepared.policy.timing.compact_auto:
         return JobDone(outcome={"nothing": "switched_off", "detail": "Automatic summaries are off here."})
     overflows = (
         context.job.trigger == "overflow"
@@ -556,8 +556,7 @@ def _check_delay(context: CompactionContext) -> JobDone | None:
             again = max(left, IDLE_MARGIN_SECONDS) if pace.unanswered else left
             return JobDone(outcome={"resting": "talking"}, state="due", retry_seconds=again)
     rest = breaker_seconds(pace.ends)
-    somebody_waits = job.trigger == "overflow" or context.prepared.policy.compact_before_call
-    if rest and not somebody_waits:
+    if rest and not context.prepared.policy.timing.is_waited_for(job.trigger):
         return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
     return None
 

@@ -161,7 +161,7 @@ class Flusher:
             # Asked for by a turn that was claimed before the flush of this cycle had ended.
             return _done(FlushResult(through=state.view.flushed_turn))
         since = await self._owed.seconds_since_flush(job.session_id)
-        wait = 0.0 if since is None else prepared.policy.flush_cooldown_seconds - since
+        wait = 0.0 if since is None else prepared.policy.timing.flush_cooldown_seconds - since
         if wait > 0 and state.view.flushed_turn < state.answered_turn:
             return JobDone(outcome={"resting": "cooldown"}, state="due", retry_seconds=wait)
         flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=threshold)

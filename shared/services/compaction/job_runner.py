@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.compaction.jobs import LATE, mark_of, next_job
+from shared.core.compaction.jobs import LATE, next_job
 from shared.core.ops.process_faults import REASON
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import JobOrder
@@ -195,10 +195,9 @@ class JobRunner:
         made = await self._checkpoints.make_checkpoint(job, await self._store.load_state(job.session_id))
         return replace(done, outcome={**done.outcome, "checkpoint": made})
 
-    async def _checkpoint_thresholds(self, state: SessionState) -> set[str]:
+    async def _checkpoint_thresholds(self, state: SessionState) -> frozenset[str]:
         """The early flushes that also leave a checkpoint."""
-        policy = (await self._silent_requests.build_next(state)).policy
-        return {mark_of(share) for share in policy.flush_shares} if policy.checkpoints else set()
+        return (await self._silent_requests.build_next(state)).policy.timing.checkpoint_marks
 
     async def _ring_next(self, job: JobClaim, successor: int | None) -> None:
         """One job of a session runs at a time: whatever waited for this one would wait for the sweep."""

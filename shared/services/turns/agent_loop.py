@@ -270,7 +270,7 @@ class AgentLoop:
         view, former = await self._live_view(claim, claim.view, policy)
         mine = select_open_turn_entries(view)
         texts = [text_of(entry.blocks) for entry in mine if entry.author == "assistant"]
-        window = min(card.window, policy.context_window)
+        window = policy.usable_window(card.window)
         told = find_last_described_turn(view, policy)
         in_sight = [block for entry in view.entries if entry.turn > told for block in entry.blocks]
         anchor = claim.context_tokens if claim.measured_by in ("", card.name) else None
@@ -364,7 +364,7 @@ class AgentLoop:
 
     async def _wait_for_compaction(self, state: TurnAttempt) -> None:
         """For policies that look before the call: wait for a summary that is due, but not for ever."""
-        if not self._requests.resolve_policy(state.claim.agent_config).compact_before_call:
+        if not self._requests.resolve_policy(state.claim.agent_config).timing.looks_before_call:
             return
         prepared = state.prepared = self._model_caller.prepare(state)
         job = self._due_job(state, prepared, prepared.estimate, open_turn=state.view.open_turn)

@@ -218,7 +218,7 @@ class RequestBuilder:
         Without vision, pictures are described at once. A model that also writes the summaries saves memory
         with them, since an early flush would read everything twice.
         """
-        return _policy_as(
+        return _policy_for_model(
             self.resolve_policy(agent_config),
             summarises=card.name == self.summary_model,
             sees="images" in card.capabilities,
@@ -298,7 +298,7 @@ class RequestBuilder:
         offered = self._offered(wanted, card, policy, view, agent_config)
         came_by = _channel(channel)
         chosen = select(view, policy, channel=came_by, ratio=ratio, unread=bool(instruction))
-        window = min(card.window, policy.context_window)
+        window = policy.usable_window(card.window)
         at = self._with_room(circumstances or Circumstances(), int(window / card.token_factor))
         known = self.known_notes(view, self.zone_of(at))
         built = self._build_context(
@@ -412,7 +412,7 @@ class RequestBuilder:
             return ()
         if "images" not in card.capabilities:
             tools = tuple(tool for tool in tools if tool.name != LOOK_AT_PICTURE.name)
-        window = min(card.window, policy.context_window)
+        window = policy.usable_window(card.window)
         most, count = int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens
         if estimate_tools(tools, count) <= most:
             return tools
@@ -550,10 +550,8 @@ def _policy_text(policy: ContextPolicy) -> str:
 
 
 @lru_cache(256)
-def _policy_as(policy: ContextPolicy, *, summarises: bool, sees: bool) -> ContextPolicy:
-    if policy.writing.flush_with_summary and summarises:
-        policy = replace(policy, flush_threshold=0)
-    return policy if sees else policy.with_settings(picture_turns=0)
+def _policy_for_model(policy: ContextPolicy, *, summarises: bool, sees: bool) -> ContextPolicy:
+    return policy.for_model(sees=sees, summarises=summarises)
 
 
 def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:

@@ -395,7 +395,7 @@ async def test_force_takes_no_gain_and_no_hold_but_never_an_open_turn(guest: Vis
 async def idler(
     database_url: str, redis_url: str, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Visit]:
-    monkeypatch.setitem(PRESETS, "steady", replace(PRESETS["steady"], idle_over=1_500))
+    monkeypatch.setitem(PRESETS, "steady", PRESETS["steady"].with_settings(idle_over=1_500))
     async for visitor in guests(database_url, redis_url, provider, context_window=40_000):
         yield visitor
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from shared.adapters.models.catalog import find_known_card
 from shared.core.compaction.digest import digest
-from shared.core.compaction.jobs import NEAR_LIMIT, mark_of, newest_ended, next_job
+from shared.core.compaction.jobs import NEAR_LIMIT, newest_ended, next_job
 from shared.core.compaction.next_ledger import join_ledgers
 from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_source
 from shared.core.compaction.summary_prompts import summary_request
@@ -184,7 +184,7 @@ class Played:
 
     def _organise(self, now: datetime) -> datetime:
         """Presets that look before the call have their summary made while the person waits."""
-        if not self._policy.compact_before_call:
+        if not self._policy.timing.compact_before_call:
             return now
         wish = self._wish(self._prepared())
         if wish is None or not is_due_summary(wish):
@@ -226,7 +226,7 @@ class Played:
         if wish.kind == "flush":
             threshold = str(wish.payload["threshold"])
             self._flush(at, through=newest_ended(self._view), threshold=threshold)
-            if self._policy.checkpoints and threshold in map(mark_of, self._policy.flush_shares):
+            if self._policy.timing.checkpoints and threshold in self._policy.timing.flush_marks:
                 self._checkpoint()
             return True
         if wish.trigger == "window":

@@ -187,12 +187,12 @@ def window_settings(settings: Settings, window: int) -> dict[str, int | None]:
     policy = preset(settings.preset)
     least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * window))
     reserve = min(policy.reserve, window - least_left)
-    flush = settings.flush_threshold or policy.flush_threshold
+    flush = settings.flush_threshold or policy.timing.flush_threshold
     return {
         "context_window": window,
         "reserve": reserve,
         "soft_budget": None,
-        "flush_threshold": min(flush, int(policy.flush_share * (window - reserve))) or None,
+        "flush_threshold": min(flush, int(policy.timing.flush_share * (window - reserve))) or None,
         "max_output": min(settings.max_output or policy.max_output, int(policy.max_output_share * window)),
     }
 

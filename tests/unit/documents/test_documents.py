@@ -141,7 +141,11 @@ def test_every_preset_is_named() -> None:
         ("limit", (f"({STEADY.reserve:,}", f"({STEADY.soft_budget:,})")),
         (
             "memory flush",
-            (f"{STEADY.flush_threshold:,}", f"{STEADY.flush_share_below:,}", f"{STEADY.flush_share:.0%}"),
+            (
+                f"{STEADY.timing.flush_threshold:,}",
+                f"{STEADY.timing.flush_share_below:,}",
+                f"{STEADY.timing.flush_share:.0%}",
+            ),
         ),
         (
             "newest turns that are never summarised",
@@ -152,7 +156,7 @@ def test_every_preset_is_named() -> None:
             ),
         ),
         ("size after a compaction", (f"{STEADY.keeping.land_at:.0%}",)),
-        ("idle compaction", (f"{STEADY.idle_over:,}",)),
+        ("idle compaction", (f"{STEADY.timing.idle_over:,}",)),
         ("gauge", (f"{STEADY.warning_at:.0%}", f"{STEADY.critical_at:.0%}")),
     ],
 )

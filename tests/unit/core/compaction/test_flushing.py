@@ -12,7 +12,6 @@ from shared.core.compaction.jobs import (
     NEAR_LIMIT,
     due_threshold,
     find_reached_mark,
-    mark_of,
     next_job,
     next_portion,
     retry_seconds,
@@ -20,6 +19,7 @@ from shared.core.compaction.jobs import (
 )
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.presets import PRESETS, preset
+from shared.core.session.timing_strategy import mark_of
 from tests.kit.builders import exchanges, view
 
 GOCLAW = preset("goclaw")
@@ -75,7 +75,7 @@ def test_other_thresholds_of_the_cycle_do_not_stand_for_a_mark() -> None:
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_flushes_early_only_where_it_says_so(name: str) -> None:
     policy = PRESETS[name]
-    early = bool(policy.flush_shares) or policy.flush_threshold > 0
+    early = bool(policy.timing.flush_shares) or policy.timing.flush_threshold > 0
     budget = budget_of(name)
     assert (find_reached_mark(budget, policy, budget.hard + 1) is not None) == early
     assert find_reached_mark(budget, policy, budget.fixed) is None

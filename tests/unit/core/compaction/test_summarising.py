@@ -114,7 +114,7 @@ def test_who_saves_memory_with_the_summary_does_not_save_it_before(
     card = ModelCard(
         name="one", window=200_000, window_known=True, max_output=8_000, capabilities=frozenset(), prices=None
     )
-    assert requests.policy_for({}, card).flush_threshold == threshold
+    assert requests.policy_for({}, card).timing.flush_threshold == threshold
 
 
 class Words:

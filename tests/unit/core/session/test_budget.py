@@ -121,7 +121,7 @@ def test_chosen_limit_may_be_raised_up_to_the_hard_limit(name: str) -> None:
     made = budget_for(policy, 200_000, 8_192, 3_000)
     assert made.limit == made.hard
     assert made.hard == budget_for(preset(name), 200_000, 8_192, 3_000).hard
-    assert made.compact_at == made.hard - policy.compact_at_equal
+    assert made.compact_at == made.hard - policy.timing.compact_at_equal
     assert pressure(made, made.compact_at + 1) in ("compact", "overflow")
     assert pressure(made, made.compact_at) in ("calm", "flush")
 

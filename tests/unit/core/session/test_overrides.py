@@ -75,7 +75,7 @@ def test_null_takes_a_limit_away() -> None:
 
 def test_lists_and_turns_by_channel_are_written_as_json_has_them() -> None:
     made = own({"context": {"flush_shares": [0.5, 0.9], "history_turns": {"web": 200, "telegram": 50}}})
-    assert made.flush_shares == (0.5, 0.9)
+    assert made.timing.flush_shares == (0.5, 0.9)
     assert made.keeping.history_turns == (("telegram", 50), ("web", 200))
 
 
@@ -133,7 +133,7 @@ def test_every_field_can_be_set_to_what_it_is() -> None:
     for one in PRESETS.values():
         values = one.to_settings()
         values["history_turns"] = dict(one.keeping.history_turns)
-        values["flush_shares"] = list(one.flush_shares)
+        values["flush_shares"] = list(one.timing.flush_shares)
         assert own({"preset": one.name, "context": values}) == one
 
 

@@ -32,8 +32,12 @@ def test_an_unknown_preset_is_refused_with_the_names_that_exist() -> None:
 
 def test_spec008_is_what_its_seed_says() -> None:
     policy = preset("spec008")
-    assert (policy.context_window, policy.reserve, policy.flush_threshold) == (200_000, 20_000, 4_000)
-    assert (policy.keeping.keep_turns, policy.soft_budget, policy.compact_before_call) == (5, None, True)
+    assert (policy.context_window, policy.reserve, policy.timing.flush_threshold) == (200_000, 20_000, 4_000)
+    assert (policy.keeping.keep_turns, policy.soft_budget, policy.timing.compact_before_call) == (
+        5,
+        None,
+        True,
+    )
     assert (policy.writing.summariser, policy.writing.summary_falls_back) == ("cheap", False)
 
 
@@ -41,7 +45,7 @@ def test_spec008_is_what_its_seed_says() -> None:
 def test_a_small_window_shrinks_the_margins_by_the_formula(window: int) -> None:
     policy = fit_to_window(preset("steady"), window)
     assert policy.reserve == min(20_000, window - min(8_000, window // 2))
-    assert 0 < policy.flush_threshold < window - policy.reserve
+    assert 0 < policy.timing.flush_threshold < window - policy.reserve
 
 
 def test_overrides_that_are_none_change_nothing() -> None:

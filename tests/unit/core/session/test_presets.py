@@ -55,7 +55,7 @@ def test_a_compaction_is_due_just_above_the_last_size_that_is_not(name: str, win
 
 
 def test_every_compacting_preset_has_a_boundary_test() -> None:
-    assert {name for name, _, _ in TRIGGERS} == {name for name in PRESETS if preset(name).compact_auto}
+    assert {name for name, _, _ in TRIGGERS} == {name for name in PRESETS if preset(name).timing.compact_auto}
 
 
 @pytest.mark.parametrize("name", ["openclaw", "goclaw"])
@@ -79,11 +79,11 @@ def test_no_preset_leaves_a_window_without_room(name: str, window: int) -> None:
 @pytest.mark.parametrize("window", [8_192, 24_000, 32_000, 128_000, 200_000, 1_000_000])
 def test_message_has_room_above_a_limit_just_below_hard(name: str, window: int) -> None:
     made = budget(name, window)
-    share = 0.03 if preset(name).compact_share else 0.1
+    share = 0.03 if preset(name).timing.compact_share else 0.1
     assert made.hard - made.limit >= min(4_000, int(share * made.hard)) - 1
     for tokens in (made.limit, made.limit + 1, made.hard):
         assert tokens + made.answer_beside(tokens) <= made.window
-    least = min(2_048, int(0.03 * window)) if preset(name).compact_share else 2_048
+    least = min(2_048, int(0.03 * window)) if preset(name).timing.compact_share else 2_048
     assert made.answer_beside(made.hard) == min(least, made.out)
 
 
@@ -338,7 +338,7 @@ def test_goclaw_is_openclaw_with_flushes_checkpoints_and_a_cheap_summariser() ->
     one, other = preset("goclaw"), preset("openclaw")
     differs = dict(one.to_settings().items() - other.to_settings().items())
     assert set(differs) == {"flush_shares", "checkpoints", "summariser"}
-    assert one.flush_shares == (0.5, 0.75, 0.9)
+    assert one.timing.flush_shares == (0.5, 0.75, 0.9)
     assert (one.writing.summariser, one.writing.summary_falls_back) == ("cheap", True)
 
 

@@ -1,0 +1,105 @@
+"""Strategy of a policy: when memory is saved, and when a summary is due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Literal
+
+from shared.core.session.prune_strategy import Findings
+
+
+def mark_of(share: float) -> str:
+    """Return the name of an early flush: `at_75` for three quarters of the window."""
+    return f"at_{100 * share:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingStrategy:
+    """Thresholds of flushes and compactions. Sizes are in tokens and shares are fractions."""
+
+    compact_auto: bool = True
+    """Whether size alone brings a summary; a person's /compact always may."""
+    compact_at: int | None = None
+    """Limit in tokens instead of the preset's share, reserve and soft budget; at most the hard limit."""
+    compact_share: float | None = None
+    """The limit as a share of `compact_share_of`; None means window less reserve, and the soft budget."""
+    compact_share_of: Literal["window", "input_budget"] = "window"
+    compact_at_equal: bool = False
+    """Whether a context of exactly the limit is already due (the source's own boundary: "≥")."""
+    compact_after_turns: int | None = None
+    """Turns since the last summary after which one is due, however small the context is."""
+    compact_before_call: bool = False
+    compact_ahead: bool = False
+    """Whether a compaction is asked for as soon as the next turn is expected to cross the limit."""
+    compact_above: Literal["limit", "hard"] = "limit"
+    flush_threshold: int = 4_000
+    """How far below the limit memory is saved; 0 means only together with what hides messages."""
+    flush_share: float = 0.10
+    """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
+    flush_share_below: int = 40_000
+    flush_shares: tuple[float, ...] = ()
+    """Memory is saved at each of these shares of the window, once per cycle each."""
+    flush_cooldown_seconds: int = 300
+    checkpoints: bool = False
+    """Each early flush also writes a ledger, used when the real summary fails."""
+    idle_compaction: bool = True
+    idle_over: int = 24_000
+    """Idle compaction leaves conversations alone that are smaller."""
+
+    @property
+    def looks_before_call(self) -> bool:
+        """True if a turn waits for a summary that is due before it asks the model."""
+        return self.compact_before_call
+
+    def is_waited_for(self, trigger: str) -> bool:
+        """Return whether a person waits for a compaction with this trigger."""
+        return self.looks_before_call or trigger == "overflow"
+
+    @property
+    def share_of_window(self) -> float | None:
+        """Share of the model's window that is the limit; None if the limit is something else."""
+        chosen = self.compact_at is not None or self.compact_share_of != "window"
+        return None if chosen else self.compact_share
+
+    @property
+    def flush_marks(self) -> tuple[str, ...]:
+        """Names of early flushes at shares of the window, in their order."""
+        return tuple(map(mark_of, self.flush_shares))
+
+    @property
+    def checkpoint_marks(self) -> frozenset[str]:
+        """Names of the early flushes that also write a checkpoint."""
+        return frozenset(self.flush_marks if self.checkpoints else ())
+
+    def find_reached_mark(self, tokens: int, *, window: int) -> str | None:
+        """Return the highest share of the window that a context has reached; exactly a share counts."""
+        reached = [one for one in self.flush_shares if tokens >= ceil(round(one * window, 6))]
+        return mark_of(reached[-1]) if reached else None
+
+    def find_flush_margin(self, limit: int) -> int:
+        """Return how many tokens below the limit memory is saved."""
+        if limit >= self.flush_share_below:
+            return min(self.flush_threshold, limit)
+        return min(self.flush_threshold, floor(self.flush_share * limit))
+
+    def find_contradictions(self) -> Findings:
+        """Return each contradiction of these numbers, and whether it holds."""
+        at, share, shares = self.compact_at, self.compact_share, self.flush_shares
+        counts = {
+            name: getattr(self, name)
+            for name in ("flush_threshold", "flush_share_below", "flush_cooldown_seconds", "idle_over")
+        }
+        return (
+            *((count < 0, f"{name}={count} must not be negative") for name, count in counts.items()),
+            (not 0 <= self.flush_share <= 1, f"flush_share={self.flush_share} must lie from 0 to 1"),
+            (at is not None and at < 1, f"compact_at={at} must be positive"),
+            (share is not None and not 0 < share <= 1, f"compact_share={share} must lie above 0, at most 1"),
+            (any(not 0 < one <= 1 for one in shares), f"flush_shares={shares} must lie above 0, at most 1"),
+            (list(shares) != sorted(set(shares)), f"flush_shares={shares} must grow"),
+            (self.checkpoints and not shares, "checkpoints need flush_shares, they are written with them"),
+        )
+
+
+USUAL_TIMING = TimingStrategy()
+"""Timing of policies that set nothing else."""
