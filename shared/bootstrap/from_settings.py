@@ -30,12 +30,12 @@ from shared.config.settings import (
 )
 from shared.core.context.agents import LOOK_AT_PICTURE, without_limits
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
+from shared.core.context.overrides import deployment_policy
 from shared.core.context.recall_query import RECALL
 from shared.core.identity.handover import HandoverLimits
 from shared.core.identity.working_hours import parse_working_hours
-from shared.core.session.overrides import deployment_policy
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 from shared.core.session.turns import Caps
 from shared.ports import Clock, Encoder
 from shared.runtime import CrashPoint

@@ -27,6 +27,7 @@ from shared.config.agents import BadAgentConfig, resolve_effective_config
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import Settings
 from shared.config.stored import load_with_stored
+from shared.core.context.overrides import BadContextConfig, agent_policy
 from shared.core.ops.evaluation import (
     EvalAnswer,
     EvalEstimate,
@@ -40,10 +41,9 @@ from shared.core.ops.evaluation import (
 )
 from shared.core.ops.evaluation_report import draw_picture, render_table
 from shared.core.ops.recorded_talks import BadTalk, read_talks
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget, budget_for
-from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContradictoryPolicy
-from shared.core.session.presets import PRESETS
 from shared.core.values.errors import BadInput
 from shared.ports import ModelCard
 from shared.samples import load_year, load_year_questions

@@ -25,6 +25,7 @@ from shared.core.context.agents import (
     pick_affordable,
 )
 from shared.core.context.memory_tools import SAVE_MEMORY
+from shared.core.context.overrides import BadContextConfig, agent_policy
 from shared.core.context.prompts import system_text
 from shared.core.session.budget import (
     ContextBudget,
@@ -32,7 +33,6 @@ from shared.core.session.budget import (
     refuse_heavy_fixed,
     refuse_limit_out_of_range,
 )
-from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.core.values.errors import EvertalkError
@@ -104,7 +104,7 @@ class AgentConfig(ConfigSection):
     helper_model: Name | None = None
     """Works for `delegate`; the agent's own where it is left out."""
     preset: Any = None
-    """Checked with `context` by `core/session/overrides.py`."""
+    """Checked with `context` by `core/context/overrides.py`."""
     context: Any = None
     pruning: Any = None
     """Checked by `core/session/prune_rules.py`."""

@@ -23,13 +23,13 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_vali
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shared.config.secret_files import SUFFIX, read_secret_file
+from shared.core.context.overrides import parse_history_turns
 from shared.core.context.settings_conflicts import misfits
 from shared.core.identity.oidc import is_safe_address, parse_groups
 from shared.core.identity.operators import Role
 from shared.core.identity.working_hours import parse_working_hours
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.keep_strategy import Channel
-from shared.core.session.overrides import parse_history_turns
-from shared.core.session.presets import PRESETS
 from shared.core.tools.mcp import servers_in
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.tools.web_address import is_this_machine

@@ -42,7 +42,7 @@ from shared.config.settings import (
     load_settings,
 )
 from shared.core.ops.backups import newest
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.diagnostics.checks import Finding
 
 _LEAST_FREE_BYTES = 1024**3

@@ -35,8 +35,8 @@ from shared.config.bots import BotConfig, load_bots
 from shared.config.settings import BadSettings, Settings, load_policy_overrides, resolve_secret_key
 from shared.config.sites import BadSiteConfig, build_secret_context, read_site_config
 from shared.core.context.agents import KNOWLEDGE_FOLDER, MEMORY, PERSON
+from shared.core.context.overrides import BadContextConfig, agent_policy
 from shared.core.session.budget import budget_for
-from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.diagnostics.checks import Finding, list_together

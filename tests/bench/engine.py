@@ -22,8 +22,8 @@ from shared.config.settings import Settings
 from shared.core.compaction.digest import digest
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import default_layers
+from shared.core.presets.catalog import preset
 from shared.core.session.ledger import Ledger
-from shared.core.session.presets import preset
 from shared.core.session.session import Entry, View
 from shared.ports import ModelCard, ModelRequest
 from tests.bench.ground import ground, settings_of

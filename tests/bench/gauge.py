@@ -18,7 +18,7 @@ from typing import Any
 
 from shared.config.settings import Settings
 from shared.core.context.prompts import DAY_TAG, FACTS_TAG, RECALL_TAG
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from tests.bench.ground import ground, run, settings_of, share
 from tests.bench.peers.__main__ import DATA, NEEDED
 from tests.bench.peers.ideal_mind import IdealMind

@@ -26,7 +26,7 @@ from shared.adapters.models.catalog import TABLE
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import build_counted_body
 from shared.core.context.build_context import count_fading
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.session import Entry, View
 from shared.core.values.messages import Author, Block, Text, Thinking, ToolResult, ToolSpec, ToolUse
 from shared.core.values.tokens import estimate_blocks, measure, update_ratio

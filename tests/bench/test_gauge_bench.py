@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from tests.bench.gauge import MODEL, Run, play, talk_of
 from tests.bench.ground import CAPS
 from tests.bench.peers.ideal_mind import IdealMind

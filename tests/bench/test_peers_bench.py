@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for
-from shared.core.session.presets import preset
 from tests.bench.ground import CAPS
 from tests.bench.peers.__main__ import as_table, main
 from tests.bench.peers.bill import Bill

@@ -10,7 +10,7 @@ import pytest
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import default_layers
-from shared.core.session.presets import PRESETS, preset
+from shared.core.presets.catalog import PRESETS, preset
 from tests.bench.engine import as_table as engine_table
 from tests.bench.engine import measure_core, measure_long
 from tests.bench.policies.__main__ import as_table, conversations, replay, replay_all

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.core.compaction.hooks import HookMessage
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import ContextBudget, budget_for
-from shared.core.session.presets import preset
 from shared.core.session.session import Entry, View
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim

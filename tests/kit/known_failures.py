@@ -15,8 +15,8 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import SystemLayers, default_layers
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import Caps
 from shared.core.values.messages import Message, text_message, text_of

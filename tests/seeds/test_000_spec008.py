@@ -15,13 +15,13 @@ from shared.core.compaction.jobs import NEAR_LIMIT, next_job
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction, render_source
 from shared.core.compaction.summary_prompts import summary_request
 from shared.core.context.build_context import render_entry
+from shared.core.context.overrides import agent_policy
 from shared.core.context.prompts import SILENT
 from shared.core.identity.people import Joined
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.ledger import Ledger
-from shared.core.session.overrides import agent_policy
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 from shared.core.session.pruning import plan_pruning
 from shared.core.session.session import Entry
 from shared.core.session.turns import Organizing

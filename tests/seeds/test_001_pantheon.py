@@ -26,10 +26,10 @@ from shared.core.context.prompts import NOTES_TAG, RECALL_TAG, default_layers, s
 from shared.core.identity.people import Joined
 from shared.core.overflow.filler_trimming import hiding_threshold, plan_hiding
 from shared.core.overflow.overflow_recovery import fit
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.session.policy import NoRoom
-from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import text_of

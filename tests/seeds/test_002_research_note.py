@@ -21,10 +21,10 @@ from shared.core.compaction.jobs import next_job
 from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_source
 from shared.core.compaction.summary_prompts import summary_request
 from shared.core.context.build_context import select
+from shared.core.context.overrides import agent_policy
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.ledger import Ledger, Section
-from shared.core.session.overrides import agent_policy
-from shared.core.session.presets import preset
 from shared.core.session.prune_rules import prune_rules
 from shared.core.session.pruning import (
     apply_decisions,

@@ -22,9 +22,9 @@ from shared.adapters.models.catalog import build_card, read_entries
 from shared.cli.command import CommandOutput, run_command
 from shared.core.compaction.jobs import next_job
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
+from shared.core.context.overrides import agent_policy
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import Status, budget_for, gauge, pressure
-from shared.core.session.overrides import agent_policy
-from shared.core.session.presets import preset
 from tests.kit.app_driver import Visit, visit, working
 from tests.kit.builders import entry, exchanges, view
 from tests.kit.fakes.messages_api.harness import RunningFake

@@ -26,8 +26,8 @@ from shared.core.compaction.plan import (
 )
 from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import default_layers
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for, pressure
-from shared.core.session.presets import preset
 from shared.core.session.summary import render_summary
 from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, repair, text_of
 from shared.core.values.tokens import estimate_blocks, estimate_by_script, estimate_messages

@@ -21,8 +21,8 @@ from shared.config.agents import (
     resolve_effective_config,
 )
 from shared.core.compaction.summary_diff import compare_lines
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget
-from shared.core.session.presets import PRESETS
 from shared.core.session.turns import iso
 from shared.core.values.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError
 from shared.services.admin.playground import Said

@@ -8,9 +8,9 @@ from itertools import combinations
 from typing import Any
 
 from shared.core.context.agents import WINDOW_SHARE, Circumstances, layers_for
+from shared.core.context.overrides import deployment_policy
 from shared.core.context.prompts import system_text
 from shared.core.session.budget import budget_for
-from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.tokens import estimate_by_script
 

@@ -1,6 +1,7 @@
 """A conversation as plain values.
 
-`session` has the log and the view, `turns` what a turn costs and how it ends, `policy` and `presets` the
-numbers of a context, `budget` how full it is, `pruning` what is shortened, `summary` what stands in for what
-is hidden. Begin with `session`.
+`session` has the log and the view, `turns` what a turn costs and how it ends, `policy` how a context is kept,
+by four strategies (`timing_strategy`, `keep_strategy`, `summary_strategy`, `prune_strategy`). `budget` says
+how full a context is, `pruning` what is shortened, `summary` what replaces hidden messages. Begin with
+`session`.
 """

@@ -18,7 +18,7 @@ EvertalkError                     has a code and advice; people see the advice o
 ├── ContextBudgetExceeded         parts that cannot be dropped do not fit; names the three largest
 ├── ContradictoryPolicy           settings contradict each other, with their numbers (core/policy.py)
 │   └── NoRoom                    a model's window has no room for a conversation
-├── BadContextConfig              an agent's context settings are invalid (core/session/overrides.py)
+├── BadContextConfig              an agent's context settings are invalid (core/context/overrides.py)
 ├── BadAgentConfig                an agent's row is invalid (shared/config/agents.py)
 ├── OnHold                        the person's data are on legal hold and cannot be deleted
 ├── ProcessStopped                the turn has stopped two processes; it is not retried automatically

@@ -12,9 +12,9 @@ from shared.core.compaction.note_requests import FlushWay
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.overflow.request_trace import Piece, calls_of, entries_before_call, pieces_of
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import PRESETS
 from shared.core.session.session import Entry
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import ContextMeasured, StoredTurn

@@ -35,13 +35,13 @@ from shared.core.context.build_context import (
     select,
 )
 from shared.core.context.memory import NOTHING_KNOWN, KnownNotes, build_known_notes
+from shared.core.context.overrides import BadContextConfig, agent_policy
 from shared.core.context.prompts import SystemLayers
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
 from shared.core.session.artifacts import Artifact, can_open
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.keep_strategy import Channel
-from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.session.session import Entry, View, list_corrections

@@ -12,7 +12,7 @@ import pytest
 
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, why_not_committed
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.session_state import ChangeRefused
 from shared.core.session.turns import JobOrder
 from shared.locales import catalogue

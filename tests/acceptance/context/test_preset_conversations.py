@@ -12,7 +12,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.context.build_context import select
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.turns import JobOrder
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake

@@ -34,9 +34,9 @@ from shared.core.compaction.plan import (
     split_into_chunks,
 )
 from shared.core.compaction.summary_prompts import summary_request
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for
 from shared.core.session.ledger import Ledger
-from shared.core.session.presets import preset
 from shared.core.session.pruning import apply_pruning, plan_pruning
 from shared.core.session.session import Compaction, Entry, PruneForm
 from shared.core.session.summary import fit_ledger, render_summary

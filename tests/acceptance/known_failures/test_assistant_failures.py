@@ -17,9 +17,9 @@ from shared.core.compaction.audit import audit_ledger
 from shared.core.compaction.next_ledger import LedgerPatch, apply_patch
 from shared.core.compaction.plan import render_source, source_lines
 from shared.core.compaction.summary_prompts import summary_request
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for
 from shared.core.session.ledger import Ledger
-from shared.core.session.presets import preset
 from shared.core.session.session import Compaction
 from shared.core.session.session_state import ChangeRefused, CompactionStored
 from shared.core.session.summary import render_summary

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from tests.bench.ground import ground, settings_of
 from tests.bench.peers.ideal_loop import play_ideal
 from tests.bench.peers.play import Course, play

@@ -10,9 +10,9 @@ from typing import Any
 from shared.adapters.models.routing import DEFAULT_CHAT_MODEL
 from shared.bootstrap.app import App
 from shared.config.settings import Settings
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
-from shared.core.session.presets import preset
 from shared.core.session.turns import Stored
 from shared.core.values.errors import MessageTooLong
 from tests.bench.peers.ideal_mind import IdealMind

@@ -21,7 +21,7 @@ from statistics import mean
 from typing import Any
 
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.core.session.presets import PRESETS, preset
+from shared.core.presets.catalog import PRESETS, preset
 from tests.bench.policies.chart import svg, write_png
 from tests.bench.policies.play import Played, Tally
 from tests.bench.policies.workload import Conversation, recorded, telegram

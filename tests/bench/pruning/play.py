@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import SystemLayers
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 from shared.core.session.pruning import PruneDecision, apply_decisions, count_saved_tokens, plan_pruning
 from shared.core.session.session import Entry, View
 from shared.core.values.messages import tool_results

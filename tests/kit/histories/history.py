@@ -28,10 +28,10 @@ from shared.core.context.memory import KnownNotes, build_known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import SystemLayers, default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import fit
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.ledger import ItemKind
 from shared.core.session.policy import ContextPolicy, fit_to_window
-from shared.core.session.presets import PRESETS
 from shared.core.session.pruning import plan_pruning
 from shared.core.session.session import Compaction, PruneForm, View
 from shared.core.session.summary import fit_ledger, render_summary

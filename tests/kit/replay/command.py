@@ -17,8 +17,8 @@ from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
 from shared.adapters.embedded import EmbeddedServerFailed
 from shared.config.settings import Settings, load_settings
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContradictoryPolicy, with_overrides
-from shared.core.session.presets import preset
 from tests.kit.replay.evidence import DatabaseProbe, Evidence
 from tests.kit.replay.play import PlayedConversation, Speed, play
 from tests.kit.replay.progress import ProgressBar

@@ -23,7 +23,7 @@ from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.process import die_with_parent
 from shared.adapters.embedded.servers import are_running, build_urls
 from shared.config.settings import ENV_FILE_NAME, Settings, list_setting_names
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 
 ROOT = Path(__file__).resolve().parents[3]
 READY_SECONDS = 120.0

@@ -117,7 +117,7 @@ def _fixtures(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
 
 
 def _source(name: str, path: Path, tree: ast.AST, modules: Mapping[str, Path]) -> Source:
-    imports, mentions = set[str](), set[str]()
+    imports, mentions = _listed_modules(tree, modules), set[str]()
     for node in _walk_what_runs(tree):
         if isinstance(node, ast.Import):
             imports |= {alias.name for alias in node.names}
@@ -160,6 +160,20 @@ def _resolve(name: str, path: Path, node: ast.ImportFrom) -> str:
     parts = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     kept = parts[: len(parts) - (node.level - 1)]
     return ".".join([*kept, *filter(None, [node.module])])
+
+
+def _listed_modules(tree: ast.AST, modules: Mapping[str, Path]) -> set[str]:
+    """Return the modules of each package that is listed by `iter_modules(package.__path__)`."""
+    packages = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }  # fmt: skip
+    listed = {
+        packages.get(ast.unparse(node.args[0]).removesuffix(".__path__"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("iter_modules") and node.args
+    }
+    return {name for name in modules if name.rpartition(".")[0] in listed}
 
 
 def _started(words: ast.List | ast.Tuple) -> Iterator[str]:

@@ -10,7 +10,7 @@ from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import build_stores
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.turns import Caps
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.playground import PLAYGROUND_TIMEOUTS, Playground

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from shared.adapters.files.pruners import GROUP, check_pruners, load_pruners
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 
 STEADY = preset("steady").pruning
 TEXT = "a long result " * 100

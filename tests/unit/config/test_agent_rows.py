@@ -17,7 +17,7 @@ from shared.config.agents import (
     resolve_effective_config,
 )
 from shared.core.context.agents import Workspace
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 
 GROUND = AgentDefaults(policy=preset("steady"), models=frozenset({"claude-sonnet-5-5", "local"}))
 FULL: dict[str, Any] = {

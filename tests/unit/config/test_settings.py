@@ -23,7 +23,7 @@ from shared.config.settings import (
     load_settings,
     resolve_secret_key,
 )
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from shared.supervision.process_secrets import PROCESSES_BY_SETTING, select_environment
 from tests.kit.night import by_night
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from shared.bootstrap.from_settings import build_policy
 from shared.config.bots import BotConfig
 from shared.config.settings import BadSettings, load_policy_overrides, load_settings
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from shared.diagnostics.row_checks import check_agent_remarks, check_agent_rows, check_bot_remarks
 from tests.kit.replay.system import window_settings
 

@@ -18,9 +18,9 @@ from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.memory import build_known_notes
 from shared.core.context.prompts import OUR_TAGS, default_layers
 from shared.core.context.untrusted_text import defuse, fence_text, file_text
+from shared.core.presets.catalog import preset
 from shared.core.session.artifacts import spill_results
 from shared.core.session.ledger import Ledger
-from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.session.summary import FORMS
 from shared.core.values.messages import Image, Text, ToolResult, ToolUse

@@ -39,7 +39,7 @@ from shared.config.stored import (
     load_with_stored,
     merge_secrets,
 )
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.turns import iso
 from shared.supervision.process_secrets import PROCESSES_BY_SETTING
 from web.dashboard.access import AuthedRequest

@@ -18,7 +18,7 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.stores import build_stores
 from shared.config.settings import load_settings
 from shared.core.memory.knowledge import Passage
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable
 from shared.core.values.messages import ToolResult, ToolUse

@@ -16,7 +16,7 @@ from shared.adapters.models.wire import build_request_body
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import default_layers
 from shared.core.overflow.overflow_recovery import fit
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.session import Entry, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import (

@@ -16,7 +16,7 @@ from shared.core.compaction.jobs import (
     rest_from_now,
     rests,
 )
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.session import backoff_from_json
 from shared.core.session.session_state import JobEnd
 from tests.kit.builders import budget, exchanges, view

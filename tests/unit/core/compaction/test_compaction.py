@@ -23,8 +23,8 @@ from shared.core.compaction.plan import (
     why_not_committed,
     why_not_smaller,
 )
+from shared.core.presets.catalog import preset
 from shared.core.session.ledger import Ledger
-from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, View
 from tests.kit.builders import budget, entry, exchange, exchanges, tool_turn, view
 

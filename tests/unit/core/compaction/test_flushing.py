@@ -17,8 +17,8 @@ from shared.core.compaction.jobs import (
     retry_seconds,
     was_flushed,
 )
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.budget import ContextBudget, budget_for
-from shared.core.session.presets import PRESETS, preset
 from shared.core.session.timing_strategy import mark_of
 from tests.kit.builders import exchanges, view
 

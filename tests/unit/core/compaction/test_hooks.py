@@ -10,7 +10,7 @@ import pytest
 from shared.core.compaction.hooks import render_hook_body, wants_skip
 from shared.core.compaction.jobs import next_job, rest_from_now
 from shared.core.compaction.outlook import foresee_summary
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from tests.kit.builders import budget, exchanges, view
 from tests.kit.builders import hook_message as build_message
 

@@ -23,10 +23,10 @@ from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_c
 from shared.core.context.memory import build_known_notes
 from shared.core.context.prompts import default_layers, summary_block
 from shared.core.overflow.overflow_recovery import fit
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.budget import budget_for, refuse_heavy_fixed
 from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.session.policy import ContradictoryPolicy, fit_to_window
-from shared.core.session.presets import PRESETS, preset
 from shared.core.session.pruning import apply_pruning
 from shared.core.session.session import Compaction, Entry, Note
 from shared.core.session.summary import render_summary

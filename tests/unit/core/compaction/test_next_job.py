@@ -8,9 +8,9 @@ import pytest
 
 from shared.core.compaction.jobs import NEAR_LIMIT, estimate_ahead, next_job
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import with_overrides
-from shared.core.session.presets import PRESETS, preset
 from shared.core.session.session import View
 from shared.core.session.turns import JobOrder
 from tests.kit.builders import budget, exchanges, view

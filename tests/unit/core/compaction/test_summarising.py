@@ -12,7 +12,7 @@ from shared.core.compaction.summary_prompts import (
     saves_together,
     stays_with_chat,
 )
-from shared.core.session.presets import PRESETS, preset
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.summary_strategy import SummaryStrategy
 from shared.core.values.money import Prices
 from shared.ports import ModelCard

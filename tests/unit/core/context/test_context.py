@@ -14,6 +14,7 @@ from shared.core.context.memory import build_known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import Shrunk, fit
+from shared.core.presets.catalog import preset
 from shared.core.session.artifacts import (
     LONG_CHARS,
     SHOWN_CHARS,
@@ -22,7 +23,6 @@ from shared.core.session.artifacts import (
     message_in,
     shorten_blocks,
 )
-from shared.core.session.presets import preset
 from shared.core.session.pruning import PruneDecision, apply_decisions
 from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.values.errors import ContextBudgetExceeded

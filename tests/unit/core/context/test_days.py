@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shared.core.compaction.plan import render_source, source_dates
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import default_layers, flush_instruction
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.session import Entry
 from shared.core.values.local_time import minute_text, resolve_zone
 from shared.core.values.messages import Text, text_of

@@ -16,8 +16,8 @@ from shared.core.context.memory import build_known_notes, likely_source, render_
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.prompts import default_layers, flush_instruction, helper_prompt, system_text
 from shared.core.context.recall_query import RECALL
+from shared.core.presets.catalog import preset
 from shared.core.session.ledger import Ledger, LedgerItem, ledger_from_json, ledger_to_json
-from shared.core.session.presets import preset
 from shared.core.session.session import FrozenPrefix, Note
 from shared.core.session.summary import render_summary
 from shared.core.session.summary_strategy import SummaryForm

@@ -8,7 +8,7 @@ from shared.core.compaction.plan import render_source
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import OUR_TAGS, default_layers
 from shared.core.overflow.overflow_recovery import fit
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.values.messages import Image, ToolUse, text_of
 from tests.kit.builders import entry, exchange, exchanges, view, words
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from shared.core.context.build_context import BuiltContext, build_context, count_replaced_pictures
 from shared.core.context.prompts import SystemLayers
 from shared.core.overflow.overflow_recovery import fit
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 from shared.core.session.session import Entry, View
 from shared.core.values.messages import Image, Message, ToolResult, ToolUse
 from tests.kit.builders import entry, exchange, view, words

@@ -12,9 +12,9 @@ from shared.core.compaction.next_ledger import LedgerPatch, parse_ledger_patch
 from shared.core.compaction.plan import render_source, source_lines
 from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import default_layers, reminder_entry
+from shared.core.presets.catalog import preset
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import with_overrides
-from shared.core.session.presets import preset
 from shared.core.session.session import Entry
 from shared.core.session.turns import message_payload
 from shared.core.values.messages import BEGINNERS, text_of

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import default_layers
+from shared.core.presets.catalog import preset
 from shared.core.session.ledger import Ledger
-from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, View
 from shared.core.values.messages import Message, Text, Thinking, repair, text_message, tool_uses
 from tests.kit.builders import entry, view

@@ -18,9 +18,9 @@ from shared.core.context.build_context import (
     window_through,
 )
 from shared.core.context.prompts import default_layers
+from shared.core.presets.catalog import preset
 from shared.core.session.keep_strategy import Channel
 from shared.core.session.policy import ContextPolicy, with_overrides
-from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, View, find_unresolved_turns
 from shared.core.values.messages import Text, ToolUse
 from tests.kit.builders import entry, exchanges, tool_turn, view, words

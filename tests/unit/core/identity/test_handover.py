@@ -9,8 +9,8 @@ from shared.core.compaction.plan import render_source, source_lines
 from shared.core.context.build_context import build_context, quote_entry, select
 from shared.core.context.prompts import default_layers
 from shared.core.identity.handover import ADVICE, CODES, REASON_CHARS, event_payload, shorten_reason
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import with_overrides
-from shared.core.session.presets import preset
 from shared.core.session.session import Entry, find_unresolved_turns
 from tests.kit.builders import entry, exchanges, view, words
 from tests.kit.valid_requests import assert_valid_request

@@ -18,8 +18,8 @@ from shared.core.ops.evaluation import (
 )
 from shared.core.ops.evaluation_report import draw_picture, render_table
 from shared.core.ops.recorded_talks import MESSAGE_CHARS, BadTalk, read_talks
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for
-from shared.core.session.presets import preset
 from shared.core.values.money import Prices
 from shared.samples import load_year, load_year_questions
 

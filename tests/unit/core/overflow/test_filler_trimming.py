@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import default_layers
 from shared.core.overflow.filler_trimming import HIDE_DOWN_TO, hiding_threshold, plan_hiding
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem
-from shared.core.session.presets import preset
 from shared.core.session.pruning import PruneDecision
 from shared.core.session.session import Compaction, Entry, View
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view, words

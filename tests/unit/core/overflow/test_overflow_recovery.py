@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shared.core.context.build_context import BuiltContext, build_context, count_fading
 from shared.core.context.prompts import SystemLayers
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, Shrunk, fit, replace_with_digest
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.session import View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Image, Message, Text, Thinking

@@ -9,7 +9,7 @@ from typing import Any
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import SystemLayers
 from shared.core.overflow.request_trace import Piece, calls_of, entries_before_call, pieces_of
-from shared.core.session.presets import PRESETS
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.session import Compaction, Entry, View
 from shared.core.values.messages import Author, Block, Role, Text, Thinking, ToolResult, ToolUse
 

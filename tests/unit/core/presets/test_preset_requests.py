@@ -22,9 +22,9 @@ from shared.adapters.models.chat_completions import build_completion_body
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import build_request_body
 from shared.core.compaction.plan import CompactionPlan, render_source
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContextPolicy, apply_values
-from shared.core.session.presets import PRESETS, preset
 from shared.core.session.session import Entry
 from shared.core.session.turns import JobOrder
 from shared.ports import ModelRequest

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.artifacts import (
     PORTION_TOKENS,
     ArtifactNotReadable,
@@ -20,7 +21,6 @@ from shared.core.session.artifacts import (
     spill_results,
     spill_text,
 )
-from shared.core.session.presets import PRESETS, preset
 from shared.core.session.pruning import apply_pruning
 from shared.core.values.messages import ToolResult
 from shared.core.values.tokens import chars_over_four, estimate_by_script

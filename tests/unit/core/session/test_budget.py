@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.budget import (
     LEAST_ROOM,
     Pressure,
@@ -17,7 +18,6 @@ from shared.core.session.budget import (
     refuse_limit_out_of_range,
 )
 from shared.core.session.policy import ContradictoryPolicy, with_overrides
-from shared.core.session.presets import PRESETS, preset
 from tests.kit.builders import budget
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.policy import (
     SETTING_KINDS,
     ContextPolicy,
@@ -14,7 +15,6 @@ from shared.core.session.policy import (
     fit_to_window,
     with_overrides,
 )
-from shared.core.session.presets import PRESETS, preset
 
 STEADY = preset("steady")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 from shared.core.session.prune_rules import BadPruneRules, PruneRules, prune_rules
 from shared.core.session.pruning import PruneDecision, apply_decisions, apply_pruning, plan_pruning
 from shared.core.session.session import Entry

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.core.compaction.jobs import next_job
+from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.presets import preset
 from shared.core.session.prune_rules import prune_rules
 from shared.core.session.pruning import (
     PruneDecision,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from shared.core.compaction.next_ledger import LedgerPatch, NewItem, apply_patch
 from shared.core.context.prompts import OUR_TAGS, summary_block
+from shared.core.presets.catalog import PRESETS
 from shared.core.session.ledger import Ledger, LedgerItem, Section, Topic, ledger_from_json, ledger_to_json
-from shared.core.session.presets import PRESETS
 from shared.core.session.summary import (
     FORMS,
     convert_to_ledger,

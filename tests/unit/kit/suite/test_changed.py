@@ -23,6 +23,12 @@ FILES = {
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shared.core.money import PRICE"
     ),
     "shared/core/named.py": "STORES = {'a': 'shared.core.money.PRICE'}",
+    "shared/plans/__init__.py": "",
+    "shared/plans/fast.py": "PLAN = 1",
+    "shared/catalog.py": (
+        "from pkgutil import iter_modules\nimport shared.plans as folder\n"
+        "PLANS = list(iter_modules(folder.__path__))"
+    ),
     "shared/locales/en/chat.json": "{}",
     "shared/locales.py": "FOLDER = 'locales'",
     "web/__init__.py": "",
@@ -43,6 +49,7 @@ FILES = {
     "tests/test_near.py": "from .kit import PRICE",
     "tests/kit.py": "from shared.core.money import *",
     "tests/test_page.py": "PAGE = 'docs/prices.md'",
+    "tests/test_plans.py": "import shared.catalog",
     "tests/test_words.py": "import shared.locales",
     "tests/test_other.py": "def test_other(tmp_path): pass",
 }
@@ -83,6 +90,7 @@ def commit(folder: Path) -> None:
         ("shared/core/ledger.py", {"ledger", "process"}),
         ("shared/core/typed.py", {"typed"}),
         ("shared/locales/en/chat.json", {"words"}),
+        ("shared/plans/fast.py", {"plans"}),
         ("docs/prices.md", {"page"}),
         ("tests/test_other.py", {"other"}),
         ("tests/kit.py", {"near"}),
@@ -143,5 +151,5 @@ def test_change_of_a_process_touches_the_faults(graph: Graph) -> None:
     for process in ("bot", "web", "worker"):
         touched = {path.name for path in find_touched_tests([Path(process, "__main__.py")], ROOT, graph)}
         assert {"test_crashes.py", "test_outages.py", "test_telegram.py"} <= touched
-    presets = Path("tests/unit/core/session/test_presets.py")
+    presets = Path("tests/unit/core/presets/test_presets.py")
     assert find_touched_tests([presets], ROOT, graph) == [presets]

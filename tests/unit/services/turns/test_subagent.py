@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import CapReached, ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Message, Text, ToolUse

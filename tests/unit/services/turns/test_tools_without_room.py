@@ -7,7 +7,7 @@ from dataclasses import replace
 from structlog.testing import capture_logs
 
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.session import View
 from shared.core.values.messages import ToolUse
 from shared.ports import ModelCard, ToolSpec

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.core.context.build_context import LeftOut, left_out_counter
-from shared.core.session.presets import preset
+from shared.core.presets.catalog import preset
 from shared.core.session.session_state import ChangeRefused, CompactionStored
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.rival_compactors import rivals_of

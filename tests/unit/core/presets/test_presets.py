@@ -8,8 +8,8 @@ from shared.core.compaction.jobs import find_reached_mark, next_job, turns_since
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.context.build_context import select
 from shared.core.overflow.filler_trimming import hiding_threshold
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.budget import ContextBudget, Pressure, Status, budget_for, gauge, pressure
-from shared.core.session.presets import PRESETS, preset
 from shared.core.session.session import Compaction, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Text

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.session.overrides import (
+from shared.core.context.overrides import (
     BadContextConfig,
     agent_policy,
     deployment_policy,
     parse_history_turns,
 )
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
-from shared.core.session.presets import PRESETS, preset
 
 STEADY = preset("steady")
 

@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
+from shared.core.presets.catalog import PRESETS, preset
 from shared.core.session.keep_strategy import Channel
 from shared.core.session.policy import (
     SETTING_KINDS,
@@ -17,7 +18,6 @@ from shared.core.session.policy import (
     fit_to_window,
     with_overrides,
 )
-from shared.core.session.presets import PRESETS, preset
 from shared.core.values.errors import EvertalkError
 
 
