@@ -1,4 +1,4 @@
-"""`goclaw`: GoClaw, as OpenClaw with early flushes, checkpoints and a summary model of its own."""
+"""`goclaw`: GoClaw, as OpenClaw with early flushes, checkpoints and a separate summary model."""
 
 from __future__ import annotations
 

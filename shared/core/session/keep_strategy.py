@@ -95,6 +95,12 @@ class KeepStrategy:
         """True if low-signal messages are left out of requests that are nearly full."""
         return self.hide_chatter_at is not None
 
+    def choose_recall(self, own: object) -> int:
+        """Return the tokens that a turn recalls: an agent's own number if it is one, else the policy's."""
+        if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
+            return own
+        return self.recall_tokens
+
     def find_landing(self, conversation: int) -> int:
         """Return the tokens that a compaction must reach, of a conversation's budget."""
         return floor(self.land_at * conversation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal, get_type_hints
@@ -12,6 +12,8 @@ from shared.core.session.prune_strategy import USUAL_PRUNING, Findings, PruneStr
 from shared.core.session.summary_strategy import USUAL_WRITING, SummaryStrategy
 from shared.core.session.timing_strategy import USUAL_TIMING, TimingStrategy
 from shared.core.values.errors import EvertalkError
+from shared.core.values.messages import Block
+from shared.core.values.tokens import reply_tokens
 
 
 class ContradictoryPolicy(EvertalkError):
@@ -94,6 +96,14 @@ class ContextPolicy:
         if summarises and self.writing.flush_with_summary:
             changes["flush_threshold"] = 0
         return self.with_settings(**changes) if changes else self
+
+    def count_answer(
+        self, blocks: Iterable[Block], *, reported: int | None, ratio: float, estimate: int
+    ) -> int:
+        """Return the tokens to store for an answer; `reported` is the provider's count, if it is known."""
+        return reply_tokens(
+            blocks, exact=self.exact_outputs, reported=reported, ratio=ratio, estimate=estimate
+        )
 
     def to_settings(self) -> dict[str, Any]:
         """Return each setting by the name that operators use, whichever strategy holds it."""

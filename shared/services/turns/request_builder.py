@@ -228,9 +228,8 @@ class RequestBuilder:
         """The most estimated tokens that a turn is reminded of: the agent's own number, else the policy's."""
         memory = agent_config.get("memory")
         own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
-        if not isinstance(own, int) or isinstance(own, bool) or own < 0:
-            own = self.resolve_policy(agent_config).keeping.recall_tokens
-        return min(own, RECALL_MOST, int(RECALL_SHARE * window))
+        tokens = self.resolve_policy(agent_config).keeping.choose_recall(own)
+        return min(tokens, RECALL_MOST, int(RECALL_SHARE * window))
 
     def resolve_model(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)

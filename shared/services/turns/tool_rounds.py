@@ -11,7 +11,7 @@ from shared.core.session.artifacts import READER, Artifact, spill_results
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import Claim, Spending, StepOutcome, ToolRunning
 from shared.core.values.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
-from shared.core.values.tokens import estimate_blocks, reply_tokens
+from shared.core.values.tokens import estimate_blocks
 from shared.ports import Clock, ModelReply, ToolContext
 from shared.runtime import CrashPoint
 from shared.services.turns.pictures import PictureService
@@ -93,9 +93,8 @@ class ToolRounds:
             raise TurnStopped("")
 
     def count_tokens(self, reply: ModelReply, blocks: Sequence[Block], prepared: PreparedRequest) -> int:
-        return reply_tokens(
+        return prepared.policy.count_answer(
             blocks,
-            exact=prepared.policy.exact_outputs,
             reported=reply.usage.output_tokens if reply.usage.known else None,
             ratio=prepared.ratio,
             estimate=estimate_blocks(blocks, self._requests.counter.count_tokens),
