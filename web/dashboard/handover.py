@@ -20,6 +20,7 @@ from shared.core.identity.handover import (
     Assignment,
     Labels,
     Listed,
+    Moved,
     Snooze,
     TakenByOther,
     clean_labels,
@@ -66,6 +67,18 @@ HandoverMoved = TypedDict("HandoverMoved", {
     "state": Literal["bot", "waiting", "human"], "changed": bool,
     "name": NotRequired[Annotated[str, Field(description="name of the assigned operator")]],
 })  # fmt: skip
+MOST_CHOSEN = 100
+"""Conversations per call: each is a transaction of its own."""
+ChosenConversation = TypedDict("ChosenConversation", {
+    "session": Annotated[UUID, describe("id of the conversation", strict=False)],
+    "version": Annotated[int, describe("version of the handover that the caller has read", ge=0)],
+})  # fmt: skip
+MovedConversation = TypedDict("MovedConversation", {
+    "session": UUID, "changed": bool,
+    "error": NotRequired[Annotated[str, Field(description="code of the refusal")]],
+    "reason": NotRequired[Annotated[str, Field(description="reason of the refusal")]],
+})  # fmt: skip
+HandoversMoved = TypedDict("HandoversMoved", {"conversations": list[MovedConversation]})
 
 
 @router.on("GET /handovers", Handovers, role="viewer")
@@ -92,7 +105,7 @@ async def move_handover(
         ),
     ] = 0,
     operator: Annotated[
-        str, describe("id of the operator who receives the conversation", max_length=200)
+        str, describe("login name of the operator who receives the conversation", max_length=200)
     ] = "",
     until: Annotated[Moment, describe("end of the snooze; null ends it now")] = None,
     labels: Annotated[
@@ -110,23 +123,70 @@ async def move_handover(
     if action == "take" and not authed.context.settings.has_handover:
         words = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
         raise HttpRefusal(409, "handover_off", words)
-    mine: Any = {"operator_id": who.operator_id, "any_ones": who.has_role("admin")}
     with _refusing():
-        match action:
-            case "take":
-                moved = await service.take_over(session_id, operator_id=who.operator_id, name=who.name)
-            case "return" | "resolve":
-                moved = await service.release(session_id, **mine, resolved=action == "resolve")
-            case "assign":
-                assigned = Assignment(operator=operator)
-                moved = await service.change(session_id, assigned, version=version, **mine)
-            case "snooze":
-                moved = await service.change(session_id, Snooze(until=until), version=version, **mine)
-            case _:
-                labelled = Labels(labels=clean_labels(labels or ()))
-                moved = await service.change(session_id, labelled, version=version, **mine)
+        if action == "take":
+            moved = await service.take_over(session_id, operator_id=who.operator_id, name=who.name)
+        else:
+            moved = await _move(authed, session_id, action, version, operator, until, labels or ())
     told: dict[str, Any] = {"state": moved.state, "changed": moved.event_seq > 0}
     return {**told, "name": moved.name} if moved.name else told
+
+
+async def _move(
+    authed: AuthedRequest, session_id: int, action: Action, version: int, operator: str, until: Moment,
+    labels: Sequence[str],
+) -> Moved:  # fmt: skip
+    """Return, resolve, assign, snooze or label a conversation. Raises what `HandoverService` raises."""
+    service, who = _handovers(authed), authed.operator
+    mine: Any = {"operator_id": who.operator_id, "any_ones": who.has_role("admin")}
+    match action:
+        case "return" | "resolve":
+            return await service.release(session_id, **mine, resolved=action == "resolve")
+        case "assign":
+            return await service.change(session_id, Assignment(operator=operator), version=version, **mine)
+        case "snooze":
+            return await service.change(session_id, Snooze(until=until), version=version, **mine)
+        case _:
+            labelled = Labels(labels=clean_labels(labels))
+            return await service.change(session_id, labelled, version=version, **mine)
+
+
+@router.on("POST /handovers/moves", HandoversMoved, role="operator", body="HandoverMoves")
+async def move_handovers(
+    authed: AuthedRequest,
+    *,
+    action: Literal["resolve", "assign", "snooze", "label"],
+    conversations: Annotated[
+        list[ChosenConversation], describe("conversations to change", min_length=1, max_length=MOST_CHOSEN)
+    ],
+    operator: Annotated[
+        str, describe("login name of the operator who receives the conversations", max_length=200)
+    ] = "",
+    until: Annotated[Moment, describe("end of the snooze; null ends it now")] = None,
+    labels: Annotated[list[str] | None, describe("labels to add; present ones stay", max_length=50)] = None,
+) -> Reply:
+    """Change several conversations.
+
+    Each conversation is changed by itself: `error` says why one was not, and the others are changed all the
+    same.
+    """
+    service = _handovers(authed)
+    present = {one.session: one.labels for one in await service.list_handovers(None)}
+    results = []
+    for chosen in {one["session"]: one for one in conversations}.values():
+        session, told = chosen["session"], {"session": chosen["session"], "changed": False}
+        try:
+            if (session_id := await service.find_session(session)) is None:
+                results.append(told | {"error": "not_found", "reason": _NO_SESSION})
+                continue
+            wanted = (*present.get(str(session), ()), *(labels or ()))
+            moved = await _move(authed, session_id, action, chosen["version"], operator, until, wanted)
+            results.append(told | {"changed": moved.event_seq > 0 or action in ("label", "snooze")})
+        except StorageUnavailable:
+            raise
+        except EvertalkError as error:
+            results.append(told | {"error": error.code, "reason": error.advice})
+    return {"conversations": results}
 
 
 @router.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)

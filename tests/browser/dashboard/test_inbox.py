@@ -104,6 +104,49 @@ async def test_thirty_conversations_are_handled_by_keys_alone(house: House) -> N
     await expect(page.locator(".inbox-list li")).to_have_count(MANY)
 
 
+async def test_several_conversations_are_selected_and_changed_at_once(house: House) -> None:
+    for number in range(1, 6):
+        await waits(house, number)
+    bert = await house.operator("Bert")
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    rows = page.locator(".inbox-list li")
+    await expect(rows).to_have_count(5)
+    for name in ("Person 01", "Person 02", "Person 03"):
+        await page.get_by_role("checkbox", name=f"Select {name}").check()
+    bar = page.get_by_role("group", name="Selected conversations")
+    await expect(bar).to_contain_text("3 selected")
+    await fits(page)
+    assert await look_in_both_schemes(page) == []
+    await page.emulate_media(color_scheme="light")
+    await shot(page, "inbox-selected")
+    await bar.get_by_role("button", name="Labels").click()
+    await picked(page, "Labels", "Refund")
+    await expect(rows.locator(".label")).to_have_count(3)
+    await expect(bar).to_be_hidden()
+    await rows.nth(3).locator("a").focus()
+    await page.keyboard.press("x")
+    await page.keyboard.press("j")
+    await page.keyboard.press("x")
+    await expect(bar).to_contain_text("2 selected")
+    await page.keyboard.press("e")
+    await expect(rows).to_have_count(3)
+    assert await house.one("SELECT count(*) FROM handovers WHERE ended_by = 'resolved'") == 2
+    for place in range(3):
+        await rows.nth(place).get_by_role("checkbox").check()
+    await house.app.pool.execute(
+        """UPDATE handovers h
+              SET state = 'human', taken_at = now(), operator_id = o.id, operator_name = 'Bert'
+             FROM operators o WHERE o.name = 'Bert' AND h.id = (
+               SELECT min(id) FROM handovers WHERE ended_at IS NULL)"""
+    )
+    await bar.get_by_role("button", name="Resolve").click()
+    trouble = page.get_by_role("alert")
+    await expect(trouble).to_contain_text("1 conversation was not changed:")
+    await expect(trouble).to_contain_text("Person 01: Bert has this conversation.")
+    await expect(rows).to_have_count(1)
+    await bert.close()
+
+
 async def test_assign_label_snooze_and_note(house: House) -> None:
     first, second = [await waits(house, number) for number in (1, 2)]
     bert = await house.operator("Bert", path="/dashboard/inbox")

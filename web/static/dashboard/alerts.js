@@ -9,7 +9,7 @@ const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Resolved
 const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last arrived") }, { label: t("What to do") }];
 const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Where one looks further, by kind. */
-const PLACES = { dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")], duty_late: ["/dashboard/jobs", t("Jobs")] };
+const PLACES = { spend_source: ["/dashboard/costs", t("Costs")], dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")], duty_late: ["/dashboard/jobs", t("Jobs")] };
 
 /** @param {Page} page */
 export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {

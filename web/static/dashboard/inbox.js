@@ -1,4 +1,5 @@
 /** The inbox: who is waiting for a human or is with one, beside the conversation that is open; worked with keys alone. */
+import { bulkBar } from "./bulk.js";
 import { contactCard } from "./contact.js";
 import { labelsOf, operatorDesk } from "./desk.js";
 import { drawIcon } from "./icons.js";
@@ -30,6 +31,9 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   const search = h("input", { type: "search", "aria-label": t("Search"), placeholder: `${t("Search")}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false", oninput: () => change({ q: search.value.trim() }) });
   const byLabel = h("select", { "aria-label": t("Labels"), onchange: () => change({ label: byLabel.value }) });
   const pane = h("div", { class: "inbox-pane" });
+  const bulk = bulkBar({ me, say, signal, chosen: () => rows().filter((one) => chosen.has(one.session)), nameOf: kindOf, done, clear: () => { chosen.clear(); draw(); } });
+  /** Sessions that are selected. @type {Set<string>} */
+  const chosen = new Set();
   const mark = liveMark();
   /** @type {{open: any[], resolved: any[] | null, enabled: boolean}} */
   const all = { open: [], resolved: null, enabled: true };
@@ -62,7 +66,9 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   function draw() {
     const found = rows();
     const labels = [...new Set([...all.open, ...all.resolved ?? []].flatMap((one) => one.labels))].sort();
-    const now = JSON.stringify([found, labels, viewOf(), at, all.enabled, Object.values(VIEWS).map(([, has]) => all.open.filter((one) => has(one, me)).length)]);
+    for (const one of chosen) if (!found.some(({ session }) => session === one)) chosen.delete(one);
+    bulk.update(chosen.size);
+    const now = JSON.stringify([found, [...chosen], labels, viewOf(), at, all.enabled, Object.values(VIEWS).map(([, has]) => all.open.filter((one) => has(one, me)).length)]);
     if (now === shown) return repaintTimes(list);
     shown = now;
     show(views, Object.entries(VIEWS).map(([name, [words, has]]) => h("button", { type: "button", "aria-pressed": String(name === viewOf()), onclick: () => change({ view: name === "all" ? "" : name, at: "" }) }, words,
@@ -83,10 +89,17 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     const eye = needsAttention(one, me);
     const who = one.state === "waiting" ? t("is waiting for a human") : one.ended_at ? t("with {operator}", { operator: one.operator || t("an operator") }) : one.operator === me.name ? t("with you") : t("with {operator}", { operator: one.operator || t("an operator") });
     return h("li", { class: eye ? "eye" : null },
+      me.role !== "viewer" && !one.ended_at && h("input", { type: "checkbox", class: "pick", checked: chosen.has(one.session), "aria-label": t("Select {name}", { name: kindOf(one) }), onchange: (/** @type {any} */ event) => { event.target.checked ? chosen.add(one.session) : chosen.delete(one.session); redraw(one.session, document.activeElement === event.target); } }),
       h("a", { class: "row-link", href: addressOf(one.session), "aria-current": one.session === at ? "true" : null, data: { session: one.session }, dir: "auto" }, kindOf(one)),
       h("span", { class: "at" }, time(one.ended_at ?? one.waits_since ?? one.taken_at ?? one.asked_at)),
       h("span", { class: "excerpt", dir: "auto" }, one.excerpt || one.reason),
       h("span", { class: "facts" }, h("span", { class: `state ${eye ? "waiting" : "answering"}` }, who), channelBadge(one.channel), one.snoozed_until && h("span", null, t("snoozed until {time}", { time: formatWhen(one.snoozed_until) })), one.rating && stars(one.rating), labelsOf(one.labels)));
+  }
+
+  /** Draws the list again, with the focus on the same box. @param {string} session @param {boolean} focused */
+  function redraw(session, focused) {
+    draw();
+    if (focused) /** @type {HTMLElement | null | undefined} */ (list.querySelector(`a[data-session="${session}"]`)?.closest("li")?.querySelector(".pick"))?.focus({ preventScroll: true });
   }
 
   /** @param {string} session */
@@ -121,6 +134,13 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     if (left.includes(at) && action !== "resolve") return;
     open(narrow() ? "" : next);
     /** @type {HTMLElement | null} */ (list.querySelector("[aria-current]") ?? search)?.focus({ preventScroll: true });
+  }
+
+  /** Shows what several conversations have become; one that left the view makes room for the first. */
+  async function done() {
+    look();
+    await load(true).catch(failed);
+    if (at && !rows().some((one) => one.session === at)) open(narrow() ? "" : rows()[0]?.session ?? "");
   }
 
   /** @param {string} id @param {AbortSignal} signal */
@@ -177,7 +197,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     if (session && session !== at && !narrow()) opening = setTimeout(() => open(session), OPEN_AFTER_MS);
   });
   show(root, h("div", { class: "page-head" }, h("h1", null, t("Inbox")), h("p", { class: "facts" }, mark.node)),
-    h("div", { class: "inbox" }, h("div", { class: "inbox-side" }, views, h("form", { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, search, byLabel), list), pane));
+    h("div", { class: "inbox" }, h("div", { class: "inbox-side" }, views, h("form", { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, search, byLabel), bulk.node, list), pane));
   const first = params.get("at") ?? "";
   show(pane, empty(t("Choose a conversation.")));
   root.classList.remove("inbox-open");

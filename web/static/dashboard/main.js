@@ -55,7 +55,7 @@ const INNER = [
 ];
 /** Keys that press a button of the conversation. @type {Record<string, [string, string]>} */
 const ACTS = { t: ["take", t("Take the conversation")], e: ["resolve", t("Resolve")], s: ["snooze", t("Snooze")], a: ["assign", t("Assign")], l: ["label", t("Labels")], n: ["note", t("Private note")] };
-const KEYS = [[t("Ctrl K"), t("Go to a page, a person or a session")], ["/", t("Search")], ["j  k", t("Next and previous row")], [t("Enter"), t("Open the row")], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ...Object.entries(ACTS).map(([key, [, words]]) => [key, words]), ["r", t("Write a reply")], [t("Enter"), t("Send the reply")], [t("Shift Enter"), t("New line")], ["?", t("This help")]];
+const KEYS = [[t("Ctrl K"), t("Go to a page, a person or a session")], ["/", t("Search")], ["j  k", t("Next and previous row")], [t("Enter"), t("Open the row")], ["x", t("Select the row")], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ...Object.entries(ACTS).map(([key, [, words]]) => [key, words]), ["r", t("Write a reply")], [t("Enter"), t("Send the reply")], [t("Shift Enter"), t("New line")], ["?", t("This help")]];
 
 /** @type {AbortController | null} */
 let current = null;
@@ -240,13 +240,14 @@ function onKey(event) {
   const page = after && PAGES.find((one) => one.key === event.key && isMine(one));
   if (page) go(page.path);
   else if (Object.hasOwn(ACTS, event.key)) {
-    const button = /** @type {HTMLElement | null} */ (main.querySelector(`button[data-act=${ACTS[event.key][0]}]`));
+    const button = /** @type {HTMLElement | null} */ ([...main.querySelectorAll(`button[data-act=${ACTS[event.key][0]}]`)].find((one) => one.checkVisibility()));
     if (button) { event.preventDefault(); button.click(); }
   }
   else if (event.key === "r") {
     const reply = /** @type {HTMLElement | null} */ (main.querySelector("form:not([hidden]) > label > textarea#reply"));
     if (reply) { event.preventDefault(); reply.focus(); }
   }
+  else if (event.key === "x") /** @type {HTMLElement | null} */ (main.querySelector("li:has(a.row-link:focus) input.pick") ?? main.querySelector("li:has(a.row-link[aria-current]) input.pick"))?.click();
   else if (event.key === "j") moveRow(1);
   else if (event.key === "k") moveRow(-1);
   else if (event.key === "?") /** @type {any} */ (help).showModal();

@@ -328,3 +328,84 @@ async def test_disabled_handover_cannot_be_taken(
         session = await waiting(dashboard)
         status, told = await post(dashboard, f"{session}/handover", {"action": "take"})
         assert (status, told["code"]) == (409, "handover_off")
+
+
+async def move_all(dashboard: Dashboard, action: str, chosen: list[dict[str, Any]], **more: Any) -> Any:
+    url = f"{dashboard.url}/api/v1/handovers/moves"
+    body = {"action": action, "conversations": chosen, **more}
+    async with dashboard.http.post(url, json=body, headers=SAME_ORIGIN) as response:
+        return response.status, await response.json()
+
+
+async def listed(dashboard: Dashboard) -> dict[str, Any]:
+    return {one["session"]: one for one in (await dashboard.get("/handovers"))["handovers"]}
+
+
+async def choose(dashboard: Dashboard, *sessions: str) -> list[dict[str, Any]]:
+    rows = await listed(dashboard)
+    return [{"session": one, "version": rows[one]["version"]} for one in sessions]
+
+
+async def test_several_conversations_are_labelled_assigned_snoozed_and_resolved(anna: Dashboard) -> None:
+    first, second, other = [await waiting(anna) for _ in range(3)]
+    version = (await listed(anna))[first]["version"]
+    label = {"action": "label", "version": version, "labels": ["VIP"]}
+    assert (await post(anna, f"{first}/handover", label))[0] == 200
+    later = (datetime.now(UTC) + timedelta(hours=4)).isoformat()
+    for action, more in (
+        ("label", {"labels": ["Refund", "vip"]}),
+        ("assign", {"operator": "anna"}),
+        ("snooze", {"until": later}),
+    ):
+        status, told = await move_all(anna, action, await choose(anna, first, second), **more)
+        assert status == 200, told
+        assert (status, {one["changed"] for one in told["conversations"]}) == (200, {True})
+    rows = await listed(anna)
+    assert (rows[first]["labels"], rows[second]["labels"]) == (["VIP", "Refund"], ["Refund", "vip"])
+    assert [rows[one]["operator"] for one in (first, second, other)] == ["anna", "anna", ""]
+    assert [rows[one]["snoozed_until"] is None for one in (first, second, other)] == [False, False, True]
+    for changed in (True, False):
+        _, told = await move_all(anna, "resolve", [{"session": one, "version": 0} for one in (first, second)])
+        assert [one["changed"] for one in told["conversations"]] == [changed, changed]
+    assert list(await listed(anna)) == [other]
+
+
+async def test_refused_conversation_does_not_keep_the_others_from_changing(anna: Dashboard) -> None:
+    first, second, held = [await waiting(anna) for _ in range(3)]
+    await anna.pool.execute("INSERT INTO operators (name, role) VALUES ('ben', 'operator')")
+    assert (await move_all(anna, "assign", await choose(anna, held), operator="ben"))[0] == 200
+    chosen = await choose(anna, first, second, held)
+    assert (await move_all(anna, "label", chosen[:1], labels=["New"]))[0] == 200
+    nobody = {"session": str(uuid4()), "version": 0}
+    status, told = await move_all(anna, "assign", [*chosen[:2], nobody, chosen[1]], operator="anna")
+    assert status == 200
+    found = {one["session"]: one.get("error", "") for one in told["conversations"]}
+    assert found == {first: "changed_meanwhile", second: "", nobody["session"]: "not_found"}
+    _, told = await move_all(anna, "resolve", [chosen[2], chosen[0]])
+    assert [one.get("error") for one in told["conversations"]] == ["taken_by_other", None]
+    assert "ben" in told["conversations"][0]["reason"]
+    rows = await listed(anna)
+    assert (first in rows, rows[second]["operator"], rows[held]["operator"]) == (False, "anna", "ben")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"action": "take", "conversations": [{"session": str(uuid4()), "version": 0}]},
+        {"action": "resolve", "conversations": []},
+        {"action": "resolve", "conversations": [{"session": "x", "version": 0}]},
+        {"action": "resolve", "conversations": [{"session": str(uuid4()), "version": 0}] * 101},
+        {"action": "label"},
+    ],
+)
+async def test_malformed_move_of_several_conversations_is_refused(anna: Dashboard, body: Any) -> None:
+    url = f"{anna.url}/api/v1/handovers/moves"
+    async with anna.http.post(url, json=body, headers=SAME_ORIGIN) as response:
+        assert response.status == 400
+
+
+async def test_viewer_cannot_change_several_conversations(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    await anna.pool.execute("UPDATE operators SET role = 'viewer'")
+    assert (await move_all(anna, "resolve", [{"session": session, "version": 0}]))[0] == 403
+    assert session in await listed(anna)

@@ -1,0 +1,51 @@
+/** Actions on several conversations of the inbox: resolve, assign, snooze and label what is selected. */
+import { drawIcon } from "./icons.js";
+import { ask } from "./net.js";
+import { h, problem, show, t, tn, ts } from "./parts.js";
+import { askAssignee, askLabel, askSnooze } from "./picker.js";
+
+/**
+ * Keys of the inbox press these buttons before those of the open conversation.
+ * @param {{me: any, say: (words: string) => void, signal: AbortSignal, chosen: () => Api["Listed"][], nameOf: (one: any) => string, done: () => Promise<void>, clear: () => void}} of
+ */
+export function bulkBar({ say, signal, chosen, nameOf, done, clear }) {
+  const count = h("b", { role: "status" });
+  const note = h("div", { role: "status" });
+  /** Dialogs of the actions; null if the operator cancels. @type {Record<string, () => Promise<any>>} */
+  const asked = {
+    resolve: async () => ({}),
+    assign: async () => { const operator = await askAssignee({}, signal); return operator && { operator }; },
+    snooze: () => askSnooze(signal),
+    label: async () => { const labels = await askLabel([], signal); return labels && { labels }; },
+  };
+
+  /** @param {string} action */
+  async function act(action) {
+    const all = chosen();
+    const more = await asked[action]();
+    if (!more || !all.length) return;
+    show(note);
+    try {
+      const { conversations } = await ask("/handovers/moves", { method: "POST", body: { action, conversations: all.map(({ session, version }) => ({ session, version })), ...more }, signal });
+      const refused = conversations.filter((one) => one.error);
+      const changed = conversations.length - refused.length;
+      clear();
+      await done();
+      say(tn("{count} conversation was changed.", "{count} conversations were changed.", changed));
+      show(note, refused.length > 0 && h("div", { class: "trouble", role: "alert" }, h("p", null, tn("{count} conversation was not changed:", "{count} conversations were not changed:", refused.length)),
+        h("ul", { class: "findings" }, refused.map((one) => { const row = all.find(({ session }) => session === one.session); return h("li", null, h("bdi", null, row ? nameOf(row) : one.session), ": ", ts(one.reason)); }))));
+    } catch (error) { if (!signal.aborted) show(note, problem(error)); }
+  }
+
+  /** @param {string} action @param {string} words */
+  const button = (action, words) => h("button", { type: "button", class: "line icon-button", title: words, data: { act: action }, onclick: () => { void act(action); } }, drawIcon(action), h("span", { class: "unseen" }, words));
+  const bar = h("div", { class: "bulk", role: "group", "aria-label": t("Selected conversations"), hidden: true }, count, h("button", { type: "button", class: "link", onclick: clear }, t("Clear the selection")), h("span", { class: "actions" }, button("resolve", t("Resolve")), button("assign", t("Assign")), button("snooze", t("Snooze")), button("label", t("Labels"))));
+  return {
+    node: h("div", null, bar, note),
+    /** @param {number} selected */
+    update(selected) {
+      bar.hidden = selected === 0;
+      if (selected) show(count, tn("{count} selected", "{count} selected", selected));
+    },
+  };
+}
