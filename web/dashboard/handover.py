@@ -68,7 +68,7 @@ HandoverMoved = TypedDict("HandoverMoved", {
     "name": NotRequired[Annotated[str, Field(description="name of the assigned operator")]],
 })  # fmt: skip
 MOST_CHOSEN = 100
-"""Conversations per call: each is a transaction of its own."""
+"""Maximum conversations per call; each has its own transaction."""
 ChosenConversation = TypedDict("ChosenConversation", {
     "session": Annotated[UUID, describe("id of the conversation", strict=False)],
     "version": Annotated[int, describe("version of the handover that the caller has read", ge=0)],
@@ -167,8 +167,8 @@ async def move_handovers(
 ) -> Reply:
     """Change several conversations.
 
-    Each conversation is changed by itself: `error` says why one was not, and the others are changed all the
-    same.
+    Each conversation has its own transaction. `error` is the code of a refusal, which does not affect the
+    others.
     """
     service = _handovers(authed)
     present = {one.session: one.labels for one in await service.list_handovers(None)}
