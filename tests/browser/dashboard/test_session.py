@@ -176,7 +176,7 @@ async def test_a_conversation_is_saved_as_a_file_in_either_form(talk: Talk) -> N
     assert await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.export'") == 2
 
 
-async def nothing_is_done(_: Visit) -> None:
+async def nothing_is_done(_visit: Visit, _over: asyncio.Event | None) -> None:
     await asyncio.sleep(0.05)
 
 
