@@ -213,6 +213,18 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
     return _with_database(settings, partial(run_person, wish, terminal=desk))
 
 
+def _import(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.cli.past.arguments import read_import_arguments
+    from shared.cli.past.importing import run_import
+    from shared.runtime import build_crash_point
+
+    wish = read_import_arguments(rest)
+    crash_point = build_crash_point(settings.crash_point)
+    return _with_database(
+        settings, partial(run_import, wish, settings=settings, say=_print_aside, crash_point=crash_point)
+    )
+
+
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
     from shared.bootstrap.from_settings import build_agent_defaults, load_server_names
     from shared.bootstrap.stored_settings import open_stored_settings
@@ -479,6 +491,7 @@ _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
     "login-link": (_login_link, "print a one-time link to the dashboard", False),
     "pairing": (_pairing, "decide who may write to the Telegram bots", True),
     "person": (_person, "list people; export, erase or hold their data", True),
+    "import": (_import, "import messages of Telegram, ChatGPT, Claude and WhatsApp", True),
     "agent": (_agent, "show and change agents: model, instructions, tools", True),
     "site": (_site, "show and change sites, the web pages with the widget", True),
     "settings": (_settings, "show and change stored settings", True),

@@ -250,6 +250,7 @@ CRASH_POINTS = (
     "telegram_before_guest",
     "telegram_after_guest",
     "mid_erasure",
+    "mid_import",
     "before_alert_opens",
     "after_alert_opens",
     "before_alert_send",

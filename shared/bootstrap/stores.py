@@ -36,6 +36,7 @@ from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.passage_vectors import PostgresPassageVectors
+from shared.adapters.postgres.memory.past_imports import PostgresPastImports
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
@@ -141,6 +142,7 @@ class Stores:
     knowledge: PostgresKnowledge
     notes: PostgresNotes
     recall: PostgresRecall
+    past_imports: PostgresPastImports
     passage_vectors: PostgresPassageVectors
     recall_index: PostgresRecallIndex
     message_search: PostgresMessageSearch
@@ -224,6 +226,7 @@ def build_stores(
         knowledge=PostgresKnowledge(pool),
         notes=PostgresNotes(pool),
         recall=PostgresRecall(pool),
+        past_imports=PostgresPastImports(pool),
         passage_vectors=PostgresPassageVectors(pool),
         recall_index=PostgresRecallIndex(pool),
         message_search=PostgresMessageSearch(pool),

@@ -69,6 +69,10 @@ class ErasureService:
         await self._announce(report)
         return report
 
+    async def erase_import(self, session_id: int, actor: str) -> Report:
+        """Erase a conversation that was imported. Raises OnHold."""
+        return await self._whole(await self._store.start_erasure(session_id, actor=actor, scope="import"))
+
     async def erase_session(self, session_id: int) -> Report:
         """Erase a conversation that was unused for the retention period."""
         return await self._whole(

@@ -20,6 +20,7 @@ from shared.cli.eval import read_eval_arguments
 from shared.cli.key import read_key_arguments
 from shared.cli.operator import read_operator_arguments
 from shared.cli.pairing import read_pairing_arguments as read_pairing_arguments
+from shared.cli.past.arguments import read_import_arguments as read_import_arguments
 from shared.cli.person import read_person_arguments as read_person_arguments
 from shared.cli.restore import read_restore_arguments
 from shared.cli.service import read_service_arguments
@@ -41,6 +42,7 @@ READERS: dict[str, Callable[[Sequence[str]], Any]] = {
     "command": read_command_arguments, "database": read_database_arguments,
     "doctor": read_doctor_arguments, "eval": read_eval_arguments, "key": read_key_arguments,
     "operator": read_operator_arguments,
+    "import": read_import_arguments,
     "pairing": read_pairing_arguments, "person": read_person_arguments, "restore": read_restore_arguments,
     "service": read_service_arguments, "settings": read_settings_arguments, "site": read_site_arguments,
     "upgrade": read_upgrade_arguments,

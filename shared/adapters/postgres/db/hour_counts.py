@@ -259,13 +259,14 @@ DELETE FROM hourly_stats WHERE hour > now() - {_RECENT} AND added_at IS DISTINCT
 """
 
 _TURN = f"""
-       (t.state = 'answered' AND t.error_code IS NULL)::int AS is_answered,
+       (t.state = 'answered' AND t.error_code IS NULL AND t.channel <> 'import')::int AS is_answered,
        (t.state = 'failed' AND t.error_code IS DISTINCT FROM 'erased')::int AS is_failed,
        CASE WHEN t.first_token_ms IS NOT NULL AND t.ended_at IS NOT NULL THEN
          width_bucket(ln(greatest(t.first_token_ms, 1)), ln({LEAST_MS}), ln({MOST_MS}), {BUCKETS})
        END AS bucket,
        (SELECT count(*) FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
-         WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'person')::int
+         WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'person'
+           AND t.channel <> 'import')::int
        AS messages
 """
 """Columns that say what a turn `t` counts as."""
@@ -483,7 +484,7 @@ _PEOPLE_OF_HOUR = Named(f"""
 SELECT DISTINCT s.party_id FROM turns t JOIN sessions s ON s.id = t.session_id
   JOIN turn_entries te ON te.session_id = t.session_id AND te.turn_no = t.turn_no
   JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq AND e.author = 'person'
- WHERE {render_within("t.opened_at", ":hour")}
+ WHERE {render_within("t.opened_at", ":hour")} AND t.channel <> 'import'
 """)
 _SET_PEOPLE = Named("""
 UPDATE hourly_stats n SET people = p.people, new_today = p.new_today

@@ -78,9 +78,10 @@ def _passages(entries: Sequence[Entry], session: Mapping[str, Any]) -> list[dict
     number, sitting, before = session["number"], session["sitting"], session["last_at"]
     made: list[dict[str, Any]] = []
     for entry in entries:
-        if before is not None and entry.at - before > SITTING:
-            sitting += 1
-        before = entry.at if before is None else max(before, entry.at)
+        # Files of other programs may begin with the newest conversation.
+        is_apart = before is not None and abs(entry.at - before) > SITTING
+        sitting += is_apart
+        before = entry.at if before is None or is_apart else max(before, entry.at)
         for part, text in _pieces(entry):
             number += 1
             made.append(_passage(entry, part, text, number, sitting, session, fallback))

@@ -36,7 +36,8 @@ NEIGHBOURS = 2
 _REACHED = """
 p.turn_no > s.since AND p.turn_no <= s.through AND (p.author <> 'tool' OR NOT :automatic)
 AND (me.known_by IS NULL OR p.indexed_at <= me.known_by)
-AND (NOT :automatic OR p.session_id = :session_id OR me.anew IS NULL OR p.at > me.anew)
+AND (NOT :automatic OR p.session_id = :session_id OR me.anew IS NULL
+     OR greatest(p.at, s.imported_at) > me.anew)
 AND (:after::timestamptz IS NULL OR p.at >= :after) AND (:before::timestamptz IS NULL OR p.at < :before)
 AND (:from_seq::bigint IS NULL OR p.session_id = :session_id AND p.seq >= :from_seq)
 AND (:through_seq::bigint IS NULL OR p.session_id = :session_id AND p.seq <= :through_seq)
@@ -70,7 +71,7 @@ WITH me AS MATERIALIZED (
            WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew
     FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
 ), s AS MATERIALIZED (
-  SELECT o.id,
+  SELECT o.id, (SELECT i.began_at FROM past_imports i WHERE i.session_id = o.id) AS imported_at,
          CASE WHEN o.id = :session_id THEN coalesce(:base_turn::bigint, o.base_turn) ELSE o.indexed_turn END AS through,
          greatest(o.erased_turn, CASE WHEN :automatic::boolean THEN (
            SELECT coalesce(max(l.through_turn), 0) FROM links l

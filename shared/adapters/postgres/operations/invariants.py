@@ -208,7 +208,7 @@ _LOG = {
     # A page's is the event, see I10: it is stored with the answer, and there is nothing to send.
     "I2: an ended turn has no delivery": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
-         WHERE t.{_ENDED} AND t.channel <> 'web' AND NOT EXISTS (
+         WHERE t.{_ENDED} AND t.channel NOT IN ('web', 'import') AND NOT EXISTS (
                SELECT FROM deliveries d
                 WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no AND d.part = 0)""",
     "I2: an answer to a page is on its way although a worker has long been there to settle it": f"""
@@ -445,9 +445,14 @@ _PEOPLE = {
            AND {_PARTY.format("p")} <> {_PARTY.format("o")}""",
     "I7: a session is archived without a link, or a link has no archived session": f"""
         SELECT {_at("session=s.id")} FROM sessions s
-         WHERE (s.archived_at IS NOT NULL) <> EXISTS (
+         WHERE (s.archived_at IS NOT NULL) <> (EXISTS (
                SELECT FROM party_links l
-                WHERE l.archived_session_id = s.id AND l.unlinked_at IS NULL)""",
+                WHERE l.archived_session_id = s.id AND l.unlinked_at IS NULL)
+               OR EXISTS (SELECT FROM past_imports i WHERE i.session_id = s.id))""",
+    "I1: an import counts other messages than its conversation has": f"""
+        SELECT {_at("session=s.id", "counted=i.entries")} FROM past_imports i
+          JOIN sessions s ON s.id = i.session_id
+         WHERE i.entries <> s.next_seq - 1""",
     "I7: an archived session has an address, or a turn to answer": f"""
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE s.archived_at IS NOT NULL AND (s.answered_turn < s.next_turn - 1

@@ -49,7 +49,7 @@ class PostgresErasure(PoolStore):
     async def start_erasure(self, session_id: int, *, actor: str, scope: str = "everything") -> Report:
         """Everything that runs is fenced off and every screen told, in one commit; the words go in batches.
 
-        With the scope `retention` it is this conversation alone, and the person's notes stay.
+        With the scopes `retention` and `import` it is this conversation alone, and the person's notes stay.
         Raises UnknownSession, OnHold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
@@ -60,7 +60,7 @@ class PostgresErasure(PoolStore):
                 raise UnknownSession(f"session {session_id}")
             whole = scope == "everything"
             if await _is_held(connection, session_id, actor):
-                if whole:
+                if scope != "retention":
                     raise OnHold
                 return Report(erasure_id=0, counts={})
             parties = (
@@ -68,7 +68,8 @@ class PostgresErasure(PoolStore):
                 if whole
                 else []
             )
-            lock = sql.LOCK_SESSIONS(parties=parties) if whole else sql.LOCK_ONE(session_id=session_id)
+            one = sql.LOCK_IMPORT if scope == "import" else sql.LOCK_ONE
+            lock = sql.LOCK_SESSIONS(parties=parties) if whole else one(session_id=session_id)
             sessions = [row["id"] for row in await connection.fetch(*lock)]
             if not sessions:
                 return Report(erasure_id=0, counts={})  # somebody has come back meanwhile

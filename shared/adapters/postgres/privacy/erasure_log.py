@@ -62,9 +62,9 @@ class PostgresErasureLog(PoolStore):
             case "everything":
                 for digest in {one.party, *map(bytes.fromhex, one.about.get("family", ()))}:
                     await self._erase_person(digest)
-            case "retention":
+            case "retention" | "import":
                 if (session := await self._session(one)) is not None:
-                    await self._erasure.start_erasure(session, actor=AGAIN, scope="retention")
+                    await self._erasure.start_erasure(session, actor=AGAIN, scope=one.scope)
                     await self._finish()
             case "messages":
                 if (session := await self._session(one)) is not None:

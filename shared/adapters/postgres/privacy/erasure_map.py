@@ -73,6 +73,13 @@ ACTIONS: Mapping[str, Action] = {
     "note_words": Delete(owner="party", at="indexed_at", at_once=True),
     "note_vectors": Delete(owner="party", at="encoded_at", at_once=True),
     "note_lists": Delete(at=None),
+    # Else it would be recalled on, and resumed.
+    "past_imports": Blank(
+        values={"digest": "NULL"},
+        kept={"source": _FIXED},
+        at="began_at",
+        at_once=True,
+    ),
     # A reminder that is due would begin a turn with its words.
     "reminders": Delete(owner="party", at_once=True),
     # Else it would be played on into the empty conversation.

@@ -40,6 +40,10 @@ SELECT id FROM sessions
  WHERE id = :session_id AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours'
    FOR UPDATE
 """)
+LOCK_IMPORT = Named("""
+SELECT s.id FROM sessions s JOIN past_imports i ON i.session_id = s.id
+ WHERE s.id = :session_id AND i.digest IS NOT NULL FOR UPDATE OF s
+""")
 
 FENCE_TURNS = Named("""
 WITH t AS (

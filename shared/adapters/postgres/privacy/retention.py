@@ -90,6 +90,7 @@ RULES: Mapping[str, Rule] = {
     "passages": KeptRows(period=_WITH_TALK),
     "passage_vectors": KeptRows(period=_WITH_TALK),
     "note_words": KeptRows(period="as long as the note"),
+    "past_imports": KeptRows(period="permanently; ids, numbers and times, and a hash until it is undone"),
     "note_vectors": KeptRows(period="as long as the note"),
     "unencoded_notes": KeptRows(period="until the notes have vectors; numbers of notes only"),
     "unindexed_notes": KeptRows(period="seconds; numbers of notes only"),

@@ -1,0 +1,117 @@
+"""Reads JSON of any length with bounded memory: long lists are passed one value at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from shared.core.values.errors import BadInput
+
+CHUNK_CHARS = 2**18
+MOST_VALUE_CHARS = 32 * 2**20
+"""Characters of one value that is read whole, such as a conversation of ChatGPT."""
+MOST_DIGITS = 1_000
+_BLANK = re.compile(r"[ \t\r\n]*")
+_NOT_JSON = "The file is no JSON, or is cut off."
+
+
+class JsonStream:
+    """A place in a JSON text. Raises BadInput for what is no JSON, nests too deeply or is too long."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        self._decoder = json.JSONDecoder(
+            parse_constant=_refuse_constant, parse_int=_read_int, parse_float=_read_float
+        )
+
+    def peek(self) -> str:
+        """Return the next character that is no blank, empty at the end."""
+        while True:
+            match = _BLANK.match(self._text, self._at)
+            assert match is not None
+            self._at = match.end()
+            if self._at < len(self._text) or not self._read():
+                return self._text[self._at : self._at + 1]
+
+    def take(self, expected: str) -> None:
+        """Pass one character of structure."""
+        if self.peek() != expected:
+            raise BadInput(f"{expected} is missing in the file", advice=_NOT_JSON)
+        self._at += 1
+
+    def value(self) -> Any:
+        """Read the next value whole."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if len(self._text) - self._at > MOST_VALUE_CHARS:
+                    raise BadInput("a value of the file is too long", advice=_NOT_JSON) from error
+                # Twice as much each time, so that a long value is not tried again for each chunk.
+                if not self._read(max(CHUNK_CHARS, len(self._text) - self._at)):
+                    raise BadInput(f"the file is no JSON: {error.msg}", advice=_NOT_JSON) from error
+                continue
+            except (RecursionError, ValueError, OverflowError) as error:
+                raise BadInput(f"the file is refused: {error}", advice=_NOT_JSON) from error
+            if end == len(self._text) and self._read():
+                continue  # a number may go on
+            self._at = end
+            return value
+
+    def items(self) -> Iterator[None]:
+        """Pass a list: each step stands before a value, which the caller reads."""
+        self.take("[")
+        if self.peek() != "]":
+            while True:
+                yield
+                if self.peek() != ",":
+                    break
+                self.take(",")
+        self.take("]")
+
+    def fields(self) -> Iterator[str]:
+        """Pass an object: each step stands before the value of the key, which the caller reads."""
+        self.take("{")
+        if self.peek() != "}":
+            while True:
+                key = self.value()
+                if not isinstance(key, str):
+                    raise BadInput("a key of the file is no text", advice=_NOT_JSON)
+                self.take(":")
+                yield key
+                if self.peek() != ",":
+                    break
+                self.take(",")
+        self.take("}")
+
+    def _read(self, chars: int = CHUNK_CHARS) -> bool:
+        """Read on, and drop what was passed; False at the end."""
+        if self._ended:
+            return False
+        more = self._file.read(chars)
+        self._ended = not more
+        self._text = self._text[self._at :] + more
+        self._at = 0
+        return bool(more)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _bounded(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def limited(text: str) -> Any:
+        if len(text) > MOST_DIGITS:
+            raise ValueError(f"a number of {len(text)} digits")
+        return read(text)
+
+    return limited
+
+
+_read_int, _read_float = _bounded(int), _bounded(float)

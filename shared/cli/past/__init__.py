@@ -1,0 +1,1 @@
+"""`evertalk import`: `arguments` says what can be typed, `importing` does it."""

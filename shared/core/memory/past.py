@@ -1,0 +1,108 @@
+"""Messages of other programs that become an archived conversation of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+PastSource = Literal["telegram", "chatgpt", "claude", "whatsapp"]
+
+MOST_MESSAGES = 1_000_000
+"""Messages of one import; a busy chat of ten years has some 300,000."""
+MOST_CHARS = 20_000
+"""Characters of a message that are kept; messages of a chat are shorter."""
+MOST_LINES = 20
+"""Messages of a turn; indexing reads some hundred turns at once."""
+PAUSE = timedelta(hours=1)
+"""Pause after which a message begins a new turn."""
+CUT = "…"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastMessage:
+    """A message as an export has it; `speaker` is empty for the person and for an assistant."""
+
+    text: str
+    at: datetime
+    is_assistant: bool = False
+    speaker: str = ""
+    thread: str = ""
+    """Title of the conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastLine:
+    """An entry of the archived conversation."""
+
+    author: Literal["person", "assistant"]
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTurn:
+    """Entries of one turn, and the number of messages that became them."""
+
+    lines: tuple[PastLine, ...]
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastImport:
+    """An import of one file; `id` is the public id of its conversation."""
+
+    id: str
+    session_id: int
+    source: str
+    messages: int
+    """Messages of the file that are stored."""
+    began_at: datetime
+    is_whole: bool = False
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+def group_turns(messages: Iterable[PastMessage]) -> Iterator[PastTurn]:
+    """Yield turns as they fill; the same messages from a turn's beginning on give the same turns."""
+    waiting: list[PastMessage] = []
+    for message in messages:
+        if waiting and _begins_turn(message, waiting):
+            yield _turn(waiting)
+            waiting = []
+        waiting.append(message)
+    if waiting:
+        yield _turn(waiting)
+
+
+def _begins_turn(message: PastMessage, before: list[PastMessage]) -> bool:
+    last = before[-1]
+    if message.thread != last.thread or len(before) >= MOST_LINES:
+        return True
+    if last.is_assistant != message.is_assistant:
+        return last.is_assistant
+    return not message.is_assistant and abs(message.at - last.at) > PAUSE
+
+
+def _turn(messages: list[PastMessage]) -> PastTurn:
+    """Build a turn, which begins with its person and ends with at most one answer."""
+    said = [message for message in messages if not message.is_assistant]
+    answers = [message for message in messages if message.is_assistant]
+    lines = [PastLine(author="person", text=_line(message), at=message.at) for message in said]
+    if not lines:
+        lines.append(PastLine(author="person", text=cut(answers[0].thread) or CUT, at=answers[0].at))
+    if answers:
+        text = cut("\n\n".join(message.text for message in answers))
+        lines.append(PastLine(author="assistant", text=text, at=answers[0].at))
+    return PastTurn(lines=tuple(lines), messages=len(messages))
+
+
+def _line(message: PastMessage) -> str:
+    return cut(f"{message.speaker}: {message.text}" if message.speaker else message.text)
+
+
+def cut(text: str) -> str:
+    """Return text that a database takes: without NUL and lone surrogates, and not too long."""
+    plain = text[: MOST_CHARS + 1].replace("\0", "").encode("utf-8", "replace").decode().strip()
+    return plain if len(plain) <= MOST_CHARS else f"{plain[: MOST_CHARS - 1]}{CUT}"
