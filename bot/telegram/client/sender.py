@@ -12,7 +12,9 @@ from aiogram.methods import (
     AnswerCallbackQuery,
     AnswerGuestQuery,
     AnswerInlineQuery,
+    CreateForumTopic,
     DeleteMessage,
+    EditForumTopic,
     EditMessageReplyMarkup,
     EditMessageText,
     GetChat,
@@ -393,6 +395,17 @@ class Sender:
     async def get_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
         """CallDone has the chat as aiogram's type."""
         return await self._ask(GetChat(chat_id=chat_id), chat_id, patience)
+
+    async def create_topic(self, chat_id: int, name: str) -> CallOutcome:
+        """Never repeated after a lost reply; CallDone has the topic as aiogram's type."""
+        method = CreateForumTopic(chat_id=chat_id, name=name)
+        return await self.call(method, chat_id=chat_id, patience=EDIT_PATIENCE_SECONDS)
+
+    async def rename_topic(self, chat_id: int, thread_id: int, name: str) -> CallOutcome:
+        method = EditForumTopic(chat_id=chat_id, message_thread_id=thread_id, name=name)
+        return await self.call(
+            method, chat_id=chat_id, priority=Priority.CLEANUP, repeatable=True, counts=False
+        )  # fmt: skip
 
     async def leave_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
         return await self._ask(LeaveChat(chat_id=chat_id), chat_id, patience)

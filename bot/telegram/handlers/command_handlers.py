@@ -13,10 +13,12 @@ from aiogram.dispatcher.flags import get_flag
 from aiogram.filters import Command
 from aiogram.types import InlineKeyboardMarkup, Message, TelegramObject
 
+from bot.telegram.client.calls import is_refused
 from bot.telegram.client.group_admins import GroupAdmins, GroupRole
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
+from bot.telegram.handlers.topics import TopicConversations
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.message_batching import MessageBatch
 from bot.telegram.inbound.updates import IncomingMessage
@@ -73,6 +75,7 @@ class CommandHandlers:
         admins: GroupAdmins,
         memory_list: MemoryList,
         search_results: SearchResults,
+        topics: TopicConversations,
         demo: bool,
         offered: frozenset[str],
         start: Callable[[Coroutine[Any, Any, None]], object],
@@ -88,6 +91,7 @@ class CommandHandlers:
         self._offered = offered
         """Settings that this deployment lets a chat change."""
         self._search_results = search_results
+        self._topics = topics
         self._start = start
 
     def build_router(self) -> Router:
@@ -110,6 +114,9 @@ class CommandHandlers:
             on(self._show_settings, "settings")
             on(self._retry_answer, "retry")
             on(self._stop_answer, "stop")
+            observer.register(
+                self._open_topic, _named("new"), self._topics.has_topics, flags=once
+            )  # fmt: skip
             on(self._run_shared, *RUN_ONCE_COMMANDS, flags=once)
             observer.register(self._run_shared, self._is_shared)
             observer.register(self._answer_unknown)
@@ -217,6 +224,11 @@ class CommandHandlers:
     async def _run_shared(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
         assert said.command is not None
         await self._run(chat, said.command.name, args)
+
+    async def _open_topic(self, _: Message, chat: ChatRow, args: str) -> None:
+        """Begin a conversation in a topic; where Telegram refuses topics, in the same place."""
+        if is_refused(await self._topics.open(chat, args)):
+            await self._run(chat, "new", args)
 
     async def _run(self, chat: ChatRow, name: str, args: str) -> None:
         texts = get_chat_texts(chat)
@@ -370,7 +382,11 @@ def _register(
     flags: dict[str, Any] | None = None,
 ) -> None:
     """Names are compared here only: whose bot a command is for was checked when it was parsed."""
-    observer.register(handler, Command(*names, ignore_case=True, ignore_mention=True), flags=flags)
+    observer.register(handler, _named(*names), flags=flags)
+
+
+def _named(*names: str) -> Command:
+    return Command(*names, ignore_case=True, ignore_mention=True)
 
 
 async def list_reminders(context: BotContext, chat: ChatRow) -> list[Reminder]:

@@ -17,6 +17,7 @@ from aiogram.types import Message
 from bot.telegram.client.calls import CallDone, CallRejected, ScaledClock
 from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS
 from bot.telegram.handlers.chat_admission import get_reply_target
+from bot.telegram.handlers.topics import TopicConversations
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.media_files import CannotRead, FileReader
 from bot.telegram.inbound.message_batching import MessageBatch
@@ -102,7 +103,9 @@ class MessageHandlers:
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
         hearing: HearingService | None,
+        topics: TopicConversations,
     ) -> None:
+        self._topics = topics
         self._hearing = hearing
         self._start = start
         self._now = now
@@ -245,6 +248,7 @@ class MessageHandlers:
         await self._send_transcripts(chat, texts, transcripts)
         await self._keep_for_retry(chat, batch, more)
         self._answer(chat)
+        await self._topics.name_after(chat, first.text)
 
     async def _read_or_defer(
         self, chat: ChatRow, batch: MessageBatch, texts: Catalogue

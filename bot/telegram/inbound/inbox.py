@@ -98,6 +98,7 @@ async def fetch_bot_identity(bot: Bot, *, backoff: Backoff | None = None) -> Bot
                 bot_id=me.id,
                 username=me.username or "",
                 reads_all_messages=bool(me.can_read_all_group_messages),
+                has_topics=bool(me.has_topics_enabled),
             )
         except (TelegramUnauthorizedError, TelegramNotFound) as refused:
             raise InvalidBotToken(f"getMe: {refused.message}") from None

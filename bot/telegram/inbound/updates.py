@@ -33,6 +33,8 @@ class BotIdentity:
     """Its operator lets it answer posts of channels."""
     answers_inline: bool = False
     """Its operator lets people ask it from other chats."""
+    has_topics: bool = False
+    """Private chats with it have topics."""
     answers_guests: bool = False
     """Its operator lets people ask it in chats where it is no member."""
 

@@ -26,6 +26,7 @@ from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.message_handlers import MessageHandlers
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
+from bot.telegram.handlers.topics import TopicConversations
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import AccessRules, ChatAccessPolicy
 from bot.telegram.inbound.inbox import fetch_bot_identity
@@ -292,10 +293,12 @@ class TelegramService:
         memory_list = MemoryList(context, notifier=notifier, announcer=app.announcer)
         search_results = SearchResults(context, notifier=notifier, timezone=self._settings.timezone)
         start, answer = self._tasks.start, self._dispatcher.dispatch
+        topics = TopicConversations(context, notifier=notifier, start=start)
         command_handlers = CommandHandlers(
             context, notifier=notifier, commands=app.commands, exporter=app.exporter,
             quick_actions=quick_actions, admins=admins, memory_list=memory_list,
-            search_results=search_results, demo=app.models.offline, offered=self._offered, start=start,
+            search_results=search_results, topics=topics, demo=app.models.offline, offered=self._offered,
+            start=start,
         )  # fmt: skip
         access_requests = self._access_requests[bot_id] = AccessRequests(
             context, notifier=notifier, alert_chats=self._settings.alert_telegram_chats
@@ -327,7 +330,7 @@ class TelegramService:
         )  # fmt: skip
         message_handlers = MessageHandlers(
             context, notifier=notifier, files=files, sessions=app.sessions, answer=answer, now=now,
-            start=start, hearing=app.hearing,
+            start=start, hearing=app.hearing, topics=topics,
         )  # fmt: skip
         chat_changes = ChatChanges(
             context, admission=admission, command_handlers=command_handlers, sessions=app.sessions

@@ -248,7 +248,10 @@ async def test_guests_are_answered_as_audience_and_setting_say(
     async with deployment(ANSWERS, database_url, redis_url, tmp_path, settings=settings) as here:
         await here.api.change_bot(guests=True)
         await here.house.restart()
-        assert ("guest_message" in (await here.api.bot())["allowed_updates"]) is asks
+        async with asyncio.timeout(60):
+            while not (allowed := (await here.api.bot())["allowed_updates"]):
+                await asyncio.sleep(0.05)
+        assert ("guest_message" in allowed) is asks
         if setting == "anyone":
             eve = await here.person(allowed=False)
             query = await ask(eve, "when does the ferry leave?", chat=await strangers(here, eve))
