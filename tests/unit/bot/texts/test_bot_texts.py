@@ -40,7 +40,7 @@ BEGINNINGS_OF_PLAIN = ("setting_", "tool_")
 VALUES = {
     "minutes": "10", "stars": "★★★★",
     "name": "Ada", "username": "ada_l", "code": "ABCD2345", "who": "Ada", "megabytes": "20",
-    "subject": "example.org",
+    "subject": "example.org", "title": "Boats",
     "value": "English", "words": "Likes tea.", "used": "$0.15", "cap": "$0.30", "count": "1,041",
 }  # fmt: skip
 
