@@ -31,7 +31,8 @@ WRITES = Check(check_database_writes, "PostgreSQL rejects writes")
 POOLER, SCHEMA = Check(server.check_pooler, "the pooler"), Check(server.check_schema, "the schema")
 STORED = Check(server.check_stored, "the data")
 ROWS = (
-    Check(rows.check_reminders, "reminders"), Check(rows.check_pruning_rules, "pruning rules"),
+    Check(rows.check_reminders, "reminders"), Check(rows.check_compaction_hook, "the hook"),
+    Check(rows.check_pruning_rules, "pruning rules"),
     Check(check_bots_in_service, "the bots"), Check(rows.check_models, "models"),
     Check(rows.check_spending, "spending"), Check(rows.check_agents, "the agents"),
     Check(server.check_hosts, "the hosts"), Check(rows.check_sites, "the sites"),

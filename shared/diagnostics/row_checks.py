@@ -36,6 +36,7 @@ from shared.config.settings import BadSettings, Settings, load_policy_overrides,
 from shared.config.sites import BadSiteConfig, build_secret_context, read_site_config
 from shared.core.context.agents import KNOWLEDGE_FOLDER, MEMORY, PERSON
 from shared.core.context.overrides import BadContextConfig, agent_policy
+from shared.core.ops.alerts import advice_of
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
@@ -60,6 +61,19 @@ async def check_reminders(settings: Settings, url: str) -> Sequence[Finding]:
     what = f"reminders overdue by more than {_LATE_MINUTES} minutes: {late}"
     advice = "The bot and web processes send reminders. Check that both run: ./evertalk up"
     return [Finding("warn", what, advice)] if late else []
+
+
+async def check_compaction_hook(settings: Settings, url: str) -> Sequence[Finding]:
+    """Report messages of the last day that the compaction hook did not take; nothing without a hook."""
+    if settings.compaction_hook_url is None:
+        return []
+    async with open_stores(url, size=1) as stores:
+        troubles = await stores.compaction_hooks.list_troubles()
+    if not troubles:
+        return []
+    total, code = sum(number for _, number in troubles), troubles[0][0]
+    what = f"messages of the last day that the compaction hook has not taken: {total} ({code})"
+    return [Finding("warn", what, advice_of(code))]
 
 
 async def check_pruning_rules(settings: Settings, url: str) -> Sequence[Finding]:

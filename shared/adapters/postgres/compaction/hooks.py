@@ -84,6 +84,11 @@ UPDATE compaction_hooks
  WHERE id = :id AND state = 'due'
 """)
 
+_TROUBLES = """
+SELECT error, count(*) AS number FROM compaction_hooks
+ WHERE error <> '' AND created_at > now() - interval '1 day' GROUP BY error ORDER BY number DESC, error
+"""
+
 
 class PostgresCompactionHooks(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
@@ -125,6 +130,11 @@ class PostgresCompactionHooks(PoolStore):
         """Return messages that are due; no other process sends them for a minute."""
         rows = await self._pool.fetch(*_CLAIM(most=most, with_summary=with_summary))
         return [_build(row, summary=row["summary"]) for row in rows]
+
+    @store_method
+    async def list_troubles(self) -> list[tuple[str, int]]:
+        """Return codes of failures of the last day with their numbers, the most frequent first."""
+        return [(row["error"], row["number"]) for row in await self._pool.fetch(_TROUBLES)]
 
 
 def _build(row: Record, *, summary: str | None = None) -> HookMessage:
