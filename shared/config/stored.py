@@ -38,6 +38,7 @@ STORABLE = (
     "allowed_origins", "timezone", "quiet_hours",
     "preset", "context_window", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds",
     "history_turns", "window_messages", "trim_tokens",
+    "compaction_hook_url", "compaction_hook_secret", "compaction_hook_summary",
     "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
     "cap_network_per_day_usd", "cap_guests_per_day_usd", "cap_tokens_per_day",
     "cap_visitors_per_hour_percent", "handover", "handover_minutes",

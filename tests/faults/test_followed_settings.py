@@ -88,6 +88,7 @@ def saved_values(fake_url: str) -> dict[str, str]:
         "EVERTALK_AWAY_TEXT": "We are back at nine.", "EVERTALK_RETENTION_DAYS": "90",
         "EVERTALK_ALERT_TELEGRAM_CHATS": "42", "EVERTALK_ALERT_WEBHOOK_URL": "https://hook.example/x",
         "EVERTALK_ALERT_WEBHOOK_SECRET": "a-secret-of-the-hook-that-is-long-enough",
+        "EVERTALK_COMPACTION_HOOK_SUMMARY": "on",
         "EVERTALK_ALERT_SMTP_URL": "smtp://mail.example.org",
         "EVERTALK_ALERT_EMAIL_FROM": "a@example.org", "EVERTALK_ALERT_EMAIL_TO": "b@example.org",
     }  # fmt: skip

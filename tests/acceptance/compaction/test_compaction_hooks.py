@@ -12,6 +12,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.app import App
+from shared.bootstrap.settings_change import follow_settings
 from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
 from tests.kit.deployment.person import WALK
 from tests.kit.fakes.hook_receiver import HookProcess, hook_process
@@ -236,3 +237,28 @@ async def test_message_that_waits_for_a_summary_does_not_wait_for_the_hook(
         assert row is not None
         assert tuple(row) == ("before", "due", 0, False)
         assert (await receiver.list_told())[0] == []
+
+
+async def test_running_process_follows_a_hook_that_is_set_later(
+    database_url: str, redis_url: str, provider: RunningFake, receiver: HookProcess
+) -> None:
+    await provider.reset()
+    given: dict[str, Any] = {
+        "anthropic_api_key": "test-key", "anthropic_base_url": provider.base_url, "context_window": 12_000,
+        "max_output": 1_000, "cap_total_per_day_usd": "1000",
+    }  # fmt: skip
+    hook = {"compaction_hook_url": receiver.url, "compaction_hook_secret": SECRET}
+    async with running_app(settings_for(database_url, redis_url, **given)) as app:
+        guest = await visit(app)
+        for number in range(8):
+            await say(guest, number)
+        await command(guest, "compact", "--force")
+        assert await guest.one("SELECT count(*) FROM compaction_hooks") == 0
+        await follow_settings(app, settings_for(database_url, redis_url, **given, **hook))
+        for number in range(8):
+            await say(guest, number)
+        await command(guest, "compact", "--force")
+        await deliver(guest)
+    messages, faults = await receiver.list_told()
+    assert faults == []
+    assert [one["type"] for one in messages] == ["compaction.before", "compaction.after"]

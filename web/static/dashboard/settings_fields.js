@@ -62,7 +62,10 @@ export const SECTIONS = [
     ["EVERTALK_MAX_ROUNDS", t("Newest rounds sent")],
     ["EVERTALK_HISTORY_TURNS", t("Turns of history by channel")],
     ["EVERTALK_WINDOW_MESSAGES", t("Newest messages sent")],
-    ["EVERTALK_TRIM_TOKENS", t("Old messages left out above")]] },
+    ["EVERTALK_TRIM_TOKENS", t("Old messages left out above")],
+    ["EVERTALK_COMPACTION_HOOK_URL", t("Hook of summaries: address")],
+    ["EVERTALK_COMPACTION_HOOK_SECRET", t("Hook of summaries: secret")],
+    ["EVERTALK_COMPACTION_HOOK_SUMMARY", t("Hook of summaries: send their text")]] },
   { id: "recall", name: t("Recall"), help: t("A server with /rerank puts what is recalled in a better order. One with /embeddings finds what was meant, in place of the model on this machine. Neither is waited for longer than 0.3 s."), test: "recall", fields: [
     ["EVERTALK_MEANING", t("Find what was meant (90 MB of memory)"), t("Finds it in other words and languages, by a model on this machine.")]], rare: [
     ["EVERTALK_RERANK_URL", t("{provider}: address", { provider: t("Recall") })],

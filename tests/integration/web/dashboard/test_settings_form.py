@@ -146,6 +146,17 @@ async def test_invalid_setting_is_reported_next_to_its_name(
     assert (await rows_of(house))[0]["version"] == 0
 
 
+async def test_hook_of_summaries_is_stored_with_its_secret(house: Dashboard) -> None:
+    url, secret = "EVERTALK_COMPACTION_HOOK_URL", "EVERTALK_COMPACTION_HOOK_SECRET"
+    status, told = await put(house, 0, **{url: "https://hook.example/x"})
+    assert (status, [one["name"] for one in told["details"]["problems"]]) == (422, [secret])
+    both = {url: "https://hook.example/x", secret: "s" * 32}
+    assert (await put(house, 0, **both))[0] == 200
+    assert (await put(house, 1, **{url: "https://hook.example/y"}))[0] == 200, "the secret is stored"
+    assert (await put(house, 2, **{CAP: "2"}))[0] == 200
+    assert (await put(house, 3, **{url: "https://10.0.0.1:80/", secret: "short"}))[0] == 422
+
+
 async def test_only_admins_change_or_try_settings(house: Dashboard) -> None:
     for role in ("viewer", "operator"):
         assert (await put(house, 0, role, **{CAP: "2"}))[0] == 403
