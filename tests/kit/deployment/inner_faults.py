@@ -16,6 +16,7 @@ from typing import Any
 
 from shared.adapters.files.web_pages import FetchUrl
 from shared.adapters.postgres.compaction import jobs_sql
+from shared.adapters.postgres.db.pool import Named
 
 CLOCK_SHIFTS = "FAULT_CLOCK_SHIFTS"
 """Seconds, with commas: SIGUSR1 sets the clock this far from the true one, each time by the next number."""
@@ -77,9 +78,9 @@ def _poison(name: str, word: str) -> None:
 def _forget(kind: str) -> None:
     """What is due and what may be claimed names each kind that is known."""
     for name in ("DUE_JOBS", "CLAIM_JOB"):
-        statement: str = getattr(jobs_sql, name)
-        assert f", '{kind}')" in statement, f"{name} does not name its kinds"
-        setattr(jobs_sql, name, statement.replace(f", '{kind}')", ")"))
+        statement: Named = getattr(jobs_sql, name)
+        assert f", '{kind}')" in statement.sql, f"{name} does not name its kinds"
+        statement.sql = statement.sql.replace(f", '{kind}')", ")")
 
 
 def _compute(seconds: float) -> None:

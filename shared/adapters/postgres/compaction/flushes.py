@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import json
 
-import asyncpg
-
 from shared.adapters.postgres.compaction import jobs_sql as sql
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.view_state import load_hidden
 from shared.core.compaction.jobs import LATE
 from shared.core.session.session_state import Hidden
 from shared.ports import ToolSpec
 
-_LINK_OF_TURN = """
-SELECT * FROM links WHERE session_id = $1 AND active AND from_turn <= $2 AND through_turn >= $2
-"""
+_LINK_OF_TURN = Named("""
+SELECT * FROM links WHERE session_id = :session_id AND active AND from_turn <= :turn AND through_turn >= :turn
+""")
 
-_SIZE_AFTER = """
+_SIZE_AFTER = Named("""
 SELECT c.context_tokens FROM sessions s
-  JOIN turn_context_audit c ON c.session_id = s.id AND c.turn_id = $2 AND c.model_alias = s.measured_by
- WHERE s.id = $1 AND c.base_turn = s.base_turn AND c.head IS NOT DISTINCT FROM s.head
+  JOIN turn_context_audit c ON c.session_id = s.id AND c.turn_id = :turn AND c.model_alias = s.measured_by
+ WHERE s.id = :session_id AND c.base_turn = s.base_turn AND c.head IS NOT DISTINCT FROM s.head
    AND c.reported_input_tokens IS NOT NULL
-   AND NOT EXISTS (SELECT FROM prune_decisions d WHERE d.session_id = $1 AND d.turn_no > $2)
+   AND NOT EXISTS (SELECT FROM prune_decisions d WHERE d.session_id = :session_id AND d.turn_no > :turn)
  ORDER BY c.id DESC LIMIT 1
-"""
-_LAST_TOOLS = """
+""")
+_LAST_TOOLS = Named("""
 SELECT p.body FROM turn_context_audit a
  CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) WITH ORDINALITY h(hash, place)
   JOIN prompt_parts p ON p.sha256 = decode(h.hash, 'hex')
- WHERE a.session_id = $1 AND a.turn_id = (SELECT max(turn_id) FROM turn_context_audit WHERE session_id = $1)
+ WHERE a.session_id = :session_id AND a.turn_id =
+   (SELECT max(turn_id) FROM turn_context_audit WHERE session_id = :session_id)
    AND p.body LIKE '[{%'
  ORDER BY a.id DESC, h.place DESC LIMIT 1
-"""
+""")
 
 _DEAD_REST = "1 hour"
 """Interval before a failed late flush is tried again, since its cause seldom passes and each try costs a
 call.
 """
 
-_ASK_FOR_OWED = f"""
+_ASK_FOR_OWED = Named(f"""
 INSERT INTO jobs (kind, session_id, key, trigger, payload)
 SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "{LATE}"}}'
   FROM sessions s
@@ -48,41 +47,41 @@ SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "
    AND NOT EXISTS (
        SELECT FROM jobs j WHERE j.session_id = s.id AND j.trigger = '{LATE}' AND j.state = 'dead'
           AND j.ended_at > now() - interval '{_DEAD_REST}')
- ORDER BY s.id LIMIT $1
+ ORDER BY s.id LIMIT :limit
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
-"""
+""")
 
 
-class PostgresFlushes:
+class PostgresFlushes(PoolStore):
     """Reads only, except that the sweep asks for what is owed."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def find_unflushed(self, session_id: int) -> Hidden | None:
         """The first range that was hidden before a flush had read it, as it stood then."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            row = await connection.fetchrow(sql.STATE, session_id)
+            row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             if row is None or row["flushed_turn"] >= row["base_turn"]:
                 return None
-            link = await connection.fetchrow(_LINK_OF_TURN, session_id, row["flushed_turn"] + 1)
+            link = await connection.fetchrow(
+                *_LINK_OF_TURN(
+                    session_id=session_id,
+                    turn=row["flushed_turn"] + 1,
+                )
+            )
             return None if link is None else await load_hidden(connection, row, link)
 
     @store_method
     async def seconds_since_flush(self, session_id: int) -> float | None:
         """How long ago the last flush that did its work ended."""
         seconds: float | None = await self._pool.fetchval(
-            """SELECT extract(epoch FROM now() - max(ended_at))::float8 FROM flushes
-                WHERE session_id = $1 AND outcome IN ('saved', 'nothing')""",
-            session_id,
+            *_SECONDS_SINCE(session_id=session_id),
         )
         return seconds
 
     @store_method
     async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None:
         """The tools of the last turn's request, as they were stored with it; None when it had none."""
-        body: str | None = await self._pool.fetchval(_LAST_TOOLS, session_id)
+        body: str | None = await self._pool.fetchval(*_LAST_TOOLS(session_id=session_id))
         if body is None:
             return None
         return tuple(
@@ -98,10 +97,16 @@ class PostgresFlushes:
     @store_method
     async def find_size_after(self, session_id: int, turn: int) -> int | None:
         """Return the tokens of the context after a turn of the current cycle; None if it was not counted."""
-        size: int | None = await self._pool.fetchval(_SIZE_AFTER, session_id, turn)
+        size: int | None = await self._pool.fetchval(*_SIZE_AFTER(session_id=session_id, turn=turn))
         return size
 
     @store_method
     async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:
         """Request a flush for each session with turns hidden unread, and return the ids of new jobs."""
-        return [row["id"] for row in await self._pool.fetch(_ASK_FOR_OWED, limit)]
+        return [row["id"] for row in await self._pool.fetch(*_ASK_FOR_OWED(limit=limit))]
+
+
+_SECONDS_SINCE = Named("""
+SELECT extract(epoch FROM now() - max(ended_at))::float8 FROM flushes
+ WHERE session_id = :session_id AND outcome IN ('saved', 'nothing')
+""")

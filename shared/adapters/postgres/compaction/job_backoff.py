@@ -10,12 +10,12 @@ import asyncpg
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.compaction.jobs import (
     context_after,
-    link_columns,
+    insert_link,
     move_view,
     spend_on,
     still_mine,
 )
-from shared.adapters.postgres.db.pool import build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.turns.view_state import load_hidden
 from shared.core.context.build_context import LeftOut
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
@@ -34,63 +34,63 @@ from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView
 from shared.core.verdicts.summaries import unusable_models
 
-_ENDS = """
+_ENDS = Named("""
 SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::float8 AS age_seconds
-  FROM jobs WHERE session_id = $1 AND kind = 'compact' AND trigger <> 'upgrade' AND state IN ('done', 'dead')
+  FROM jobs WHERE session_id = :session_id AND kind = 'compact' AND trigger <> 'upgrade'
+    AND state IN ('done', 'dead')
  ORDER BY id DESC LIMIT 12
-"""
+""")
 
 WRITTEN_LATELY = 200
-_WRITTEN = f"""
-SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts, session_id, session_id = $1 AS is_own,
+_WRITTEN = Named(f"""
+SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts, session_id, session_id = :session_id AS is_own,
        extract(epoch FROM now() - created_at)::float8 AS age_seconds
   FROM (SELECT id, model, audit, created_at, session_id FROM links WHERE kind IN ('summary', 'digest')
          ORDER BY id DESC LIMIT {WRITTEN_LATELY}) lately
  WHERE created_at > now() - interval '1 day' ORDER BY id DESC
-"""
+""")
 
-_ACTIVITY = """
+_ACTIVITY = Named("""
 SELECT extract(epoch FROM now() - last_active_at)::float8 AS idle_seconds,
        answered_turn < next_turn - 1 OR open_turn IS NOT NULL AS unanswered
-  FROM sessions WHERE id = $1
-"""
+  FROM sessions WHERE id = :session_id
+""")
 
-_USAGE = """
+_USAGE = Named("""
 SELECT coalesce(
          sum(cost_micro) FILTER (WHERE purpose = 'chat')
          / nullif(count(DISTINCT turn_no) FILTER (WHERE purpose = 'chat'), 0), 0)::float8 AS turn_micro,
        round(avg(output_tokens) FILTER (WHERE purpose = 'compact'))::int AS summary_tokens
   FROM (SELECT turn_no, purpose, cost_micro, output_tokens FROM usage
-         WHERE session_id = $1 AND status = 'done' ORDER BY id DESC LIMIT 200) lately
-"""
+         WHERE session_id = :session_id AND status = 'done' ORDER BY id DESC LIMIT 200) lately
+""")
 
-_SAVE_CHECKPOINT = """
+_SAVE_CHECKPOINT = Named("""
 INSERT INTO checkpoints (session_id, parent, from_turn, through_turn, ledger, audit, tokens, model,
                          cost_micro, job_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-"""
+VALUES (:session_id, :parent, :from_turn, :through_turn, :ledger, :audit, :tokens, :model, :cost_micro,
+        :job_id)
+""")
 
-_LAST_CHECKPOINT = """
-SELECT * FROM checkpoints WHERE session_id = $1 AND parent IS NOT DISTINCT FROM $2 AND from_turn = $3
+_LAST_CHECKPOINT = Named("""
+SELECT * FROM checkpoints WHERE session_id = :session_id AND parent IS NOT DISTINCT FROM :parent
+   AND from_turn = :from_turn
  ORDER BY through_turn DESC, id DESC LIMIT 1
-"""
+""")
 
-_REPLACE = "UPDATE links SET active = false WHERE id = $1 AND active RETURNING parent"
+_REPLACE = Named("UPDATE links SET active = false WHERE id = :link_id AND active RETURNING parent")
 
 
-class PostgresJobBackoff:
+class PostgresJobBackoff(PoolStore):
     """Each method is one transaction."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def load_pace(self, session_id: int) -> Pace:
-        ends = await self._pool.fetch(_ENDS, session_id)
-        activity = await self._pool.fetchrow(_ACTIVITY, session_id)
+        ends = await self._pool.fetch(*_ENDS(session_id=session_id))
+        activity = await self._pool.fetchrow(*_ACTIVITY(session_id=session_id))
         assert activity is not None
-        written = await self._pool.fetch(_WRITTEN, session_id)
-        usage = await self._pool.fetchrow(_USAGE, session_id)
+        written = await self._pool.fetch(*_WRITTEN(session_id=session_id))
+        usage = await self._pool.fetchrow(*_USAGE(session_id=session_id))
         assert usage is not None
         return Pace(
             written=tuple(map(_parse_summary_end, written)),
@@ -107,9 +107,7 @@ class PostgresJobBackoff:
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
-                "UPDATE sessions SET compaction_rest = $2 WHERE id = $1",
-                job.session_id,
-                asdict(rest),
+                *_RECORD_BACKOFF(session_id=job.session_id, backoff=asdict(rest)),
             )
 
     @store_method
@@ -120,9 +118,12 @@ class PostgresJobBackoff:
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
-                _SAVE_CHECKPOINT, job.session_id, checkpoint.parent, checkpoint.from_turn,
-                checkpoint.through_turn, ledger_to_json(checkpoint.ledger), dict(checkpoint.audit),
-                checkpoint.tokens, checkpoint.model, checkpoint.cost_micro, job.id,
+                *_SAVE_CHECKPOINT(
+                    session_id=job.session_id, parent=checkpoint.parent, from_turn=checkpoint.from_turn,
+                    through_turn=checkpoint.through_turn, ledger=ledger_to_json(checkpoint.ledger),
+                    audit=dict(checkpoint.audit), tokens=checkpoint.tokens, model=checkpoint.model,
+                    cost_micro=checkpoint.cost_micro, job_id=job.id,
+                ),
             )  # fmt: skip
             await spend_on(connection, job, "compact", spent, party_id)
 
@@ -131,7 +132,13 @@ class PostgresJobBackoff:
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None:
         """Return the farthest ledger that continues this head; None without one."""
-        row = await self._pool.fetchrow(_LAST_CHECKPOINT, session_id, parent, from_turn)
+        row = await self._pool.fetchrow(
+            *_LAST_CHECKPOINT(
+                session_id=session_id,
+                parent=parent,
+                from_turn=from_turn,
+            )
+        )
         if row is None:
             return None
         return build_value(Checkpoint, row, ledger=ledger_from_json(row["ledger"]))
@@ -140,10 +147,8 @@ class PostgresJobBackoff:
     async def find_digest(self, session_id: int, link_id: int) -> Hidden | None:
         """A digest's range as it stood before; None unless the digest is still what the session goes by."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            row = await connection.fetchrow(sql.STATE, session_id)
-            link = await connection.fetchrow(
-                "SELECT * FROM links WHERE id = $1 AND active AND kind = 'digest'", link_id
-            )
+            row = await connection.fetchrow(*sql.STATE(session_id=session_id))
+            link = await connection.fetchrow(*_DIGEST(link_id=link_id))
             if row is None or link is None or row["head"] != link_id:
                 return None
             return await load_hidden(connection, row, link)
@@ -161,23 +166,22 @@ class PostgresJobBackoff:
         """The summary takes the digest's place: same range, same parent. Raises StaleView or LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
-            session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
+            session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=job.session_id))
             moved = session is None or session["view_epoch"] != seen.state.view.view_epoch
             if session is None or moved or session["head"] != seen.link_id:
                 raise StaleView(f"session {job.session_id}")
-            parent = await connection.fetchval(_REPLACE, seen.link_id)
-            row = await connection.fetchrow(sql.INSERT_LINK, *link_columns(link, job, parent))
+            parent = await connection.fetchval(*_REPLACE(link_id=seen.link_id))
+            row = await connection.fetchrow(*insert_link(link, job, parent))
             assert row is not None
             base = link.through_turn
             after = await context_after(
                 connection, session, base, link.tokens, seen.state.fixed_tokens, left_out,
                 talk_ratio=seen.state.talk_ratio,
             )  # fmt: skip
-            await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
+            await connection.execute(*_SET_SIZE(link_id=row["id"], after=after))
             await spend_on(connection, job, "compact", spent, seen.state.party_id)
             await connection.execute(
-                "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
-                job.session_id,
+                *_COUNT_COMPACTION(session_id=job.session_id),
             )
             return await move_view(
                 connection, session, base=base, head=row["id"], redo=None, cycles=0, context_tokens=after,
@@ -191,3 +195,11 @@ def _parse_summary_end(row: asyncpg.Record) -> SummaryEnd:
         model=row["model"], unusable=unusable_models(row["attempts"]), age_seconds=row["age_seconds"],
         session_id=row["session_id"], is_own=row["is_own"],
     )  # fmt: skip
+
+
+_RECORD_BACKOFF = Named("UPDATE sessions SET compaction_rest = :backoff WHERE id = :session_id")
+_DIGEST = Named("SELECT * FROM links WHERE id = :link_id AND active AND kind = 'digest'")
+_SET_SIZE = Named("UPDATE links SET tokens_after = :after WHERE id = :link_id")
+_COUNT_COMPACTION = Named("""
+UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = :session_id
+""")

@@ -20,13 +20,14 @@ UPGRADE_UNUSABLE_SECONDS = 900.0
 async def request_late_flush(connection: Connection, session_id: int, *, delay_seconds: float) -> None:
     """Turns were hidden that no flush has read: they are read from the log, later but surely."""
     await connection.execute(
-        sql.ASK_JOB_LATER,
-        "flush",
-        session_id,
-        build_late_key(session_id),
-        LATE,
-        {"threshold": LATE},
-        delay_seconds,
+        *sql.ASK_JOB_LATER(
+            kind="flush",
+            session_id=session_id,
+            key=build_late_key(session_id),
+            trigger=LATE,
+            payload={"threshold": LATE},
+            delay_seconds=delay_seconds,
+        ),
     )
 
 
@@ -34,10 +35,13 @@ async def request_upgrade(
     connection: Connection, session_id: int, link_id: int, audit: Mapping[str, Any]
 ) -> None:
     """A digest stands in for a summary until a model can write one."""
+    is_unusable = bool(unusable_models(audit.get("attempts", ())))
     await connection.execute(
-        sql.ASK_JOB_LATER, "compact", session_id, f"upgrade:{session_id}:{link_id}", "upgrade",
-        {"link": link_id},
-        UPGRADE_UNUSABLE_SECONDS if unusable_models(audit.get("attempts", ())) else UPGRADE_SECONDS,
+        *sql.ASK_JOB_LATER(
+            kind="compact", session_id=session_id, key=f"upgrade:{session_id}:{link_id}", trigger="upgrade",
+            payload={"link": link_id},
+            delay_seconds=UPGRADE_UNUSABLE_SECONDS if is_unusable else UPGRADE_SECONDS,
+        )
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import asyncpg
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.compaction.job_requests import LATE_SECONDS, request_late_flush, request_upgrade
-from shared.adapters.postgres.db.pool import Connection, Record, build_value, store_method
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
 from shared.adapters.postgres.turns.turn_sql import LEFT_BEHIND, LOAD, SWEEP_RESERVATION
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry, build_usage_rows, sum_spending
 from shared.adapters.postgres.turns.view_state import build_state
@@ -34,48 +34,50 @@ _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
 """Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
 
 
-class PostgresJobs:
+class PostgresJobs(PoolStore):
     """Each method is one transaction. A compaction is committed by compare-and-set on the view's epoch."""
-
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def load_state(self, session_id: int) -> SessionState:
         """The session with its live entries of ended turns; raises UnknownSession."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            row = await connection.fetchrow(sql.STATE, session_id)
+            row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             if row is None:
                 raise UnknownSession(f"session {session_id}")
-            rows = await connection.fetch(LOAD, session_id, row["base_turn"], row["answered_turn"])
+            rows = await connection.fetch(
+                *LOAD(
+                    session_id=session_id,
+                    base_turn=row["base_turn"],
+                    through_turn=row["answered_turn"],
+                )
+            )
             entries = await add_descriptions(connection, drop_former([build_entry(entry) for entry in rows]))
         return build_state(row, entries)
 
     @store_method
     async def request_job(self, session_id: int, order: JobOrder) -> int | None:
         """Make a job due; None when it is asked for already."""
-        arguments = (order.kind, session_id, order.key, order.trigger, dict(order.payload))
-        job_id: int | None
-        if order.delay_seconds:
-            job_id = await self._pool.fetchval(sql.ASK_JOB_LATER, *arguments, order.delay_seconds)
-        else:
-            job_id = await self._pool.fetchval(sql.ASK_JOB, *arguments)
+        asked = {
+            "kind": order.kind, "session_id": session_id, "key": order.key, "trigger": order.trigger,
+            "payload": dict(order.payload),
+        }  # fmt: skip
+        later = order.delay_seconds
+        statement = sql.ASK_JOB_LATER(**asked, delay_seconds=later) if later else sql.ASK_JOB(**asked)
+        job_id: int | None = await self._pool.fetchval(*statement)
         return job_id
 
     @store_method
     async def find_due_job(self, session_id: int) -> int | None:
         """The oldest of a session's jobs that is due now."""
         job_id: int | None = await self._pool.fetchval(
-            """SELECT id FROM jobs WHERE session_id = $1 AND state = 'due' AND due_at <= now()
-                ORDER BY id LIMIT 1""",
-            session_id,
+            *_DUE_JOB(session_id=session_id),
         )
         return job_id
 
     @store_method
     async def due_jobs(self, *, limit: int = 200) -> list[tuple[int, int]]:
         """Return ids and attempts of unclaimed jobs: due ones, and those whose worker died."""
-        return [(row["id"], row["attempt"]) for row in await self._pool.fetch(sql.DUE_JOBS, limit)]
+        return [(row["id"], row["attempt"]) for row in await self._pool.fetch(*sql.DUE_JOBS(limit=limit))]
 
     @store_method
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None:
@@ -83,8 +85,8 @@ class PostgresJobs:
         operator holds its kind back."""
         try:
             async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute(sql.LOCK_KIND, job_id)
-                row = await connection.fetchrow(sql.CLAIM_JOB, job_id, worker_id)
+                await connection.execute(*sql.LOCK_KIND(job_id=job_id))
+                row = await connection.fetchrow(*sql.CLAIM_JOB(job_id=job_id, worker_id=worker_id))
         except asyncpg.UniqueViolationError:
             return None
         if row is None:
@@ -106,26 +108,29 @@ class PostgresJobs:
         """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             if state == "dead":
-                await connection.execute(sql.MARK_TROUBLED, [job.id])
+                await connection.execute(*sql.MARK_TROUBLED(job_ids=[job.id]))
             ended = await connection.fetchval(
-                sql.END_JOB,
-                job.id,
-                job.epoch,
-                state,
-                error[:2000],
-                dict(outcome),
-                int(bool(error)),
-                retry_seconds,
-                [dict(failure) for failure in failures],
+                *sql.END_JOB(
+                    job_id=job.id,
+                    epoch=job.epoch,
+                    state=state,
+                    error=error[:2000],
+                    outcome=dict(outcome),
+                    faults=int(bool(error)),
+                    retry_seconds=retry_seconds,
+                    failures=[dict(failure) for failure in failures],
+                ),
             )
             if ended is None:
                 raise LeaseLost(f"job {job.id}")
             if successor is None:
                 return None
             job_id: int | None = await connection.fetchval(
-                sql.ASK_JOB_LATER,
-                successor.kind, job.session_id, successor.key, successor.trigger, dict(successor.payload),
-                successor.delay_seconds,
+                *sql.ASK_JOB_LATER(
+                    kind=successor.kind, session_id=job.session_id, key=successor.key,
+                    trigger=successor.trigger, payload=dict(successor.payload),
+                    delay_seconds=successor.delay_seconds,
+                ),
             )  # fmt: skip
             return None if successor.delay_seconds else job_id
 
@@ -135,7 +140,15 @@ class PostgresJobs:
     ) -> FlushTicket:
         """Raises LeaseLost."""
         row = await self._pool.fetchrow(
-            sql.BEGIN_FLUSH, job.session_id, cycle, threshold, from_turn, through_turn, job.id, job.epoch
+            *sql.BEGIN_FLUSH(
+                session_id=job.session_id,
+                cycle=cycle,
+                threshold=threshold,
+                from_turn=from_turn,
+                through_turn=through_turn,
+                job_id=job.id,
+                epoch=job.epoch,
+            )
         )
         if row is None:
             raise LeaseLost(f"job {job.id}")
@@ -150,15 +163,21 @@ class PostgresJobs:
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
             await connection.execute(
-                sql.END_FLUSH, ticket.id, report.outcome, report.stray_text, report.error[:2000],
-                report.model,
-                sum(call.input_tokens + call.cache_read_tokens + call.cache_write_tokens + call.output_tokens
-                    for call in spent),
-                total_cost(spent),
+                *sql.END_FLUSH(
+                    flush_id=ticket.id, outcome=report.outcome, stray_text=report.stray_text,
+                    error=report.error[:2000], model=report.model,
+                    tokens=sum(sum_spending(spent)[:4]),
+                    cost_micro=total_cost(spent),
+                ),
             )  # fmt: skip
             await _spend(connection, job, "flush", spent, party_id)
             if report.outcome != "failed":
-                await connection.execute(sql.ADVANCE_CURSOR, job.session_id, ticket.through_turn)
+                await connection.execute(
+                    *sql.ADVANCE_CURSOR(
+                        session_id=job.session_id,
+                        through_turn=ticket.through_turn,
+                    )
+                )
 
     @store_method
     async def record_spending(
@@ -181,7 +200,7 @@ class PostgresJobs:
         """Store a compaction. Raises StaleView or LeaseLost if another writer was faster."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
-            session = await connection.fetchrow(sql.LOCK_SESSION, job.session_id)
+            session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=job.session_id))
             if (
                 session is None
                 or session["view_epoch"] != seen.view.view_epoch
@@ -189,21 +208,20 @@ class PostgresJobs:
                 or link.through_turn > session["answered_turn"]
             ):
                 raise StaleView(f"session {job.session_id}")
-            row = await connection.fetchrow(sql.INSERT_LINK, *_link_columns(link, job, session["head"]))
+            row = await connection.fetchrow(*_insert_link(link, job, session["head"]))
             assert row is not None
             after = await _context_after(
                 connection, session, link.through_turn, link.tokens, seen.fixed_tokens, left_out,
                 talk_ratio=seen.talk_ratio,
             )  # fmt: skip
-            await connection.execute("UPDATE links SET tokens_after = $2 WHERE id = $1", row["id"], after)
+            await connection.execute(*_SET_SIZE(link_id=row["id"], after=after))
             if link.kind == "digest":
                 await request_upgrade(connection, job.session_id, row["id"], link.audit)
             await _spend(connection, job, "compact", spent, seen.party_id)
             summarised = link.kind in ("summary", "digest")
             if summarised:
                 await connection.execute(
-                    "UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = $1",
-                    job.session_id,
+                    *_COUNT_COMPACTION(session_id=job.session_id),
                 )
             return await _move(
                 connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
@@ -215,7 +233,7 @@ class PostgresJobs:
     @store_method
     async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None:
         """Return the outcome that an earlier attempt at this job committed; None without one."""
-        row = await self._pool.fetchrow(sql.COMPACTION_OF, job.session_id, job.id)
+        row = await self._pool.fetchrow(*sql.COMPACTION_OF(session_id=job.session_id, job_id=job.id))
         return None if row is None else dict(row)
 
     @store_method
@@ -231,7 +249,7 @@ class PostgresJobs:
     ) -> CompactionStored | ChangeRefused:
         """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
             if session is None:
                 raise UnknownSession(f"session {session_id}")
             head = await _link(connection, session["head"])
@@ -252,9 +270,7 @@ class PostgresJobs:
                     "so they cannot all come back at once. They stay readable under Original.",
                     values={"needed": after, "most": limit_tokens},
                 )
-            await connection.execute(
-                "UPDATE links SET active = false, undone_at = now() WHERE id = $1", head["id"]
-            )
+            await connection.execute(*_UNDO(link_id=head["id"]))
             return await _move(
                 connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
                 context_tokens=after, reserved=reserved_tokens, hold=True, state="undone", shown=head["id"],
@@ -272,7 +288,7 @@ class PostgresJobs:
     ) -> CompactionStored | ChangeRefused:
         """Take the last undo back, until the next compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
             if session is None:
                 raise UnknownSession(f"session {session_id}")
             link = await _link(connection, session["redo"])
@@ -280,9 +296,7 @@ class PostgresJobs:
                 return ChangeRefused(
                     reason="nothing_to_restore", advice="There is no undone summary to bring back."
                 )
-            await connection.execute(
-                "UPDATE links SET active = true, undone_at = NULL WHERE id = $1", link["id"]
-            )
+            await connection.execute(*_RESTORE(link_id=link["id"]))
             if link["kind"] == "digest":
                 # The job of its making may have found it taken back, and ended.
                 await request_upgrade(connection, session_id, link["id"], link["audit"])
@@ -332,7 +346,7 @@ class PostgresJobs:
         reserved: int,
     ) -> CompactionStored | ChangeRefused:
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
+            session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
             if session is None:
                 raise UnknownSession(f"session {session_id}")
             base, through = session["base_turn"], session["answered_turn"]
@@ -341,7 +355,7 @@ class PostgresJobs:
                 return ChangeRefused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
             if through == base and head is not None and head["kind"] == "separator":
                 # Nothing more to hide: the separator itself becomes the beginning that is asked for.
-                await connection.execute("UPDATE links SET kind = 'new' WHERE id = $1", head["id"])
+                await connection.execute(*_BECOME_NEW(link_id=head["id"]))
                 return await _move(
                     connection, session, base=base, head=head["id"], redo=None, cycles=1,
                     context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=head["id"],
@@ -352,13 +366,19 @@ class PostgresJobs:
                     connection, session, base=base, head=None, redo=None, cycles=1,
                     context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=None,
                 )  # fmt: skip
-            bounds = await connection.fetchrow(sql.BOUNDS, session_id, base, through)
+            bounds = await connection.fetchrow(
+                *sql.BOUNDS(
+                    session_id=session_id,
+                    after_turn=base,
+                    through_turn=through,
+                )
+            )
             assert bounds is not None
             link = await connection.fetchval(
-                """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq,
-                                      parent, trigger)
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, 'manual') RETURNING id""",
-                session_id, kind, base + 1, through, *bounds, session["head"],
+                *_HIDE_ALL(
+                    session_id=session_id, kind=kind, from_turn=base + 1, through_turn=through,
+                    from_seq=bounds["first"], through_seq=bounds["last"], parent=session["head"],
+                ),
             )  # fmt: skip
             after = await _context_after(connection, session, through, 0, fixed_tokens, talk_ratio=talk_ratio)
             return await _move(
@@ -368,14 +388,13 @@ class PostgresJobs:
 
     @store_method
     async def load_job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]:
-        row = await self._pool.fetchrow("SELECT state, outcome FROM jobs WHERE id = $1", job_id)
+        row = await self._pool.fetchrow(*_OUTCOME(job_id=job_id))
         return ("dead", {}) if row is None else (row["state"], row["outcome"])
 
     @store_method
     async def find_waiting_job(self, session_id: int, key: str) -> int | None:
         job_id: int | None = await self._pool.fetchval(
-            "SELECT id FROM jobs WHERE session_id = $1 AND key = $2 AND state IN ('due', 'running')",
-            session_id, key,
+            *_WAITING_JOB(session_id=session_id, key=key),
         )  # fmt: skip
         return job_id
 
@@ -383,28 +402,20 @@ class PostgresJobs:
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int:
         """A durable event for every screen of the session; its number."""
         event_seq: int = await self._pool.fetchval(
-            """WITH s AS (UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
-                          RETURNING next_event_seq - 1 AS event_seq)
-               INSERT INTO events (session_id, event_seq, kind, payload)
-               SELECT $1, event_seq, 'command.result', $2 FROM s RETURNING event_seq""",
-            session_id, dict(payload),
+            *_ADD_RESULT(session_id=session_id, payload=dict(payload)),
         )  # fmt: skip
         return event_seq
 
     @store_method
     async def list_held_jobs(self, worker_id: int) -> list[int]:
-        rows = await self._pool.fetch(
-            "SELECT id FROM jobs WHERE state = 'running' AND leased_by = $1", worker_id
-        )
+        rows = await self._pool.fetch(*_HELD_JOBS(worker_id=worker_id))
         return [row["id"] for row in rows]
 
     @store_method
     async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
         """Make these jobs due again, as far as this process holds them, and return their number."""
         rows = await self._pool.fetch(
-            """UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()
-                WHERE state = 'running' AND leased_by = $1 AND id = ANY ($2::bigint[]) RETURNING id""",
-            worker_id, list(job_ids),
+            *_RELEASE_JOBS(worker_id=worker_id, job_ids=list(job_ids)),
         )  # fmt: skip
         return len(rows)
 
@@ -413,7 +424,7 @@ class PostgresJobs:
         """Free what dead processes had set aside, charging what the ledger says they used."""
         rows = await self._pool.fetch(LEFT_BEHIND)
         for row in rows:
-            await self._pool.execute(SWEEP_RESERVATION, row["id"])
+            await self._pool.execute(*SWEEP_RESERVATION(reservation_id=row["id"]))
         return len(rows)
 
     @store_method
@@ -445,7 +456,7 @@ _NOTHING_BEFORE = {
 
 
 async def _refuse_lost_lease(connection: Connection, job: JobClaim) -> None:
-    mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
+    mine = await connection.fetchval(*sql.LOCK_RUNNING(job_id=job.id, epoch=job.epoch))
     if mine is None:
         raise LeaseLost(f"job {job.id}")
 
@@ -455,17 +466,41 @@ async def _spend(
 ) -> None:
     if not spent:
         return
-    await connection.execute(sql.SPEND, job.session_id, party_id, job.id, purpose, build_usage_rows(spent))
-    await connection.execute(sql.ADD_TOTALS, job.session_id, sum_spending(spent))
+    await connection.execute(
+        *sql.SPEND(
+            session_id=job.session_id,
+            party_id=party_id,
+            job_id=job.id,
+            purpose=purpose,
+            usage=build_usage_rows(spent),
+        )
+    )
+    await connection.execute(*sql.ADD_TOTALS(session_id=job.session_id, sums=sum_spending(spent)))
 
 
-def _link_columns(link: NewLink, job: JobClaim, parent: int | None) -> tuple[Any, ...]:
-    return (
-        job.session_id, link.kind, link.from_turn, link.through_turn, link.from_seq, link.through_seq, parent,
-        link.trigger, link.summary_text, ledger_to_json(link.ledger), dict(link.contract), dict(link.audit),
-        link.tokens, link.tokens_before, link.model, link.cost_micro, link.duration_ms, link.flush_id, job.id,
-        link.focus,
-    )  # fmt: skip
+def _insert_link(link: NewLink, job: JobClaim, parent: int | None) -> tuple[str, *tuple[object, ...]]:
+    return sql.INSERT_LINK(
+        session_id=job.session_id,
+        job_id=job.id,
+        parent=parent,
+        kind=link.kind,
+        trigger=link.trigger,
+        from_turn=link.from_turn,
+        through_turn=link.through_turn,
+        from_seq=link.from_seq,
+        through_seq=link.through_seq,
+        summary_text=link.summary_text,
+        ledger=ledger_to_json(link.ledger),
+        contract=dict(link.contract),
+        audit=dict(link.audit),
+        focus=link.focus,
+        tokens=link.tokens,
+        tokens_before=link.tokens_before,
+        model=link.model,
+        cost_micro=link.cost_micro,
+        duration_ms=link.duration_ms,
+        flush_id=link.flush_id,
+    )
 
 
 async def _context_after(
@@ -482,7 +517,7 @@ async def _context_after(
     # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
     view = await _view_after(connection, session, base, summary_tokens, whole=left_out is not None)
     live = sum(entry.tokens for entry in view.entries) - (left_out(view) if left_out else 0)
-    pinned: int = await connection.fetchval(sql.PINNED_TOKENS, session["id"], base)
+    pinned: int = await connection.fetchval(*sql.PINNED_TOKENS(session_id=session["id"], base_turn=base))
     ratio: float = session["token_ratio"] if talk_ratio is None else talk_ratio
     return fixed_tokens + round(ratio * (live + pinned + summary_tokens))
 
@@ -491,8 +526,21 @@ async def _view_after(
     connection: Connection, session: Record, base: int, summary_tokens: int, *, whole: bool
 ) -> View:
     """The view as it will be; its entries are as large as they are shown, with `whole` hidden ones, too."""
-    rows = await connection.fetch(LOAD, session["id"], base, session["answered_turn"])
-    sizes = await connection.fetch(sql.SHOWN_SIZES, session["id"], base, session["answered_turn"], whole)
+    rows = await connection.fetch(
+        *LOAD(
+            session_id=session["id"],
+            base_turn=base,
+            through_turn=session["answered_turn"],
+        )
+    )
+    sizes = await connection.fetch(
+        *sql.SHOWN_SIZES(
+            session_id=session["id"],
+            base_turn=base,
+            through_turn=session["answered_turn"],
+            whole=whole,
+        )
+    )
     shown = {row["seq"]: row["tokens"] for row in sizes}
     entries = drop_former([build_entry(row) for row in rows])
     return View(
@@ -514,7 +562,7 @@ async def _view_after(
 async def _link(connection: Connection, link_id: int | None) -> Record | None:
     if link_id is None:
         return None
-    return await connection.fetchrow("SELECT * FROM links WHERE id = $1", link_id)
+    return await connection.fetchrow(*_LINK(link_id=link_id))
 
 
 async def _move(
@@ -533,7 +581,16 @@ async def _move(
     replaces: int | None = None,
 ) -> CompactionStored:
     event_seq = await connection.fetchval(
-        sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold, reserved
+        *sql.MOVE_VIEW(
+            session_id=session["id"],
+            base_turn=base,
+            head=head,
+            redo=redo,
+            cycles=cycles,
+            context_tokens=context_tokens,
+            hold=hold,
+            reserved=reserved,
+        )
     )
     if base > session["flushed_turn"]:
         await request_late_flush(
@@ -545,7 +602,14 @@ async def _move(
     if replaces is not None:
         replaced = await _link(connection, replaces)
         payload["replaces"] = str(replaced["public_id"]) if replaced else ""
-    await connection.execute(sql.ADD_EVENT, session["id"], event_seq, "compaction", payload)
+    await connection.execute(
+        *sql.ADD_EVENT(
+            session_id=session["id"],
+            event_seq=event_seq,
+            kind="compaction",
+            payload=payload,
+        )
+    )
     return CompactionStored(
         link_id=link["id"] if link else 0,
         event_seq=event_seq,
@@ -575,7 +639,40 @@ def _payload(link: Record | None, *, state: str, before: int, after: int) -> dic
     }
 
 
-still_mine, spend_on, context_after, link_columns, move_view = (
-    _refuse_lost_lease, _spend, _context_after, _link_columns, _move
+still_mine, spend_on, context_after, insert_link, move_view = (
+    _refuse_lost_lease, _spend, _context_after, _insert_link, _move
 )  # fmt: skip
 """For the stores beside this one, which change a view in the same way."""
+_DUE_JOB = Named("""
+SELECT id FROM jobs WHERE session_id = :session_id AND state = 'due' AND due_at <= now()
+ ORDER BY id LIMIT 1
+""")
+_SET_SIZE = Named("UPDATE links SET tokens_after = :after WHERE id = :link_id")
+_COUNT_COMPACTION = Named("""
+UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = :session_id
+""")
+_UNDO = Named("UPDATE links SET active = false, undone_at = now() WHERE id = :link_id")
+_RESTORE = Named("UPDATE links SET active = true, undone_at = NULL WHERE id = :link_id")
+_BECOME_NEW = Named("UPDATE links SET kind = 'new' WHERE id = :link_id")
+_HIDE_ALL = Named("""
+INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq,
+                   parent, trigger)
+VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, :parent, 'manual')
+   RETURNING id
+""")
+_OUTCOME = Named("SELECT state, outcome FROM jobs WHERE id = :job_id")
+_WAITING_JOB = Named("""
+SELECT id FROM jobs WHERE session_id = :session_id AND key = :key AND state IN ('due', 'running')
+""")
+_ADD_RESULT = Named("""
+WITH s AS (UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = :session_id
+           RETURNING next_event_seq - 1 AS event_seq)
+INSERT INTO events (session_id, event_seq, kind, payload)
+SELECT :session_id, event_seq, 'command.result', :payload FROM s RETURNING event_seq
+""")
+_HELD_JOBS = Named("SELECT id FROM jobs WHERE state = 'running' AND leased_by = :worker_id")
+_RELEASE_JOBS = Named("""
+UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()
+ WHERE state = 'running' AND leased_by = :worker_id AND id = ANY (:job_ids::bigint[]) RETURNING id
+""")
+_LINK = Named("SELECT * FROM links WHERE id = :link_id")

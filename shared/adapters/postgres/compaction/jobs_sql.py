@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING, render_total
 from shared.adapters.postgres.turns.turn_sql import (
     BROUGHT,
@@ -14,7 +15,7 @@ from shared.adapters.postgres.turns.turn_sql import (
 )
 from shared.core.session.turns import GUEST_NETWORK
 
-STATE = f"""
+STATE = Named(f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
        coalesce(p.network = '{GUEST_NETWORK}', false) AS is_guest, p.anonymous, {BROUGHT} AS brought, p.kind AS party_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
@@ -26,8 +27,9 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
          AS last_channel
-  FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id WHERE s.id = $1
-"""
+  FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
+    WHERE s.id = :session_id
+""")
 
 _KNOWN = "j.kind IN ('flush', 'compact', 'tidy')"
 """In a rolling deploy the jobs of a newer revision wait for its workers."""
@@ -39,15 +41,16 @@ _MAY_RUN = f"""j.kind <> ALL (ARRAY(
      WHERE r.state = 'running' AND r.kind = k.kind)))"""
 """Unless an operator paused its kind, or as many of them run as may: then it stays due. What runs already ends."""
 
-LOCK_KIND = """
-SELECT FROM job_kinds WHERE concurrency IS NOT NULL AND kind = (SELECT kind FROM jobs WHERE id = $1) FOR UPDATE
-"""
+LOCK_KIND = Named("""
+SELECT FROM job_kinds WHERE concurrency IS NOT NULL AND kind = (SELECT kind FROM jobs WHERE id = :job_id)
+   FOR UPDATE
+""")
 """Lock on a kind of job, so that two workers do not count the same free place."""
 
-CLAIM_JOB = f"""
+CLAIM_JOB = Named(f"""
 UPDATE jobs j
-   SET state = 'running', leased_by = $2, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
- WHERE j.id = $1 AND {_KNOWN} AND {_MAY_RUN}
+   SET state = 'running', leased_by = :worker_id, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
+ WHERE j.id = :job_id AND {_KNOWN} AND {_MAY_RUN}
    AND (j.state = 'due' AND j.due_at <= now()
         OR j.state = 'running' AND NOT EXISTS (
              SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
@@ -55,16 +58,16 @@ UPDATE jobs j
    AND NOT EXISTS (SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by
                     WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
 RETURNING j.*
-"""
+""")
 
-DUE_JOBS = f"""
+DUE_JOBS = Named(f"""
 SELECT id, attempt FROM jobs j
  WHERE {_KNOWN} AND {_MAY_RUN} AND (j.state = 'due' AND j.due_at <= now()
     OR j.state = 'running' AND NOT EXISTS (
          SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
             AND w.beat > now() - interval '{LEASE_SECONDS} s'))
- ORDER BY due_at LIMIT $1
-"""
+ ORDER BY due_at LIMIT :limit
+""")
 
 SETTLE_PAGES = """
 UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
@@ -87,95 +90,109 @@ UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person
 rows were locked.
 """
 
-RUNNING = "id = $1 AND epoch = $2 AND state = 'running'"
+RUNNING = "id = :job_id AND epoch = :epoch AND state = 'running'"
 
-MARK_TROUBLED = """
+LOCK_RUNNING = Named(f"SELECT id FROM jobs WHERE {RUNNING} FOR UPDATE")
+
+MARK_TROUBLED = Named("""
 UPDATE sessions SET troubled_at = clock_timestamp()
- WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY ($1::bigint[]))
-"""
+ WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY (:job_ids::bigint[]))
+""")
 """Before its jobs are made dead, in the same transaction: a session is locked before its jobs everywhere."""
 
-END_JOB = f"""
+END_JOB = Named(f"""
 WITH j AS (
-  UPDATE jobs SET state = $3, leased_by = NULL, last_error = $4, outcome = $5, faults = faults + $6,
-         failures = failures || $8::jsonb, due_at = now() + make_interval(secs => $7), ended_at = CASE WHEN $3 = 'due' THEN NULL ELSE now() END
+  UPDATE jobs SET state = :state, leased_by = NULL, last_error = :error, outcome = :outcome,
+     faults = faults + :faults,
+         failures = failures || :failures::jsonb, due_at = now() + make_interval(secs => :retry_seconds),
+            ended_at = CASE WHEN :state = 'due' THEN NULL ELSE now() END
    WHERE {RUNNING} RETURNING id
 ), f AS (
   UPDATE flushes SET outcome = 'failed', error = 'the worker ended while it ran', ended_at = now() FROM j
    WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
 )
 SELECT id FROM j
-"""
+""")
 """A flush that a dead or failed attempt left running ends with its job; its turns are read by the next."""
 
-ASK_JOB = f"""
-INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES ($1, $2, $3, $4, $5)
+ASK_JOB = Named(f"""
+INSERT INTO jobs (kind, session_id, key, trigger, payload)
+   VALUES (:kind, :session_id, :key, :trigger, :payload)
 {OVERFLOW_COMES_FIRST} RETURNING id
-"""
+""")
 
-ASK_JOB_LATER = """
+ASK_JOB_LATER = Named("""
 INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
-VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
+VALUES (:kind, :session_id, :key, :trigger, :payload, now() + make_interval(secs => :delay_seconds))
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
-"""
+""")
 
-BEGIN_FLUSH = """
-WITH j AS (SELECT id FROM jobs WHERE id = $6 AND epoch = $7 AND state = 'running' FOR SHARE)
+BEGIN_FLUSH = Named("""
+WITH j AS (SELECT id FROM jobs WHERE id = :job_id AND epoch = :epoch AND state = 'running' FOR SHARE)
 INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, job_id)
-SELECT $1, $2, $3, $4, $5, j.id FROM j
+SELECT :session_id, :cycle, :threshold, :from_turn, :through_turn, j.id FROM j
 ON CONFLICT (session_id, cycle, threshold, through_turn)
 DO UPDATE SET job_id = excluded.job_id, outcome = 'running', ended_at = NULL
 RETURNING id, from_turn, through_turn
-"""
+""")
 
-END_FLUSH = """
-UPDATE flushes SET outcome = $2, note_count = (SELECT count(*) FROM notes n WHERE n.flush_id = $1),
-       stray_text = $3, error = $4, model = $5, tokens = $6, cost_micro = $7, ended_at = now()
- WHERE id = $1
-"""
+END_FLUSH = Named("""
+UPDATE flushes SET outcome = :outcome, note_count =
+   (SELECT count(*) FROM notes n WHERE n.flush_id = :flush_id),
+       stray_text = :stray_text, error = :error, model = :model, tokens = :tokens, cost_micro = :cost_micro,
+          ended_at = now()
+ WHERE id = :flush_id
+""")
 
-ADVANCE_CURSOR = "UPDATE sessions SET flushed_turn = greatest(flushed_turn, $2) WHERE id = $1"
+ADVANCE_CURSOR = Named("""
+UPDATE sessions SET flushed_turn = greatest(flushed_turn, :through_turn) WHERE id = :session_id
+""")
 
-SPEND = f"""
+SPEND = Named(f"""
 WITH u AS (
   INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT $1, $2, $3, $4, x.status, x.model, x.input_tokens, x.output_tokens,
+  SELECT :session_id, :party_id, :job_id, :purpose, x.status, x.model, x.input_tokens, x.output_tokens,
          x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
-    FROM jsonb_to_recordset($5::jsonb) AS x(status text, model text, input_tokens bigint,
+    FROM jsonb_to_recordset(:usage::jsonb) AS x(status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
   {RETURNING}
 )
-{ADD_UP}"""
+{ADD_UP}""")
 
-ADD_TOTALS = f"""
-UPDATE session_totals SET {render_total("$2")},
-         input_tokens = input_tokens + ($2::bigint[])[1],
-       output_tokens = output_tokens + ($2::bigint[])[2],
-       cache_read_tokens = cache_read_tokens + ($2::bigint[])[3],
-       cache_write_tokens = cache_write_tokens + ($2::bigint[])[4],
-       cost_micro = cost_micro + ($2::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($2::bigint[])[6]
- WHERE session_id = $1
-"""
+ADD_TOTALS = Named(f"""
+UPDATE session_totals SET {render_total(":sums")},
+         input_tokens = input_tokens + (:sums::bigint[])[1],
+       output_tokens = output_tokens + (:sums::bigint[])[2],
+       cache_read_tokens = cache_read_tokens + (:sums::bigint[])[3],
+       cache_write_tokens = cache_write_tokens + (:sums::bigint[])[4],
+       cost_micro = cost_micro + (:sums::bigint[])[5],
+          cost_unknown_calls = cost_unknown_calls + (:sums::bigint[])[6]
+ WHERE session_id = :session_id
+""")
 
-LOCK_SESSION = "SELECT * FROM sessions WHERE id = $1 FOR UPDATE"
+LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
 
-INSERT_LINK = """
+INSERT_LINK = Named("""
 INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger, summary_text,
                    ledger, contract, audit, tokens, tokens_before, model, cost_micro, duration_ms, flush_id, job_id,
                    focus)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-        coalesce($18, (SELECT f.id FROM flushes f WHERE f.session_id = $1 AND f.through_turn >= $4
+VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, :parent, :trigger,
+        :summary_text, :ledger, :contract, :audit, :tokens, :tokens_before, :model, :cost_micro, :duration_ms,
+        coalesce(:flush_id, (SELECT f.id FROM flushes f WHERE f.session_id = :session_id
+                             AND f.through_turn >= :through_turn
                           AND f.outcome <> 'running' ORDER BY f.through_turn, f.id LIMIT 1)),
-        $19, $20)
+        :job_id, :focus)
 RETURNING id, public_id, created_at
-"""
+""")
 
-SHOWN_SIZES = """
+SHOWN_SIZES = Named("""
 SELECT te.seq,
        CASE WHEN d.form IS NULL THEN e.tokens
-            WHEN d.form = 'hide' AND ($4 OR te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1))
+            WHEN d.form = 'hide' AND (:whole
+                                      OR te.seq IN
+                                        (SELECT p.seq FROM pins p WHERE p.session_id = :session_id))
             THEN e.tokens
             WHEN d.form = 'hide' THEN 0
             WHEN d.shown IS NOT NULL AND EXISTS (SELECT FROM jsonb_each(d.shown) x WHERE x.value = 'null')
@@ -186,43 +203,47 @@ SELECT te.seq,
             ELSE least(e.tokens, 60) END::bigint AS tokens
   FROM turn_entries te
  CROSS JOIN LATERAL (SELECT x.tokens, x.blocks FROM entries x
-                      WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+                      WHERE x.session_id = :session_id AND x.seq = te.seq OFFSET 0) e
   LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
-                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
-                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
+                      WHERE x.session_id = :session_id AND x.seq = te.seq AND x.turn_no <= :through_turn
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = :session_id LIMIT 1)
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
- WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3 AND coalesce(te.replaced_by, 0) <= 0
-"""
+ WHERE te.session_id = :session_id AND te.turn_no > :base_turn AND te.turn_no <= :through_turn
+   AND coalesce(te.replaced_by, 0) <= 0
+""")
 """Estimated tokens of entries of ended live turns, shortened by their newest decision.
 
-A result that a rule of its tool left unchanged counts in full, since the policy is unknown here. With `$4`
+A result that a rule of its tool left unchanged counts in full, since the policy is unknown here. With `whole`
 hidden messages count, for callers that measure by the policy.
 """
 
-PINNED_TOKENS = """
+PINNED_TOKENS = Named("""
 SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING (session_id, seq)
-  JOIN entries e USING (session_id, seq) WHERE p.session_id = $1 AND te.turn_no <= $2
-"""
+  JOIN entries e USING (session_id, seq) WHERE p.session_id = :session_id AND te.turn_no <= :base_turn
+""")
 """With what is live the size of the conversation part."""
 
-MOVE_VIEW = """
-UPDATE sessions SET base_turn = $2, head = $3, redo = $4, view_epoch = view_epoch + 1,
-       cycle = cycle + $5, context_tokens = $6, hold_compaction = $7, context_reserved = $8,
-       context_limit = CASE WHEN context_limit = 0 THEN 0 ELSE greatest(1, context_limit + context_reserved - $8) END,
+MOVE_VIEW = Named("""
+UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epoch = view_epoch + 1,
+       cycle = cycle + :cycles, context_tokens = :context_tokens, hold_compaction = :hold,
+          context_reserved = :reserved,
+       context_limit = CASE WHEN context_limit = 0 THEN 0
+          ELSE greatest(1, context_limit + context_reserved - :reserved) END,
        compaction_rest = NULL, next_event_seq = next_event_seq + 1
- WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
-"""
+ WHERE id = :session_id RETURNING next_event_seq - 1 AS event_seq
+""")
 
-ADD_EVENT = """
-INSERT INTO events (session_id, event_seq, kind, payload) VALUES ($1, $2, $3, $4) RETURNING at
-"""
+ADD_EVENT = Named("""
+INSERT INTO events (session_id, event_seq, kind, payload) VALUES (:session_id, :event_seq, :kind, :payload)
+   RETURNING at
+""")
 
-COMPACTION_OF = """
+COMPACTION_OF = Named("""
 SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
-  FROM links WHERE session_id = $1 AND job_id = $2 ORDER BY id DESC LIMIT 1
-"""
+  FROM links WHERE session_id = :session_id AND job_id = :job_id ORDER BY id DESC LIMIT 1
+""")
 
-BOUNDS = """
-SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM turn_entries
- WHERE session_id = $1 AND turn_no > $2 AND turn_no <= $3
-"""
+BOUNDS = Named("""
+SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries
+ WHERE session_id = :session_id AND turn_no > :after_turn AND turn_no <= :through_turn
+""")

@@ -134,7 +134,13 @@ class PostgresPlayground(PoolStore):
         self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
     ) -> int | None:
         """None when there is no cap to hold it. Raises CapReached."""
-        row = await self._pool.fetchrow(turn_sql.RESERVE_FOR_NOBODY, micro, caps.timezone, caps.limits)
+        row = await self._pool.fetchrow(
+            *turn_sql.RESERVE_FOR_NOBODY(
+                micro=micro,
+                timezone=caps.timezone,
+                limits=caps.limits,
+            )
+        )
         assert row is not None
         if row["shortages"]:
             raise find_reached_cap(row["shortages"], caps)
@@ -143,7 +149,12 @@ class PostgresPlayground(PoolStore):
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
-        await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
+        await self._pool.execute(
+            *turn_sql.RELEASE_RESERVATION(
+                reservation_id=reservation_id,
+                spent_micro=spent_micro,
+            )
+        )
 
     @store_method
     async def record_playground(self, spent: Sequence[Spending]) -> None:

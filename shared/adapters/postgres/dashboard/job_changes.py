@@ -44,7 +44,7 @@ class PostgresJobChanges(PoolStore):
     async def _change_jobs(self, verb: JobVerb, ids: Sequence[int], actor: str) -> WorkChanged:
         async with self._pool.acquire() as connection, connection.transaction():
             if verb == "cancel":
-                await connection.execute(MARK_TROUBLED, list(ids))
+                await connection.execute(*MARK_TROUBLED(job_ids=list(ids)))
             rows = await connection.fetch(sql.RETRY if verb == "retry" else sql.CANCEL, list(ids))
             changed = {row["id"]: row["attempt"] for row in rows}
             missed = [number for number in ids if number not in changed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turn_sql import render_caps
 from shared.core.ops.session_stats import DaySpending, ScopeSpending, SessionFigures
@@ -12,17 +12,17 @@ from shared.core.session.turns import Caps
 from shared.core.values.errors import UnknownSession
 
 
-class PostgresSessionStats:
+class PostgresSessionStats(PoolStore):
     """Reads only; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC") -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._timezone = timezone
 
     @store_method
     async def load_stats(self, session_id: int) -> SessionFigures:
         """Raises UnknownSession."""
-        row = await self._pool.fetchrow(_FIGURES, session_id, self._timezone)
+        row = await self._pool.fetchrow(*_FIGURES(session_id=session_id, timezone=self._timezone))
         if row is None:
             raise UnknownSession(f"session {session_id}")
         return SessionFigures(**dict(row))
@@ -30,7 +30,13 @@ class PostgresSessionStats:
     @store_method
     async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending:
         """Today's, by the caps' own midnight; raises UnknownSession."""
-        rows = await self._pool.fetch(_SPENDING, session_id, caps.timezone, caps.limits)
+        rows = await self._pool.fetch(
+            *_SPENDING(
+                session_id=session_id,
+                timezone=caps.timezone,
+                limits=caps.limits,
+            )
+        )
         if not rows:
             raise UnknownSession(f"session {session_id}")
         scopes = tuple(
@@ -52,32 +58,34 @@ class PostgresSessionStats:
         )
 
 
-_SPENDING = f"""
+_SPENDING = Named(f"""
 WITH cost AS (
-  SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, p.timezone,
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id, p.anonymous,
+         p.timezone,
          a.config, NULL::text AS network, NULL::text AS hour
-    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-), {render_caps(3)}, ledger AS (
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+      WHERE s.id = :session_id
+), {render_caps()}, ledger AS (
   SELECT coalesce(sum(u.cost_micro), 0)::bigint AS ledger,
          count(u.id) FILTER (WHERE u.cost_micro IS NULL) AS unknown
-    FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE $2
+    FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE :timezone
 )
 SELECT w.scope, w.cap, coalesce(d.spent_micro, 0)
          + CASE w.scope WHEN 'total' THEN {SPENT_OF_OPEN.format(day="w.day")} ELSE 0 END AS spent,
        coalesce(d.reserved_micro, 0) AS held,
-       (c.day + 1)::timestamp AT TIME ZONE $2 AS anew_at, c.timezone, l.ledger, l.unknown
+       (c.day + 1)::timestamp AT TIME ZONE :timezone AS anew_at, c.timezone, l.ledger, l.unknown
   FROM want w CROSS JOIN cost c CROSS JOIN ledger l
   LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day ORDER BY w.scope
-"""
+""")
 
-_FIGURES = """
+_FIGURES = Named("""
 WITH spent AS (
   SELECT sum(u.cost_micro) FILTER (WHERE u.purpose NOT IN ('chat', 'delegate')) AS upkeep,
          bool_or(u.cost_micro IS NULL) FILTER (WHERE u.purpose NOT IN ('chat', 'delegate')) AS upkeep_unknown,
          sum(u.cost_micro) FILTER (WHERE u.at >= d.midnight) AS today,
          bool_or(u.cost_micro IS NULL) FILTER (WHERE u.at >= d.midnight) AS today_unknown
-    FROM (SELECT date_trunc('day', now() AT TIME ZONE $2) AT TIME ZONE $2 AS midnight) d
-    LEFT JOIN usage u ON u.session_id = $1
+    FROM (SELECT date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone AS midnight) d
+    LEFT JOIN usage u ON u.session_id = :session_id
 )
 SELECT s.answered_turn AS answered_turns, s.base_turn AS hidden_turns,
        t.compaction_count AS summaries,
@@ -91,5 +99,5 @@ SELECT s.answered_turn AS answered_turns, s.base_turn AS hidden_turns,
        CASE WHEN t.cost_unknown_calls = 0 THEN t.cost_micro END AS cost_micro,
        CASE WHEN NOT coalesce(x.upkeep_unknown, false) THEN coalesce(x.upkeep, 0)::bigint END AS upkeep_micro,
        CASE WHEN NOT coalesce(x.today_unknown, false) THEN coalesce(x.today, 0)::bigint END AS today_micro
-  FROM sessions s JOIN session_totals t ON t.session_id = s.id, spent x WHERE s.id = $1
-"""
+  FROM sessions s JOIN session_totals t ON t.session_id = s.id, spent x WHERE s.id = :session_id
+""")

@@ -130,10 +130,13 @@ async def _apply(connection: Connection, fault: ProcessFault, *, is_last: bool) 
             await connection.execute(*_REST_TURN(**ids, epoch=int(epoch), rest_seconds=rest))
         case "job", (job, epoch):
             if is_last:
-                await connection.execute(MARK_TROUBLED, [int(job)])
+                await connection.execute(*MARK_TROUBLED(job_ids=[int(job)]))
             await connection.execute(
-                END_JOB, int(job), int(epoch), "dead" if is_last else "due", REASON, {"advice": REASON}, 1,
-                RETRY_SECONDS, [{"code": fault.cause}],
+                *END_JOB(
+                    job_id=int(job), epoch=int(epoch), state="dead" if is_last else "due", error=REASON,
+                    outcome={"advice": REASON}, faults=1, retry_seconds=RETRY_SECONDS,
+                    failures=[{"code": fault.cause}],
+                ),
             )  # fmt: skip
         case "update", (bot, update) if is_last:
             await connection.execute(*_END_UPDATE(bot_id=int(bot), update_id=int(update), reason=REASON))

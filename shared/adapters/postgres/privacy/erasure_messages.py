@@ -31,7 +31,7 @@ async def erase_messages(
     gone = [row["seq"] for row in rows]
     turns = sorted({row["turn_no"] for row in rows if row["turn_no"] is not None})
     words = "\n".join(row["words"] for row in rows)
-    await connection.execute(FENCE_JOBS, session_id)
+    await connection.execute(*FENCE_JOBS(session_id=session_id))
     # Whoever answers just now may have read it, or been reminded of it: the sweep begins that answer anew.
     await connection.execute(*_FENCE_TURN(session_id=session_id))
     counts = {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.core.session.turns import GUEST_CHANNEL, GUEST_NETWORK
 
 NOTICES_PER_MINUTE = 1
@@ -82,19 +82,19 @@ class PostgresGuestQueries(PoolStore):
         """
         chat, thread = f"{chat_id}:{caller_id}", str(thread_id) if thread_id else ""
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_LOCK, f"guest {bot_id} {chat} {thread}")
-            row = await connection.fetchrow(_FIND, str(bot_id), chat, thread)
+            await connection.execute(*_LOCK(what=f"guest {bot_id} {chat} {thread}"))
+            row = await connection.fetchrow(*_FIND(bot=str(bot_id), chat=chat, thread=thread))
             if row is not None:
-                await connection.execute(_KEEP_NETWORK, row["session_id"])
+                await connection.execute(*_KEEP_NETWORK(session_id=row["session_id"]))
             else:
-                row = await connection.fetchrow(_OPEN, bot_id, chat, thread, name)
+                row = await connection.fetchrow(*_OPEN(bot_id=bot_id, chat=chat, thread=thread, name=name))
         assert row is not None
         return build_value(GuestChat, row, bot_id=bot_id)
 
     @store_method
     async def find_chat_of_due_turn(self, session_id: int) -> GuestChat | None:
         """Return the guest chat that the oldest unanswered turn of a session came from, if any."""
-        row = await self._pool.fetchrow(_OF_DUE_TURN, session_id)
+        row = await self._pool.fetchrow(*_OF_DUE_TURN(session_id=session_id))
         return None if row is None else build_value(GuestChat, row, bot_id=int(row["account"]))
 
     @store_method
@@ -112,11 +112,14 @@ class PostgresGuestQueries(PoolStore):
 
     async def _record(self, query: NewGuestQuery, *, notice: str, most: int) -> bool:
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_LOCK, f"guest caller {query.bot_id} {query.caller_id}")
+            await connection.execute(*_LOCK(what=f"guest caller {query.bot_id} {query.caller_id}"))
             return bool(
                 await connection.fetchval(
-                    _RECORD, query.bot_id, query.update_id, query.query_id, query.caller_id, query.chat_id,
-                    query.language, notice, query.age_seconds, most,
+                    *_RECORD(
+                        bot_id=query.bot_id, update_id=query.update_id, query_id=query.query_id,
+                        caller_id=query.caller_id, chat_id=query.chat_id, language=query.language,
+                        notice=notice, age_seconds=query.age_seconds, most=most,
+                    ),
                 )
             )  # fmt: skip
 
@@ -124,9 +127,7 @@ class PostgresGuestQueries(PoolStore):
     async def bind_turn(self, bot_id: int, update_id: int, *, session_id: int, turn: int) -> None:
         """Store which turn answers a question."""
         await self._pool.execute(
-            """UPDATE guest_queries SET session_id = $3, turn_no = $4
-                WHERE bot_id = $1 AND update_id = $2 AND session_id IS NULL""",
-            bot_id, update_id, session_id, turn,
+            *_BIND_TURN(bot_id=bot_id, update_id=update_id, session_id=session_id, turn=turn),
         )  # fmt: skip
 
     @store_method
@@ -137,17 +138,14 @@ class PostgresGuestQueries(PoolStore):
 
         A holding line is due `holding_after` seconds after the question.
         """
-        rows = await self._pool.fetch(_DUE, list(bot_ids), holding_after, limit)
+        rows = await self._pool.fetch(*_DUE(bot_ids=list(bot_ids), holding_after=holding_after, limit=limit))
         return [build_value(DueGuestQuery, row) for row in rows]
 
     @store_method
     async def begin(self, bot_id: int, update_id: int, *, sends: GuestSend) -> bool:
         """Mark a query as being answered, before the call; False if that was done already."""
         found = await self._pool.fetchval(
-            """UPDATE guest_queries SET state = 'sending', sends = $3,
-                      holding_tried = holding_tried OR $3 = 'holding'
-                WHERE bot_id = $1 AND update_id = $2 AND state = 'waiting' RETURNING update_id""",
-            bot_id, update_id, sends,
+            *_BEGIN(bot_id=bot_id, update_id=update_id, sends=sends),
         )  # fmt: skip
         return found is not None
 
@@ -155,18 +153,14 @@ class PostgresGuestQueries(PoolStore):
     async def mark_shown(self, bot_id: int, update_id: int, *, inline_message_id: str) -> None:
         """Record the message of the holding line, which becomes the answer."""
         await self._pool.execute(
-            """UPDATE guest_queries SET state = 'shown', inline_message_id = $3
-                WHERE bot_id = $1 AND update_id = $2 AND state = 'sending'""",
-            bot_id, update_id, inline_message_id,
+            *_MARK_SHOWN(bot_id=bot_id, update_id=update_id, inline_message_id=inline_message_id),
         )  # fmt: skip
 
     @store_method
     async def mark_not_sent(self, bot_id: int, update_id: int, *, error: str) -> None:
         """Record that nothing is in the chat; the answer is sent when it is stored."""
         await self._pool.execute(
-            """UPDATE guest_queries SET state = 'waiting', error = $3
-                WHERE bot_id = $1 AND update_id = $2 AND state = 'sending'""",
-            bot_id, update_id, error[:_ERROR_CHARS],
+            *_MARK_NOT_SENT(bot_id=bot_id, update_id=update_id, error=error[:_ERROR_CHARS]),
         )  # fmt: skip
 
     @store_method
@@ -174,7 +168,14 @@ class PostgresGuestQueries(PoolStore):
         self, bot_id: int, update_id: int, *, state: Literal["done", "lost"], error: str = ""
     ) -> None:
         """Record that the answer is in the chat, or never will be; the turn's delivery ends with it."""
-        await self._pool.execute(_FINISH, bot_id, update_id, state, error[:_ERROR_CHARS])
+        await self._pool.execute(
+            *_FINISH(
+                bot_id=bot_id,
+                update_id=update_id,
+                state=state,
+                error=error[:_ERROR_CHARS],
+            )
+        )
 
     @store_method
     async def recover_interrupted(self, bot_ids: Sequence[int]) -> int:
@@ -182,108 +183,131 @@ class PostgresGuestQueries(PoolStore):
 
         After a holding line the answer itself is still sent.
         """
-        rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, list(bot_ids))
+        rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(bot_ids=list(bot_ids)))
         return len(rows)
 
     @store_method
     async def close_deliveries(self, bot_ids: Sequence[int]) -> int:
         """End deliveries to guest chats that no query can bring, such as of an operator's message."""
-        rows = await self._pool.fetch(_NOT_DELIVERABLE, [str(bot_id) for bot_id in bot_ids], FAILED_SECONDS)
+        rows = await self._pool.fetch(
+            *_NOT_DELIVERABLE(
+                accounts=[str(bot_id) for bot_id in bot_ids],
+                seconds=FAILED_SECONDS,
+            )
+        )
         return len(rows)
 
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.' || $1, 0))"
-_FIND = f"""
+_LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.' || :what, 0))")
+_FIND = Named(f"""
 SELECT id AS address_id, session_id FROM addresses
- WHERE channel = '{GUEST_CHANNEL}' AND account = $1 AND chat = $2 AND thread = $3
-"""
-_OPEN = f"""
+ WHERE channel = '{GUEST_CHANNEL}' AND account = :bot AND chat = :chat AND thread = :thread
+""")
+_OPEN = Named(f"""
 WITH b AS (
-  SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = $1
+  SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = :bot_id
 ), p AS (
   -- Anonymous, with the guests' network: the caps of visitors and of guests hold, and no owner's memory.
   INSERT INTO parties (kind, display_name, anonymous, network)
-  SELECT 'person', $4, true, '{GUEST_NETWORK}' FROM b RETURNING id
+  SELECT 'person', :name, true, '{GUEST_NETWORK}' FROM b RETURNING id
 ), s AS (
   INSERT INTO sessions (party_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 )
 INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title)
-SELECT '{GUEST_CHANNEL}', b.account, $2, $3, p.id, s.id, $4 FROM b, p, s
+SELECT '{GUEST_CHANNEL}', b.account, :chat, :thread, p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
-"""
+""")
 # An erasure takes the network away, and with it the guests' cap.
-_KEEP_NETWORK = f"""
+_KEEP_NETWORK = Named(f"""
 UPDATE parties p SET network = '{GUEST_NETWORK}' FROM sessions s
- WHERE s.id = $1 AND p.id = s.party_id AND p.network IS DISTINCT FROM '{GUEST_NETWORK}'
-"""
-_OF_DUE_TURN = f"""
+ WHERE s.id = :session_id AND p.id = s.party_id AND p.network IS DISTINCT FROM '{GUEST_NETWORK}'
+""")
+_OF_DUE_TURN = Named(f"""
 SELECT a.id AS address_id, a.account, a.session_id
   FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
   JOIN addresses a ON a.id = t.address_id AND a.session_id = s.id
- WHERE s.id = $1 AND a.channel = '{GUEST_CHANNEL}'
-"""
+ WHERE s.id = :session_id AND a.channel = '{GUEST_CHANNEL}'
+""")
 # Notices count by the minute and questions by the hour; a known update is neither counted nor stored again.
-_RECORD = """
+_RECORD = Named("""
 WITH known AS (
-  SELECT notice = $7 AS is_same FROM guest_queries WHERE bot_id = $1 AND update_id = $2
+  SELECT notice = :notice AS is_same FROM guest_queries WHERE bot_id = :bot_id AND update_id = :update_id
 ), room AS (
-  SELECT NOT EXISTS (SELECT FROM known) AND count(*) < $9 AS is_left FROM guest_queries
-   WHERE bot_id = $1 AND caller_id = $4 AND (notice = '') = ($7 = '')
-     AND asked_at > now() - CASE WHEN $7 = '' THEN interval '1 hour' ELSE interval '1 minute' END
+  SELECT NOT EXISTS (SELECT FROM known) AND count(*) < :most AS is_left FROM guest_queries
+   WHERE bot_id = :bot_id AND caller_id = :caller_id AND (notice = '') = (:notice = '')
+     AND asked_at > now() - CASE WHEN :notice = '' THEN interval '1 hour' ELSE interval '1 minute' END
 ), made AS (
   INSERT INTO guest_queries (bot_id, update_id, query_id, caller_id, chat_id, language, notice, asked_at)
-  SELECT $1, $2, $3, $4, $5, $6, $7, now() - make_interval(secs => $8) FROM room WHERE is_left
+  SELECT :bot_id, :update_id, :query_id, :caller_id, :chat_id, :language, :notice,
+         now() - make_interval(secs => :age_seconds) FROM room WHERE is_left
   RETURNING true
 )
 SELECT EXISTS (SELECT FROM made) OR coalesce((SELECT is_same FROM known), false)
-"""
-_DUE = """
+""")
+_DUE = Named("""
 SELECT q.bot_id, q.update_id, q.query_id, q.chat_id, q.language, q.notice, q.session_id, q.turn_no AS turn,
        t.ended_at IS NOT NULL AS has_ended, q.inline_message_id,
        NOT EXISTS (SELECT FROM guest_queries n WHERE n.session_id = q.session_id AND n.turn_no = q.turn_no
                       AND n.update_id > q.update_id) AS is_newest
   FROM guest_queries q LEFT JOIN turns t ON t.session_id = q.session_id AND t.turn_no = q.turn_no
- WHERE q.bot_id = ANY ($1)
+ WHERE q.bot_id = ANY (:bot_ids)
    AND (q.state = 'waiting' AND (
           q.notice <> '' OR t.ended_at IS NOT NULL
-          OR NOT q.holding_tried AND q.asked_at <= now() - make_interval(secs => $2))
+          OR NOT q.holding_tried AND q.asked_at <= now() - make_interval(secs => :holding_after))
         OR q.state = 'shown' AND t.ended_at IS NOT NULL)
- ORDER BY q.asked_at LIMIT $3
-"""
-_FINISH = """
+ ORDER BY q.asked_at LIMIT :limit
+""")
+_FINISH = Named("""
 WITH q AS (
-  UPDATE guest_queries SET state = $3, error = $4, ended_at = now()
-   WHERE bot_id = $1 AND update_id = $2 AND state IN ('waiting', 'sending', 'shown')
+  UPDATE guest_queries SET state = :state, error = :error, ended_at = now()
+   WHERE bot_id = :bot_id AND update_id = :update_id AND state IN ('waiting', 'sending', 'shown')
   RETURNING session_id, turn_no, update_id
 )
-UPDATE deliveries d SET state = CASE WHEN $3 = 'done' THEN 'delivered' ELSE 'dead' END,
-       delivered_at = CASE WHEN $3 = 'done' THEN now() END, error = $4
+UPDATE deliveries d SET state = CASE WHEN :state = 'done' THEN 'delivered' ELSE 'dead' END,
+       delivered_at = CASE WHEN :state = 'done' THEN now() END, error = :error
   FROM q WHERE d.session_id = q.session_id AND d.turn_no = q.turn_no AND d.state IN ('queued', 'dead')
    AND NOT EXISTS (SELECT FROM guest_queries n WHERE n.session_id = q.session_id AND n.turn_no = q.turn_no
                       AND n.update_id > q.update_id)
-"""
-_LEFT_BY_THE_DEAD = """
+""")
+_LEFT_BY_THE_DEAD = Named("""
 WITH left_over AS (
   UPDATE guest_queries SET
          state = CASE sends WHEN 'holding' THEN 'waiting' ELSE 'lost' END,
          ended_at = CASE sends WHEN 'holding' THEN NULL ELSE now() END,
          error = 'the sender ended while it was being sent'
-   WHERE bot_id = ANY ($1) AND state = 'sending' RETURNING session_id, turn_no, state
+   WHERE bot_id = ANY (:bot_ids) AND state = 'sending' RETURNING session_id, turn_no, state
 ), d AS (
   UPDATE deliveries d SET state = 'dead', error = 'the sender ended while it was being sent' FROM left_over q
    WHERE q.state = 'lost' AND d.session_id = q.session_id AND d.turn_no = q.turn_no AND d.state = 'queued'
 )
 SELECT state FROM left_over
-"""
-_NOT_DELIVERABLE = f"""
+""")
+_NOT_DELIVERABLE = Named(f"""
 UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits for it'
   FROM addresses a, turns t
- WHERE a.id = d.address_id AND a.channel = '{GUEST_CHANNEL}' AND a.account = ANY ($1)
+ WHERE a.id = d.address_id AND a.channel = '{GUEST_CHANNEL}' AND a.account = ANY (:accounts)
    AND t.session_id = d.session_id AND t.turn_no = d.turn_no
-   AND d.state = 'queued' AND t.ended_at < now() - make_interval(secs => $2)
+   AND d.state = 'queued' AND t.ended_at < now() - make_interval(secs => :seconds)
    AND NOT EXISTS (SELECT FROM guest_queries q WHERE q.session_id = d.session_id AND q.turn_no = d.turn_no
                       AND q.state IN ('waiting', 'sending', 'shown'))
 RETURNING d.part
-"""
+""")
+_BIND_TURN = Named("""
+UPDATE guest_queries SET session_id = :session_id, turn_no = :turn
+ WHERE bot_id = :bot_id AND update_id = :update_id AND session_id IS NULL
+""")
+_BEGIN = Named("""
+UPDATE guest_queries SET state = 'sending', sends = :sends,
+       holding_tried = holding_tried OR :sends = 'holding'
+ WHERE bot_id = :bot_id AND update_id = :update_id AND state = 'waiting' RETURNING update_id
+""")
+_MARK_SHOWN = Named("""
+UPDATE guest_queries SET state = 'shown', inline_message_id = :inline_message_id
+ WHERE bot_id = :bot_id AND update_id = :update_id AND state = 'sending'
+""")
+_MARK_NOT_SENT = Named("""
+UPDATE guest_queries SET state = 'waiting', error = :error
+ WHERE bot_id = :bot_id AND update_id = :update_id AND state = 'sending'
+""")

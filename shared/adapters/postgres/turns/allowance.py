@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.turns import slice_sql as sql
 from shared.core.session.turns import Caps
 from shared.core.values.money import Shortage
@@ -77,11 +77,11 @@ class SliceHold:
         return row
 
 
-class PostgresTokenReservations:
+class PostgresTokenReservations(PoolStore):
     """Reservations of tokens for calls whose price is unknown."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._timezone = timezone
 
     @store_method
@@ -99,11 +99,20 @@ class PostgresTokenReservations:
 
         `free_models` cost nothing.
         """
-        asked = (self._timezone, cap, input_tokens, output_tokens, min(output_tokens, least_output), weight)
-        row = await self._pool.fetchrow(sql.RESERVE_TOKENS, *asked)
+        asked = sql.RESERVE_TOKENS(
+            timezone=self._timezone, cap=cap, input_tokens=input_tokens, output_tokens=output_tokens,
+            least_output=min(output_tokens, least_output), weight=weight,
+        )  # fmt: skip
+        row = await self._pool.fetchrow(*asked)
         if row is not None and not row["is_there"]:
-            await self._pool.execute(sql.MAKE_TOKEN_DAY, self._timezone, weight, list(free_models))
-            row = await self._pool.fetchrow(sql.RESERVE_TOKENS, *asked)
+            await self._pool.execute(
+                *sql.MAKE_TOKEN_DAY(
+                    timezone=self._timezone,
+                    weight=weight,
+                    free_models=list(free_models),
+                )
+            )
+            row = await self._pool.fetchrow(*asked)
         if row is None or row["id"] is None:
             return None
         return row["id"], row["output_tokens"]
@@ -111,10 +120,10 @@ class PostgresTokenReservations:
     @store_method
     async def settle_tokens(self, reservation_id: int, tokens: int) -> None:
         """End a reservation with what its call used; a second time changes nothing."""
-        await self._pool.execute(sql.SETTLE_TOKENS, reservation_id, tokens)
+        await self._pool.execute(*sql.SETTLE_TOKENS(reservation_id=reservation_id, tokens=tokens))
 
 
-class Allowance:
+class Allowance(PoolStore):
     """Allowance of this process: slices of the budgets, never more than granted; reservations are the truth.
 
     Any process closes a slice whose process died or was too slow: the shared row then holds its reservations,
@@ -129,7 +138,7 @@ class Allowance:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`taken` is called with each slice as soon as the database has it."""
-        self._pool = pool
+        super().__init__(pool)
         self._taken = taken
         self._clock = clock
         self._budgets: dict[Kind, KindBudget] = {"known": KindBudget(), "visitors": KindBudget()}
@@ -210,7 +219,14 @@ class Allowance:
         return []
 
     async def _grow(self, one: BudgetSlice, micro: int, caps: Caps) -> list[Shortage]:
-        rows = await self._pool.fetch(sql.GROW, one.id, micro, caps.total, caps.visitors_hour)
+        rows = await self._pool.fetch(
+            *sql.GROW(
+                slice_id=one.id,
+                micro=micro,
+                total=caps.total,
+                visitors_hour=caps.visitors_hour,
+            )
+        )
         if not rows:
             return []  # closed: the shared row has the reservation, and is asked for the whole
         refused = [
@@ -281,7 +297,15 @@ class Allowance:
         # A slice stays until what is left beside it is half of what would be asked for to take it.
         least = one.left_micro if one is not None and is_ready else LEAST_CALLS * budget.largest_micro
         share = IDLE_SHARE // 2 if is_ready else IDLE_SHARE
-        has_room = await self._pool.fetchval(sql.HAS_ROOM, names, caps.timezone, limits, share, least)
+        has_room = await self._pool.fetchval(
+            *sql.HAS_ROOM(
+                names=names,
+                timezone=caps.timezone,
+                limits=limits,
+                share=share,
+                least=least,
+            )
+        )
         if has_room and is_ready:
             return
         if has_room:
@@ -298,11 +322,14 @@ class Allowance:
         names, limits = _scopes_of(kind, caps)
         share, calls = (IDLE_SHARE, IDLE_CALLS) if rests else (SHARE, MOST_CALLS)
         largest, now = budget.largest_micro, self._clock()
-        asked = (names, caps.timezone, limits, share, calls * largest, LEAST_CALLS * largest, worker_id)
-        row = await self._pool.fetchrow(sql.TAKE, *asked)
+        asked = sql.TAKE(
+            names=names, timezone=caps.timezone, limits=limits, share=share, most=calls * largest,
+            least=LEAST_CALLS * largest, worker_id=worker_id,
+        )  # fmt: skip
+        row = await self._pool.fetchrow(*asked)
         if row is not None and not row["are_there"]:
-            await self._pool.execute(sql.MAKE_DAYS, names, caps.timezone)
-            row = await self._pool.fetchrow(sql.TAKE, *asked)
+            await self._pool.execute(*sql.MAKE_DAYS(names=names, timezone=caps.timezone))
+            row = await self._pool.fetchrow(*asked)
         if row is None or row["id"] is None:
             return None
         self._taken()
@@ -328,7 +355,7 @@ class Allowance:
         return len(found)
 
     async def _close(self, slice_id: int) -> None:
-        await self._pool.execute(sql.CLOSE, slice_id)
+        await self._pool.execute(*sql.CLOSE(slice_id=slice_id))
 
 
 def _scopes_of(kind: Kind, caps: Caps) -> tuple[list[str], list[int | None]]:

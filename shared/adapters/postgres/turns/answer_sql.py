@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, WRITTEN_ONE, render_total
 from shared.adapters.postgres.turns.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST, VERSION
 
@@ -38,61 +41,70 @@ _AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input
 # the turn's own tokens are added to that, and what the old view called for is not asked for.
 # A page is not sent an answer as a chat is: the event, which every look there finds, is its delivery.
 # A trouble of this minute stays marked: who died while we waited for the row is not in our snapshot.
-_SAID = "num_nonnulls($5::jsonb, $20::text) = 1"
+_SAID = "num_nonnulls(:blocks::jsonb, :words::text) = 1"
 _CORE = f"""
 WITH s AS (
   UPDATE sessions
      SET next_seq = next_seq + ({_SAID})::int, next_event_seq = next_event_seq + 1,
-         answered_turn = $4, leased_by = NULL,
-         context_tokens = CASE WHEN view_epoch = $17 THEN coalesce($6, context_tokens) ELSE context_tokens + $18 END,
-         context_limit = CASE WHEN view_epoch = $17 OR context_limit = 0 THEN coalesce($7, context_limit)
+         answered_turn = :turn, leased_by = NULL,
+         context_tokens = CASE WHEN view_epoch = :view_epoch THEN coalesce(:context_tokens, context_tokens)
+            ELSE context_tokens + :turn_tokens END,
+         context_limit = CASE WHEN view_epoch = :view_epoch
+             OR context_limit = 0 THEN coalesce(:context_limit, context_limit)
                               ELSE context_limit END,
-         context_reserved = CASE WHEN view_epoch = $17 OR context_limit = 0 THEN coalesce($22, context_reserved)
+         context_reserved = CASE WHEN view_epoch = :view_epoch
+             OR context_limit = 0 THEN coalesce(:context_reserved, context_reserved)
                                  ELSE context_reserved END,
-         token_ratio = coalesce($8, token_ratio),
-         token_ratios = CASE WHEN measured_by IN ('', coalesce($19, measured_by)) THEN token_ratios
+         token_ratio = coalesce(:token_ratio, token_ratio),
+         token_ratios = CASE WHEN measured_by IN ('', coalesce(:measured_by, measured_by)) THEN token_ratios
                              ELSE token_ratios || jsonb_build_object(measured_by, token_ratio) END,
-         token_scale = coalesce($23, token_scale),
-         measured_by = coalesce($19, measured_by),
-         last_active_at = now(), hold_compaction = hold_compaction AND NOT $16,
-         troubled_at = CASE WHEN $9 = 'failed' THEN clock_timestamp()
+         token_scale = coalesce(:token_scale, token_scale),
+         measured_by = coalesce(:measured_by, measured_by),
+         last_active_at = now(), hold_compaction = hold_compaction AND NOT :release_hold,
+         troubled_at = CASE WHEN :state = 'failed' THEN clock_timestamp()
                             WHEN troubled_at < now() - interval '1 min' AND NOT EXISTS (
-                              SELECT FROM jobs d WHERE d.session_id = $1 AND d.state = 'dead') THEN NULL
+                              SELECT FROM jobs d WHERE d.session_id = :session_id
+                                 AND d.state = 'dead') THEN NULL
                             ELSE troubled_at END
    WHERE {FENCE}
   RETURNING id, party_id, next_seq - ({_SAID})::int AS seq, next_event_seq - 1 AS event_seq,
-            answered_turn < least(next_turn - 1, held_after) AS another_waits, view_epoch <> $17 AS view_moved
+            answered_turn < least(next_turn - 1, held_after) AS another_waits,
+               view_epoch <> :view_epoch AS view_moved
 ), t AS (
-  UPDATE turns SET state = $9, error_code = $10, ended_at = now(), stop_reason = $12::jsonb ->> 'stop',
-         first_token_ms = CASE WHEN $21::float8 IS NOT NULL
-           THEN least(2e9, greatest(0, (extract(epoch FROM now() - opened_at) - $21) * 1000))::int END
+  UPDATE turns SET state = :state, error_code = :error_code, ended_at = now(),
+     stop_reason = :screen::jsonb ->> 'stop',
+         first_token_ms = CASE WHEN :first_text_seconds::float8 IS NOT NULL
+           THEN least(2e9, greatest(0, (extract(epoch FROM now() - opened_at) - :first_text_seconds) *
+                                    1000))::int END
     FROM s
-   WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
+   WHERE session_id = :session_id AND turn_no = :turn RETURNING channel, address_id
 ), e AS (
   INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, replaces_seq)
-  SELECT $1, seq, 'assistant', $5::jsonb, $20::text, $11, substr($12::jsonb ->> 'replaces', 2)::bigint
+  SELECT :session_id, seq, 'assistant', :blocks::jsonb, :words::text, :tokens,
+         substr(:screen::jsonb ->> 'replaces', 2)::bigint
     FROM s WHERE {_SAID}
 ), te AS (
   INSERT INTO turn_entries (session_id, seq, turn_no, step)
-  SELECT $1, seq, $4, seq FROM s WHERE {_SAID}
+  SELECT :session_id, seq, :turn, seq FROM s WHERE {_SAID}
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
-  SELECT $1, event_seq, 'msg', CASE WHEN {_SAID} THEN seq END, $4, $12::jsonb FROM s
+  SELECT :session_id, event_seq, 'msg', CASE WHEN {_SAID} THEN seq END, :turn, :screen::jsonb FROM s
 ), dl AS (
   INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
-  SELECT $1, $4, 0, t.channel, t.address_id FROM t WHERE t.channel <> 'web' ON CONFLICT DO NOTHING
+  SELECT :session_id, :turn, 0, t.channel, t.address_id FROM t WHERE t.channel <> 'web' ON CONFLICT DO NOTHING
 ), tot AS (
-  UPDATE session_totals SET {render_total("$13")},
-         input_tokens = input_tokens + ($13::bigint[])[1],
-         output_tokens = output_tokens + ($13::bigint[])[2],
-         cache_read_tokens = cache_read_tokens + ($13::bigint[])[3],
-         cache_write_tokens = cache_write_tokens + ($13::bigint[])[4],
-         cost_micro = cost_micro + ($13::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($13::bigint[])[6],
-         total_tokens_estimate = total_tokens_estimate + $11 + _REQUEST_TOKENS
-    FROM s WHERE session_id = $1
+  UPDATE session_totals SET {render_total(":sums")},
+         input_tokens = input_tokens + (:sums::bigint[])[1],
+         output_tokens = output_tokens + (:sums::bigint[])[2],
+         cache_read_tokens = cache_read_tokens + (:sums::bigint[])[3],
+         cache_write_tokens = cache_write_tokens + (:sums::bigint[])[4],
+         cost_micro = cost_micro + (:sums::bigint[])[5],
+            cost_unknown_calls = cost_unknown_calls + (:sums::bigint[])[6],
+         total_tokens_estimate = total_tokens_estimate + :tokens + _REQUEST_TOKENS
+    FROM s WHERE session_id = :session_id
 ), r AS (
-  UPDATE reservations r SET state = 'settled', settled_micro = $15, ended_at = now() FROM s
-   WHERE r.id = $14 AND r.state = 'held'
+  UPDATE reservations r SET state = 'settled', settled_micro = :settled_micro, ended_at = now() FROM s
+   WHERE r.id = :reservation_id AND r.state = 'held'
   RETURNING amount_micro, settled_micro, scopes, day
 ), sp AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro,
@@ -103,8 +115,8 @@ WITH s AS (
 """
 
 
-def _numbered(names: dict[str, str], first: int) -> str:
-    return ", ".join(f"${number}" for number in range(first, first + len(names)))
+def _parameters(names: Iterable[str], prefix: str) -> str:
+    return ", ".join(f":{prefix}_{name}" for name in names)
 
 
 def _fields(names: dict[str, str]) -> str:
@@ -125,48 +137,51 @@ def _stored(values: str) -> str:
 
 _REQUEST = "estimated_after_prune"
 """Column of an audit for a session's totals: the last request of a turn, estimated, as SPEC-008 counts."""
-_REQUEST_AT = 24 + len(USAGE) + list(AUDIT_ROW).index(_REQUEST)
 
-ANSWER_PLAIN = f"""{_CORE.replace("_REQUEST_TOKENS", f"${_REQUEST_AT}::bigint")}
-  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 24)} FROM s
+ANSWER_PLAIN = Named(f"""{_CORE.replace("_REQUEST_TOKENS", f":audit_{_REQUEST}::bigint")}
+  SELECT :session_id, s.party_id, :turn, 'chat', {_parameters(USAGE, "call")} FROM s
   {WRITTEN_ONE}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_stored(_numbered(AUDIT_ROW, 24 + len(USAGE)))} FROM s
+  SELECT :session_id, :turn, {_stored(_parameters(AUDIT_ROW, "audit"))} FROM s
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
        {VERSION}, NULL::bigint AS job_id FROM s
-"""
+""")
 """One call, its audit, and nothing else: each further part would cost its own preparation in every turn."""
 
 _OR_COMMITTED = (
-    _CORE.replace("settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})")
-    .replace("error_code = $10,", "error_code = $10, refused_scope = $29,")
+    _CORE.replace(
+        "settled_micro = :settled_micro",
+        f"settled_micro = greatest(:settled_micro::bigint, {COMMITTED_MICRO})",
+    )
+    .replace("error_code = :error_code,", "error_code = :error_code, refused_scope = :refused_scope,")
     .replace(
         "_REQUEST_TOKENS",
-        f"coalesce((SELECT sum(x.{_REQUEST})::bigint FROM jsonb_to_recordset($25::jsonb)"
+        f"coalesce((SELECT sum(x.{_REQUEST})::bigint FROM jsonb_to_recordset(:audits::jsonb)"
         f" AS x({_REQUEST} bigint)), 0)",
     )
 )
-ANSWER = f"""{_OR_COMMITTED}
-  SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
-    FROM s, jsonb_to_recordset($24::jsonb) AS x({_shape(USAGE)})
+ANSWER = Named(f"""{_OR_COMMITTED}
+  SELECT :session_id, s.party_id, :turn, 'chat', {_fields(USAGE)}
+    FROM s, jsonb_to_recordset(:usage::jsonb) AS x({_shape(USAGE)})
   {WRITTEN}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_stored(_fields(AUDIT_ROW))}
-    FROM s, jsonb_to_recordset($25::jsonb) AS x({_shape(AUDIT_ROW)})
+  SELECT :session_id, :turn, {_stored(_fields(AUDIT_ROW))}
+    FROM s, jsonb_to_recordset(:audits::jsonb) AS x({_shape(AUDIT_ROW)})
 ), pd AS (
   INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
-  SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
-    FROM s, jsonb_to_recordset($26::jsonb) AS x(seq bigint, form text, shown jsonb)
+  SELECT :session_id, x.seq, x.form, nullif(x.shown, 'null'), :turn
+    FROM s, jsonb_to_recordset(:prunes::jsonb) AS x(seq bigint, form text, shown jsonb)
   ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
 ), pp AS (
   INSERT INTO prompt_parts (sha256, body)
-  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($27::jsonb) AS x(sha256 text, body text)
+  SELECT decode(x.sha256, 'hex'), x.body
+     FROM s, jsonb_to_recordset(:parts::jsonb) AS x(sha256 text, body text)
   ON CONFLICT DO NOTHING
 ), j AS (
   INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
-  SELECT x.kind, $1, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
-    FROM s, jsonb_to_recordset($28::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
+  SELECT x.kind, :session_id, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
+    FROM s, jsonb_to_recordset(:jobs::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
          delay_seconds float8)
    WHERE NOT s.view_moved
   {OVERFLOW_COMES_FIRST}
@@ -174,7 +189,7 @@ ANSWER = f"""{_OR_COMMITTED}
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
        {VERSION}, (SELECT id FROM j WHERE is_due LIMIT 1) AS job_id FROM s
-"""
+""")
 """A turn that ends with a notice may have committed rounds that its outcome does not know of: they are paid, too.
 
 Only such a one is refused by a cap."""

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import STATEMENT_SECONDS, Pool
+from shared.adapters.postgres.db.pool import STATEMENT_SECONDS, Named, Pool, PoolStore
 
 SETTLED = "now() - interval '15 min'"
 """Longer than any transaction here may last: the first look has seen none before."""
@@ -63,16 +63,16 @@ class Source:
         return f"SELECT to_json(coalesce({newest}, '{self.start}'::{self.kind})::text)::text"
 
     @property
-    def look(self) -> str:
-        """Sums after `$1`: of settled and changing rows up to `$2`, and later ones; and of the keys `$3`."""
-        place = f"$2::text::{self.kind}"
+    def look(self) -> Named:
+        """Sums after `after`: of settled and changing rows up to `place`, and later ones; and of `keys`."""
+        place = f":place::text::{self.kind}"
         told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
         keys = f"json_agg(json_build_array({', '.join(self.key)}))"
         found = " AND ".join(
             f"x.{name} = (k.value ->> {at})::{kind}" for at, (name, kind) in enumerate(self.key.items())
         )
         newest = "now()" if self.kind != "bigint" else f"(SELECT max({self.place}) FROM {self.table})"
-        return f"""SELECT json_build_object(
+        return Named(f"""SELECT json_build_object(
   'newest', coalesce({newest}, '{self.start}'::{self.kind})::text,
   'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
   'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
@@ -81,20 +81,20 @@ class Source:
                   ELSE 'settled' END AS part,
              json_build_object({told}) AS sums,
              CASE WHEN bool_and({self.place} <= {place} AND ({self.changing})) THEN {keys} END AS keys
-        FROM {self.table} WHERE {self.place} > $1::text::{self.kind} GROUP BY 1) n),
+        FROM {self.table} WHERE {self.place} > :after::text::{self.kind} GROUP BY 1) n),
   'held', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
       SELECT CASE WHEN {self.changing} THEN 'changing' ELSE 'settled' END AS part,
              json_build_object({told}) AS sums, {keys} AS keys
-        FROM jsonb_array_elements($3::text::jsonb) k JOIN {self.table} x ON {found} GROUP BY 1) h))::text"""
+        FROM jsonb_array_elements(:keys::text::jsonb) k JOIN {self.table} x ON {found}
+       GROUP BY 1) h))::text""")
 
     @property
-    def whole(self) -> str:
+    def whole(self) -> Named:
         """All by the base, and what of it came after a place."""
         told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
-        tail = (
-            f"SELECT json_build_object({told}) FROM {self.table} WHERE {self.place} > $1::text::{self.kind}"
-        )
-        return f"SELECT json_build_object('all', ({self.base}), 'tail', ({tail}))::text"
+        later = f"{self.place} > :after::text::{self.kind}"
+        tail = f"SELECT json_build_object({told}) FROM {self.table} WHERE {later}"
+        return Named(f"SELECT json_build_object('all', ({self.base}), 'tail', ({tail}))::text")
 
 
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_micro")
@@ -178,7 +178,7 @@ class RunningSums:
         if kept is None:
             edge = str(await read_page(self.pool, source.first_edge))
             if source.base:
-                found = await read_page(self.pool, source.whole, edge)
+                found = await read_page(self.pool, *source.whole(after=edge))
                 kept = _Kept(sums=_added(found["all"], found["tail"], sign=-1), edge=edge, next_edge=edge)
                 self._kept[name] = kept
                 return dict(found["all"])
@@ -188,7 +188,10 @@ class RunningSums:
 
     async def _look(self, source: Source, kept: _Kept) -> tuple[Sums, _Kept]:
         """Return all sums, and what is kept for the next look."""
-        found = await read_page(self.pool, source.look, kept.edge, kept.next_edge, json.dumps(kept.held))
+        found = await read_page(
+            self.pool,
+            *source.look(after=kept.edge, place=kept.next_edge, keys=json.dumps(kept.held)),
+        )
         new, held = found["new"] or {}, found["held"] or {}
         settled = _add_all(kept.sums, (_part(new, "settled"), _part(held, "settled")))
         changing = (_part(new, "changing"), _part(held, "changing"))
@@ -226,16 +229,16 @@ def _added(one: Sums, other: Mapping[str, Any], *, sign: int = 1) -> Sums:
 _TODAY = {"spent": "coalesce(sum(cost_micro), 0)", "unknown": "count(*) FILTER (WHERE cost_micro IS NULL)",
           "calls": "count(*)"}  # fmt: skip
 _TOLD = ", ".join(f"'{name}', {term}" for name, term in _TODAY.items())
-_ROWS = f"SELECT json_build_object({_TOLD}) FROM usage WHERE at >= $2::text::timestamptz AND id >"
-_SPENT = f"""
+_ROWS = f"SELECT json_build_object({_TOLD}) FROM usage WHERE at >= :day::text::timestamptz AND id >"
+_SPENT = Named(f"""
 SELECT json_build_object(
-  'day', date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1,
+  'day', date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone,
   'newest', coalesce((SELECT max(id) FROM usage), 0),
   'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
   'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
-  'settled', ({_ROWS} $3::bigint AND id <= $4::bigint),
-  'tail', ({_ROWS} $4::bigint))::text
-"""
+  'settled', ({_ROWS} :edge::bigint AND id <= :next_edge::bigint),
+  'tail', ({_ROWS} :next_edge::bigint))::text
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +257,14 @@ class _Day:
         return oldest_writer >= self.next_writer and now - self.seen_at > STATEMENT_SECONDS
 
 
-class SpentToday:
+class SpentToday(PoolStore):
     """Spending of today by the ledger, read incrementally.
 
     Ledger rows never change: all up to a number are settled once the transactions of that time have ended.
     """
 
     def __init__(self, pool: Pool, timezone: str, *, clock: Callable[[], float] = monotonic) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._timezone = timezone
         self._clock = clock
         self._kept = _Day()
@@ -281,6 +284,12 @@ class SpentToday:
 
     async def _since(self, kept: _Day) -> dict[str, Any]:
         found: dict[str, Any] = await read_page(
-            self._pool, _SPENT, self._timezone, kept.day, kept.edge, kept.next_edge
+            self._pool,
+            *_SPENT(
+                timezone=self._timezone,
+                day=kept.day,
+                edge=kept.edge,
+                next_edge=kept.next_edge,
+            ),
         )
         return found

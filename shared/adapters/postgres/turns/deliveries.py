@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.values.files import Attached
 from shared.core.values.messages import blocks_from_json, text_of
 
@@ -47,18 +45,13 @@ class EndedTurn:
     parts: tuple[PartRow, ...]
 
 
-class PostgresDeliveries:
+class PostgresDeliveries(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def list_parts(self, session_id: int, turn: int) -> tuple[PartRow, ...]:
         rows = await self._pool.fetch(
-            """SELECT part, state, remote_id::bigint, attempt FROM deliveries
-                WHERE session_id = $1 AND turn_no = $2 ORDER BY part""",
-            session_id, turn,
+            *_LIST_PARTS(session_id=session_id, turn=turn),
         )  # fmt: skip
         return tuple(PartRow(**dict(row)) for row in rows)
 
@@ -67,18 +60,32 @@ class PostgresDeliveries:
         self, session_id: int, turn: int, part: int, *, epoch: int, address_id: int, remote_id: int
     ) -> bool:
         """A bubble of an unfinished answer has this id; False when the turn is no longer ours."""
-        found = await self._pool.fetchval(_SHOWN, session_id, turn, part, epoch, address_id, str(remote_id))
+        found = await self._pool.fetchval(
+            *_SHOWN(
+                session_id=session_id,
+                turn=turn,
+                part=part,
+                epoch=epoch,
+                address_id=address_id,
+                remote_id=str(remote_id),
+            )
+        )
         return found is not None
 
     @store_method
     async def plan(self, session_id: int, turn: int, *, address_id: int, count: int) -> tuple[PartRow, ...]:
         """Rows for all parts of an answer that ended; what is there already stays as it is."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_PLAN, session_id, turn, address_id, count)
+            await connection.execute(
+                *_PLAN(
+                    session_id=session_id,
+                    turn=turn,
+                    address_id=address_id,
+                    count=count,
+                )
+            )
             rows = await connection.fetch(
-                """SELECT part, state, remote_id::bigint, attempt FROM deliveries
-                    WHERE session_id = $1 AND turn_no = $2 ORDER BY part""",
-                session_id, turn,
+                *_ARE_PLANNED(session_id=session_id, turn=turn),
             )  # fmt: skip
         return tuple(PartRow(**dict(row)) for row in rows)
 
@@ -86,9 +93,7 @@ class PostgresDeliveries:
     async def begin(self, session_id: int, turn: int, part: int) -> bool:
         """Mark a part as being sent, before the request; False if another process has it or it is done."""
         found = await self._pool.fetchval(
-            """UPDATE deliveries SET state = 'sending', attempt = attempt + 1
-                WHERE session_id = $1 AND turn_no = $2 AND part = $3 AND state = 'queued' RETURNING part""",
-            session_id, turn, part,
+            *_BEGIN(session_id=session_id, turn=turn, part=part),
         )  # fmt: skip
         return found is not None
 
@@ -96,16 +101,19 @@ class PostgresDeliveries:
     async def mark_not_sent(self, session_id: int, turn: int, part: int, *, error: str) -> None:
         """Refused, or never connected: it may be tried again."""
         await self._pool.execute(
-            """UPDATE deliveries SET state = 'queued', error = $4
-                WHERE session_id = $1 AND turn_no = $2 AND part = $3 AND state = 'sending'""",
-            session_id, turn, part, error,
+            *_MARK_NOT_SENT(session_id=session_id, turn=turn, part=part, error=error),
         )  # fmt: skip
 
     @store_method
     async def mark_delivered(self, session_id: int, turn: int, part: int, *, remote_id: int | None) -> None:
         """Record that a part is in the chat; its id stays known for edits, replies and opinions."""
         await self._pool.execute(
-            _DELIVERED, session_id, turn, part, None if remote_id is None else str(remote_id)
+            *_DELIVERED(
+                session_id=session_id,
+                turn=turn,
+                part=part,
+                remote_id=None if remote_id is None else str(remote_id),
+            )
         )
 
     @store_method
@@ -121,19 +129,17 @@ class PostgresDeliveries:
     ) -> None:
         """Record a part that is uncertain or never can be sent; `remote_id` is the message in its place."""
         await self._pool.execute(
-            """UPDATE deliveries SET state = $4, error = $5, remote_id = coalesce($6, remote_id)
-                WHERE session_id = $1 AND turn_no = $2 AND part = $3
-                  AND state IN ('queued', 'sending', 'sent')""",
-            session_id, turn, part, state, error, None if remote_id is None else str(remote_id),
+            *_GIVE_UP(
+                session_id=session_id, turn=turn, part=part, state=state, error=error,
+                remote_id=None if remote_id is None else str(remote_id),
+            ),
         )  # fmt: skip
 
     @store_method
     async def drop_surplus(self, session_id: int, turn: int, *, count: int) -> list[int]:
         """Bubbles that the final text no longer needs; their ids, for deletion from the chat."""
         rows = await self._pool.fetch(
-            """DELETE FROM deliveries WHERE session_id = $1 AND turn_no = $2 AND part >= $3
-               RETURNING remote_id::bigint AS remote_id""",
-            session_id, turn, count,
+            *_DROP_SURPLUS(session_id=session_id, turn=turn, count=count),
         )  # fmt: skip
         return [row["remote_id"] for row in rows if row["remote_id"] is not None]
 
@@ -144,21 +150,23 @@ class PostgresDeliveries:
         """Restart the delivery from a lost part on, and return the ids of its messages, for deletion."""
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(
-                """DELETE FROM deliveries WHERE session_id = $1 AND turn_no = $2 AND part >= $3
-                   RETURNING remote_id::bigint AS remote_id""",
-                session_id, turn, part,
+                *_RESTART_DELIVERY(session_id=session_id, turn=turn, part=part),
             )  # fmt: skip
-            await connection.execute(_PLAN, session_id, turn, address_id, count)
+            await connection.execute(
+                *_PLAN(
+                    session_id=session_id,
+                    turn=turn,
+                    address_id=address_id,
+                    count=count,
+                )
+            )
         return [row["remote_id"] for row in rows if row["remote_id"] is not None]
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be in the chat, or not."""
         rows = await self._pool.fetch(
-            """UPDATE deliveries d SET state = 'uncertain', error = 'the sender ended while it was being sent'
-                 FROM addresses a WHERE a.id = d.address_id AND a.account = ANY ($1::text[])
-                  AND d.channel = 'telegram' AND d.state = 'sending' RETURNING d.part""",
-            [str(account) for account in accounts],
+            *_RECOVER_INTERRUPTED(accounts=[str(account) for account in accounts]),
         )
         return len(rows)
 
@@ -166,14 +174,7 @@ class PostgresDeliveries:
     async def list_unfinished(self, accounts: Sequence[int], *, limit: int = 100) -> list[tuple[int, int]]:
         """Session and turn of answers that ended but are not wholly in their chat, oldest first."""
         rows = await self._pool.fetch(
-            """SELECT d.session_id, d.turn_no FROM deliveries d
-                 JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
-                WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
-                  AND a.channel = 'telegram' AND t.ended_at IS NOT NULL AND a.account = ANY ($1::text[])
-                  AND (a.unreachable_since IS NULL OR a.next_try_at <= now())
-                GROUP BY 1, 2 ORDER BY min(d.created_at) LIMIT $2""",
-            [str(account) for account in accounts],
-            limit,
+            *_LIST_UNFINISHED(accounts=[str(account) for account in accounts], limit=limit),
         )
         return [(row["session_id"], row["turn_no"]) for row in rows]
 
@@ -181,17 +182,14 @@ class PostgresDeliveries:
     async def list_unfinished_before(self, session_id: int, turn: int, *, address_id: int) -> list[int]:
         """Earlier turns of the same place that ended but are not wholly in their chat, in their order."""
         rows = await self._pool.fetch(
-            """SELECT DISTINCT d.turn_no FROM deliveries d JOIN turns t USING (session_id, turn_no)
-                WHERE d.session_id = $1 AND d.turn_no < $2 AND d.address_id = $3
-                  AND d.state IN ('queued', 'sending', 'sent') AND t.ended_at IS NOT NULL ORDER BY 1""",
-            session_id, turn, address_id,
+            *_LIST_UNFINISHED_BEFORE(session_id=session_id, turn=turn, address_id=address_id),
         )  # fmt: skip
         return [row["turn_no"] for row in rows]
 
     @store_method
     async def load_ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
         """Return the outcome to deliver; None while the turn runs."""
-        row = await self._pool.fetchrow(_ENDED, session_id, turn)
+        row = await self._pool.fetchrow(*_ENDED(session_id=session_id, turn=turn))
         if row is None:
             return None
         parts = [PartRow(**part) for part in row["parts"] or ()]
@@ -221,40 +219,42 @@ def _render_text(blocks: Any, screen: Any, state: str) -> str:
     return shown or text_of(blocks_from_json(blocks))
 
 
-_PLAN = """
+_PLAN = Named("""
 INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
-SELECT $1, $2, part, 'telegram', $3 FROM generate_series(0, $4 - 1) AS part
+SELECT :session_id, :turn, part, 'telegram', :address_id FROM generate_series(0, :count - 1) AS part
 ON CONFLICT DO NOTHING
-"""
-_SHOWN = """
+""")
+_SHOWN = Named("""
 WITH s AS (
-  SELECT id FROM sessions WHERE id = $1 AND turn_epoch = $4 AND answered_turn = $2 - 1 FOR SHARE
+  SELECT id FROM sessions WHERE id = :session_id AND turn_epoch = :epoch
+     AND answered_turn = :turn - 1 FOR SHARE
 ), d AS (
   INSERT INTO deliveries AS d (session_id, turn_no, part, channel, address_id, state, remote_id)
-  SELECT $1, $2, $3, 'telegram', $5, 'sent', $6 FROM s
+  SELECT :session_id, :turn, :part, 'telegram', :address_id, 'sent', :remote_id FROM s
   ON CONFLICT (session_id, turn_no, part) DO UPDATE SET state = 'sent', remote_id = excluded.remote_id
   RETURNING part
 ), m AS (
   INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
-  SELECT a.account::bigint, a.chat::bigint, $6::bigint, $1, $2, d.part FROM d, addresses a WHERE a.id = $5
+  SELECT a.account::bigint, a.chat::bigint, :remote_id::bigint, :session_id, :turn, d.part FROM d, addresses a
+     WHERE a.id = :address_id
   ON CONFLICT DO NOTHING
 )
 SELECT part FROM d
-"""
-_DELIVERED = """
+""")
+_DELIVERED = Named("""
 WITH d AS (
   UPDATE deliveries SET state = 'delivered', delivered_at = now(), error = '',
-         remote_id = coalesce($4, remote_id)
-   WHERE session_id = $1 AND turn_no = $2 AND part = $3
+         remote_id = coalesce(:remote_id, remote_id)
+   WHERE session_id = :session_id AND turn_no = :turn AND part = :part
   RETURNING part, address_id, remote_id
 )
 INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
-SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, $1, $2, d.part
+SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, :session_id, :turn, d.part
   FROM d JOIN addresses a ON a.id = d.address_id
  WHERE d.remote_id IS NOT NULL AND a.channel = 'telegram'
 ON CONFLICT DO NOTHING
-"""
-_ENDED = """
+""")
+_ENDED = Named("""
 SELECT t.address_id, t.state, t.error_code, t.stop_reason, e.author, e.blocks, n.payload AS screen,
        (SELECT jsonb_agg(jsonb_build_object('part', d.part, 'state', d.state,
                  'remote_id', d.remote_id::bigint, 'attempt', d.attempt))
@@ -269,5 +269,52 @@ SELECT t.address_id, t.state, t.error_code, t.stop_reason, e.author, e.blocks, n
      WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'
        AND (v.seq IS NULL OR v.seq = e.seq)
      ORDER BY v.event_seq DESC LIMIT 1) n ON true
- WHERE t.session_id = $1 AND t.turn_no = $2 AND t.ended_at IS NOT NULL
-"""
+ WHERE t.session_id = :session_id AND t.turn_no = :turn AND t.ended_at IS NOT NULL
+""")
+_LIST_PARTS = Named("""
+SELECT part, state, remote_id::bigint, attempt FROM deliveries
+ WHERE session_id = :session_id AND turn_no = :turn ORDER BY part
+""")
+_ARE_PLANNED = Named("""
+SELECT part, state, remote_id::bigint, attempt FROM deliveries
+ WHERE session_id = :session_id AND turn_no = :turn ORDER BY part
+""")
+_BEGIN = Named("""
+UPDATE deliveries SET state = 'sending', attempt = attempt + 1
+ WHERE session_id = :session_id AND turn_no = :turn AND part = :part AND state = 'queued' RETURNING part
+""")
+_MARK_NOT_SENT = Named("""
+UPDATE deliveries SET state = 'queued', error = :error
+ WHERE session_id = :session_id AND turn_no = :turn AND part = :part AND state = 'sending'
+""")
+_GIVE_UP = Named("""
+UPDATE deliveries SET state = :state, error = :error, remote_id = coalesce(:remote_id, remote_id)
+ WHERE session_id = :session_id AND turn_no = :turn AND part = :part
+   AND state IN ('queued', 'sending', 'sent')
+""")
+_DROP_SURPLUS = Named("""
+DELETE FROM deliveries WHERE session_id = :session_id AND turn_no = :turn AND part >= :count
+RETURNING remote_id::bigint AS remote_id
+""")
+_RESTART_DELIVERY = Named("""
+DELETE FROM deliveries WHERE session_id = :session_id AND turn_no = :turn AND part >= :part
+RETURNING remote_id::bigint AS remote_id
+""")
+_RECOVER_INTERRUPTED = Named("""
+UPDATE deliveries d SET state = 'uncertain', error = 'the sender ended while it was being sent'
+  FROM addresses a WHERE a.id = d.address_id AND a.account = ANY (:accounts::text[])
+   AND d.channel = 'telegram' AND d.state = 'sending' RETURNING d.part
+""")
+_LIST_UNFINISHED = Named("""
+SELECT d.session_id, d.turn_no FROM deliveries d
+  JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
+ WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
+   AND a.channel = 'telegram' AND t.ended_at IS NOT NULL AND a.account = ANY (:accounts::text[])
+   AND (a.unreachable_since IS NULL OR a.next_try_at <= now())
+ GROUP BY 1, 2 ORDER BY min(d.created_at) LIMIT :limit
+""")
+_LIST_UNFINISHED_BEFORE = Named("""
+SELECT DISTINCT d.turn_no FROM deliveries d JOIN turns t USING (session_id, turn_no)
+ WHERE d.session_id = :session_id AND d.turn_no < :turn AND d.address_id = :address_id
+   AND d.state IN ('queued', 'sending', 'sent') AND t.ended_at IS NOT NULL ORDER BY 1
+""")

@@ -9,7 +9,7 @@ from typing import Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import Connection, store_method
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, store_method
 from shared.adapters.postgres.turns.turn_sql import ACCEPTED_BEFORE, GOES_ON_ELSEWHERE
 from shared.adapters.postgres.turns.turns import build_entry
 from shared.core.context.build_context import plain_text
@@ -40,11 +40,8 @@ from shared.core.values.searching import date_words, dictionary_of, pieces, sear
 AgainResult = Literal["begun", "woken", "busy", "nothing", "with_human"]
 
 
-class PostgresEdits:
+class PostgresEdits(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def edit(
@@ -65,22 +62,31 @@ class PostgresEdits:
         unless it `is_shown` or a part of it was delivered. Repeating the call has no effect.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(_LOCK_PARTY, session_id)
-            session = await connection.fetchrow(_EDITED_SESSION, session_id, dedupe_key)
-            current = await connection.fetchrow(_CURRENT, session_id, seq)
+            await connection.execute(*_LOCK_PARTY(session_id=session_id))
+            session = await connection.fetchrow(
+                *_EDITED_SESSION(
+                    session_id=session_id,
+                    dedupe_key=dedupe_key,
+                )
+            )
+            current = await connection.fetchrow(*_CURRENT(session_id=session_id, seq=seq))
             if session is None or current is None:
                 return Edited(result="unknown")
-            copies = await connection.fetch(_COPIES, session_id, current["turn_no"])
+            copies = await connection.fetch(*_COPIES(session_id=session_id, turn=current["turn_no"]))
             newest = max(row["turn_no"] for row in (current, *copies))
-            is_delivered = await connection.fetchval(_IS_SHOWN, session_id, newest)
+            is_delivered = await connection.fetchval(*_IS_SHOWN(session_id=session_id, turn=newest))
             result = _classify_edit(session, newest, is_shown=is_shown or is_delivered)
             if session["known"]:
                 return replace(_build_edited(session, result, newest, current["seq"]), is_repeated=True)
             before = blocks_from_json(current["blocks"])
             after = reword(before)
             if part is not None:
-                place = (part.bot_id, part.chat_id, part.message_id)
-                await connection.execute(_KEEP_PART, *place, part.own_text, part.file_unique_id)
+                await connection.execute(
+                    *_KEEP_PART(
+                        bot_id=part.bot_id, chat_id=part.chat_id, message_id=part.message_id,
+                        own_text=part.own_text, file_unique_id=part.file_unique_id,
+                    ),
+                )  # fmt: skip
             if after == before:
                 return _build_edited(session, "same", newest, current["seq"])
             seq = await self._replace_wording(
@@ -90,15 +96,22 @@ class PostgresEdits:
                 blocks = swap_text(blocks_from_json(copy["blocks"]), before, after)
                 await self._replace_wording(connection, session_id, copy, blocks, count(blocks), None)
             await _correct_notes(connection, session_id, current["turn_no"], text_of(before), text_of(after))
-            await connection.execute(_READ_AGAIN, session_id, current["turn_no"])
-            await connection.execute(FENCE_JOBS, session_id)
+            await connection.execute(*_READ_AGAIN(session_id=session_id, turn=current["turn_no"]))
+            await connection.execute(*FENCE_JOBS(session_id=session_id))
             if result == "restarted":
-                await connection.execute(_FENCE_TURN, session_id)
+                await connection.execute(*_FENCE_TURN(session_id=session_id))
             extra: dict[str, object] = {"replaces": f"m{current['seq']}"}
             if result == "last":
                 extra["outdated"] = newest
-                await connection.execute(_MARK_OUTDATED, session_id, seq, newest)
-            event_seq = await connection.fetchval(_TELL_EDIT, session_id, seq, current["turn_no"], extra)
+                await connection.execute(*_MARK_OUTDATED(session_id=session_id, seq=seq, turn=newest))
+            event_seq = await connection.fetchval(
+                *_TELL_EDIT(
+                    session_id=session_id,
+                    seq=seq,
+                    turn=current["turn_no"],
+                    payload=extra,
+                )
+            )
         payload = message_payload(
             seq=seq, turn=current["turn_no"], author="person", blocks=after, at=session["at"], extra=extra
         )
@@ -111,15 +124,29 @@ class PostgresEdits:
     ) -> int:  # fmt: skip
         """Store the new wording in the place of the old one; return its seq."""
         old: int = row["seq"]
-        new: int = await connection.fetchval(_NEXT_SEQ, session_id)
+        new: int = await connection.fetchval(*_NEXT_SEQ(session_id=session_id))
         await connection.execute(
-            _STORE_WORDING, session_id, new, blocks_to_json(blocks), tokens, dedupe_key, row["root"]
+            *_STORE_WORDING(
+                session_id=session_id,
+                seq=new,
+                blocks=blocks_to_json(blocks),
+                tokens=tokens,
+                dedupe_key=dedupe_key,
+                root=row["root"],
+            )
         )
         # The place in the turn goes to the new entry; no two entries may hold it at a time.
-        await connection.execute(_GIVE_PLACE, session_id, old, new)
-        await connection.execute(_TAKE_PLACE, session_id, new, row["turn_no"], row["step"])
+        await connection.execute(*_GIVE_PLACE(session_id=session_id, old=old, new=new))
+        await connection.execute(
+            *_TAKE_PLACE(
+                session_id=session_id,
+                seq=new,
+                turn=row["turn_no"],
+                step=row["step"],
+            )
+        )
         for statement in _FOLLOW:
-            await connection.execute(statement, session_id, old, new)
+            await connection.execute(*statement(session_id=session_id, old=old, new=new))
         await _index_wording(connection, session_id, old=old, new=new)
         return new
 
@@ -136,14 +163,25 @@ class PostgresEdits:
         """
         of, key = inbound.session_id, inbound.dedupe_key
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await connection.fetchrow(_SESSION, of, inbound.address_id, key)
+            session = await connection.fetchrow(
+                *_SESSION(
+                    session_id=of,
+                    address_id=inbound.address_id,
+                    dedupe_key=key,
+                )
+            )
             if session is None:
-                moved = await connection.fetchval(GOES_ON_ELSEWHERE, of, inbound.address_id)
+                moved = await connection.fetchval(
+                    *GOES_ON_ELSEWHERE(
+                        session_id=of,
+                        address_id=inbound.address_id,
+                    )
+                )
                 raise (SessionMoved if moved else UnknownSession)(f"session {of}")
             if session["known"]:
-                [before] = await connection.fetch(ACCEPTED_BEFORE, of, key)
+                [before] = await connection.fetch(*ACCEPTED_BEFORE(session_id=of, dedupe_key=key))
                 return _build_accepted(of, before, repeated=True), None
-            asked = await connection.fetchrow(_QUESTION, of, seq)
+            asked = await connection.fetchrow(*_QUESTION(session_id=of, seq=seq))
             if asked is None:
                 raise UnknownMessage(f"m{seq}")
             if code := _find_obstacle(session, asked):
@@ -153,13 +191,27 @@ class PostgresEdits:
             if asked["attachments"]:
                 extra["attachments"] = asked["attachments"]
             [row] = await connection.fetch(
-                _ASK_ANEW, of, channel, inbound.address_id, blocks_to_json(blocks), count(blocks), key, extra
+                *_ASK_ANEW(
+                    session_id=of,
+                    channel=channel,
+                    address_id=inbound.address_id,
+                    blocks=blocks_to_json(blocks),
+                    tokens=count(blocks),
+                    dedupe_key=key,
+                    payload=extra,
+                )
             )
             gone = await connection.fetch(
-                _REPLACE, of, asked["first"], session["answered_turn"], asked["root"], row["seq"]
+                *_REPLACE(
+                    session_id=of,
+                    first_turn=asked["first"],
+                    last_turn=session["answered_turn"],
+                    root=asked["root"],
+                    seq=row["seq"],
+                )
             )
-            await connection.execute(_FORGET_PASSAGES, of, [one["seq"] for one in gone])
-            await connection.execute(FENCE_JOBS, of)
+            await connection.execute(*_FORGET_PASSAGES(session_id=of, seqs=[one["seq"] for one in gone]))
+            await connection.execute(*FENCE_JOBS(session_id=of))
         said = message_payload(
             seq=row["seq"], turn=row["turn_no"], author="person", blocks=blocks, at=row["at"], extra=extra
         )
@@ -169,13 +221,13 @@ class PostgresEdits:
     @store_method
     async def find_turn(self, session_id: int, seq: int) -> int | None:
         """Return the newest turn that asks a person's message, 0 if it was erased; None if it is none."""
-        turn: int | None = await self._pool.fetchval(_TURN_OF_MESSAGE, session_id, seq)
+        turn: int | None = await self._pool.fetchval(*_TURN_OF_MESSAGE(session_id=session_id, seq=seq))
         return turn
 
     @store_method
     async def load_newest_text(self, session_id: int, *, turn: int | None = None) -> tuple[int, str] | None:
         """The last message of a person in a turn (the newest answered one), as it reads after edits."""
-        row = await self._pool.fetchrow(_WORDS, session_id, turn)
+        row = await self._pool.fetchrow(*_WORDS(session_id=session_id, turn=turn))
         if row is None:
             return None
         blocks = blocks_from_json(row["blocks"])
@@ -185,17 +237,17 @@ class PostgresEdits:
     @store_method
     async def is_newest_turn(self, session_id: int, turn: int) -> bool:
         """Return whether nothing was said after this turn."""
-        return bool(await self._pool.fetchval(_NEWEST, session_id, turn))
+        return bool(await self._pool.fetchval(*_NEWEST(session_id=session_id, turn=turn)))
 
     @store_method
     async def is_cut(self, session_id: int, turn: int) -> bool:
         """Return whether the answer of a turn reached its length limit."""
-        return bool(await self._pool.fetchval(_CUT, session_id, turn))
+        return bool(await self._pool.fetchval(*_CUT(session_id=session_id, turn=turn)))
 
     @store_method
     async def wake(self, session_id: int) -> bool:
         """A turn that was put back is due now; False when none waits."""
-        return await self._pool.fetchval(_WAKE, session_id) is not None
+        return await self._pool.fetchval(*_WAKE(session_id=session_id)) is not None
 
     @store_method
     async def request_retry(
@@ -214,7 +266,13 @@ class PostgresEdits:
         question in view; `with_human` while a human has the conversation.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            session = await connection.fetchrow(_SESSION, session_id, address_id, dedupe_key)
+            session = await connection.fetchrow(
+                *_SESSION(
+                    session_id=session_id,
+                    address_id=address_id,
+                    dedupe_key=dedupe_key,
+                )
+            )
             if session is None:
                 return "nothing"
             if session["known"]:
@@ -223,14 +281,17 @@ class PostgresEdits:
                 return "with_human"
             of = session["answered_turn"] if turn is None else turn
             if session["answered_turn"] < session["next_turn"] - 1 and turn is None:
-                return "woken" if await connection.fetchval(_WAKE, session_id) else "busy"
-            asked = await connection.fetch(_ASKED, session_id, of)
+                return "woken" if await connection.fetchval(*_WAKE(session_id=session_id)) else "busy"
+            asked = await connection.fetch(*_ASKED(session_id=session_id, turn=of))
             if not asked:
                 return "nothing"
             blocks = [block for row in asked for block in row["blocks"]]
             await connection.execute(
-                _AGAIN, session_id, channel, address_id, blocks, sum(row["tokens"] for row in asked),
-                dedupe_key, asked[-1]["root"], of,
+                *_AGAIN(
+                    session_id=session_id, channel=channel, address_id=address_id, blocks=blocks,
+                    tokens=sum(row["tokens"] for row in asked), dedupe_key=dedupe_key, root=asked[-1]["root"],
+                    turn=of,
+                ),
             )  # fmt: skip
         return "begun"
 
@@ -242,7 +303,7 @@ async def _correct_notes(connection: Connection, session_id: int, turn: int, bef
     """
     spans = find_changed_spans(before, after)
     changed = 0
-    for row in await connection.fetch(_NOTES_OF_TURN, session_id, turn):
+    for row in await connection.fetch(*_NOTES_OF_TURN(session_id=session_id, turn=turn)):
         if not holds_former_words(f"{row['text']} {row['subject']}", before, after):
             continue
         changed += 1
@@ -251,34 +312,56 @@ async def _correct_notes(connection: Connection, session_id: int, turn: int, bef
         if text.strip() and not holds_former_words(f"{text} {subject}", before, after):
             heir = await _find_heir(connection, row["id"], text, subject)
         if heir is None:
-            await connection.execute(_ARCHIVE, row["id"], UNDO_DAYS)
-            await connection.execute(_NOTE_EVENT, session_id, row["id"], "forgotten", None)
+            await connection.execute(*_ARCHIVE(note_id=row["id"], undo_days=UNDO_DAYS))
+            await connection.execute(
+                *_NOTE_EVENT(
+                    session_id=session_id,
+                    note_id=row["id"],
+                    change="forgotten",
+                    replaces=None,
+                )
+            )
             continue
-        await connection.execute(_SUPERSEDE, row["id"], heir)
-        await connection.execute(_NOTE_EVENT, session_id, heir, "changed", row["id"])
+        await connection.execute(*_SUPERSEDE(note_id=row["id"], heir=heir))
+        await connection.execute(
+            *_NOTE_EVENT(
+                session_id=session_id,
+                note_id=heir,
+                change="changed",
+                replaces=row["id"],
+            )
+        )
     return changed
 
 
 async def _find_heir(connection: Connection, note_id: int, text: str, subject: str) -> int | None:
     """The note that says the new text, made if there is none; None where such a note was forgotten."""
     told = note_hash(text)
-    twin = await connection.fetchrow(_TWIN, note_id, told)
+    twin = await connection.fetchrow(*_TWIN(note_id=note_id, hash=told))
     if twin is None:
-        made: int = await connection.fetchval(_REWORDED, note_id, text, subject, told, list(gist_of(text)))
+        made: int = await connection.fetchval(
+            *_REWORDED(
+                note_id=note_id,
+                text=text,
+                subject=subject,
+                hash=told,
+                gist=list(gist_of(text)),
+            )
+        )
         return made
     if twin["forgotten_at"] is not None:
         return None
-    await connection.execute(_UNCHAIN, twin["id"])
+    await connection.execute(*_UNCHAIN(note_id=twin["id"]))
     heir: int = twin["id"]
     return heir
 
 
 async def _index_wording(connection: Connection, session_id: int, *, old: int, new: int) -> None:
     """Make a hidden message searchable by its new wording alone, where its former one was searchable."""
-    former = await connection.fetch(_TAKE_PASSAGES, session_id, old)
+    former = await connection.fetch(*_TAKE_PASSAGES(session_id=session_id, seq=old))
     if not former:
         return
-    row = await connection.fetchrow(_WORDING, session_id, new)
+    row = await connection.fetchrow(*_WORDING(session_id=session_id, seq=new))
     assert row is not None
     entry, first = build_entry(row), former[0]
     numbers = [one["number"] for one in former]
@@ -290,7 +373,15 @@ async def _index_wording(connection: Connection, session_id: int, *, old: int, n
         number = numbers[part] if part < len(numbers) else None
         made.append({"part": part, "number": number, "text": text, "dictionary": dictionary, "words": words})
     await connection.execute(
-        _ADD_PASSAGES, session_id, new, made, entry.turn, first["speaker"], first["sitting"], first["at"]
+        *_ADD_PASSAGES(
+            session_id=session_id,
+            seq=new,
+            passages=made,
+            turn=entry.turn,
+            speaker=first["speaker"],
+            sitting=first["sitting"],
+            at=first["at"],
+        )
     )
 
 
@@ -335,267 +426,290 @@ def _classify_edit(session: asyncpg.Record, turn: int, *, is_shown: bool) -> Edi
     return "last" if is_last and session["held_after"] is None else "old"
 
 
-_LOCK_PARTY = """
-SELECT p.id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1 FOR NO KEY UPDATE OF p
-"""
+_LOCK_PARTY = Named("""
+SELECT p.id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = :session_id
+   FOR NO KEY UPDATE OF p
+""")
 """Notes are written under this lock, which is taken before that of the session."""
-_EDITED_SESSION = """
+_EDITED_SESSION = Named("""
 SELECT answered_turn, next_turn, leased_by, held_after, next_event_seq - 1 AS event_seq, now() AS at,
-       EXISTS (SELECT FROM entries k WHERE k.session_id = $1 AND k.dedupe_key = $2) AS known
-  FROM sessions WHERE id = $1 FOR UPDATE
-"""
-_CURRENT = """
+       EXISTS (SELECT FROM entries k WHERE k.session_id = :session_id AND k.dedupe_key = :dedupe_key) AS known
+  FROM sessions WHERE id = :session_id FOR UPDATE
+""")
+_CURRENT = Named("""
 WITH RECURSIVE wordings(seq, turn_no, step, replaced_by) AS (
-  SELECT seq, turn_no, step, replaced_by FROM turn_entries WHERE session_id = $1 AND seq = $2
+  SELECT seq, turn_no, step, replaced_by FROM turn_entries WHERE session_id = :session_id AND seq = :seq
   UNION ALL
   SELECT n.seq, n.turn_no, n.step, n.replaced_by FROM wordings w
-    JOIN turn_entries n ON n.session_id = $1 AND n.seq = w.replaced_by AND n.turn_no = w.turn_no
+    JOIN turn_entries n ON n.session_id = :session_id AND n.seq = w.replaced_by AND n.turn_no = w.turn_no
 )
 SELECT w.seq, w.turn_no, w.step, e.blocks, coalesce(e.replaces_seq, e.seq) AS root
-  FROM wordings w JOIN entries e ON e.session_id = $1 AND e.seq = w.seq JOIN sessions s ON s.id = $1
+  FROM wordings w JOIN entries e ON e.session_id = :session_id AND e.seq = w.seq
+    JOIN sessions s ON s.id = :session_id
  WHERE w.replaced_by IS NULL AND e.author = 'person' AND w.turn_no > s.erased_turn
    AND e.blocks <> erased_blocks(e.blocks)
-"""
-"""The newest wording of the message stored as `$2`; none if it was erased or asked in another turn."""
-_COPIES = """
+""")
+"""The newest wording of the message stored as `seq`; none if it was erased or asked in another turn."""
+_COPIES = Named("""
 SELECT te.seq, te.turn_no, te.step, e.blocks, e.replaces_seq AS root
   FROM sessions s JOIN turn_entries te ON te.session_id = s.id
-   AND te.turn_no > greatest($2, s.answered_turn - 1000)
+   AND te.turn_no > greatest(:turn, s.answered_turn - 1000)
   JOIN entries e ON e.session_id = s.id AND e.seq = te.seq
- WHERE s.id = $1 AND te.replaced_by IS NULL AND e.author = 'person' AND e.replaces_seq IN (
+ WHERE s.id = :session_id AND te.replaced_by IS NULL AND e.author = 'person' AND e.replaces_seq IN (
        SELECT coalesce(o.replaces_seq, o.seq) FROM turn_entries q JOIN entries o USING (session_id, seq)
-        WHERE q.session_id = $1 AND q.turn_no = $2 AND o.author = 'person')
-"""
-"""Turns that ask the messages of turn `$2` again, of the last thousand."""
-_TURN_OF_MESSAGE = """
+        WHERE q.session_id = :session_id AND q.turn_no = :turn AND o.author = 'person')
+""")
+"""Turns that ask the messages of a turn again, of the last thousand."""
+_TURN_OF_MESSAGE = Named("""
 SELECT CASE WHEN e.blocks = erased_blocks(e.blocks) THEN 0 ELSE (
          SELECT max(te.turn_no) FROM entries c JOIN turn_entries te USING (session_id, seq)
-          WHERE c.session_id = $1 AND coalesce(e.replaces_seq, e.seq) IN (c.seq, c.replaces_seq)) END
-  FROM entries e WHERE e.session_id = $1 AND e.seq = $2 AND e.author = 'person'
-"""
-_NEXT_SEQ = """
-UPDATE sessions SET next_seq = next_seq + 1, view_epoch = view_epoch + 1 WHERE id = $1
+          WHERE c.session_id = :session_id AND coalesce(e.replaces_seq, e.seq) IN (c.seq, c.replaces_seq)) END
+  FROM entries e WHERE e.session_id = :session_id AND e.seq = :seq AND e.author = 'person'
+""")
+_NEXT_SEQ = Named("""
+UPDATE sessions SET next_seq = next_seq + 1, view_epoch = view_epoch + 1 WHERE id = :session_id
 RETURNING next_seq - 1
-"""
-_STORE_WORDING = """
+""")
+_STORE_WORDING = Named("""
 INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, replaces_seq)
-VALUES ($1, $2, 'user', 'person', $3::jsonb, $4, $5, $6)
-"""
-_GIVE_PLACE = """
-UPDATE turn_entries SET step = $3::bigint::int, replaced_by = $3 WHERE session_id = $1 AND seq = $2
-"""
-_TAKE_PLACE = "INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES ($1, $2, $3, $4)"
+VALUES (:session_id, :seq, 'user', 'person', :blocks::jsonb, :tokens, :dedupe_key, :root)
+""")
+_GIVE_PLACE = Named("""
+UPDATE turn_entries SET step = :new::bigint::int, replaced_by = :new WHERE session_id = :session_id
+   AND seq = :old
+""")
+_TAKE_PLACE = Named("""
+INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES (:session_id, :seq, :turn, :step)
+""")
 _FOLLOW = (
-    "UPDATE pins SET seq = $3 WHERE session_id = $1 AND seq = $2",
-    "UPDATE telegram_messages SET seq = $3 WHERE session_id = $1 AND seq = $2",
-    """UPDATE events SET seq = $3 WHERE session_id = $1 AND seq = $2 AND kind = 'msg' AND event_seq > (
-         SELECT next_event_seq - 5000 FROM sessions WHERE id = $1)""",
+    Named("UPDATE pins SET seq = :new WHERE session_id = :session_id AND seq = :old"),
+    Named("UPDATE telegram_messages SET seq = :new WHERE session_id = :session_id AND seq = :old"),
+    Named("""
+        UPDATE events SET seq = :new WHERE session_id = :session_id AND seq = :old AND kind = 'msg'
+           AND event_seq > (SELECT next_event_seq - 5000 FROM sessions WHERE id = :session_id)
+    """),
 )
 """Redirection of references to an entry's newest wording; of events, the last five thousand."""
-_KEEP_PART = """
-UPDATE telegram_messages SET own_text = CASE WHEN own_text IS NOT NULL THEN $4 END,
-                             file_unique_id = coalesce($5, file_unique_id)
- WHERE bot_id = $1 AND chat_id = $2 AND message_id = $3
-"""
-_MARK_OUTDATED = """
-UPDATE events SET payload = payload || jsonb_build_object('outdated', $3::bigint)
- WHERE session_id = $1 AND seq = $2 AND kind = 'msg' AND event_seq > (
-         SELECT next_event_seq - 5000 FROM sessions WHERE id = $1)
-"""
-"""Mark of a message whose answer in turn `$3` was shown before the edit; screens offer a new answer."""
-_TELL_EDIT = """
+_KEEP_PART = Named("""
+UPDATE telegram_messages SET own_text = CASE WHEN own_text IS NOT NULL THEN :own_text END,
+                             file_unique_id = coalesce(:file_unique_id, file_unique_id)
+ WHERE bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id
+""")
+_MARK_OUTDATED = Named("""
+UPDATE events SET payload = payload || jsonb_build_object('outdated', :turn::bigint)
+ WHERE session_id = :session_id AND seq = :seq AND kind = 'msg' AND event_seq > (
+         SELECT next_event_seq - 5000 FROM sessions WHERE id = :session_id)
+""")
+"""Mark of a message whose answer in a turn was shown before the edit; screens offer a new answer."""
+_TELL_EDIT = Named("""
 WITH s AS (
-  UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
+  UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = :session_id
   RETURNING next_event_seq - 1 AS event_seq
 )
 INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
-SELECT $1, event_seq, 'edited', $2, $3, $4 FROM s RETURNING event_seq
-"""
+SELECT :session_id, event_seq, 'edited', :seq, :turn, :payload FROM s RETURNING event_seq
+""")
 """Event of a new wording; its text is that of its entry, so that an erasure reaches it."""
-_READ_AGAIN = """
-UPDATE sessions SET flushed_turn = least(flushed_turn, $2 - 1) WHERE id = $1 AND base_turn < $2
-"""
+_READ_AGAIN = Named("""
+UPDATE sessions SET flushed_turn = least(flushed_turn, :turn - 1) WHERE id = :session_id AND base_turn < :turn
+""")
 """The next flush reads the new wording, too; of hidden turns its request has the new wording."""
-_IS_SHOWN = """
+_IS_SHOWN = Named("""
 SELECT EXISTS (SELECT FROM deliveries
-                WHERE session_id = $1 AND turn_no = $2 AND state NOT IN ('queued', 'dead'))
-"""
-_FENCE_TURN = """
+                WHERE session_id = :session_id AND turn_no = :turn AND state NOT IN ('queued', 'dead'))
+""")
+_FENCE_TURN = Named("""
 UPDATE sessions SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = now()
- WHERE id = $1 AND leased_by IS NOT NULL
-"""
-_WORDS = """
+ WHERE id = :session_id AND leased_by IS NOT NULL
+""")
+_WORDS = Named("""
 SELECT e.seq, e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND e.author = 'person' AND te.replaced_by IS NULL
-   AND te.turn_no = coalesce($2, (SELECT answered_turn FROM sessions WHERE id = $1))
+ WHERE te.session_id = :session_id AND e.author = 'person' AND te.replaced_by IS NULL
+   AND te.turn_no = coalesce(:turn, (SELECT answered_turn FROM sessions WHERE id = :session_id))
  ORDER BY te.step DESC LIMIT 1
-"""
-_SESSION = """
+""")
+_SESSION = Named("""
 SELECT answered_turn, next_turn, held_after, base_turn,
-       EXISTS (SELECT FROM entries k WHERE k.session_id = $1 AND k.dedupe_key = $3) AS known
+       EXISTS (SELECT FROM entries k WHERE k.session_id = :session_id AND k.dedupe_key = :dedupe_key) AS known
   FROM sessions
- WHERE id = $1 AND archived_at IS NULL
-   AND ($2::bigint IS NULL OR left_by IS NULL OR NOT $2 = ANY (left_by))
+ WHERE id = :session_id AND archived_at IS NULL
+   AND (:address_id::bigint IS NULL OR left_by IS NULL OR NOT :address_id = ANY (left_by))
    FOR UPDATE
-"""
-_NEWEST = "SELECT next_turn - 1 = $2 FROM sessions WHERE id = $1"
-_CUT = "SELECT stop_reason = 'length' FROM turns WHERE session_id = $1 AND turn_no = $2"
-_WAKE = """
+""")
+_NEWEST = Named("SELECT next_turn - 1 = :turn FROM sessions WHERE id = :session_id")
+_CUT = Named("SELECT stop_reason = 'length' FROM turns WHERE session_id = :session_id AND turn_no = :turn")
+_WAKE = Named("""
 UPDATE sessions SET retry_at = now()
- WHERE id = $1 AND answered_turn < next_turn - 1 AND held_after IS NULL
+ WHERE id = :session_id AND answered_turn < next_turn - 1 AND held_after IS NULL
    AND leased_by IS NULL AND retry_at > now()
 RETURNING id
-"""
-_ASKED = """
+""")
+_ASKED = Named("""
 SELECT e.blocks, e.tokens, coalesce(e.replaces_seq, e.seq) AS root
-  FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no = $2
+  FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no = :turn
   JOIN entries e ON e.session_id = s.id AND e.seq = te.seq
- WHERE s.id = $1 AND e.author = 'person' AND te.replaced_by IS NULL
+ WHERE s.id = :session_id AND e.author = 'person' AND te.replaced_by IS NULL
    AND te.turn_no > greatest(s.base_turn, s.erased_turn)
    AND e.blocks <> erased_blocks(e.blocks)
    AND NOT EXISTS (SELECT FROM turn_entries h JOIN entries o USING (session_id, seq)
-                    WHERE h.session_id = $1 AND h.turn_no = $2 AND o.author = 'operator')
+                    WHERE h.session_id = :session_id AND h.turn_no = :turn AND o.author = 'operator')
  ORDER BY te.step
-"""
+""")
 """Question to repeat; one that a human has answered is not the assistant's to answer."""
-_AGAIN = """
+_AGAIN = Named("""
 WITH s AS (
-  UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = $2,
+  UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = :channel,
                       last_active_at = now()
-   WHERE id = $1 RETURNING next_seq - 1 AS seq, next_turn - 1 AS turn_no
+   WHERE id = :session_id RETURNING next_seq - 1 AS seq, next_turn - 1 AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, process_faults)
-  SELECT $1, s.turn_no, $2, coalesce($3, l.address_id), least(l.process_faults, 1)
-    FROM s JOIN turns l ON l.session_id = $1 AND l.turn_no = $8
+  SELECT :session_id, s.turn_no, :channel, coalesce(:address_id, l.address_id), least(l.process_faults, 1)
+    FROM s JOIN turns l ON l.session_id = :session_id AND l.turn_no = :turn
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, replaces_seq)
-  SELECT $1, seq, 'user', 'person', $4::jsonb, $5, $6, $7 FROM s
+  SELECT :session_id, seq, 'user', 'person', :blocks::jsonb, :tokens, :dedupe_key, :root FROM s
 )
-INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
-"""
+INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, turn_no, seq FROM s
+""")
 """Repeated turn; its question has no event, since screens show it where it was first asked.
 
 A question that has stopped processes may stop one more: the next fault ends its turn.
 """
-_QUESTION = """
+_QUESTION = Named("""
 WITH q AS (
   SELECT coalesce(replaces_seq, seq) AS root FROM entries
-   WHERE session_id = $1 AND seq = $2 AND author = 'person'
+   WHERE session_id = :session_id AND seq = :seq AND author = 'person'
 ), asked AS (
   SELECT te.turn_no, te.step, te.replaced_by
     FROM q CROSS JOIN sessions s
     JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > s.answered_turn - 1000
     JOIN entries e ON e.session_id = s.id AND e.seq = te.seq
-   WHERE s.id = $1 AND e.author = 'person' AND q.root IN (e.seq, e.replaces_seq)
+   WHERE s.id = :session_id AND e.author = 'person' AND q.root IN (e.seq, e.replaces_seq)
 ), t AS (
   SELECT min(turn_no) AS first, max(turn_no) AS last,
          coalesce(bool_and(replaced_by IS NOT NULL), false) AS replaced FROM asked
 )
 SELECT q.root, t.first, t.last, t.replaced, e.blocks,
        (SELECT v.payload -> 'attachments'
-          FROM (SELECT seq, payload FROM events WHERE session_id = $1 ORDER BY event_seq DESC LIMIT 1000) v
+          FROM (SELECT seq, payload FROM events WHERE session_id = :session_id ORDER BY event_seq DESC
+                LIMIT 1000) v
          WHERE v.payload ? 'attachments' AND EXISTS (
-               SELECT FROM entry_rows w WHERE w.session_id = $1 AND w.seq = v.seq
+               SELECT FROM entry_rows w WHERE w.session_id = :session_id AND w.seq = v.seq
                   AND q.root IN (w.seq, w.replaces_seq)) LIMIT 1) AS attachments,
        EXISTS (SELECT FROM asked a JOIN turn_entries x USING (turn_no) JOIN entries o USING (session_id, seq)
-                WHERE x.session_id = $1 AND x.step > a.step AND o.author = 'person'
+                WHERE x.session_id = :session_id AND x.step > a.step AND o.author = 'person'
                    AND x.replaced_by IS NULL) AS followed,
        EXISTS (SELECT FROM turn_entries x JOIN entries o USING (session_id, seq)
-                WHERE x.session_id = $1 AND x.turn_no BETWEEN t.first AND t.last
+                WHERE x.session_id = :session_id AND x.turn_no BETWEEN t.first AND t.last
                   AND o.author = 'operator') AS by_human
-  FROM q CROSS JOIN t JOIN entries e ON e.session_id = $1 AND e.seq = q.root JOIN sessions s ON s.id = $1
+  FROM q CROSS JOIN t JOIN entries e ON e.session_id = :session_id AND e.seq = q.root
+    JOIN sessions s ON s.id = :session_id
  WHERE e.blocks <> erased_blocks(e.blocks) AND coalesce(t.first, s.erased_turn + 1) > s.erased_turn
-"""
+""")
 """A question as it was asked first, with the turns that answered it, of the last thousand."""
-_ASK_ANEW = """
+_ASK_ANEW = Named("""
 WITH s AS (
-  UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = $2,
+  UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = :channel,
                       next_event_seq = next_event_seq + 1, view_epoch = view_epoch + 1, last_active_at = now()
-   WHERE id = $1 RETURNING next_seq - 1 AS seq, next_turn - 1 AS turn_no, next_event_seq - 1 AS event_seq
+   WHERE id = :session_id RETURNING next_seq - 1 AS seq, next_turn - 1 AS turn_no,
+     next_event_seq - 1 AS event_seq
 ), t AS (
-  INSERT INTO turns (session_id, turn_no, channel, address_id) SELECT $1, turn_no, $2, $3::bigint FROM s
+  INSERT INTO turns (session_id, turn_no, channel, address_id) SELECT :session_id, turn_no, :channel,
+     :address_id::bigint FROM s
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key)
-  SELECT $1, seq, 'user', 'person', $4::jsonb, $5, $6 FROM s
+  SELECT :session_id, seq, 'user', 'person', :blocks::jsonb, :tokens, :dedupe_key FROM s
 ), te AS (
-  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, turn_no, seq FROM s
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
-  SELECT $1, event_seq, 'msg', seq, turn_no, $7::jsonb FROM s
+  SELECT :session_id, event_seq, 'msg', seq, turn_no, :payload::jsonb FROM s
 )
 SELECT seq, turn_no, event_seq, now() AS at FROM s
-"""
-_REPLACE = """
-UPDATE turn_entries te SET replaced_by = $5 FROM entries e
- WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
-   AND e.session_id = $1 AND e.seq = te.seq AND (e.author <> 'person' OR e.seq = $4 OR e.replaces_seq = $4)
+""")
+_REPLACE = Named("""
+UPDATE turn_entries te SET replaced_by = :seq FROM entries e
+ WHERE te.session_id = :session_id AND te.turn_no BETWEEN :first_turn AND :last_turn
+   AND e.session_id = :session_id AND e.seq = te.seq
+   AND (e.author <> 'person' OR e.seq = :root OR e.replaces_seq = :root)
    AND te.replaced_by IS NULL
 RETURNING te.seq
-"""
+""")
 """Mark of replaced entries; other messages of the person in the same turn stay, and are answered too."""
-_FORGET_PASSAGES = "DELETE FROM passages WHERE session_id = $1 AND seq = ANY ($2::bigint[])"
+_FORGET_PASSAGES = Named("""
+DELETE FROM passages WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
+""")
 """Deletion of passages, which exist if a summary that had hidden the message was undone."""
-FENCE_JOBS = """
+FENCE_JOBS = Named("""
 WITH j AS (
   UPDATE jobs SET state = 'due', epoch = epoch + 1, leased_by = NULL, due_at = now()
-   WHERE session_id = $1 AND state = 'running' RETURNING id
+   WHERE session_id = :session_id AND state = 'running' RETURNING id
 )
-UPDATE flushes f SET outcome = 'failed', ended_at = now() WHERE f.session_id = $1 AND f.outcome = 'running'
-"""
+UPDATE flushes f SET outcome = 'failed', ended_at = now() WHERE f.session_id = :session_id
+   AND f.outcome = 'running'
+""")
 """Restart of running summaries and flushes with the present log."""
-_UNCHAIN = "UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = $1"
-_NOTES_OF_TURN = """
+_UNCHAIN = Named("UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = :note_id")
+_NOTES_OF_TURN = Named("""
 SELECT id, text, subject FROM notes
- WHERE session_id = $1 AND $2 BETWEEN from_turn AND coalesce(through_turn, from_turn)
+ WHERE session_id = :session_id AND :turn BETWEEN from_turn AND coalesce(through_turn, from_turn)
    AND superseded_by IS NULL AND forgotten_at IS NULL AND authority <> 'operator'
  ORDER BY id LIMIT 500
-"""
-_ARCHIVE = """
-UPDATE notes SET forgotten_at = now(), undo_until = now() + make_interval(days => $2) WHERE id = $1
-"""
-_TWIN = """
+""")
+_ARCHIVE = Named("""
+UPDATE notes SET forgotten_at = now(), undo_until = now() + make_interval(days => :undo_days)
+   WHERE id = :note_id
+""")
+_TWIN = Named("""
 SELECT n.id, n.forgotten_at FROM notes o
-  JOIN notes n ON n.party_id = o.party_id AND n.scope = o.scope AND n.hash = $2 AND n.id <> o.id
- WHERE o.id = $1
-"""
-_REWORDED = """
+  JOIN notes n ON n.party_id = o.party_id AND n.scope = o.scope AND n.hash = :hash AND n.id <> o.id
+ WHERE o.id = :note_id
+""")
+_REWORDED = Named("""
 INSERT INTO notes (party_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
                    through_turn, flush_id, durability, source_seqs, gist, observed_at)
-SELECT party_id, scope, kind, $2, $3, importance, $4, authority, session_id, from_turn, through_turn,
-       flush_id, durability, source_seqs, $5, now()
-  FROM notes WHERE id = $1 RETURNING id
-"""
-_SUPERSEDE = "UPDATE notes SET superseded_by = $2, superseded_reason = 'changed' WHERE id = $1"
-_NOTE_EVENT = """
+SELECT party_id, scope, kind, :text, :subject, importance, :hash, authority, session_id, from_turn,
+       through_turn,
+       flush_id, durability, source_seqs, :gist, now()
+  FROM notes WHERE id = :note_id RETURNING id
+""")
+_SUPERSEDE = Named("""
+UPDATE notes SET superseded_by = :heir, superseded_reason = 'changed' WHERE id = :note_id
+""")
+_NOTE_EVENT = Named("""
 WITH s AS (
-  UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
+  UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = :session_id
   RETURNING next_event_seq - 1 AS event_seq
 )
 INSERT INTO events (session_id, event_seq, kind, payload)
-SELECT $1, s.event_seq, 'memory', jsonb_strip_nulls(jsonb_build_object(
-         'id', 'n' || left(n.public_id::text, 8), 'kind', n.kind, 'change', $3::text, 'quiet', true,
-         'text', CASE WHEN $3 = 'forgotten' THEN '' ELSE n.text END,
-         'replaces', (SELECT 'n' || left(o.public_id::text, 8) FROM notes o WHERE o.id = $4)))
-  FROM s, notes n WHERE n.id = $2
-"""
-_TAKE_PASSAGES = """
+SELECT :session_id, s.event_seq, 'memory', jsonb_strip_nulls(jsonb_build_object(
+         'id', 'n' || left(n.public_id::text, 8), 'kind', n.kind, 'change', :change::text, 'quiet', true,
+         'text', CASE WHEN :change = 'forgotten' THEN '' ELSE n.text END,
+         'replaces', (SELECT 'n' || left(o.public_id::text, 8) FROM notes o WHERE o.id = :replaces)))
+  FROM s, notes n WHERE n.id = :note_id
+""")
+_TAKE_PASSAGES = Named("""
 WITH gone AS (
-  DELETE FROM passages WHERE session_id = $1 AND seq = $2 RETURNING number, part, speaker, sitting, at
+  DELETE FROM passages WHERE session_id = :session_id AND seq = :seq
+     RETURNING number, part, speaker, sitting, at
 )
 SELECT * FROM gone ORDER BY part
-"""
-_WORDING = """
+""")
+_WORDING = Named("""
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
        false AS pinned, NULL AS form, NULL AS shown
-  FROM turn_entries te JOIN entries e USING (session_id, seq) WHERE te.session_id = $1 AND te.seq = $2
-"""
-_ADD_PASSAGES = """
+  FROM turn_entries te JOIN entries e USING (session_id, seq) WHERE te.session_id = :session_id
+    AND te.seq = :seq
+""")
+_ADD_PASSAGES = Named("""
 INSERT INTO passages (session_id, number, seq, part, turn_no, author, speaker, sitting, at, text, terms,
                       vector)
-SELECT $1, coalesce(x.number, (SELECT coalesce(max(number), 0) FROM passages WHERE session_id = $1)
+SELECT :session_id, coalesce(x.number, (SELECT coalesce(max(number), 0) FROM passages
+                                        WHERE session_id = :session_id)
                               + row_number() OVER (PARTITION BY x.number IS NULL ORDER BY x.part)),
-       $2, x.part, $4, 'person', $5, $6, $7, x.text,
+       :seq, x.part, :turn, 'person', :speaker, :sitting, :at, x.text,
        (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
-  FROM jsonb_to_recordset($3::jsonb) AS x(part int, number bigint, text text, dictionary text, words text)
+  FROM jsonb_to_recordset(:passages::jsonb) AS
+    x(part int, number bigint, text text, dictionary text, words text)
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
-"""
+""")

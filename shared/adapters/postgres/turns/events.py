@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import Record, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, Record, store_method
 from shared.adapters.postgres.turns.feedback import VALUES
 from shared.core.identity.handover import event_payload
 from shared.core.session.turns import Stored, iso, message_payload, notice_payload, shorten_message
@@ -51,7 +49,7 @@ NOT_REPLACED = """
 removed. A message whose wording alone was replaced keeps its event.
 """
 
-_RUNNING = """
+_RUNNING = Named("""
 SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason,
        (SELECT o.display_name FROM operators o WHERE o.id = h.operator_id) AS shown_name,
        coalesce((SELECT p.key FROM operator_pictures p WHERE p.operator_id = h.operator_id), '')
@@ -67,22 +65,17 @@ SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason
   LEFT JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
   LEFT JOIN handovers h ON h.session_id = s.id AND h.ended_at IS NULL
   LEFT JOIN jobs j ON j.session_id = s.id AND j.kind = 'compact' AND j.state = 'running'
- WHERE s.id = $1
-"""
+ WHERE s.id = :session_id
+""")
 
 
-class PostgresEvents:
+class PostgresEvents(PoolStore):
     """Reads, and what was read; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def load_head(self, session_id: int) -> LogHead | None:
         row = await self._pool.fetchrow(
-            """SELECT s.next_event_seq - 1 AS head, d.log_epoch FROM sessions s, deployment d
-                WHERE s.id = $1""",
-            session_id,
+            *_HEAD(session_id=session_id),
         )
         return None if row is None else LogHead(event_seq=row["head"], log_epoch=row["log_epoch"])
 
@@ -90,27 +83,21 @@ class PostgresEvents:
     async def load_newest_seqs(self, session_ids: Sequence[int]) -> dict[int, int]:
         """The newest number of each session, in one statement."""
         rows = await self._pool.fetch(
-            "SELECT id, next_event_seq - 1 AS head FROM sessions WHERE id = ANY ($1::bigint[])",
-            list(session_ids),
+            *_NEWEST_SEQS(session_ids=list(session_ids)),
         )
         return {row["id"]: row["head"] for row in rows}
 
     @store_method
     async def find_sessions(self, address_ids: Sequence[int]) -> dict[int, int]:
         """The session of each address, as of now."""
-        rows = await self._pool.fetch(
-            "SELECT id, session_id FROM addresses WHERE id = ANY ($1::bigint[])", list(address_ids)
-        )
+        rows = await self._pool.fetch(*_SESSIONS(address_ids=list(address_ids)))
         return {row["id"]: row["session_id"] for row in rows}
 
     @store_method
     async def list_after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[Stored, ...]:
         """Events with a higher number, oldest first, at most `limit`."""
         rows = await self._pool.fetch(
-            f"{EVENTS} WHERE v.session_id = $1 AND v.event_seq > $2 ORDER BY v.event_seq LIMIT $3",
-            session_id,
-            event_seq,
-            limit,
+            *_LIST_AFTER(session_id=session_id, event_seq=event_seq, limit=limit),
         )
         return tuple(build_event(row) for row in rows)
 
@@ -120,16 +107,7 @@ class PostgresEvents:
     ) -> tuple[Stored, ...]:
         """The last messages and whatever happened since the first of them."""
         rows = await self._pool.fetch(
-            f"""{EVENTS}
-                 WHERE v.session_id = $1 AND v.event_seq >= coalesce((
-                         SELECT min(event_seq) FROM (
-                           SELECT event_seq FROM events WHERE session_id = $1 AND kind = 'msg'
-                            ORDER BY event_seq DESC LIMIT $2) m), 0)
-                   AND v.kind NOT IN ('edited', 'erased') AND {NOT_REPLACED}
-                 ORDER BY v.event_seq DESC LIMIT $3""",
-            session_id,
-            messages,
-            limit,
+            *_LIST_NEWEST(session_id=session_id, messages=messages, limit=limit),
         )
         return tuple(build_event(row) for row in reversed(rows))
 
@@ -139,40 +117,27 @@ class PostgresEvents:
     ) -> tuple[Stored, ...]:
         """The newest messages with a lower number, oldest first."""
         rows = await self._pool.fetch(
-            f"""{EVENTS} WHERE v.session_id = $1 AND v.kind = 'msg'
-                            AND ($2::bigint IS NULL OR v.event_seq < $2) AND {NOT_REPLACED}
-                 ORDER BY v.event_seq DESC LIMIT $3""",
-            session_id,
-            event_seq,
-            limit,
+            *_MESSAGES_BEFORE(session_id=session_id, event_seq=event_seq, limit=limit),
         )
         return tuple(build_event(row) for row in reversed(rows))
 
     @store_method
     async def list_pinned(self, session_id: int) -> tuple[str, ...]:
         """Public ids of the messages that are pinned now."""
-        rows = await self._pool.fetch("SELECT seq FROM pins WHERE session_id = $1 ORDER BY seq", session_id)
+        rows = await self._pool.fetch(*_PINNED(session_id=session_id))
         return tuple(f"m{row['seq']}" for row in rows)
 
     @store_method
     async def load_read_mark(self, address_id: int) -> int:
         """Return the newest event that was seen at this address."""
-        number: int | None = await self._pool.fetchval(
-            "SELECT read_seq FROM addresses WHERE id = $1", address_id
-        )
+        number: int | None = await self._pool.fetchval(*_READ_MARK(address_id=address_id))
         return number or 0
 
     @store_method
     async def mark_read(self, address_id: int, session_id: int, event_seq: int) -> int | None:
         """Never back, never beyond what was said; None when nothing changed."""
         number: int | None = await self._pool.fetchval(
-            """UPDATE addresses a SET read_seq = least($3, s.next_event_seq - 1) FROM sessions s
-                WHERE a.id = $1 AND a.session_id = $2 AND s.id = $2
-                  AND a.read_seq < least($3, s.next_event_seq - 1)
-               RETURNING a.read_seq""",
-            address_id,
-            session_id,
-            event_seq,
+            *_MARK_READ(address_id=address_id, session_id=session_id, event_seq=event_seq),
         )
         return number
 
@@ -180,16 +145,14 @@ class PostgresEvents:
     async def has_message(self, session_id: int, dedupe_key: str) -> bool:
         """Whether a message with this key was accepted before."""
         found: bool = await self._pool.fetchval(
-            "SELECT EXISTS (SELECT FROM entries WHERE session_id = $1 AND dedupe_key = $2)",
-            session_id,
-            dedupe_key,
+            *_HAS_MESSAGE(session_id=session_id, dedupe_key=dedupe_key),
         )
         return found
 
     @store_method
     async def load_running(self, session_id: int) -> Mapping[str, Any]:
         """Return what is in progress for a new screen: `run`, `queued`, `compaction`, `handover`."""
-        row = await self._pool.fetchrow(_RUNNING, session_id)
+        row = await self._pool.fetchrow(*_RUNNING(session_id=session_id))
         if row is None:
             return {"queued": []}
         state: dict[str, Any] = {"queued": [f"m{seq}" for seq in row["queued"]]}
@@ -220,27 +183,18 @@ class PostgresEvents:
         this session's.
         """
         link = await self._pool.fetchrow(
-            "SELECT from_turn, through_turn FROM links WHERE session_id = $1 AND public_id = $2",
-            session_id,
-            compaction,
+            *_HIDDEN_RANGE(session_id=session_id, compaction=compaction),
         )
         if link is None:
             return None
         rows = await self._pool.fetch(
-            """SELECT * FROM (
-                 SELECT e.seq, te.turn_no, te.step, e.author, e.blocks, e.at
-                   FROM turn_entries te JOIN entries e USING (session_id, seq)
-                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
-                    AND coalesce(te.replaced_by, 0) <= 0 AND e.author NOT IN ('tool', 'program')
-                    AND ($5::bigint IS NULL OR (te.turn_no, te.step) < (
-                          SELECT b.turn_no, b.step FROM turn_entries b
-                           WHERE b.session_id = $1 AND b.seq = $5))
-                  ORDER BY te.turn_no DESC, te.step DESC LIMIT $4) m ORDER BY turn_no, step""",
-            session_id,
-            link["from_turn"],
-            link["through_turn"],
-            limit,
-            before_seq,
+            *_HIDDEN_MESSAGES(
+                session_id=session_id,
+                from_turn=link["from_turn"],
+                through_turn=link["through_turn"],
+                limit=limit,
+                before_seq=before_seq,
+            ),
         )
         return OriginalsPage(
             messages=tuple(
@@ -293,3 +247,55 @@ def build_original(row: Record) -> Mapping[str, Any]:
         "at": iso(row["at"]),
         "turn": row["turn_no"],
     }
+
+
+_HEAD = Named("""
+SELECT s.next_event_seq - 1 AS head, d.log_epoch FROM sessions s, deployment d
+ WHERE s.id = :session_id
+""")
+_NEWEST_SEQS = Named("""
+SELECT id, next_event_seq - 1 AS head FROM sessions WHERE id = ANY (:session_ids::bigint[])
+""")
+_SESSIONS = Named("SELECT id, session_id FROM addresses WHERE id = ANY (:address_ids::bigint[])")
+_LIST_AFTER = Named(f"""
+{EVENTS} WHERE v.session_id = :session_id AND v.event_seq > :event_seq ORDER BY v.event_seq LIMIT :limit
+""")
+_LIST_NEWEST = Named(f"""
+{EVENTS}
+ WHERE v.session_id = :session_id AND v.event_seq >= coalesce((
+         SELECT min(event_seq) FROM (
+           SELECT event_seq FROM events WHERE session_id = :session_id AND kind = 'msg'
+            ORDER BY event_seq DESC LIMIT :messages) m), 0)
+   AND v.kind NOT IN ('edited', 'erased') AND {NOT_REPLACED}
+ ORDER BY v.event_seq DESC LIMIT :limit
+""")
+_MESSAGES_BEFORE = Named(f"""
+{EVENTS} WHERE v.session_id = :session_id AND v.kind = 'msg'
+            AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND {NOT_REPLACED}
+ ORDER BY v.event_seq DESC LIMIT :limit
+""")
+_PINNED = Named("SELECT seq FROM pins WHERE session_id = :session_id ORDER BY seq")
+_READ_MARK = Named("SELECT read_seq FROM addresses WHERE id = :address_id")
+_MARK_READ = Named("""
+UPDATE addresses a SET read_seq = least(:event_seq, s.next_event_seq - 1) FROM sessions s
+ WHERE a.id = :address_id AND a.session_id = :session_id AND s.id = :session_id
+   AND a.read_seq < least(:event_seq, s.next_event_seq - 1)
+RETURNING a.read_seq
+""")
+_HAS_MESSAGE = Named("""
+SELECT EXISTS (SELECT FROM entries WHERE session_id = :session_id AND dedupe_key = :dedupe_key)
+""")
+_HIDDEN_RANGE = Named("""
+SELECT from_turn, through_turn FROM links WHERE session_id = :session_id AND public_id = :compaction
+""")
+_HIDDEN_MESSAGES = Named("""
+SELECT * FROM (
+  SELECT e.seq, te.turn_no, te.step, e.author, e.blocks, e.at
+    FROM turn_entries te JOIN entries e USING (session_id, seq)
+   WHERE te.session_id = :session_id AND te.turn_no BETWEEN :from_turn AND :through_turn
+     AND coalesce(te.replaced_by, 0) <= 0 AND e.author NOT IN ('tool', 'program')
+     AND (:before_seq::bigint IS NULL OR (te.turn_no, te.step) < (
+           SELECT b.turn_no, b.step FROM turn_entries b
+            WHERE b.session_id = :session_id AND b.seq = :before_seq))
+   ORDER BY te.turn_no DESC, te.step DESC LIMIT :limit) m ORDER BY turn_no, step
+""")

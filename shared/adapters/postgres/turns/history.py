@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import Record, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, Record, store_method
 from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, build_event, build_original
 from shared.core.session.turns import Stored, shorten_message
 
@@ -28,75 +26,88 @@ class HistoryPage:
 
 
 _STANDS = f"""
-({NOT_REPLACED} AND v.kind = ANY ($2::text[])
+({NOT_REPLACED} AND v.kind = ANY (:kinds::text[])
  OR v.kind = 'compaction' AND v.payload->>'state' IN ('new', 'separator')
- OR v.kind = 'compaction' AND $3::boolean AND v.payload->>'state' = 'done' AND EXISTS (
-   SELECT FROM links l WHERE l.session_id = $1 AND l.active AND l.public_id::text = v.payload->>'id'))
+ OR v.kind = 'compaction' AND :summaries::boolean AND v.payload->>'state' = 'done' AND EXISTS (
+   SELECT FROM links l WHERE l.session_id = :session_id AND l.active
+      AND l.public_id::text = v.payload->>'id'))
 """
 """Events that screens show: messages, separators, and summaries in force."""
 
-_BEFORE = f"""{EVENTS} WHERE v.session_id = $1 AND ($4::bigint IS NULL OR v.event_seq < $4) AND {_STANDS}
-               ORDER BY v.event_seq DESC LIMIT $5"""
-_AFTER = f"""{EVENTS} WHERE v.session_id = $1 AND v.event_seq > $4::bigint AND {_STANDS}
-              ORDER BY v.event_seq LIMIT $5"""
+_BEFORE = Named(f"""{EVENTS}
+ WHERE v.session_id = :session_id AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND {_STANDS}
+ ORDER BY v.event_seq DESC LIMIT :limit
+""")
+_AFTER = Named(f"""{EVENTS}
+ WHERE v.session_id = :session_id AND v.event_seq > :event_seq::bigint AND {_STANDS}
+ ORDER BY v.event_seq LIMIT :limit
+""")
 
-_FIRST_SINCE = """
+_FIRST_SINCE = Named("""
 WITH RECURSIVE halves(low, high, steps) AS (
-  SELECT 1::bigint, next_event_seq, 0 FROM sessions WHERE id = $1
+  SELECT 1::bigint, next_event_seq, 0 FROM sessions WHERE id = :session_id
   UNION ALL
-  SELECT CASE WHEN m.at < $2 THEN m.event_seq + 1 ELSE h.low END,
-         CASE WHEN m.at < $2 THEN greatest(h.high, m.event_seq + 1) ELSE (h.low + h.high) / 2 END, h.steps + 1
+  SELECT CASE WHEN m.at < :moment THEN m.event_seq + 1 ELSE h.low END,
+         CASE WHEN m.at < :moment THEN greatest(h.high, m.event_seq + 1)
+            ELSE (h.low + h.high) / 2 END, h.steps + 1
     FROM halves h LEFT JOIN LATERAL (
       SELECT v.event_seq, v.at FROM events v
-       WHERE v.session_id = $1 AND v.event_seq >= (h.low + h.high) / 2 ORDER BY v.event_seq LIMIT 1) m ON true
+       WHERE v.session_id = :session_id AND v.event_seq >= (h.low + h.high) / 2 ORDER BY v.event_seq
+         LIMIT 1) m ON true
    WHERE h.low < h.high AND h.steps < 70
 ) SELECT low FROM halves ORDER BY steps DESC LIMIT 1
-"""
+""")
 """The number of the first event since then; numbers grow with time, so each step halves them."""
 
 
-_MESSAGE = """
+_MESSAGE = Named("""
 SELECT e.seq, e.author, e.blocks, e.at,
-       (SELECT min(turn_no) FROM turn_entries WHERE session_id = $1 AND seq = $2) AS turn_no
-  FROM entries e WHERE e.session_id = $1 AND e.seq = $2 AND e.author IN ('person', 'assistant', 'operator')
-"""
+       (SELECT min(turn_no) FROM turn_entries WHERE session_id = :session_id AND seq = :seq) AS turn_no
+  FROM entries e WHERE e.session_id = :session_id AND e.seq = :seq
+    AND e.author IN ('person', 'assistant', 'operator')
+""")
 
-_SAID_AT = """
+_SAID_AT = Named("""
 SELECT coalesce(o.at, e.at) FROM entries e
   LEFT JOIN entries o ON o.session_id = e.session_id AND o.seq = e.replaces_seq AND e.author = 'person'
- WHERE e.session_id = $1 AND e.seq = $2
-"""
+ WHERE e.session_id = :session_id AND e.seq = :seq
+""")
 """The time of a message; an edited one stands where it was first said."""
 
-_FORMER = """
+_FORMER = Named("""
 WITH RECURSIVE former(seq, turn_no, step) AS (
-  SELECT seq, turn_no, step FROM turn_entries WHERE session_id = $1 AND replaced_by = $2
+  SELECT seq, turn_no, step FROM turn_entries WHERE session_id = :session_id AND replaced_by = :seq
   UNION ALL
   SELECT te.seq, te.turn_no, te.step
-    FROM former f JOIN turn_entries te ON te.session_id = $1 AND te.replaced_by = f.seq
+    FROM former f JOIN turn_entries te ON te.session_id = :session_id AND te.replaced_by = f.seq
 )
 SELECT e.seq, f.turn_no, e.author, e.blocks, e.at
-  FROM former f JOIN entries e ON e.session_id = $1 AND e.seq = f.seq
+  FROM former f JOIN entries e ON e.session_id = :session_id AND e.seq = f.seq
  WHERE e.author = 'assistant' OR e.author = 'person' AND (
          e.replaces_seq IS NULL OR f.turn_no = (
-           SELECT r.turn_no FROM turn_entries r WHERE r.session_id = $1 AND r.seq = e.replaces_seq))
+           SELECT r.turn_no FROM turn_entries r WHERE r.session_id = :session_id AND r.seq = e.replaces_seq))
  ORDER BY f.turn_no, e.author <> 'person', e.seq
-"""
+""")
 """A question that was asked again meanwhile is there once; each wording of it is there."""
 
 
-class PostgresHistory:
+class PostgresHistory(PoolStore):
     """Raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def list_before(
         self, session_id: int, event_seq: int | None, *, limit: int, summaries: bool
     ) -> HistoryPage:
         """The newest events with a lower number; of all without one."""
-        rows = await self._pool.fetch(_BEFORE, session_id, list(_SHOWN), summaries, event_seq, limit + 1)
+        rows = await self._pool.fetch(
+            *_BEFORE(
+                session_id=session_id,
+                kinds=list(_SHOWN),
+                summaries=summaries,
+                event_seq=event_seq,
+                limit=limit + 1,
+            )
+        )
         events = _read(rows[:limit][::-1])
         more = len(rows) > limit
         return HistoryPage(
@@ -110,7 +121,15 @@ class PostgresHistory:
         self, session_id: int, event_seq: int, *, limit: int, summaries: bool
     ) -> HistoryPage:
         """The oldest events with a higher number."""
-        rows = await self._pool.fetch(_AFTER, session_id, list(_SHOWN), summaries, event_seq, limit + 1)
+        rows = await self._pool.fetch(
+            *_AFTER(
+                session_id=session_id,
+                kinds=list(_SHOWN),
+                summaries=summaries,
+                event_seq=event_seq,
+                limit=limit + 1,
+            )
+        )
         events = _read(rows[:limit])
         return HistoryPage(
             events=events,
@@ -123,7 +142,7 @@ class PostgresHistory:
         self, session_id: int, moment: datetime, *, limit: int, summaries: bool
     ) -> HistoryPage:
         """The first events since a moment; where nothing was said since then, the newest."""
-        number: int = await self._pool.fetchval(_FIRST_SINCE, session_id, moment) or 1
+        number: int = await self._pool.fetchval(*_FIRST_SINCE(session_id=session_id, moment=moment)) or 1
         page = await self.list_after(session_id, number - 1, limit=limit, summaries=summaries)
         if page.events:
             return page
@@ -132,7 +151,7 @@ class PostgresHistory:
     @store_method
     async def load_message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
         """Return the full text of a message; None if it is not of this session or has no author."""
-        row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
+        row = await self._pool.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
         return None if row is None else build_original(row)
 
     @store_method
@@ -141,13 +160,11 @@ class PostgresHistory:
         session.
         """
         if not await self._pool.fetchval(
-            "SELECT true FROM entries WHERE session_id = $1 AND seq = $2 AND author = 'person'",
-            session_id,
-            seq,
+            *_VERSIONS(session_id=session_id, seq=seq),
         ):
             return None
         versions: list[dict[str, Any]] = []
-        for row in await self._pool.fetch(_FORMER, session_id, seq):
+        for row in await self._pool.fetch(*_FORMER(session_id=session_id, seq=seq)):
             said = shorten_message(build_original(row))
             if row["author"] == "person":
                 versions.append({**said, "answers": []})
@@ -160,7 +177,7 @@ class PostgresHistory:
         self, session_id: int, seq: int, *, limit: int, summaries: bool
     ) -> HistoryPage | None:
         """The events from one message on; None when it is not this session's."""
-        moment = await self._pool.fetchval(_SAID_AT, session_id, seq)
+        moment = await self._pool.fetchval(*_SAID_AT(session_id=session_id, seq=seq))
         if moment is None:
             return None
         return await self.list_since(session_id, moment - _ITS_MOMENT, limit=limit, summaries=summaries)
@@ -168,3 +185,8 @@ class PostgresHistory:
 
 def _read(rows: Sequence[Record]) -> tuple[Stored, ...]:
     return tuple(build_event(row) for row in rows)
+
+
+_VERSIONS = Named("""
+SELECT true FROM entries WHERE session_id = :session_id AND seq = :seq AND author = 'person'
+""")

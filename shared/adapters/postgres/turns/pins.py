@@ -6,74 +6,60 @@ from typing import Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.ops.session_stats import PinnedMessage
 from shared.core.values.messages import blocks_from_json, text_of
 
 PinResult = Literal["pinned", "unpinned", "already", "not_pinned", "too_many", "unknown"]
 
 
-class PostgresPins:
+class PostgresPins(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> PinResult:
         """All pins together may hold `most_tokens`; a plan that was made before is made again."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session_id)
+            await connection.fetchval(*_LOCK_SESSION(session_id=session_id))
             tokens: int | None = await connection.fetchval(
-                """SELECT e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
-                    WHERE e.session_id = $1 AND e.seq = $2
-                      AND e.author IN ('person', 'assistant', 'operator')""",
-                session_id, seq,
+                *_IS_PINNED(session_id=session_id, seq=seq),
             )  # fmt: skip
             if tokens is None:
                 return "unknown"
             held: int = await connection.fetchval(
-                """SELECT coalesce(sum(e.tokens), 0)::bigint
-                     FROM pins p JOIN entries e USING (session_id, seq)
-                    WHERE p.session_id = $1 AND p.seq <> $2""",
-                session_id, seq,
+                *_ADD(session_id=session_id, seq=seq),
             )  # fmt: skip
             if held + tokens > most_tokens:
                 return "too_many"
             made = await connection.fetchval(
-                "INSERT INTO pins (session_id, seq) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING seq",
-                session_id, seq,
+                *_SHOW_WHOLE(session_id=session_id, seq=seq),
             )  # fmt: skip
             if made is None:
                 return "already"
-            await connection.execute(_MOVED, session_id, f"m{seq}", True)
+            await connection.execute(*_MOVED(session_id=session_id, mid=f"m{seq}", pinned=True))
         return "pinned"
 
     @store_method
     async def unpin(self, session_id: int, seq: int) -> PinResult:
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.fetchval("SELECT id FROM sessions WHERE id = $1 FOR UPDATE", session_id)
-            gone = await connection.fetchval(
-                "DELETE FROM pins WHERE session_id = $1 AND seq = $2 RETURNING seq", session_id, seq
-            )
+            await connection.fetchval(*_LOCK_FOR_UNPIN(session_id=session_id))
+            gone = await connection.fetchval(*_REMOVE(session_id=session_id, seq=seq))
             if gone is None:
                 return "not_pinned"
-            await connection.execute(_MOVED, session_id, f"m{seq}", False)
+            await connection.execute(*_MOVED(session_id=session_id, mid=f"m{seq}", pinned=False))
         return "unpinned"
 
     @store_method
     async def list_pins(self, session_id: int) -> list[PinnedMessage]:
         rows = await self._pool.fetch(
-            """SELECT e.seq, e.author, e.blocks, e.tokens FROM pins p JOIN entries e USING (session_id, seq)
-                WHERE p.session_id = $1 ORDER BY e.seq""",
-            session_id,
+            *_LIST(session_id=session_id),
         )
         return [_message(row) for row in rows]
 
     @store_method
     async def find_message(self, session_id: int, seq: int | None) -> PinnedMessage | None:
         """Return a message of a person or the assistant; None for `seq` is the newest answer."""
-        row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
+        row = await self._pool.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
         return None if row is None else _message(row)
 
 
@@ -82,17 +68,38 @@ def _message(row: asyncpg.Record) -> PinnedMessage:
     return PinnedMessage(seq=row["seq"], author=row["author"], text=text, tokens=row["tokens"])
 
 
-_MESSAGE = """
+_MESSAGE = Named("""
 SELECT e.seq, e.author, e.blocks, e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
- WHERE e.session_id = $1 AND e.author IN ('person', 'assistant', 'operator')
-   AND CASE WHEN $2::bigint IS NULL THEN e.author = 'assistant' AND te.replaced_by IS NULL ELSE e.seq = $2 END
+ WHERE e.session_id = :session_id AND e.author IN ('person', 'assistant', 'operator')
+   AND CASE WHEN :seq::bigint IS NULL THEN e.author = 'assistant' AND te.replaced_by IS NULL
+     ELSE e.seq = :seq END
  ORDER BY e.seq DESC LIMIT 1
-"""
-_MOVED = """
+""")
+_MOVED = Named("""
 WITH s AS (
-  UPDATE sessions SET view_epoch = view_epoch + 1, next_event_seq = next_event_seq + 1 WHERE id = $1
+  UPDATE sessions SET view_epoch = view_epoch + 1, next_event_seq = next_event_seq + 1 WHERE id = :session_id
   RETURNING id, next_event_seq - 1 AS event_seq
 )
 INSERT INTO events (session_id, event_seq, kind, payload)
-SELECT id, event_seq, 'pin', jsonb_build_object('mid', $2::text, 'pinned', $3::boolean) FROM s
-"""
+SELECT id, event_seq, 'pin', jsonb_build_object('mid', :mid::text, 'pinned', :pinned::boolean) FROM s
+""")
+_LOCK_SESSION = Named("SELECT id FROM sessions WHERE id = :session_id FOR UPDATE")
+_IS_PINNED = Named("""
+SELECT e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
+ WHERE e.session_id = :session_id AND e.seq = :seq
+   AND e.author IN ('person', 'assistant', 'operator')
+""")
+_ADD = Named("""
+SELECT coalesce(sum(e.tokens), 0)::bigint
+  FROM pins p JOIN entries e USING (session_id, seq)
+ WHERE p.session_id = :session_id AND p.seq <> :seq
+""")
+_SHOW_WHOLE = Named("""
+INSERT INTO pins (session_id, seq) VALUES (:session_id, :seq) ON CONFLICT DO NOTHING RETURNING seq
+""")
+_LOCK_FOR_UNPIN = Named("SELECT id FROM sessions WHERE id = :session_id FOR UPDATE")
+_REMOVE = Named("DELETE FROM pins WHERE session_id = :session_id AND seq = :seq RETURNING seq")
+_LIST = Named("""
+SELECT e.seq, e.author, e.blocks, e.tokens FROM pins p JOIN entries e USING (session_id, seq)
+ WHERE p.session_id = :session_id ORDER BY e.seq
+""")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.answer_sql import AUDIT
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
 from shared.core.session.session import drop_former
@@ -17,33 +15,32 @@ _NAMED_OTHERWISE = {
     "reported": "reported_input_tokens",
 }
 
-_CALL = """
+_CALL = Named("""
 SELECT c.*, (SELECT to_jsonb(l) FROM links l WHERE l.id = c.head) AS head_link
-  FROM turn_context_audit c WHERE c.session_id = $1 AND c.turn_id = $2 ORDER BY c.id DESC LIMIT 1
-"""
-_ENTRIES = """
+  FROM turn_context_audit c WHERE c.session_id = :session_id AND c.turn_id = :turn ORDER BY c.id DESC LIMIT 1
+""")
+_ENTRIES = Named("""
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
-       te.seq = ANY ($5::bigint[]) AS pinned, NULL AS form, NULL AS shown
+       te.seq = ANY (:pins::bigint[]) AS pinned, NULL AS form, NULL AS shown
   FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND te.turn_no <= $2 AND (te.seq <= $3 OR te.seq = ANY ($5::bigint[]))
-   AND (te.turn_no > $4 AND (te.replaced_by IS NULL OR te.replaced_by > $3) OR te.seq = ANY ($5::bigint[]))
+ WHERE te.session_id = :session_id AND te.turn_no <= :turn
+   AND (te.seq <= :entry_through OR te.seq = ANY (:pins::bigint[]))
+   AND (te.turn_no > :base_turn AND (te.replaced_by IS NULL OR te.replaced_by > :entry_through)
+        OR te.seq = ANY (:pins::bigint[]))
  ORDER BY te.turn_no, coalesce((
          SELECT min(x.step) FROM turn_entries x JOIN entry_rows w USING (session_id, seq)
-          WHERE x.session_id = $1 AND x.turn_no = te.turn_no AND te.replaced_by IS NOT NULL
+          WHERE x.session_id = :session_id AND x.turn_no = te.turn_no AND te.replaced_by IS NOT NULL
             AND coalesce(e.replaces_seq, e.seq) IN (w.seq, w.replaces_seq)), te.step)
-"""
+""")
 """A former wording stood where the newest one stands now."""
-_PARTS = "SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY ($1)"
+_PARTS = Named("SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY (:hashes)")
 
 
-class PostgresReplays:
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
-
+class PostgresReplays(PoolStore):
     @store_method
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None:
         """None when the turn made no call, or its row is older than they are kept."""
-        row = await self._pool.fetchrow(_CALL, session_id, turn)
+        row = await self._pool.fetchrow(*_CALL(session_id=session_id, turn=turn))
         if row is None:
             return None
         values = {name: row[_NAMED_OTHERWISE.get(name, name)] for name in AUDIT}
@@ -51,9 +48,17 @@ class PostgresReplays:
             **{**values, "part_hashes": tuple(row["part_hashes"]), "prune_seqs": tuple(row["prune_seqs"])}
         )
         pins = [*audit.recipe.get("pins", ()), *audit.recipe.get("late_pins", ())]
-        rows = await self._pool.fetch(_ENTRIES, session_id, turn, audit.entry_through, audit.base_turn, pins)
+        rows = await self._pool.fetch(
+            *_ENTRIES(
+                session_id=session_id,
+                turn=turn,
+                entry_through=audit.entry_through,
+                base_turn=audit.base_turn,
+                pins=pins,
+            )
+        )
         hashes = [bytes.fromhex(key) for key in audit.part_hashes]
-        parts = await self._pool.fetch(_PARTS, hashes)
+        parts = await self._pool.fetch(*_PARTS(hashes=hashes))
         return StoredTurn(
             audit=audit,
             head=link_from_json(row["head_link"]),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.turns import build_message_arguments
 from shared.core.session.turns import Inbound
@@ -13,21 +11,35 @@ from shared.samples import SAMPLE_CID, SAMPLE_KEY, SamplePlay
 _AT_ONCE = 50
 
 
-class PostgresSamples:
+class PostgresSamples(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def start(self, session_id: int, address_id: int, *, total: int) -> bool:
         """False when one is there already: two clicks play it once."""
-        return await self._pool.fetchval(_START, session_id, address_id, total) is not None
+        return (
+            await self._pool.fetchval(
+                *_START(
+                    session_id=session_id,
+                    address_id=address_id,
+                    total=total,
+                )
+            )
+            is not None
+        )
 
     @store_method
     async def list_due(self, channel: str) -> tuple[SamplePlay, ...]:
         """Return samples whose next message is due, since no turn waits there."""
-        return tuple(SamplePlay(**dict(row)) for row in await self._pool.fetch(_DUE, channel, _AT_ONCE))
+        return tuple(
+            SamplePlay(**dict(row))
+            for row in await self._pool.fetch(
+                *_DUE(
+                    channel=channel,
+                    limit=_AT_ONCE,
+                )
+            )
+        )
 
     @store_method
     async def accept_next(
@@ -36,46 +48,47 @@ class PostgresSamples:
         """Store the next message and return its event number; None if another process was first or it has
         ended.
         """
-        row = await self._pool.fetchrow(
-            turn_sql.ACCEPT_OF_SAMPLE, *build_message_arguments(inbound, channel, tokens), play.played
-        )
+        arguments = build_message_arguments(inbound, channel, tokens)
+        row = await self._pool.fetchrow(*turn_sql.ACCEPT_OF_SAMPLE(**arguments, played=play.played))
         return None if row is None else row["event_seq"]
 
     @store_method
     async def stop(self, session_id: int) -> tuple[int, ...] | None:
         """No further message of it is played; the numbers of those that were, with their answers."""
-        seqs: list[int] | None = await self._pool.fetchval(_STOP, session_id)
+        seqs: list[int] | None = await self._pool.fetchval(*_STOP(session_id=session_id))
         return None if seqs is None else tuple(seqs)
 
     @store_method
     async def remove(self, session_id: int) -> None:
         """After its words were erased; another may begin."""
-        await self._pool.execute("DELETE FROM sample_plays WHERE session_id = $1", session_id)
+        await self._pool.execute(*_REMOVE(session_id=session_id))
 
 
-_START = """
+_START = Named("""
 INSERT INTO sample_plays (session_id, address_id, begun_turn, total)
-SELECT id, $2, next_turn, $3 FROM sessions WHERE id = $1 ON CONFLICT DO NOTHING RETURNING session_id
-"""
-_DUE = """
+SELECT id, :address_id, next_turn, :total FROM sessions WHERE id = :session_id ON CONFLICT DO NOTHING
+   RETURNING session_id
+""")
+_DUE = Named("""
 SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
   FROM sample_plays p JOIN sessions s ON s.id = p.session_id
   JOIN addresses a ON a.id = p.address_id AND a.session_id = s.id
- WHERE p.played < p.total AND a.channel = $1 AND s.answered_turn = s.next_turn - 1
+ WHERE p.played < p.total AND a.channel = :channel AND s.answered_turn = s.next_turn - 1
    AND s.archived_at IS NULL AND s.held_after IS NULL
- ORDER BY p.started_at LIMIT $2
-"""
-_STOP = f"""
+ ORDER BY p.started_at LIMIT :limit
+""")
+_STOP = Named(f"""
 WITH p AS (
-  UPDATE sample_plays SET total = played WHERE session_id = $1 RETURNING begun_turn
+  UPDATE sample_plays SET total = played WHERE session_id = :session_id RETURNING begun_turn
 ), said AS (
   SELECT te.seq, te.turn_no FROM p, entry_rows e JOIN turn_entries te USING (session_id, seq)
-   WHERE e.session_id = $1 AND (starts_with(e.dedupe_key, '{SAMPLE_KEY}' || p.begun_turn || '-')
+   WHERE e.session_id = :session_id AND (starts_with(e.dedupe_key, '{SAMPLE_KEY}' || p.begun_turn || '-')
                                 OR e.dedupe_key = 'web:{SAMPLE_CID}' || p.begun_turn || '-ask')
 )
 SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{{}}')
           FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
-         WHERE te.session_id = $1 AND te.turn_no IN (SELECT turn_no FROM said)
+         WHERE te.session_id = :session_id AND te.turn_no IN (SELECT turn_no FROM said)
            AND (e.author <> 'person' OR te.seq IN (SELECT seq FROM said)))
   FROM p
-"""
+""")
+_REMOVE = Named("DELETE FROM sample_plays WHERE session_id = :session_id")

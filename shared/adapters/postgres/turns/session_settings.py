@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
-
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.values.errors import UnknownSession
 
 
@@ -21,18 +19,13 @@ class ChosenRow:
     agent_config: Mapping[str, Any]
 
 
-class PostgresSessionSettings:
+class PostgresSessionSettings(PoolStore):
     """Each method is one transaction; raises UnknownSession, StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def load_chosen(self, session_id: int) -> ChosenRow:
         row = await self._pool.fetchrow(
-            """SELECT s.goal, s.mode, s.model, s.voice, a.config AS agent_config
-                 FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1""",
-            session_id,
+            *_LOAD_CHOSEN(session_id=session_id),
         )
         if row is None:
             raise UnknownSession(f"session {session_id}")
@@ -40,15 +33,15 @@ class PostgresSessionSettings:
 
     @store_method
     async def choose_goal(self, session_id: int, goal: str) -> None:
-        await self._pool.execute("UPDATE sessions SET goal = $2 WHERE id = $1", session_id, goal)
+        await self._pool.execute(*_CHOOSE_GOAL(session_id=session_id, goal=goal))
 
     @store_method
     async def choose_mode(self, session_id: int, mode: str) -> None:
-        await self._pool.execute("UPDATE sessions SET mode = $2 WHERE id = $1", session_id, mode)
+        await self._pool.execute(*_CHOOSE_MODE(session_id=session_id, mode=mode))
 
     @store_method
     async def choose_voice(self, session_id: int, choice: str) -> None:
-        await self._pool.execute("UPDATE sessions SET voice = $2 WHERE id = $1", session_id, choice)
+        await self._pool.execute(*_CHOOSE_VOICE(session_id=session_id, choice=choice))
 
     @store_method
     async def choose_model(self, session_id: int, model: str) -> None:
@@ -56,24 +49,39 @@ class PostgresSessionSettings:
         again.
         """
         await self._pool.execute(
-            "UPDATE sessions SET model = $2, view_epoch = view_epoch + 1 WHERE id = $1 AND model <> $2",
-            session_id, model,
+            *_CHOOSE_MODEL(session_id=session_id, model=model),
         )  # fmt: skip
 
     @store_method
     async def choose_compaction(self, session_id: int, choice: str) -> None:
         """Choose `off` or an empty text; waiting jobs of the former choice are planned again."""
         await self._pool.execute(
-            """UPDATE sessions SET compaction = $2, view_epoch = view_epoch + 1
-                WHERE id = $1 AND compaction <> $2""",
-            session_id, choice,
+            *_CHOOSE_COMPACTION(session_id=session_id, choice=choice),
         )  # fmt: skip
 
     @store_method
     async def choose_compaction_limit(self, session_id: int, limit: int | None) -> None:
         """Choose a limit in tokens, or None for the agent's own; waiting jobs are planned again."""
         await self._pool.execute(
-            """UPDATE sessions SET compact_at = $2, view_epoch = view_epoch + 1, compaction_rest = NULL
-                WHERE id = $1 AND compact_at IS DISTINCT FROM $2""",
-            session_id, limit,
+            *_CHOOSE_COMPACTION_LIMIT(session_id=session_id, limit=limit),
         )  # fmt: skip
+
+
+_LOAD_CHOSEN = Named("""
+SELECT s.goal, s.mode, s.model, s.voice, a.config AS agent_config
+  FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
+""")
+_CHOOSE_GOAL = Named("UPDATE sessions SET goal = :goal WHERE id = :session_id")
+_CHOOSE_MODE = Named("UPDATE sessions SET mode = :mode WHERE id = :session_id")
+_CHOOSE_VOICE = Named("UPDATE sessions SET voice = :choice WHERE id = :session_id")
+_CHOOSE_MODEL = Named("""
+UPDATE sessions SET model = :model, view_epoch = view_epoch + 1 WHERE id = :session_id AND model <> :model
+""")
+_CHOOSE_COMPACTION = Named("""
+UPDATE sessions SET compaction = :choice, view_epoch = view_epoch + 1
+ WHERE id = :session_id AND compaction <> :choice
+""")
+_CHOOSE_COMPACTION_LIMIT = Named("""
+UPDATE sessions SET compact_at = :limit, view_epoch = view_epoch + 1, compaction_rest = NULL
+ WHERE id = :session_id AND compact_at IS DISTINCT FROM :limit
+""")

@@ -6,32 +6,35 @@ Tokens of calls without a price are reserved in the shared row `tokens`, without
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
+from shared.adapters.postgres.db.pool import Named
 
-MAKE_DAYS = """
+MAKE_DAYS = Named("""
 INSERT INTO spend_days (scope, day)
-SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE $2, 'HH24') ELSE name END,
-       (now() AT TIME ZONE $2)::date
-  FROM unnest($1::text[]) AS name ORDER BY 1
+SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE :timezone, 'HH24')
+   ELSE name END,
+       (now() AT TIME ZONE :timezone)::date
+  FROM unnest(:names::text[]) AS name ORDER BY 1
 ON CONFLICT DO NOTHING
-"""
+""")
 _NAMED = """named AS (
-  SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE $2, 'HH24') ELSE name END AS scope,
-         cap, (now() AT TIME ZONE $2)::date AS day
-    FROM unnest($1::text[], $3::bigint[]) AS x(name, cap)
+  SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE :timezone, 'HH24')
+     ELSE name END AS scope,
+         cap, (now() AT TIME ZONE :timezone)::date AS day
+    FROM unnest(:names::text[], :limits::bigint[]) AS x(name, cap)
 )"""
 _PROCESSES = f"(SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE})"
-TAKE = f"""
+TAKE = Named(f"""
 WITH {_NAMED}, d AS MATERIALIZED (
   SELECT d.scope, d.day, n.cap, d.spent_micro, d.reserved_micro, d.warned_at
     FROM spend_days d JOIN named n ON n.scope = d.scope AND n.day = d.day ORDER BY d.scope FOR NO KEY UPDATE OF d
 ), room AS (
-  SELECT least(min(cap - spent_micro - reserved_micro) / ($4 * {_PROCESSES}), $5::bigint) AS micro,
+  SELECT least(min(cap - spent_micro - reserved_micro) / (:share * {_PROCESSES}), :most::bigint) AS micro,
          min(day) AS day, array_agg(scope ORDER BY scope) AS scopes
     FROM d HAVING count(*) = (SELECT count(*) FROM named)
 ), s AS (
   INSERT INTO spend_slices (worker_id, day, scopes, granted_micro, after_reservation)
   SELECT w.id, r.day, r.scopes, r.micro, (SELECT coalesce(max(id), 0) FROM reservations)
-    FROM room r, workers w WHERE w.id = $7 AND w.stopped_at IS NULL AND r.micro >= $6::bigint
+    FROM room r, workers w WHERE w.id = :worker_id AND w.stopped_at IS NULL AND r.micro >= :least::bigint
   RETURNING id, day, scopes, granted_micro
 ), u AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro + s.granted_micro
@@ -39,42 +42,43 @@ WITH {_NAMED}, d AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM d) = (SELECT count(*) FROM named) AS are_there, s.id, s.granted_micro,
        (SELECT bool_or(warned_at IS NULL AND spent_micro * 100 >= cap * 80) FROM d) AS near_cap,
-       extract(epoch FROM date_trunc('hour', now() AT TIME ZONE $2) + interval '1 hour'
-                          - now() AT TIME ZONE $2)::float8 AS seconds
+       extract(epoch FROM date_trunc('hour', now() AT TIME ZONE :timezone) + interval '1 hour'
+                          - now() AT TIME ZONE :timezone)::float8 AS seconds
   FROM (VALUES (true)) one(row) LEFT JOIN s ON true
-"""
+""")
 """Look at the shared rows and take a slice of them in one statement: they are locked for its commit alone.
 
 Whatever is set aside from a slice has a later number than all that can be seen now. `seconds` are left of the
 hour, with which the visitors' scope and the day may change.
 """
 
-HAS_ROOM = f"""
+HAS_ROOM = Named(f"""
 WITH {_NAMED}
-SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= $4 * {_PROCESSES} * $5::bigint
+SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= :share * {_PROCESSES} * :least::bigint
   FROM named n LEFT JOIN spend_days d ON d.scope = n.scope AND d.day = n.day
-"""
+""")
 """Whether an idle slice is in no other process' way; reads without writing or locking."""
 
-GROW = """
+GROW = Named("""
 WITH s AS MATERIALIZED (
-  SELECT id, day, scopes FROM spend_slices WHERE id = $1 AND closed_at IS NULL FOR UPDATE
+  SELECT id, day, scopes FROM spend_slices WHERE id = :slice_id AND closed_at IS NULL FOR UPDATE
 ), d AS MATERIALIZED (
-  SELECT d.scope, d.spent_micro, d.reserved_micro, CASE d.scope WHEN 'total' THEN $3::bigint ELSE $4::bigint END AS cap
+  SELECT d.scope, d.spent_micro, d.reserved_micro, CASE d.scope WHEN 'total' THEN :total::bigint
+     ELSE :visitors_hour::bigint END AS cap
     FROM s JOIN spend_days d ON d.day = s.day AND d.scope = ANY (s.scopes) ORDER BY d.scope FOR NO KEY UPDATE OF d
 ), refused AS (
-  SELECT * FROM d WHERE spent_micro + reserved_micro + $2::bigint > cap
+  SELECT * FROM d WHERE spent_micro + reserved_micro + :micro::bigint > cap
 ), grown AS (
-  UPDATE spend_slices g SET granted_micro = g.granted_micro + $2::bigint FROM s
+  UPDATE spend_slices g SET granted_micro = g.granted_micro + :micro::bigint FROM s
    WHERE g.id = s.id AND NOT EXISTS (SELECT FROM refused) RETURNING g.day, g.scopes
 ), u AS (
-  UPDATE spend_days d SET reserved_micro = d.reserved_micro + $2::bigint
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro + :micro::bigint
     FROM grown g WHERE d.day = g.day AND d.scope = ANY (g.scopes)
 )
 SELECT s.id, r.scope, r.cap, r.spent_micro, r.reserved_micro FROM s LEFT JOIN refused r ON true
-"""
+""")
 """No row where the slice is closed; else the scopes that refuse, or one row without a scope."""
-CLOSE = "SELECT close_slice($1)"
+CLOSE = Named("SELECT close_slice(:slice_id)")
 LAPSED = f"""
 SELECT s.id FROM spend_slices s
  WHERE s.closed_at IS NULL AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.worker_id AND {WORKER_IS_ALIVE})
@@ -90,12 +94,15 @@ SPENT_OF_OPEN = """
 
 TOKENS = "tokens"
 """Scope whose amounts are tokens, not micro-dollars."""
-RESERVE_TOKENS = f"""
+RESERVE_TOKENS = Named(f"""
 WITH d AS MATERIALIZED (
-  SELECT day, least($4::bigint, ($2::bigint - spent_micro - reserved_micro - $3::bigint) / $6::bigint) AS longest
-    FROM spend_days WHERE scope = '{TOKENS}' AND day = (now() AT TIME ZONE $1)::date FOR NO KEY UPDATE
+  SELECT day, least(:output_tokens::bigint,
+                    (:cap::bigint - spent_micro - reserved_micro - :input_tokens::bigint) / :weight::bigint)
+                       AS longest
+    FROM spend_days WHERE scope = '{TOKENS}' AND day = (now() AT TIME ZONE :timezone)::date FOR NO KEY UPDATE
 ), held AS (
-  SELECT day, longest, $3::bigint + $6::bigint * longest AS amount FROM d WHERE longest >= $5::bigint
+  SELECT day, longest, :input_tokens::bigint + :weight::bigint * longest AS amount FROM d
+     WHERE longest >= :least_output::bigint
 ), u AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro + h.amount
     FROM held h WHERE d.scope = '{TOKENS}' AND d.day = h.day
@@ -104,30 +111,32 @@ WITH d AS MATERIALIZED (
   SELECT 0, 0, day, amount, '{{{TOKENS}}}', 1 FROM held RETURNING id
 )
 SELECT EXISTS (SELECT FROM d) AS is_there, (SELECT id FROM r) AS id, (SELECT longest FROM held) AS output_tokens
-"""
+""")
 """Look at the day's row and reserve from it in one statement: rivals wait, then see what is left."""
 
-MAKE_TOKEN_DAY = f"""
+MAKE_TOKEN_DAY = Named(f"""
 WITH d AS (
   INSERT INTO spend_days (scope, day, spent_micro)
-  SELECT '{TOKENS}', (now() AT TIME ZONE $1)::date,
-         coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens + $2::bigint * output_tokens), 0)
+  SELECT '{TOKENS}', (now() AT TIME ZONE :timezone)::date,
+         coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens + :weight::bigint *
+                      output_tokens), 0)
     FROM usage
-   WHERE cost_micro IS NULL AND at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
-     AND model <> ALL ($3::text[])
+   WHERE cost_micro IS NULL AND at >= date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone
+     AND model <> ALL (:free_models::text[])
   ON CONFLICT DO NOTHING
   RETURNING day, spent_micro
 )
 INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state, scopes, ended_at, asked_scopes)
 SELECT 0, 0, day, spent_micro, spent_micro, 'settled', '{{{TOKENS}}}', now(), 1 FROM d WHERE spent_micro > 0
-"""
+""")
 """Day's row, with the ledger's tokens of calls that an earlier version made without a reservation."""
 
-SETTLE_TOKENS = f"""
+SETTLE_TOKENS = Named(f"""
 WITH done AS (
-  UPDATE reservations SET state = 'settled', settled_micro = $2::bigint, ended_at = now()
-   WHERE id = $1 AND state = 'held' RETURNING day, amount_micro
+  UPDATE reservations SET state = 'settled', settled_micro = :tokens::bigint, ended_at = now()
+   WHERE id = :reservation_id AND state = 'held' RETURNING day, amount_micro
 )
-UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro, spent_micro = d.spent_micro + $2::bigint
+UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
+   spent_micro = d.spent_micro + :tokens::bigint
   FROM done WHERE d.scope = '{TOKENS}' AND d.day = done.day
-"""
+""")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import TOKENS
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
 from shared.core.context.build_context import RENDERER_VERSION
@@ -25,28 +26,28 @@ ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
 
 _MINE = """mine AS (
   SELECT update_id FROM telegram_updates
-   WHERE bot_id = $10 AND update_id = ANY ($11::bigint[]) AND handled_at IS NULL
+   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
    ORDER BY update_id FOR UPDATE
 ), """
-_IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality($11::bigint[])"
-_IF_NOT_KNOWN = """AND (cardinality($13::bigint[]) = 0 OR cardinality($13::bigint[]) > (
+_IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality(:update_ids::bigint[])"
+_IF_NOT_KNOWN = """AND (cardinality(:message_ids::bigint[]) = 0 OR cardinality(:message_ids::bigint[]) > (
          SELECT count(*) FROM telegram_messages m
-          WHERE m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = ANY ($13::bigint[]) AND m.seq IS NOT NULL))"""
+          WHERE m.bot_id = :bot_id AND m.chat_id = :chat_id AND m.message_id = ANY (:message_ids::bigint[]) AND m.seq IS NOT NULL))"""
 """At least one of its messages is new: all are known where an edit arrived before the message itself."""
 
 
 _MESSAGE = """
 ), e AS (
   INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, dedupe_key, cid)
-  SELECT $1, seq, 'person', $5::jsonb, $9, $6, $2, $7 FROM s
+  SELECT :session_id, seq, 'person', :blocks::jsonb, :words, :tokens, :dedupe_key, :cid FROM s
 ), te AS (
-  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, turn_no, seq FROM s
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, turn_no, seq FROM s
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
-  SELECT $1, event_seq, 'msg', seq, turn_no, $8::jsonb FROM s
+  SELECT :session_id, event_seq, 'msg', seq, turn_no, :payload::jsonb FROM s
 """
-_MAY_WRITE = """archived_at IS NULL AND (left_by IS NULL OR NOT $4 = ANY (left_by))
-     AND NOT EXISTS (SELECT FROM entry_rows WHERE session_id = $1 AND dedupe_key = $2)"""
+_MAY_WRITE = """archived_at IS NULL AND (left_by IS NULL OR NOT :address_id = ANY (left_by))
+     AND NOT EXISTS (SELECT FROM entry_rows WHERE session_id = :session_id AND dedupe_key = :dedupe_key)"""
 
 
 def _accept(*, before: str = "", only: str = "") -> str:
@@ -58,98 +59,111 @@ def _accept(*, before: str = "", only: str = "") -> str:
 WITH {before}s AS (
   UPDATE sessions
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
-         next_turn = next_turn + (open_turn IS NULL OR open_address IS DISTINCT FROM $4)::int,
-         open_turn = CASE WHEN open_address = $4 THEN coalesce(open_turn, next_turn) ELSE next_turn END,
-         open_address = $4, last_channel = $3, last_active_at = now()
-   WHERE id = $1 AND {_MAY_WRITE} {only}
+         next_turn = next_turn + (open_turn IS NULL OR open_address IS DISTINCT FROM :address_id)::int,
+         open_turn = CASE WHEN open_address = :address_id THEN coalesce(open_turn, next_turn)
+            ELSE next_turn END,
+         open_address = :address_id, last_channel = :channel, last_active_at = now()
+   WHERE id = :session_id AND {_MAY_WRITE} {only}
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, open_turn AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
-  SELECT $1, turn_no, $3, $4 FROM s ON CONFLICT DO NOTHING{_MESSAGE}"""
+  SELECT :session_id, turn_no, :channel, :address_id FROM s ON CONFLICT DO NOTHING{_MESSAGE}"""
 
 
-ACCEPT = f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
+ACCEPT = Named(f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s")
 _WITH_ITS_UPDATES = """
 ), inbox AS (
   UPDATE telegram_updates u SET handled_at = now()
-    FROM s, mine WHERE u.bot_id = $10 AND u.update_id = mine.update_id
+    FROM s, mine WHERE u.bot_id = :bot_id AND u.update_id = mine.update_id
 ), known AS (
   INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text,
                                  file_unique_id)
-  SELECT $10, $12, x.message_id, $1, seq, turn_no, x.own_text, x.file
-    FROM s, unnest($13::bigint[], $14::text[], $15::text[]) AS x(message_id, own_text, file)
+  SELECT :bot_id, :chat_id, x.message_id, :session_id, seq, turn_no, x.own_text, x.file
+    FROM s, unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS
+      x(message_id, own_text, file)
   ON CONFLICT DO NOTHING
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
 """
-ACCEPT_FROM_INBOX = _accept(before=_MINE, only=f"{_IF_ALL_ARE_MINE} {_IF_NOT_KNOWN}") + _WITH_ITS_UPDATES
-KNOWN_MESSAGE = """
+ACCEPT_FROM_INBOX = Named(
+    _accept(before=_MINE, only=f"{_IF_ALL_ARE_MINE} {_IF_NOT_KNOWN}") + _WITH_ITS_UPDATES
+)
+KNOWN_MESSAGE = Named("""
 SELECT m.seq, m.turn_no, e.at,
-       coalesce((SELECT event_seq FROM events v WHERE v.session_id = $1 AND v.seq = m.seq AND v.kind = 'msg' LIMIT 1), 0)
+       coalesce((SELECT event_seq FROM events v WHERE v.session_id = :session_id AND v.seq = m.seq
+                 AND v.kind = 'msg' LIMIT 1), 0)
          AS event_seq
   FROM telegram_messages m JOIN entries e USING (session_id, seq)
- WHERE m.session_id = $1 AND m.bot_id = $2 AND m.chat_id = $3 AND m.message_id = ANY ($4::bigint[])
+ WHERE m.session_id = :session_id AND m.bot_id = :bot_id AND m.chat_id = :chat_id
+   AND m.message_id = ANY (:message_ids::bigint[])
  ORDER BY m.message_id LIMIT 1
-"""
+""")
 """The entry of a message whose edit was stored before it."""
-HANDLED = """
+HANDLED = Named("""
 UPDATE telegram_updates SET handled_at = now()
- WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
-"""
+ WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
+""")
 """Acceptance of a message and end of its raw updates in one commit: a crash leaves both or neither.
 
 Their rows are locked first, and nothing is stored unless all are unhandled: of two processes with the same
 updates one stores them. A waiting process sees the row as it is afterwards.
 """
 _CAN_BE_JOINED = """next_turn = answered_turn + 2 AND EXISTS (
-         SELECT FROM turns t WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND NOT t.stop_requested)
+         SELECT FROM turns t WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1
+            AND NOT t.stop_requested)
      AND NOT EXISTS (
          SELECT FROM turn_entries te JOIN entry_rows o USING (session_id, seq)
-          WHERE te.session_id = $1 AND te.turn_no = answered_turn + 1 AND o.author <> 'person')"""
+          WHERE te.session_id = :session_id AND te.turn_no = answered_turn + 1 AND o.author <> 'person')"""
 """The oldest unanswered turn is the newest one, too, and nothing but what its person wrote is stored of it."""
-CAN_BE_JOINED = f"SELECT true FROM sessions WHERE id = $1 AND answered_turn = $2 - 1 AND {_CAN_BE_JOINED}"
-ACCEPT_LATE = f"""
+CAN_BE_JOINED = Named(f"""
+SELECT true FROM sessions WHERE id = :session_id AND answered_turn = :turn - 1 AND {_CAN_BE_JOINED}
+""")
+ACCEPT_LATE = Named(f"""
 WITH {_MINE}s AS (
   UPDATE sessions
-     SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1, last_channel = $3,
+     SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1, last_channel = :channel,
          last_active_at = now(), retry_at = NULL
-   WHERE id = $1 AND {_MAY_WRITE} {_IF_ALL_ARE_MINE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
+   WHERE id = :session_id AND {_MAY_WRITE} {_IF_ALL_ARE_MINE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
      AND EXISTS (SELECT FROM turns t JOIN telegram_messages m USING (session_id, turn_no)
-                  WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.address_id = $4
-                    AND m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = $16)
+                  WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1
+                    AND t.address_id = :address_id
+                    AND m.bot_id = :bot_id AND m.chat_id = :chat_id AND m.message_id = :late_for)
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
-{_WITH_ITS_UPDATES.lstrip()}"""
+{_WITH_ITS_UPDATES.lstrip()}""")
 """Remaining part of a message whose turn is not claimed; the partial answer was discarded."""
-ACCEPT_OF_SAMPLE = f"""{
-    _accept(
-        before="mine AS (SELECT FROM sample_plays WHERE session_id = $1 AND played = $10 AND played < total FOR UPDATE), ",
-        only="AND EXISTS (SELECT FROM mine) AND answered_turn = next_turn - 1",
-    )
-}
+_MY_SAMPLE = """mine AS (
+  SELECT FROM sample_plays
+   WHERE session_id = :session_id AND played = :played AND played < total FOR UPDATE
+), """
+_NOTHING_WAITS = "AND EXISTS (SELECT FROM mine) AND answered_turn = next_turn - 1"
+ACCEPT_OF_SAMPLE = Named(f"""{_accept(before=_MY_SAMPLE, only=_NOTHING_WAITS)}
 ), counted AS (
-  UPDATE sample_plays p SET played = played + 1 FROM s WHERE p.session_id = $1
+  UPDATE sample_plays p SET played = played + 1 FROM s WHERE p.session_id = :session_id
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
-"""
+""")
 """The next message of a sample, where nothing waits for an answer: stored and counted in one commit."""
-HOLD = """
-UPDATE sessions SET retry_at = greatest(retry_at, now() + make_interval(secs => $3))
- WHERE id = $1 AND answered_turn = $2 - 1 AND next_turn > $2 AND leased_by IS NULL RETURNING id
-"""
+HOLD = Named("""
+UPDATE sessions SET retry_at = greatest(retry_at, now() + make_interval(secs => :seconds))
+ WHERE id = :session_id AND answered_turn = :turn - 1 AND next_turn > :turn AND leased_by IS NULL RETURNING id
+""")
 """Postponement of a turn that waits for the remaining parts of its message."""
-STILL_WAITING = """
-SELECT count(*) FROM telegram_updates WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
-"""
+STILL_WAITING = Named("""
+SELECT count(*) FROM telegram_updates WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[])
+   AND handled_at IS NULL
+""")
 
-GOES_ON_ELSEWHERE = """
-SELECT archived_at IS NOT NULL OR $2 = ANY (coalesce(left_by, '{}')) FROM sessions WHERE id = $1
-"""
+GOES_ON_ELSEWHERE = Named("""
+SELECT archived_at IS NOT NULL OR :address_id = ANY (coalesce(left_by, '{}')) FROM sessions
+   WHERE id = :session_id
+""")
 
-ACCEPTED_BEFORE = """
+ACCEPTED_BEFORE = Named("""
 SELECT e.seq, t.turn_no, e.at,
        coalesce((SELECT max(event_seq) FROM events v
-                  WHERE v.session_id = $1 AND v.seq = e.seq AND v.kind IN ('msg', 'edited')), 0) AS event_seq
+                  WHERE v.session_id = :session_id AND v.seq = e.seq
+                    AND v.kind IN ('msg', 'edited')), 0) AS event_seq
   FROM entries e JOIN turn_entries t USING (session_id, seq)
- WHERE e.session_id = $1 AND e.dedupe_key = $2
-"""
+ WHERE e.session_id = :session_id AND e.dedupe_key = :dedupe_key
+""")
 """The message with a known key; event 0 if it was edited since, for its event belongs to the newest wording."""
 
 
@@ -158,29 +172,28 @@ WARN_PERCENT = 80
 
 
 WHOSE_NETWORK = """CASE WHEN p.anonymous THEN p.network END AS network,
-         CASE WHEN p.anonymous THEN to_char(now() AT TIME ZONE {timezone}, 'HH24') END AS hour"""
+         CASE WHEN p.anonymous THEN to_char(now() AT TIME ZONE :timezone, 'HH24') END AS hour"""
 """Network of an anonymous party `p`, and the hour of the day that its spending counts for."""
 
 
-def _lent(limits: int, loan: int) -> str:
-    """The slice of the day's money that this process has for `cost`; who closes it waits for us, or we see it closed."""
-    of_known, of_visitors = f"(${loan}::bigint[])[1:2]", f"(${loan}::bigint[])[3:4]"
-    return f"""slice AS (
+_LENT = """slice AS (
   SELECT l.id FROM spend_slices l, cost c,
-         LATERAL (SELECT CASE WHEN c.anonymous THEN {of_visitors} ELSE {of_known} END AS may) m
+         LATERAL (SELECT CASE WHEN c.anonymous THEN (:loan::bigint[])[3:4]
+                  ELSE (:loan::bigint[])[1:2] END AS may) m
    WHERE l.id = m.may[1] AND l.closed_at IS NULL AND l.day = c.day AND c.micro BETWEEN 1 AND m.may[2]
-     AND (c.hour IS NULL OR (${limits}::bigint[])[6] IS NULL OR 'visitors:' || c.hour = ANY (l.scopes))
+     AND (c.hour IS NULL OR (:limits::bigint[])[6] IS NULL OR 'visitors:' || c.hour = ANY (l.scopes))
      FOR KEY SHARE OF l
 ), """
+"""The slice of the day's money that this process has for `cost`; who closes it waits for us, or we see it closed."""
 
 
-def render_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str:
+def render_caps(*, unless: str = "NULL", lent: bool = False) -> str:
     """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds.
 
-    `limits` is the number of the parameter that has `Caps.limits`; `unless` stands for a cap that is not set.
+    The parameter `limits` has `Caps.limits`; `unless` stands for a cap that is not set.
     """
     visitor, person, session, total, network, hour, guests = (
-        f"(${limits}::bigint[])[{n}]" for n in range(1, 8)
+        f"(:limits::bigint[])[{n}]" for n in range(1, 8)
     )
     shared = "NOT EXISTS (SELECT FROM slice)" if lent else "true"
     return f"""want AS (
@@ -203,15 +216,14 @@ _HAS_NO_ROOM = "c.micro + coalesce(o.reserved_micro + o.spent_micro, 0) > c.cap"
 """A scope `c` whose row of the day is `o`, as both were before the statement."""
 
 
-def _hold(limits: int, *, among: str = "true", unless: str = "NULL", loan: int = 0) -> str:
+def _hold(*, among: str = "true", unless: str = "NULL", lent: bool = False) -> str:
     """Return the reservation of `cost.micro` in all capped scopes or in none, except those a slice covers.
 
     Mostly that is one scope with an existing row, which is updated without a conflict lock. Several are
     locked in the same order, and none if one has visibly no room. `is_whole` undoes the statement if a rival
     took the room.
     """
-    lent = _lent(limits, loan) if loan else ""
-    return f"""), {lent}{render_caps(limits, unless=unless, lent=bool(loan))}, capped AS (
+    return f"""), {_LENT if lent else ""}{render_caps(unless=unless, lent=lent)}, capped AS (
   SELECT scope, day, micro, cap, count(*) OVER () AS number FROM want
    WHERE cap IS NOT NULL AND micro >= 0 AND {among}
 ), alone AS (
@@ -306,11 +318,11 @@ def render_frozen_prefix(agent: str) -> str:
               WHERE n.id = ANY (sent.known) AND n.scope = {agent} AND n.forgotten_at IS NULL))) AS frozen"""
 
 
-FROZEN = f"""
+FROZEN = Named(f"""
 SELECT {render_frozen_prefix("a.name")}
   FROM sessions s JOIN agents a ON a.id = s.agent_id
- WHERE s.id = $1 AND s.base_turn = $2 AND s.head IS NOT DISTINCT FROM $3::bigint
-"""
+ WHERE s.id = :session_id AND s.base_turn = :base_turn AND s.head IS NOT DISTINCT FROM :head::bigint
+""")
 """Frozen prefix of a view that was read before, in a separate statement: within it a claim would be a tenth
 slower, and most conversations have neither notes nor pins.
 """
@@ -358,20 +370,21 @@ BROUGHT = """(p.anonymous AND (
 """Whether a program or a site has said who the person of `p` and `s` is, at this place or at one joined to it."""
 
 
-def _render_claim(*, first: int, turn_times: str, after_death: str = "false", more: str = "") -> str:
+def _render_claim(*, turn_times: str, after_death: str = "false", more: str = "") -> str:
     """Return what the process that answers needs of `s` and its turn `t`, with the cost reserved.
 
-    `after_death` can be true only of an earlier turn. Parameters from `first` on: micro-dollars per input
-    token, those of the longest output, the time zone, the caps, and the room of slices.
+    `after_death` can be true only of an earlier turn.
     """
     return f"""), cost AS (
-  SELECT CASE WHEN ${first}::float8 + ${first + 1}::float8 > 0 OR c.config ? 'model' OR s.model <> '' THEN
-           ceil(${first}::float8 * (greatest(s.context_tokens, 2000) + 4000) + ${first + 1}::float8)::bigint END AS micro,
-         (now() AT TIME ZONE ${first + 2})::date AS day, s.id, s.party_id, p.anonymous, c.config,
-         {WHOSE_NETWORK.format(timezone=f"${first + 2}")}, c.name AS agent, p.kind, p.display_name, p.timezone,
+  SELECT CASE WHEN :micro_per_input_token::float8 + :micro_output::float8 > 0
+                OR c.config ? 'model' OR s.model <> '' THEN
+           ceil(:micro_per_input_token::float8 * (greatest(s.context_tokens, 2000) + 4000)
+                + :micro_output::float8)::bigint END AS micro,
+         (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id, p.anonymous, c.config,
+         {WHOSE_NETWORK}, c.name AS agent, p.kind, p.display_name, p.timezone,
          {BROUGHT} AS brought
     FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
-{_hold(first + 3, loan=first + 4)}), r AS (
+{_hold(lent=True)}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes, slice_id, asked_scopes,
                             may_be_sent)
   SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes, l.id, w.asked, t.attempt = 1
@@ -400,31 +413,32 @@ _AFTER_DEATH = """CASE WHEN t.attempt > 1 THEN
          (SELECT o.epoch = s.turn_epoch - 1 FROM turns o WHERE o.session_id = s.id AND o.turn_no = t.turn_no)
        ELSE false END"""
 
-CLAIM = f"""
+CLAIM = Named(f"""
 WITH s AS (
   UPDATE sessions
-     SET turn_epoch = turn_epoch + 1, leased_by = $2, leased_at = now(), retry_at = NULL,
+     SET turn_epoch = turn_epoch + 1, leased_by = :worker_id, leased_at = now(), retry_at = NULL,
          open_turn = nullif(open_turn, answered_turn + 1)
-   WHERE id = $1 AND answered_turn < next_turn - 1 AND (held_after IS NULL OR answered_turn < held_after)
+   WHERE id = :session_id AND answered_turn < next_turn - 1
+     AND (held_after IS NULL OR answered_turn < held_after)
      AND (retry_at IS NULL OR retry_at <= now())
      AND (leased_by IS NULL OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND {WORKER_IS_ALIVE}))
      AND EXISTS (SELECT FROM turns t
-                  WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.channel = $3)
-     AND EXISTS (SELECT FROM workers w WHERE w.id = $2 AND {WORKER_IS_ALIVE})
+                  WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1 AND t.channel = :channel)
+     AND EXISTS (SELECT FROM workers w WHERE w.id = :worker_id AND {WORKER_IS_ALIVE})
   RETURNING {_OF_SESSION}
 ), t AS (
   UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
                    claimed_at = coalesce(claimed_at, now())
     FROM s WHERE turns.session_id = s.id AND turns.turn_no = s.answered_turn + 1
   RETURNING turns.{_OF_TURN.replace(", ", ", turns.")}
-{_render_claim(first=4, turn_times=_WHEN_TURNS_BEGAN, after_death=_AFTER_DEATH)}"""
+{_render_claim(turn_times=_WHEN_TURNS_BEGAN, after_death=_AFTER_DEATH)}""")
 """Claim of a turn. Releasing one raises the epoch: if it has not risen since the last claim, that process
 died.
 
 Of `turns` a part of this statement sees the state before it. After a wait for the session's row all other
 rows are as before the wait.
 """
-LINK = "SELECT to_jsonb(l) FROM links l WHERE l.id = $1"
+LINK = Named("SELECT to_jsonb(l) FROM links l WHERE l.id = :link_id")
 
 
 _FAILED = f"""x.state IN ('failed', 'refused')
@@ -439,57 +453,64 @@ def _load(*, base: str, through: str, json: str = "") -> str:
        e.blocks{json}, e.words, e.tokens, e.at, e.replaces_seq"""
     failed = f"""CASE WHEN e.author = 'person' THEN (
          SELECT x.error_code FROM turns x
-          WHERE x.session_id = $1 AND x.turn_no = te.turn_no AND {_FAILED}) END"""
+          WHERE x.session_id = :session_id AND x.turn_no = te.turn_no AND {_FAILED}) END"""
     return f"""
 WITH failed AS MATERIALIZED (
   SELECT x.turn_no, x.error_code FROM turns x
-   WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through} AND {_FAILED}
+   WHERE x.session_id = :session_id AND x.turn_no > {base} AND x.turn_no <= {through} AND {_FAILED}
 )
 SELECT {short},
-       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1) AS pinned, d.form, d.shown{json}
+       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = :session_id) AS pinned, d.form, d.shown{json}
   FROM turn_entries te
- CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = :session_id AND x.seq = te.seq OFFSET 0)
+    e
   LEFT JOIN LATERAL (SELECT x.form, x.shown FROM prune_decisions x
-                      WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= {through}
-                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
+                      WHERE x.session_id = :session_id AND x.seq = te.seq AND x.turn_no <= {through}
+                        AND (SELECT true FROM prune_decisions y WHERE y.session_id = :session_id LIMIT 1)
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
- WHERE te.session_id = $1 AND te.turn_no > {base} AND te.turn_no <= {through}
-   AND (te.replaced_by IS NULL OR te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1))
+ WHERE te.session_id = :session_id AND te.turn_no > {base} AND te.turn_no <= {through}
+   AND (te.replaced_by IS NULL OR te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = :session_id))
    AND te.turn_no <> ALL (SELECT f.turn_no FROM failed f)
 UNION ALL
 SELECT {short},
-       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1), f.error_code, NULL
+       te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = :session_id), f.error_code, NULL
   FROM failed f
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x
-                      WHERE x.session_id = $1 AND x.turn_no = f.turn_no AND x.replaced_by IS NULL OFFSET 0) te
- CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
+                      WHERE x.session_id = :session_id AND x.turn_no = f.turn_no
+                        AND x.replaced_by IS NULL OFFSET 0) te
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = :session_id AND x.seq = te.seq OFFSET 0)
+    e
  WHERE e.author = 'person'
 UNION ALL
 SELECT {short}, true, {failed}, NULL
   FROM pins p
- CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) te
- CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = p.seq OFFSET 0) e
- WHERE p.session_id = $1 AND te.turn_no <= {base}
+ CROSS JOIN LATERAL (SELECT * FROM turn_entries x WHERE x.session_id = :session_id AND x.seq = p.seq OFFSET 0)
+    te
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = :session_id AND x.seq = p.seq OFFSET 0) e
+ WHERE p.session_id = :session_id AND te.turn_no <= {base}
 UNION ALL
 SELECT {short}, false, {failed}, NULL
   FROM turn_entries o
  CROSS JOIN LATERAL (SELECT * FROM turn_entries x
-                      WHERE x.session_id = $1 AND x.seq = o.replaced_by AND x.turn_no = o.turn_no
+                      WHERE x.session_id = :session_id AND x.seq = o.replaced_by AND x.turn_no = o.turn_no
                         AND x.replaced_by IS NULL OFFSET 0) te
- CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = $1 AND x.seq = te.seq OFFSET 0) e
- WHERE o.session_id = $1 AND o.turn_no <= {base} AND o.replaced_by > (
+ CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = :session_id AND x.seq = te.seq OFFSET 0)
+    e
+ WHERE o.session_id = :session_id AND o.turn_no <= {base} AND o.replaced_by > (
          SELECT max(l.through_seq) FROM links l
-          WHERE l.session_id = $1 AND l.through_turn = {base} AND l.kind IN ('summary', 'digest', 'window')
+          WHERE l.session_id = :session_id AND l.through_turn = {base}
+            AND l.kind IN ('summary', 'digest', 'window')
             AND l.summary_text <> '')
    AND o.turn_no > coalesce((SELECT max(l.through_turn) FROM links l
-                              WHERE l.session_id = $1 AND l.active AND l.kind IN ('new', 'separator')), 0)
-   AND te.seq NOT IN (SELECT p.seq FROM pins p WHERE p.session_id = $1)
+                              WHERE l.session_id = :session_id AND l.active
+                                AND l.kind IN ('new', 'separator')), 0)
+   AND te.seq NOT IN (SELECT p.seq FROM pins p WHERE p.session_id = :session_id)
  ORDER BY 2, 3
 """
 
 
-LOAD = _load(base="$2", through="$3")
-"""Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
+LOAD = Named(_load(base=":base_turn", through=":through_turn"))
+"""Entries are shortened as they were in the turn `through_turn`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
 
 What its person replaced by an edit is not sent, unless it is pinned. The last part finds hidden messages that were
 edited after the newest summary: they are sent until the next summary knows them.
@@ -514,22 +535,24 @@ def _accept_and_claim(*, turn_times: str, told: str = "", more: str) -> str:
 WITH s AS (
   UPDATE sessions
      SET next_seq = sessions.next_seq + 1, next_event_seq = sessions.next_event_seq + 1,
-         next_turn = sessions.next_turn + 1, open_turn = NULL, open_address = $4, last_channel = $3,
-         turn_epoch = sessions.turn_epoch + 1, leased_by = $10, leased_at = NULL
-    FROM (SELECT id, xmin AS version FROM sessions WHERE id = $1) seen
+         next_turn = sessions.next_turn + 1, open_turn = NULL, open_address = :address_id,
+            last_channel = :channel,
+         turn_epoch = sessions.turn_epoch + 1, leased_by = :worker_id, leased_at = NULL
+    FROM (SELECT id, xmin AS version FROM sessions WHERE id = :session_id) seen
    WHERE sessions.id = seen.id AND sessions.xmin = seen.version
      AND {_MAY_WRITE}
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
-     AND EXISTS (SELECT FROM workers w WHERE w.id = $10 AND {WORKER_IS_ALIVE})
+     AND EXISTS (SELECT FROM workers w WHERE w.id = :worker_id AND {WORKER_IS_ALIVE})
   RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
             sessions.next_turn - 1 AS turn_no{told}
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
-  SELECT $1, turn_no, $3, $4, 'claimed', 1, turn_epoch, now() FROM s RETURNING {_OF_TURN}{_MESSAGE}
-{_render_claim(first=11, turn_times=turn_times, more=more)}"""
+  SELECT :session_id, turn_no, :channel, :address_id, 'claimed', 1, turn_epoch, now() FROM s
+     RETURNING {_OF_TURN}{_MESSAGE}
+{_render_claim(turn_times=turn_times, more=more)}"""
 
 
-ACCEPT_AND_CLAIM = _accept_and_claim(turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE_VIEW)
+ACCEPT_AND_CLAIM = Named(_accept_and_claim(turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE_VIEW))
 """A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
 
 Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all
@@ -539,123 +562,131 @@ The log gets of a row all that lies between its first change and its last: what 
 here. The turn has the time of this first claim, and the conversation was active when the answer says so.
 """
 
-ACCEPT_AND_CLAIM_KNOWN = _accept_and_claim(
-    told=""", seen.version = $16::xid AND sessions.next_seq - 2 = $17::bigint AS is_known""",
-    turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
-    more=f"{_AND_THE_MESSAGE}, s.is_known",
+ACCEPT_AND_CLAIM_KNOWN = Named(
+    _accept_and_claim(
+        told=""", seen.version = :version::xid AND sessions.next_seq - 2 = :last_seq::bigint AS is_known""",
+        turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
+        more=f"{_AND_THE_MESSAGE}, s.is_known",
+    )
 )
 """Form of `ACCEPT_AND_CLAIM` without entries, since an unneeded part is prepared anyway.
 
-`$16` and `$17` are version and last seq of the cached view: a standby that was behind reuses numbers of lost
+`version` and `last_seq` are those of the cached view: a standby that was behind reuses numbers of lost
 transactions.
 """
 
-FENCE = "id = $1 AND turn_epoch = $2 AND leased_by = $3 AND answered_turn = $4 - 1"
+FENCE = "id = :session_id AND turn_epoch = :epoch AND leased_by = :worker_id AND answered_turn = :turn - 1"
 
-TOOL_CALLS = f"""
+TOOL_CALLS = Named(f"""
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1 WHERE {FENCE} RETURNING next_seq - 1 AS seq
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
-  SELECT $1, seq, 'assistant', 'assistant', $5::jsonb, $6 FROM s
+  SELECT :session_id, seq, 'assistant', 'assistant', :blocks::jsonb, :tokens FROM s
 ), te AS (
-  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $4, seq FROM s
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, :turn, seq FROM s
 ), st AS (
   INSERT INTO turn_steps (session_id, turn_no, call_id, tool, epoch)
-  SELECT $1, $4, x.id, x.name, $2 FROM s, jsonb_to_recordset($7::jsonb) AS x(id text, name text)
+  SELECT :session_id, :turn, x.id, x.name, :epoch
+     FROM s, jsonb_to_recordset(:calls::jsonb) AS x(id text, name text)
   ON CONFLICT (session_id, turn_no, call_id) DO UPDATE SET epoch = excluded.epoch
 ), u AS (
   INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT $1, x.party_id, $4, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+  SELECT :session_id, x.party_id, :turn, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
          x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
-    FROM s, jsonb_to_recordset($8::jsonb) AS x(party_id bigint, status text, model text, input_tokens bigint,
+    FROM s, jsonb_to_recordset(:usage::jsonb) AS
+      x(party_id bigint, status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
   {WRITTEN}), tot AS (
-  UPDATE session_totals SET {render_total("$9")},
-         input_tokens = input_tokens + ($9::bigint[])[1],
-         output_tokens = output_tokens + ($9::bigint[])[2],
-         cache_read_tokens = cache_read_tokens + ($9::bigint[])[3],
-         cache_write_tokens = cache_write_tokens + ($9::bigint[])[4],
-         cost_micro = cost_micro + ($9::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($9::bigint[])[6],
-         total_tokens_estimate = total_tokens_estimate + $6
-    FROM s WHERE session_id = $1
+  UPDATE session_totals SET {render_total(":sums")},
+         input_tokens = input_tokens + (:sums::bigint[])[1],
+         output_tokens = output_tokens + (:sums::bigint[])[2],
+         cache_read_tokens = cache_read_tokens + (:sums::bigint[])[3],
+         cache_write_tokens = cache_write_tokens + (:sums::bigint[])[4],
+         cost_micro = cost_micro + (:sums::bigint[])[5],
+            cost_unknown_calls = cost_unknown_calls + (:sums::bigint[])[6],
+         total_tokens_estimate = total_tokens_estimate + :tokens
+    FROM s WHERE session_id = :session_id
 )
 SELECT seq FROM s
-"""
+""")
 
-TOOL_RESULTS = f"""
+TOOL_RESULTS = Named(f"""
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1 WHERE {FENCE} RETURNING next_seq - 1 AS seq
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
-  SELECT $1, seq, 'user', 'tool', $5::jsonb, $6 FROM s
+  SELECT :session_id, seq, 'user', 'tool', :blocks::jsonb, :tokens FROM s
 ), te AS (
-  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT $1, seq, $4, seq FROM s
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, :turn, seq FROM s
 ), st AS (
   UPDATE turn_steps t SET status = x.status, ended_at = now()
-    FROM s, jsonb_to_recordset($7::jsonb) AS x(id text, status text)
-   WHERE t.session_id = $1 AND t.turn_no = $4 AND t.call_id = x.id
+    FROM s, jsonb_to_recordset(:outcomes::jsonb) AS x(id text, status text)
+   WHERE t.session_id = :session_id AND t.turn_no = :turn AND t.call_id = x.id
 ), a AS (
   INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
-  SELECT $1, seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
-    FROM s, jsonb_to_recordset($8::jsonb) AS x(body text, tokens int)
+  SELECT :session_id, seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
+    FROM s, jsonb_to_recordset(:artifacts::jsonb) AS x(body text, tokens int)
   ON CONFLICT (session_id, seq, sha256) DO NOTHING
 )
 SELECT seq FROM s
-"""
+""")
 
-KEEP_ARTIFACTS = f"""
+KEEP_ARTIFACTS = Named(f"""
 WITH s AS (SELECT id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), a AS (
   INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
-  SELECT $1, x.seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
-    FROM s, jsonb_to_recordset($5::jsonb) AS x(seq bigint, body text, tokens int)
+  SELECT :session_id, x.seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
+    FROM s, jsonb_to_recordset(:artifacts::jsonb) AS x(seq bigint, body text, tokens int)
   ON CONFLICT (session_id, seq, sha256) DO NOTHING
 )
 SELECT id FROM s
-"""
+""")
 
-OPEN_ARTIFACT = """
-SELECT body FROM artifacts WHERE session_id = $1 AND substr(sha256, 1, 6) = decode($2, 'hex') LIMIT 1
-"""
+OPEN_ARTIFACT = Named("""
+SELECT body FROM artifacts WHERE session_id = :session_id AND substr(sha256, 1, 6) = decode(:artifact, 'hex')
+   LIMIT 1
+""")
 
-SAID = "SELECT blocks FROM entries WHERE session_id = $1 AND seq = $2 AND author = 'person'"
+SAID = Named("SELECT blocks FROM entries WHERE session_id = :session_id AND seq = :seq AND author = 'person'")
 
-POSTPONE = f"""
+POSTPONE = Named(f"""
 WITH s AS (
-  UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => $5), turn_epoch = turn_epoch + 1,
-         next_event_seq = next_event_seq + ($6::jsonb IS NOT NULL)::int
+  UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => :seconds),
+     turn_epoch = turn_epoch + 1,
+         next_event_seq = next_event_seq + (:notice::jsonb IS NOT NULL)::int
    WHERE {FENCE} RETURNING next_event_seq - 1 AS event_seq
 ), t AS (
-  UPDATE turns SET faults = faults + $7, told_waiting = told_waiting OR $6::jsonb IS NOT NULL, waits_for = $8,
-         waits_since = CASE WHEN $8::text IS NOT NULL THEN coalesce(waits_since, now()) END
-    FROM s WHERE session_id = $1 AND turn_no = $4
+  UPDATE turns SET faults = faults + :faults, told_waiting = told_waiting
+      OR :notice::jsonb IS NOT NULL, waits_for = :waits_for,
+         waits_since = CASE WHEN :waits_for::text IS NOT NULL THEN coalesce(waits_since, now()) END
+    FROM s WHERE session_id = :session_id AND turn_no = :turn
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
-  SELECT $1, event_seq, 'msg', $4, $6::jsonb FROM s WHERE $6::jsonb IS NOT NULL
+  SELECT :session_id, event_seq, 'msg', :turn, :notice::jsonb FROM s WHERE :notice::jsonb IS NOT NULL
 )
 SELECT event_seq, now() AS at FROM s
-"""
+""")
 
-WAKE = f"""
+WAKE = Named(f"""
 WITH waits AS (
   SELECT t.session_id FROM turns t
-   WHERE t.ended_at IS NULL AND t.waits_for = ANY ($1::text[]) AND t.attempt <= {WOKEN_ATTEMPTS}
+   WHERE t.ended_at IS NULL AND t.waits_for = ANY (:providers::text[]) AND t.attempt <= {WOKEN_ATTEMPTS}
      AND EXISTS (SELECT FROM sessions s WHERE s.id = t.session_id AND s.answered_turn = t.turn_no - 1
                     AND s.leased_by IS NULL AND s.retry_at > now())
-   ORDER BY t.opened_at, t.session_id LIMIT $2
+   ORDER BY t.opened_at, t.session_id LIMIT :limit
 ), mine AS (
   SELECT id FROM sessions WHERE id IN (SELECT session_id FROM waits) AND leased_by IS NULL AND retry_at > now()
    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sessions SET retry_at = now() WHERE id IN (SELECT id FROM mine)
-"""
+""")
 """Wake of waiting turns: each success wakes a few, so that a recovered provider is not flooded."""
 
-REQUEST_STOP = """
+REQUEST_STOP = Named("""
 WITH s AS (
-  SELECT id, answered_turn FROM sessions WHERE id = $1 FOR NO KEY UPDATE
+  SELECT id, answered_turn FROM sessions WHERE id = :session_id FOR NO KEY UPDATE
 ), t AS (
   UPDATE turns SET stop_requested = true FROM s
    WHERE session_id = s.id AND turn_no = s.answered_turn + 1 AND state = 'claimed' RETURNING turn_no
@@ -663,14 +694,15 @@ WITH s AS (
   UPDATE sessions SET retry_at = now() WHERE id IN (SELECT s.id FROM s, t) AND leased_by IS NULL AND retry_at > now()
 )
 SELECT count(*) FROM t
-"""
+""")
 
-LET_GO = """
+LET_GO = Named("""
 WITH s AS (
-  SELECT id FROM sessions WHERE id = ANY ($1::bigint[]) AND leased_by = $2 ORDER BY id FOR NO KEY UPDATE)
+  SELECT id FROM sessions WHERE id = ANY (:session_ids::bigint[]) AND leased_by = :worker_id ORDER BY id
+     FOR NO KEY UPDATE)
 UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch + 1
  WHERE id IN (SELECT id FROM s)
-"""
+""")
 """Several are locked in the order in which everybody locks them."""
 
 STUCK_SECONDS = 15
@@ -682,100 +714,108 @@ UNKNOWN_TO_ITS_HOLDER = f"""
 """
 """Leased for a while to a process that lives and did not name the session with its last beat."""
 
-HELD = """
+HELD = Named("""
 SELECT s.id, t.stop_requested
   FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
- WHERE t.ended_at IS NULL AND s.leased_by = $1
-"""
+ WHERE t.ended_at IS NULL AND s.leased_by = :worker_id
+""")
 """Leases that a process holds, by the index of open turns: an index on leases would be written with each
 claim and answer.
 """
 
-RESERVE = f"""
+RESERVE = Named(f"""
 WITH cost AS (
-  SELECT nullif($2::bigint, 0) AS micro, (now() AT TIME ZONE $3)::date AS day, s.id, s.party_id, p.anonymous,
-         a.config, {WHOSE_NETWORK.format(timezone="$3")}
-    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-{_hold(4)}), r AS (
+  SELECT nullif(:micro::bigint, 0) AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id,
+         p.anonymous,
+         a.config, {WHOSE_NETWORK}
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+      WHERE s.id = :session_id
+{_hold()}), r AS (
   INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes, asked_scopes)
-  SELECT c.id, c.party_id, $5, $6, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held), w.asked
+  SELECT c.id, c.party_id, :turn, :job_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held),
+         w.asked
     FROM cost c CROSS JOIN whole w WHERE w.is_held AND w.asked > 0
   RETURNING id
 )
 SELECT (SELECT id FROM r) AS id, {SHORTAGES}
-"""
+""")
 
-RESERVE_FOR_NOBODY = f"""
+RESERVE_FOR_NOBODY = Named(f"""
 WITH cost AS (
-  SELECT nullif($1::bigint, 0) AS micro, (now() AT TIME ZONE $2)::date AS day, 0::bigint AS id,
+  SELECT nullif(:micro::bigint, 0) AS micro, (now() AT TIME ZONE :timezone)::date AS day, 0::bigint AS id,
          0::bigint AS party_id, false AS anonymous, '{{}}'::jsonb AS config, NULL::text AS network,
          NULL::text AS hour
-{_hold(3)}), r AS (
+{_hold()}), r AS (
   INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, asked_scopes)
   SELECT c.id, c.party_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held), w.asked
     FROM cost c CROSS JOIN whole w WHERE w.is_held AND w.asked > 0
   RETURNING id
 )
 SELECT (SELECT id FROM r) AS id, {SHORTAGES}
-"""
+""")
 """For a call that belongs to no conversation: of the caps, that of the whole deployment."""
 
 NO_LIMIT = f"{2**62}"
 """Stands for a cap that was there when a reservation was made, and is not any more."""
 SCOPES_OF_MINE = "scope = ANY ((SELECT scopes FROM cost)::text[])"
-RAISE_RESERVATION = f"""
+RAISE_RESERVATION = Named(f"""
 WITH mine AS (
-  SELECT id, session_id, day, scopes, amount_micro, $2::bigint - amount_micro AS more FROM reservations
-   WHERE id = $1 AND state = 'held' AND amount_micro < $2::bigint FOR UPDATE
+  SELECT id, session_id, day, scopes, amount_micro, :micro::bigint - amount_micro AS more FROM reservations
+   WHERE id = :reservation_id AND state = 'held' AND amount_micro < :micro::bigint FOR UPDATE
 ), cost AS (
   SELECT m.more AS micro, m.day, s.id, s.party_id, p.anonymous, a.config, m.scopes,
          substring(array_to_string(m.scopes, ' ') FROM 'network:([^ ]+)') AS network,
          substring(array_to_string(m.scopes, ' ') FROM 'visitors:([^ ]+)') AS hour
     FROM mine m JOIN sessions s ON s.id = m.session_id JOIN parties p ON p.id = s.party_id
     JOIN agents a ON a.id = s.agent_id
-{_hold(3, among=SCOPES_OF_MINE, unless=NO_LIMIT)}), r AS (
-  UPDATE reservations r SET amount_micro = $2, may_be_sent = true FROM mine, whole w
+{_hold(among=SCOPES_OF_MINE, unless=NO_LIMIT)}), r AS (
+  UPDATE reservations r SET amount_micro = :micro, may_be_sent = true FROM mine, whole w
    WHERE r.id = mine.id AND w.is_held
 )
 SELECT (SELECT amount_micro FROM mine) AS mine, {SHORTAGES}
-"""
+""")
 """A reservation for more, on the day and in the scopes that it was made for; unchanged if one of them refuses."""
 
-LOWER_RESERVATION = """
+LOWER_RESERVATION = Named("""
 WITH mine AS (
   SELECT id, amount_micro FROM reservations
-   WHERE id = $1 AND state = 'held' AND amount_micro > $2::bigint FOR UPDATE
+   WHERE id = :reservation_id AND state = 'held' AND amount_micro > :micro::bigint FOR UPDATE
 ), r AS (
-  UPDATE reservations r SET amount_micro = $2 FROM mine WHERE r.id = mine.id
+  UPDATE reservations r SET amount_micro = :micro FROM mine WHERE r.id = mine.id
   RETURNING r.scopes, r.day, mine.amount_micro - r.amount_micro AS less
 )
 UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.less
   FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
-"""
+""")
 """Release of money by a turn that waits for more; the cost of its calls stays reserved."""
 
-MARK_MAY_BE_SENT = "UPDATE reservations SET may_be_sent = true WHERE id = $1 AND state = 'held'"
+MARK_MAY_BE_SENT = Named("""
+UPDATE reservations SET may_be_sent = true WHERE id = :reservation_id AND state = 'held'
+""")
 
-WARN = f"""
+WARN = Named(f"""
 WITH cost AS (
-  SELECT 0::bigint AS micro, (now() AT TIME ZONE $2)::date AS day, s.id, s.party_id, p.anonymous, a.config,
-         {WHOSE_NETWORK.format(timezone="$2")}
-    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id WHERE s.id = $1
-), {render_caps(3)}, w AS (
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id, p.anonymous,
+         a.config,
+         {WHOSE_NETWORK}
+    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+      WHERE s.id = :session_id
+), {render_caps()}, w AS (
   UPDATE spend_days d SET warned_at = now() FROM want
    WHERE d.scope = want.scope AND d.day = want.day AND d.warned_at IS NULL
      AND d.spent_micro * 100 >= want.cap * {WARN_PERCENT}
   RETURNING d.scope
 ), s AS (
   UPDATE sessions SET next_event_seq = next_event_seq + 1
-   WHERE id = $1 AND EXISTS (SELECT FROM w WHERE scope ~ '^(party|session):') RETURNING next_event_seq - 1 AS event_seq
+   WHERE id = :session_id AND EXISTS (SELECT FROM w WHERE scope ~ '^(party|session):')
+     RETURNING next_event_seq - 1 AS event_seq
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
-  SELECT $1, event_seq, 'msg', $4, $5::jsonb FROM s
+  SELECT :session_id, event_seq, 'msg', :turn, :notice::jsonb FROM s
 )
 SELECT (SELECT array_agg(scope ORDER BY scope) FROM w) AS scopes, (SELECT event_seq FROM s) AS event_seq,
        now() AS at
-"""
+""")
 """Warning of a cap; of rivals that see the same scope near it, one finds it not warned of yet."""
 
 COMMITTED_MICRO = """
@@ -830,91 +870,92 @@ counts it. One without turn and job is a subagent's, which lives as long as its 
 picture, a recording or speech, which takes at most three minutes.
 """
 
-SWEEP_RESERVATION = f"""
+SWEEP_RESERVATION = Named(f"""
 WITH done AS (
   UPDATE reservations r SET state = 'released', ended_at = now(),
          settled_micro = CASE WHEN r.job_id IS NOT NULL THEN {JOB_OWES_MICRO}
                               WHEN r.turn_no IS NULL THEN r.amount_micro ELSE {COMMITTED_MICRO} END
-   WHERE r.id = $1 AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
+   WHERE r.id = :reservation_id AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
 )
 UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
        spent_micro = d.spent_micro + done.settled_micro
   FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
-"""
+""")
 
 """Sweep of a reservation; without turn and job its cost is unknown and counts in full."""
 
-RELEASE_RESERVATION = f"""
+RELEASE_RESERVATION = Named(f"""
 WITH done AS (
   UPDATE reservations r SET state = 'released', ended_at = now(),
-         settled_micro = greatest($2::bigint, {COMMITTED_MICRO})
-   WHERE r.id = $1 AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
+         settled_micro = greatest(:spent_micro::bigint, {COMMITTED_MICRO})
+   WHERE r.id = :reservation_id AND r.state = 'held' RETURNING amount_micro, settled_micro, scopes, day
 )
 UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
        spent_micro = d.spent_micro + done.settled_micro
   FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
-"""
+""")
 """A turn that is put back has paid for the rounds that it committed, though no answer settled them."""
 
-_SPENT = f"""
+
+def _render_spent(purpose: str, *, party: str = ":party_id", turn: str = ":turn") -> str:
+    """Store calls in the ledger and settle their reservation; common tables, the last one open."""
+    return f"""
 WITH u AS (
   INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT $1, $2, $3, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+  SELECT :session_id, {party}, {turn}, '{purpose}', x.status, x.model, x.input_tokens, x.output_tokens,
          x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
-    FROM jsonb_to_recordset($4::jsonb) AS x(status text, model text, input_tokens bigint,
+    FROM jsonb_to_recordset(:spent::jsonb) AS x(status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
   {WRITTEN}), r AS (
-  UPDATE reservations SET state = 'settled', settled_micro = $7, ended_at = now()
-   WHERE id = $6 AND state = 'held' RETURNING amount_micro, scopes, day
+  UPDATE reservations SET state = 'settled', settled_micro = :settled_micro, ended_at = now()
+   WHERE id = :reservation_id AND state = 'held' RETURNING amount_micro, scopes, day
 ), sp AS (
-  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro, spent_micro = d.spent_micro + $7
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro - r.amount_micro,
+     spent_micro = d.spent_micro + :settled_micro
     FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 )
 """
+
+
 _ADDED_UP = f"""
-UPDATE session_totals SET {render_total("$5")},
-         input_tokens = input_tokens + ($5::bigint[])[1],
-       output_tokens = output_tokens + ($5::bigint[])[2],
-       cache_read_tokens = cache_read_tokens + ($5::bigint[])[3],
-       cache_write_tokens = cache_write_tokens + ($5::bigint[])[4],
-       cost_micro = cost_micro + ($5::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($5::bigint[])[6]
- WHERE session_id = $1
+UPDATE session_totals SET {render_total(":sums")},
+         input_tokens = input_tokens + (:sums::bigint[])[1],
+       output_tokens = output_tokens + (:sums::bigint[])[2],
+       cache_read_tokens = cache_read_tokens + (:sums::bigint[])[3],
+       cache_write_tokens = cache_write_tokens + (:sums::bigint[])[4],
+       cost_micro = cost_micro + (:sums::bigint[])[5],
+          cost_unknown_calls = cost_unknown_calls + (:sums::bigint[])[6]
+ WHERE session_id = :session_id
 """
-WASTE = f"{_SPENT}{_ADDED_UP}"
-DELEGATED = {
-    purpose: f"{_SPENT}{_ADDED_UP}".replace("'chat'", f"'{purpose}'") for purpose in ("delegate", "picture")
-}
+WASTE = Named(f"{_render_spent('chat')}{_ADDED_UP}")
+DELEGATED = {purpose: Named(f"{_render_spent(purpose)}{_ADDED_UP}") for purpose in ("delegate", "picture")}
 """Usage of a turn's tools, whose calls have separate reservations: those two parameters are null."""
-DESCRIBED = f"""{_SPENT}, seen AS (
-  UPDATE attachments SET description = $9 WHERE id = $8 AND description = ''
+DESCRIBED = Named(f"""{_render_spent("chat")}, seen AS (
+  UPDATE attachments SET description = :description WHERE id = :attachment_id AND description = ''
 )
-{_ADDED_UP}"""
+{_ADDED_UP}""")
 """Description and cost of a picture in one commit; the first description stays."""
-HEARD = f"""{_SPENT}, heard AS (
-  UPDATE attachments SET words = $3 WHERE id = $2 AND session_id = $1 AND words IS NULL
+_PARTY_OF_SESSION = "(SELECT party_id FROM sessions WHERE id = :session_id)"
+HEARD = Named(f"""{_render_spent("transcribe", party=_PARTY_OF_SESSION, turn="NULL")}, heard AS (
+  UPDATE attachments SET words = :words WHERE id = :attachment_id AND session_id = :session_id
+     AND words IS NULL
 )
-{_ADDED_UP}""".replace(
-    "SELECT $1, $2, $3, 'chat'",
-    "SELECT $1, (SELECT party_id FROM sessions WHERE id = $1), NULL, 'transcribe'",
-)
+{_ADDED_UP}""")
 """Transcript and cost of a recording in one commit; it has no turn yet."""
-SPOKEN = f"""{_SPENT}, spoken AS (
-  UPDATE spoken_answers SET body = $8
-   WHERE session_id = $1 AND turn_no = $3 AND form = $2 AND state = 'due' AND body IS NULL
+SPOKEN = Named(f"""{_render_spent("speech", party=_PARTY_OF_SESSION)}, spoken AS (
+  UPDATE spoken_answers SET body = :body
+   WHERE session_id = :session_id AND turn_no = :turn AND form = :form AND state = 'due' AND body IS NULL
 )
-{_ADDED_UP}""".replace(
-    "SELECT $1, $2, $3, 'chat'",
-    "SELECT $1, (SELECT party_id FROM sessions WHERE id = $1), $3, 'speech'",
-)
+{_ADDED_UP}""")
 """A spoken answer and what it cost, in one commit; where its row is erased, nothing is kept."""
 
-LOST = f"""
+LOST = Named(f"""
 WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), dead AS (
   SELECT r.id, r.may_be_sent, {COMMITTED_MICRO} AS committed FROM reservations r, s
-   WHERE r.session_id = $1 AND r.turn_no = $4 AND r.job_id IS NULL AND r.state = 'held'
-     AND r.id IS DISTINCT FROM $5::bigint
+   WHERE r.session_id = :session_id AND r.turn_no = :turn AND r.job_id IS NULL AND r.state = 'held'
+     AND r.id IS DISTINCT FROM :reservation_id::bigint
 ), r AS (
   UPDATE reservations r SET state = 'settled', ended_at = now(),
          settled_micro = greatest(CASE WHEN dead.may_be_sent THEN r.amount_micro ELSE 0 END, dead.committed)
@@ -922,7 +963,7 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), d
   RETURNING r.amount_micro, r.settled_micro, r.settled_micro > dead.committed AS had_call, r.scopes, r.day
 ), calls AS (
   SELECT s.party_id FROM s, r WHERE r.had_call
-  UNION ALL SELECT party_id FROM s WHERE $8 AND NOT EXISTS (SELECT FROM r)
+  UNION ALL SELECT party_id FROM s WHERE :had_call AND NOT EXISTS (SELECT FROM r)
 ), owed AS (
   SELECT scope, day, sum(amount_micro)::bigint AS held, sum(settled_micro)::bigint AS spent
     FROM r, unnest(scopes) AS scope GROUP BY scope, day
@@ -932,32 +973,33 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), d
 ), u AS (
   INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro)
-  SELECT $1, party_id, $4, 'chat', 'aborted', $6, $7::bigint, 0, 0, 0, false, NULL FROM calls
+  SELECT :session_id, party_id, :turn, 'chat', 'aborted', :model, :input_tokens::bigint, 0, 0, 0, false, NULL
+     FROM calls
   {WRITTEN}), tot AS (
-  UPDATE session_totals SET total_tokens = total_tokens + number * $7::bigint,
-         input_tokens = input_tokens + number * $7::bigint,
+  UPDATE session_totals SET total_tokens = total_tokens + number * :input_tokens::bigint,
+         input_tokens = input_tokens + number * :input_tokens::bigint,
          cost_unknown_calls = cost_unknown_calls + number
-    FROM (SELECT count(*) AS number FROM calls) lost WHERE session_id = $1 AND number > 0
+    FROM (SELECT count(*) AS number FROM calls) lost WHERE session_id = :session_id AND number > 0
 )
 SELECT (SELECT count(*) FROM calls) AS number FROM s
-"""
+""")
 """Settlement of reservations whose attempt died: a call that may have been sent counts in full.
 
 Its cost is unknown: the ledger has it without a price, and the caps count the whole reservation, so that
 repeated deaths cannot pass a cap. An attempt that waited for money, or a later one that had sent nothing,
-settles for its rounds. Without caps, `$8` reports the last attempt alone.
+settles for its rounds. Without caps, `had_call` reports the last attempt alone.
 """
 
-UNANSWERED = f"""
+UNANSWERED = Named(f"""
 SELECT s.id FROM turns t JOIN sessions s ON s.id = t.session_id AND t.turn_no = s.answered_turn + 1
  WHERE t.ended_at IS NULL AND s.answered_turn < s.next_turn - 1 AND (s.held_after IS NULL OR s.answered_turn < s.held_after)
-   AND t.channel = $1
+   AND t.channel = :channel
    AND (s.retry_at IS NULL OR s.retry_at <= now())
    AND (s.leased_by IS NULL OR NOT EXISTS (
          SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
             AND w.beat > now() - interval '{LEASE_SECONDS} s'))
-   AND ($3::text[] IS NULL OR EXISTS (
-         SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY ($3)))
- ORDER BY t.session_id LIMIT $2
-"""
+   AND (:accounts::text[] IS NULL OR EXISTS (
+         SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY (:accounts)))
+ ORDER BY t.session_id LIMIT :limit
+""")
 """Sessions with an unanswered turn, by the index of open turns."""

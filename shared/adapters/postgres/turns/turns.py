@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from shared.adapters.postgres.db.pool import Record, build_value, read_json, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, Record, build_value, read_json, store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.allowance import Allowance
 from shared.adapters.postgres.turns.answer_sql import (
@@ -77,11 +77,11 @@ WOKEN_AT_ONCE = 20
 """Waiting turns that are woken when a provider answers again."""
 
 
-class PostgresTurns:
+class PostgresTurns(PoolStore):
     """Each method is one transaction; every write after the claim is fenced by the turn's epoch."""
 
     def __init__(self, pool: asyncpg.Pool[Record], *, slice_taken: Callable[[], None] = lambda: None) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._views = ViewCache()
         self._allowance = Allowance(pool, taken=slice_taken)
 
@@ -99,17 +99,22 @@ class PostgresTurns:
             sql = turn_sql.ACCEPT_FROM_INBOX
             texts = receipt.own_texts or (None,) * len(receipt.message_ids)
             files = receipt.files or (None,) * len(receipt.message_ids)
-            arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids)
-            arguments += (texts, files)
+            arguments |= {
+                "bot_id": receipt.bot_id, "update_ids": receipt.update_ids, "chat_id": receipt.chat_id,
+                "message_ids": receipt.message_ids, "own_texts": texts, "files": files,
+            }  # fmt: skip
         try:
             row = None
             if receipt is not None and receipt.late_for is not None:
-                row = await self._pool.fetchrow(turn_sql.ACCEPT_LATE, *arguments, receipt.late_for)
-            row = row or await self._pool.fetchrow(sql, *arguments)
+                late = turn_sql.ACCEPT_LATE(**arguments, late_for=receipt.late_for)
+                row = await self._pool.fetchrow(*late)
+            row = row or await self._pool.fetchrow(*sql(**arguments))
         except asyncpg.UniqueViolationError:
             row = None  # the same message came twice at the same moment: the other one is stored now
         if repeated := row is None:
-            row = await self._pool.fetchrow(turn_sql.ACCEPTED_BEFORE, *arguments[:2])
+            row = await self._pool.fetchrow(
+                *turn_sql.ACCEPTED_BEFORE(session_id=inbound.session_id, dedupe_key=inbound.dedupe_key)
+            )
             if receipt is not None:
                 await self._refuse_overtaken(receipt, is_stored=row is not None)
                 row = row or await self._find_edited(inbound.session_id, receipt)
@@ -143,15 +148,20 @@ class PostgresTurns:
         remembered. None, and nothing was stored, where it is not idle: `accept` and `claim` say how it is.
         """
         known = self._views.take(inbound.session_id)
-        sql = turn_sql.ACCEPT_AND_CLAIM if known is None else turn_sql.ACCEPT_AND_CLAIM_KNOWN
         hold = self._allowance.hold()
+        arguments = build_message_arguments(inbound, channel, tokens) | {
+            "worker_id": worker_id, "micro_per_input_token": micro_per_input_token,
+            "micro_output": micro_output, "timezone": caps.timezone, "limits": caps.limits, "loan": hold.row,
+        }  # fmt: skip
+        statement = (
+            turn_sql.ACCEPT_AND_CLAIM(**arguments)
+            if known is None
+            else turn_sql.ACCEPT_AND_CLAIM_KNOWN(
+                **arguments, version=known.version, last_seq=known.entries[-1].seq
+            )
+        )
         try:
-            row = await self._pool.fetchrow(
-                sql, *build_message_arguments(inbound, channel, tokens),
-                worker_id, micro_per_input_token, micro_output,
-                caps.timezone, caps.limits, hold.row,
-                *() if known is None else (known.version, known.entries[-1].seq),
-            )  # fmt: skip
+            row = await self._pool.fetchrow(*statement)
         except asyncpg.SerializationError:
             self._allowance.release_hold(hold)
             raise
@@ -181,20 +191,40 @@ class PostgresTurns:
     async def _find_edited(self, session_id: int, receipt: InboxReceipt) -> Record | None:
         """Return the entry of a message whose edit was stored first, and mark its updates as handled."""
         row = await self._pool.fetchrow(
-            turn_sql.KNOWN_MESSAGE, session_id, receipt.bot_id, receipt.chat_id, list(receipt.message_ids)
+            *turn_sql.KNOWN_MESSAGE(
+                session_id=session_id,
+                bot_id=receipt.bot_id,
+                chat_id=receipt.chat_id,
+                message_ids=list(receipt.message_ids),
+            )
         )
         if row is not None:
-            await self._pool.execute(turn_sql.HANDLED, receipt.bot_id, list(receipt.update_ids))
+            await self._pool.execute(
+                *turn_sql.HANDLED(
+                    bot_id=receipt.bot_id,
+                    update_ids=list(receipt.update_ids),
+                )
+            )
         return row
 
     async def _explain_refusal(self, inbound: Inbound) -> EvertalkError:
-        moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)
+        moved = await self._pool.fetchval(
+            *turn_sql.GOES_ON_ELSEWHERE(
+                session_id=inbound.session_id,
+                address_id=inbound.address_id,
+            )
+        )
         return (SessionMoved if moved else UnknownSession)(f"session {inbound.session_id}")
 
     async def _refuse_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:
         """Raises LeaseLost when some of the updates are neither stored as this message nor waiting."""
         ids = receipt.update_ids
-        waiting: int = await self._pool.fetchval(turn_sql.STILL_WAITING, receipt.bot_id, ids)
+        waiting: int = await self._pool.fetchval(
+            *turn_sql.STILL_WAITING(
+                bot_id=receipt.bot_id,
+                update_ids=ids,
+            )
+        )
         if waiting if is_stored else waiting < len(ids):
             raise LeaseLost(
                 f"bot {receipt.bot_id}: {len(ids) - waiting} of {len(ids)} updates ended elsewhere"
@@ -215,8 +245,11 @@ class PostgresTurns:
         hold = self._allowance.hold()
         try:
             row = await self._pool.fetchrow(
-                turn_sql.CLAIM, session_id, worker_id, channel, micro_per_input_token, micro_output,
-                caps.timezone, caps.limits, hold.row,
+                *turn_sql.CLAIM(
+                    session_id=session_id, worker_id=worker_id, channel=channel,
+                    micro_per_input_token=micro_per_input_token, micro_output=micro_output,
+                    timezone=caps.timezone, limits=caps.limits, loan=hold.row,
+                ),
             )  # fmt: skip
         except asyncpg.SerializationError:
             self._allowance.release_hold(hold)
@@ -245,15 +278,29 @@ class PostgresTurns:
 
     @store_method
     async def _load_frozen(self, session_id: int, base_turn: int, head: int | None) -> FrozenPrefix | None:
-        return frozen_from_json(await self._pool.fetchval(turn_sql.FROZEN, session_id, base_turn, head))
+        return frozen_from_json(
+            await self._pool.fetchval(
+                *turn_sql.FROZEN(
+                    session_id=session_id,
+                    base_turn=base_turn,
+                    head=head,
+                )
+            )
+        )
 
     async def _link(self, link_id: int) -> Any:
-        return await self._pool.fetchval(turn_sql.LINK, link_id)
+        return await self._pool.fetchval(*turn_sql.LINK(link_id=link_id))
 
     @store_method
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
         """Live entries in the order of the context, hidden pins first; former answers among them."""
-        rows = await self._pool.fetch(turn_sql.LOAD, session_id, base_turn, through_turn)
+        rows = await self._pool.fetch(
+            *turn_sql.LOAD(
+                session_id=session_id,
+                base_turn=base_turn,
+                through_turn=through_turn,
+            )
+        )
         return await add_descriptions(self._pool, [_entry(*row) for row in rows])
 
     @store_method
@@ -267,11 +314,15 @@ class PostgresTurns:
         spent: Sequence[Spending],
     ) -> int:
         """The model asked for tools: its message and an intent per call, before any of them runs."""
-        seq = await self._pool.fetchval(
-            turn_sql.TOOL_CALLS, *_fence(claim), blocks_to_json(blocks), tokens,
-            [{"id": call.id, "name": call.name} for call in calls],
-            [{**row, "party_id": claim.party_id} for row in build_usage_rows(spent)], sum_spending(spent),
-        )  # fmt: skip
+        statement = turn_sql.TOOL_CALLS(
+            **_fence(claim),
+            blocks=blocks_to_json(blocks),
+            tokens=tokens,
+            calls=[{"id": call.id, "name": call.name} for call in calls],
+            usage=[{**row, "party_id": claim.party_id} for row in build_usage_rows(spent)],
+            sums=sum_spending(spent),
+        )
+        seq = await self._pool.fetchval(*statement)
         return _refuse_lost_lease(seq, claim)
 
     @store_method
@@ -285,18 +336,22 @@ class PostgresTurns:
         artifacts: Sequence[Artifact] = (),
     ) -> int:
         """Store the results of tools, and the artifacts that they show in part, in one commit."""
-        seq = await self._pool.fetchval(
-            turn_sql.TOOL_RESULTS, *_fence(claim), blocks_to_json(blocks), tokens,
-            [{"id": id_, "status": status} for id_, status in outcomes.items()],
-            [{"body": one.body, "tokens": one.tokens} for one in artifacts],
-        )  # fmt: skip
+        statement = turn_sql.TOOL_RESULTS(
+            **_fence(claim),
+            blocks=blocks_to_json(blocks),
+            tokens=tokens,
+            outcomes=[{"id": id_, "status": status} for id_, status in outcomes.items()],
+            artifacts=[{"body": one.body, "tokens": one.tokens} for one in artifacts],
+        )
+        seq = await self._pool.fetchval(*statement)
         return _refuse_lost_lease(seq, claim)
 
     @store_method
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None:
         """Wholes of stored messages, by seq, that a request will show in part; again changes nothing."""
         rows = [{"seq": seq, "body": one.body, "tokens": one.tokens} for seq, one in artifacts]
-        _refuse_lost_lease(await self._pool.fetchval(turn_sql.KEEP_ARTIFACTS, *_fence(claim), rows), claim)
+        statement = turn_sql.KEEP_ARTIFACTS(**_fence(claim), artifacts=rows)
+        _refuse_lost_lease(await self._pool.fetchval(*statement), claim)
 
     @store_method
     async def open_artifact(self, session_id: int, artifact: str) -> str | None:
@@ -305,14 +360,14 @@ class PostgresTurns:
         Raises ArtifactNotReadable for what is no id at all.
         """
         body: str | None = await self._pool.fetchval(
-            turn_sql.OPEN_ARTIFACT, session_id, digest_prefix(artifact)
+            *turn_sql.OPEN_ARTIFACT(session_id=session_id, artifact=digest_prefix(artifact))
         )
         return body
 
     @store_method
     async def read_message(self, session_id: int, seq: int) -> str | None:
         """All that a person said in one message, with the texts of its files; None where there is none."""
-        blocks = await self._pool.fetchval(turn_sql.SAID, session_id, seq)
+        blocks = await self._pool.fetchval(*turn_sql.SAID(session_id=session_id, seq=seq))
         return None if blocks is None else text_of(blocks_from_json(blocks))
 
     @store_method
@@ -320,17 +375,32 @@ class PostgresTurns:
         """End the turn: answer, usage, audit, delivery and due job, or none of them; raises LeaseLost."""
         sql, more = _build_end_statement(outcome, claim.turn)
         said, written = (None, None) if outcome.blocks is None else _split_text(outcome.blocks)
-        row = await self._pool.fetchrow(
-            sql, *_fence(claim),
-            written,
-            outcome.context_tokens, outcome.context_limit, outcome.token_ratio,
-            outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
-            sum_spending(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
-            claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
-            outcome.turn_tokens, outcome.measured_by, said,
-            None if outcome.first_text_at is None else time.monotonic() - outcome.first_text_at,
-            outcome.context_reserved, outcome.token_scale and dict(outcome.token_scale), *more,
-        )  # fmt: skip
+        statement = sql(
+            **_fence(claim),
+            blocks=written,
+            words=said,
+            tokens=outcome.tokens,
+            context_tokens=outcome.context_tokens,
+            context_limit=outcome.context_limit,
+            context_reserved=outcome.context_reserved,
+            token_ratio=outcome.token_ratio,
+            token_scale=outcome.token_scale and dict(outcome.token_scale),
+            turn_tokens=outcome.turn_tokens,
+            measured_by=outcome.measured_by,
+            state=outcome.state,
+            error_code=outcome.error_code,
+            screen=dict(outcome.screen),
+            sums=sum_spending(outcome.spent),
+            reservation_id=claim.reservation_id,
+            settled_micro=outcome.settled_micro,
+            release_hold=outcome.release_hold,
+            view_epoch=claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
+            first_text_seconds=(
+                None if outcome.first_text_at is None else time.monotonic() - outcome.first_text_at
+            ),
+            **more,
+        )
+        row = await self._pool.fetchrow(*statement)
         if row is None:
             raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
         known = outcome.settled_micro if outcome.state == "answered" else None
@@ -358,13 +428,14 @@ class PostgresTurns:
         """
         told = None if notice is None else dict(notice)
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(
-                turn_sql.POSTPONE, *_fence(claim), seconds, told, int(fault), waits_for
+            postpone = turn_sql.POSTPONE(
+                **_fence(claim), seconds=seconds, notice=told, faults=int(fault), waits_for=waits_for
             )
+            row = await connection.fetchrow(*postpone)
             if row is None:
                 raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
             if spent:
-                await connection.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
+                await connection.execute(*_waste(claim, spent, settled_micro))
         if spent:
             self._allowance.settle(claim.reservation_id, settled_micro)
         if notice is None:
@@ -377,35 +448,54 @@ class PostgresTurns:
     @store_method
     async def can_be_joined(self, session_id: int, *, turn: int) -> bool:
         """Whether the rest of its message may still become part of this turn."""
-        return await self._pool.fetchval(turn_sql.CAN_BE_JOINED, session_id, turn) is not None
+        return (
+            await self._pool.fetchval(
+                *turn_sql.CAN_BE_JOINED(
+                    session_id=session_id,
+                    turn=turn,
+                )
+            )
+            is not None
+        )
 
     @store_method
     async def hold(self, session_id: int, *, turn: int, seconds: float) -> bool:
         """Hold the oldest unanswered turn for the rest of its message; False if it is claimed."""
-        return await self._pool.fetchval(turn_sql.HOLD, session_id, turn, seconds) is not None
+        return (
+            await self._pool.fetchval(
+                *turn_sql.HOLD(
+                    session_id=session_id,
+                    turn=turn,
+                    seconds=seconds,
+                )
+            )
+            is not None
+        )
 
     @store_method
     async def wake_waiting_turns(self, providers: Sequence[str]) -> None:
         """Turns that wait for one of these are due now: some at a time, those that wait longest first."""
-        await self._pool.execute(turn_sql.WAKE, list(providers), WOKEN_AT_ONCE)
+        await self._pool.execute(*turn_sql.WAKE(providers=list(providers), limit=WOKEN_AT_ONCE))
 
     @store_method
     async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
         """Release turns that this process may have claimed without a reply."""
-        await self._pool.execute(turn_sql.LET_GO, list(session_ids), worker_id)
+        await self._pool.execute(*turn_sql.LET_GO(session_ids=list(session_ids), worker_id=worker_id))
 
     @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
         """Book calls without a result; the claim's reservation ends with them."""
-        await self._pool.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
+        await self._pool.execute(*_waste(claim, spent, settled_micro))
         self._allowance.settle(claim.reservation_id, settled_micro)
 
     @store_method
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
         """Book the calls of attempts at this turn that died in them, by an estimate; returns how many."""
         lost = await self._pool.fetchval(
-            turn_sql.LOST, *_fence(claim), claim.reservation_id, model, input_tokens,
-            claim.after_death and claim.reservation_id is None,
+            *turn_sql.LOST(
+                **_fence(claim), reservation_id=claim.reservation_id, model=model, input_tokens=input_tokens,
+                had_call=claim.after_death and claim.reservation_id is None,
+            )
         )  # fmt: skip
         return _refuse_lost_lease(lost, claim)
 
@@ -420,14 +510,20 @@ class PostgresTurns:
         purpose: str = "delegate",
     ) -> None:
         """Book what a tool of a turn has used; the tool settles its reservations."""
-        statement = turn_sql.DELEGATED[purpose]
-        await self._pool.execute(
-            statement, session_id, party_id, turn, build_usage_rows(spent), sum_spending(spent), None, 0
-        )
+        statement = turn_sql.DELEGATED[purpose](
+            session_id=session_id, party_id=party_id, turn=turn, spent=build_usage_rows(spent),
+            sums=sum_spending(spent), reservation_id=None, settled_micro=0,
+        )  # fmt: skip
+        await self._pool.execute(*statement)
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
-        await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
+        await self._pool.execute(
+            *turn_sql.RELEASE_RESERVATION(
+                reservation_id=reservation_id,
+                spent_micro=spent_micro,
+            )
+        )
         self._allowance.settle(reservation_id)
 
     @store_method
@@ -436,7 +532,10 @@ class PostgresTurns:
     ) -> int | None:
         """Set money aside before a call; None when there is no cap to hold it. Raises CapReached."""
         row = await self._pool.fetchrow(
-            turn_sql.RESERVE, session_id, micro, caps.timezone, caps.limits, turn, job_id,
+            *turn_sql.RESERVE(
+                session_id=session_id, micro=micro, timezone=caps.timezone, limits=caps.limits, turn=turn,
+                job_id=job_id,
+            ),
         )  # fmt: skip
         assert row is not None
         if row["shortages"]:
@@ -459,21 +558,27 @@ class PostgresTurns:
 
     @store_method
     async def _raise_row(self, reservation_id: int, micro: int, caps: Caps) -> None:
-        row = await self._pool.fetchrow(turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits)
+        row = await self._pool.fetchrow(
+            *turn_sql.RAISE_RESERVATION(
+                reservation_id=reservation_id,
+                micro=micro,
+                limits=caps.limits,
+            )
+        )
         if row is not None and row["shortages"]:
             raise find_reached_cap(row["shortages"], caps, mine_micro=row["mine"])
 
     @store_method
     async def lower_reservation(self, reservation_id: int, micro: int) -> None:
         """Hold `micro` at most, what the turn's calls have cost, while it waits for money."""
-        await self._pool.execute(turn_sql.LOWER_RESERVATION, reservation_id, micro)
+        await self._pool.execute(*turn_sql.LOWER_RESERVATION(reservation_id=reservation_id, micro=micro))
         if self._allowance.count_held_micro(reservation_id) > micro:
             self._allowance.lower_reservation(reservation_id, micro)
 
     @store_method
     async def mark_may_be_sent(self, reservation_id: int) -> None:
         """Note that the next call of a repeated attempt is about to be sent."""
-        await self._pool.execute(turn_sql.MARK_MAY_BE_SENT, reservation_id)
+        await self._pool.execute(*turn_sql.MARK_MAY_BE_SENT(reservation_id=reservation_id))
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
         """Renew the process' allowance with each beat. Raises StorageUnavailable."""
@@ -492,7 +597,10 @@ class PostgresTurns:
         The notice becomes an event of the session when it concerns the person or the conversation.
         """
         row = await self._pool.fetchrow(
-            turn_sql.WARN, claim.session_id, caps.timezone, caps.limits, claim.turn, dict(notice),
+            *turn_sql.WARN(
+                session_id=claim.session_id, timezone=caps.timezone, limits=caps.limits, turn=claim.turn,
+                notice=dict(notice),
+            ),
         )  # fmt: skip
         if row is None or not row["scopes"]:
             return None
@@ -511,18 +619,18 @@ class PostgresTurns:
         """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
         self._views.evict_old()  # every process asks again and again
         named = None if accounts is None else list(accounts)
-        rows = await self._pool.fetch(turn_sql.UNANSWERED, channel, limit, named)
+        rows = await self._pool.fetch(*turn_sql.UNANSWERED(channel=channel, limit=limit, accounts=named))
         return [row["id"] for row in rows]
 
     @store_method
     async def request_stop(self, session_id: int) -> bool:
         """Ask the process that answers to stop; a waiting turn becomes due, to end. False without a turn."""
-        return bool(await self._pool.fetchval(turn_sql.REQUEST_STOP, session_id))
+        return bool(await self._pool.fetchval(*turn_sql.REQUEST_STOP(session_id=session_id)))
 
     @store_method
     async def load_held_turns(self, worker_id: int) -> dict[int, bool]:
         """Sessions that are leased to this process, and whether their running turn was asked to stop."""
-        rows = await self._pool.fetch(turn_sql.HELD, worker_id)
+        rows = await self._pool.fetch(*turn_sql.HELD(worker_id=worker_id))
         return {row["id"]: row["stop_requested"] for row in rows}
 
     def clear_view_cache(self) -> None:
@@ -565,16 +673,23 @@ def _entry_in_text(values: Sequence[Any]) -> Entry:
     return _entry(*told)
 
 
-def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> tuple[Any, ...]:
+def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> dict[str, Any]:
     """A person's message, for the statements that store one."""
     extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
     if inbound.attached:
         extra["attachments"] = [one.to_payload() for one in inbound.attached]
     said, written = _split_text(inbound.blocks)
-    return (
-        inbound.session_id, inbound.dedupe_key, channel, inbound.address_id,
-        written, tokens, inbound.cid if inbound.dedupe_key != f"web:{inbound.cid}" else None, extra, said,
-    )  # fmt: skip
+    return {
+        "session_id": inbound.session_id,
+        "dedupe_key": inbound.dedupe_key,
+        "channel": channel,
+        "address_id": inbound.address_id,
+        "blocks": written,
+        "words": said,
+        "tokens": tokens,
+        "cid": inbound.cid if inbound.dedupe_key != f"web:{inbound.cid}" else None,
+        "payload": extra,
+    }
 
 
 def _split_text(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
@@ -592,7 +707,7 @@ async def add_descriptions(
     wanted = [block.attachment_id for entry in entries for block in entry.blocks if isinstance(block, Image)]
     if not wanted:
         return tuple(entries)
-    rows = await connection.fetch("SELECT id, description FROM attachments WHERE id = ANY ($1)", wanted)
+    rows = await connection.fetch(*_DESCRIPTIONS(ids=wanted))
     told = {row["id"]: row["description"] for row in rows}
 
     def with_words(block: Block) -> Block:
@@ -720,15 +835,20 @@ def _build_cap_error(shortages: Sequence[Shortage], caps: Caps) -> CapReached:
     return cap_reached(ordered[0].scope, timezone=caps.timezone, shortages=ordered)
 
 
-def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[Any, ...]:
-    return (
-        claim.session_id, claim.party_id, claim.turn, build_usage_rows(spent), sum_spending(spent),
-        claim.reservation_id, settled_micro,
+def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[str, *tuple[object, ...]]:
+    return turn_sql.WASTE(
+        session_id=claim.session_id, party_id=claim.party_id, turn=claim.turn, spent=build_usage_rows(spent),
+        sums=sum_spending(spent), reservation_id=claim.reservation_id, settled_micro=settled_micro,
     )  # fmt: skip
 
 
-def _fence(claim: Claim) -> tuple[int, int, int, int]:
-    return claim.session_id, claim.epoch, claim.worker_id, claim.turn
+def _fence(claim: Claim) -> dict[str, int]:
+    return {
+        "session_id": claim.session_id,
+        "epoch": claim.epoch,
+        "worker_id": claim.worker_id,
+        "turn": claim.turn,
+    }
 
 
 def _refuse_lost_lease(seq: int | None, claim: Claim) -> int:
@@ -761,20 +881,26 @@ def sum_spending(spent: Sequence[Spending]) -> list[int]:
     ]
 
 
-def _build_end_statement(outcome: Outcome, turn: int) -> tuple[str, tuple[Any, ...]]:
-    """The statement for this end of a turn, and its last arguments."""
+def _build_end_statement(outcome: Outcome, turn: int) -> tuple[Named, dict[str, Any]]:
+    """The statement for this end of a turn, and the parameters that are its own."""
     audit = () if outcome.audit is None else _audit_values(outcome.audit, turn)
     more = outcome.prunes or outcome.prompt_parts or outcome.job or outcome.refused_scope
     if audit and len(outcome.spent) == 1 and not more:
-        return ANSWER_PLAIN, (*_usage_values(outcome.spent[0]), *audit)
-    return ANSWER, (
-        build_usage_rows(outcome.spent),
-        [dict(zip(AUDIT_ROW, audit, strict=True))] if audit else [],
-        [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
-        [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
-        [asdict(outcome.job)] if outcome.job else [],
-        outcome.refused_scope,
-    )
+        call = zip(_CALL_PARAMETERS, _usage_values(outcome.spent[0]), strict=True)
+        return ANSWER_PLAIN, dict(call) | dict(zip(_AUDIT_PARAMETERS, audit, strict=True))
+    return ANSWER, {
+        "usage": build_usage_rows(outcome.spent),
+        "audits": [dict(zip(AUDIT_ROW, audit, strict=True))] if audit else [],
+        "prunes": [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
+        "parts": [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
+        "jobs": [asdict(outcome.job)] if outcome.job else [],
+        "refused_scope": outcome.refused_scope,
+    }
+
+
+_CALL_PARAMETERS = tuple(f"call_{name}" for name in USAGE)
+_AUDIT_PARAMETERS = tuple(f"audit_{name}" for name in AUDIT_ROW)
+"""Parameters of `ANSWER_PLAIN` for its one call and its audit."""
 
 
 _audit_numbers: Callable[[ContextAudit], tuple[Any, ...]] = attrgetter(*AUDIT_NUMBERS)
@@ -804,3 +930,6 @@ def _payload(claim: Claim, outcome: Outcome, row: Record) -> dict[str, Any]:
         at=row["at"],
         extra=outcome.screen,
     )
+
+
+_DESCRIPTIONS = Named("SELECT id, description FROM attachments WHERE id = ANY (:ids)")

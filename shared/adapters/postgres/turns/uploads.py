@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.core.values.errors import BadInput
 from shared.core.values.files import MOST_FILE_CHARS, Attached, Document, Picture, Served
 from shared.core.values.messages import Block, Image
@@ -48,16 +48,13 @@ class StoredUpload:
         return Image(attachment_id=self.attachment_id, mime=self.attached.mime)
 
 
-class PostgresUploads:
+class PostgresUploads(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def find_by_content(self, session_id: int, content: bytes, *, name: str) -> Attached | None:
         """The file that has just these bytes already; it takes the new name and is young again."""
-        row = await self._pool.fetchrow(_KNOWN, session_id, _digest(content), name)
+        row = await self._pool.fetchrow(*_KNOWN(session_id=session_id, sha256=_digest(content), name=name))
         return None if row is None else _build_attached(row)
 
     @store_method
@@ -78,9 +75,14 @@ class PostgresUploads:
             body, mime, read = content, found.mime, (None, None, None)
         else:
             body, mime, read = content, found.mime, (None, None, found.text)
+        width, height, words = read
         row = await self._pool.fetchrow(
-            _KEEP, session_id, _digest(body), mime, body, name, _digest(content), *read, most_per_day
-        )
+            *_KEEP(
+                session_id=session_id, sha256=_digest(body), mime=mime, body=body, name=name,
+                arrived_sha256=_digest(content), width=width, height=height, words=words,
+                most_per_day=most_per_day,
+            ),
+        )  # fmt: skip
         if row is None:
             raise UploadLimitReached(f"session {session_id}")
         return _build_attached(row)
@@ -89,7 +91,7 @@ class PostgresUploads:
     async def load_for_message(self, session_id: int, ids: Sequence[str]) -> tuple[StoredUpload, ...]:
         """In this order; raises UnknownFile unless all are this conversation's own, and sure to stay."""
         wanted = [UUID(one) for one in ids]
-        rows = await self._pool.fetch(_OF_MESSAGE, session_id, wanted)
+        rows = await self._pool.fetch(*_OF_MESSAGE(session_id=session_id, public_ids=wanted))
         if len(rows) != len(wanted):
             raise UnknownFile(f"{len(wanted) - len(rows)} of {len(wanted)} files")
         return tuple(
@@ -100,19 +102,19 @@ class PostgresUploads:
     @store_method
     async def load_for_session(self, public_id: str, *, session_id: int) -> Served | None:
         """For the conversation that it belongs to; there is none without one."""
-        return await self._load_served(f"{_SERVED} AND session_id = $2", public_id, session_id)
+        return await self._load_served(_SERVED_TO_SESSION, public_id, session_id=session_id)
 
     @store_method
     async def load_for_operator(self, public_id: str) -> Served | None:
         """Whosever it is: for those who may read all conversations."""
         return await self._load_served(_SERVED, public_id)
 
-    async def _load_served(self, statement: str, public_id: str, *owner: int) -> Served | None:
+    async def _load_served(self, statement: Named, public_id: str, **owner: int) -> Served | None:
         try:
             wanted = UUID(public_id)
         except ValueError:
             return None
-        row = await self._pool.fetchrow(statement, wanted, *owner)
+        row = await self._pool.fetchrow(*statement(public_id=wanted, **owner))
         return None if row is None else Served(name=row["name"], mime=row["mime"], body=row["body"])
 
 
@@ -126,28 +128,35 @@ def _build_attached(row: asyncpg.Record) -> Attached:
 
 _COLUMNS = f"""a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,
                length(a.words) > {MOST_FILE_CHARS} AND a.mime NOT LIKE 'audio/%' AS cut"""
-_KNOWN = f"""
-UPDATE attachments a SET name = $3, created_at = greatest(now(), created_at)
- WHERE session_id = $1 AND arrived_sha256 = $2 AND state = 'stored' RETURNING {_COLUMNS}
-"""
-_KEEP = f"""
+_KNOWN = Named(f"""
+UPDATE attachments a SET name = :name, created_at = greatest(now(), created_at)
+ WHERE session_id = :session_id AND arrived_sha256 = :sha256 AND state = 'stored' RETURNING {_COLUMNS}
+""")
+_KEEP = Named(f"""
 INSERT INTO attachments AS a (session_id, sha256, mime, size, state, body, name, arrived_sha256,
                               width, height, words)
-SELECT $1, $2, $3, length($4::bytea), 'stored', $4::bytea, $5, $6, $7, $8, $9
+SELECT :session_id, :sha256, :mime, length(:body::bytea), 'stored', :body::bytea, :name, :arrived_sha256,
+       :width, :height, :words
  WHERE (SELECT coalesce(sum(size), 0) FROM attachments
-         WHERE session_id = $1 AND created_at > now() - interval '1 day') + length($4::bytea) <= $10::bigint
+         WHERE session_id = :session_id
+           AND created_at > now() - interval '1 day') + length(:body::bytea) <= :most_per_day::bigint
 ON CONFLICT (session_id, arrived_sha256) DO UPDATE SET name = excluded.name, created_at = now()
 RETURNING {_COLUMNS}
-"""
-_OF_MESSAGE = f"""
-SELECT {_COLUMNS} FROM unnest($2::uuid[]) WITH ORDINALITY AS w(public_id, place)
+""")
+_OF_MESSAGE = Named(f"""
+SELECT {_COLUMNS} FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_id, place)
   JOIN attachments a USING (public_id)
- WHERE a.session_id = $1 AND a.state = 'stored' AND a.arrived_sha256 IS NOT NULL
+ WHERE a.session_id = :session_id AND a.state = 'stored' AND a.arrived_sha256 IS NOT NULL
    AND (a.created_at > now() - interval '{REFERABLE_HOURS} hours' OR EXISTS (
-         SELECT FROM entries e WHERE e.session_id = $1
+         SELECT FROM entries e WHERE e.session_id = :session_id
             AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))))
  ORDER BY w.place
-"""
-_SERVED = """
-SELECT name, mime, body FROM attachments WHERE public_id = $1 AND state = 'stored' AND body IS NOT NULL
-"""
+""")
+_SERVED = Named("""
+SELECT name, mime, body FROM attachments
+ WHERE public_id = :public_id AND state = 'stored' AND body IS NOT NULL
+""")
+_SERVED_TO_SESSION = Named("""
+SELECT name, mime, body FROM attachments
+ WHERE public_id = :public_id AND state = 'stored' AND body IS NOT NULL AND session_id = :session_id
+""")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.adapters.postgres.db.pool import Connection, Record, build_value
+from shared.adapters.postgres.db.pool import Connection, Named, Record, build_value
 from shared.adapters.postgres.turns.turn_sql import LOAD
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry, build_view, config_of
 from shared.core.session.ledger import ledger_from_json
@@ -33,8 +33,14 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
 async def load_hidden(connection: Connection, row: Record, link: Record) -> Hidden:
     """The turns of the link live again, behind what stood in for those before them."""
     base = link["from_turn"] - 1
-    parent = await connection.fetchval("SELECT to_jsonb(l) FROM links l WHERE l.id = $1", link["parent"])
-    rows = await connection.fetch(LOAD, row["id"], base, link["through_turn"])
+    parent = await connection.fetchval(*_PARENT(parent=link["parent"]))
+    rows = await connection.fetch(
+        *LOAD(
+            session_id=row["id"],
+            base_turn=base,
+            through_turn=link["through_turn"],
+        )
+    )
     entries = await add_descriptions(connection, drop_former([build_entry(entry) for entry in rows]))
     before = {**dict(row), "base_turn": base, "head_link": parent, "frozen": None}
     return build_value(
@@ -44,3 +50,6 @@ async def load_hidden(connection: Connection, row: Record, link: Record) -> Hidd
         link_id=link["id"],
         ledger=ledger_from_json(link["ledger"] or {}),
     )
+
+
+_PARENT = Named("SELECT to_jsonb(l) FROM links l WHERE l.id = :parent")

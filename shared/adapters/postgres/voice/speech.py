@@ -63,8 +63,11 @@ class PostgresSpeech(PoolStore):
     ) -> None:
         """Store cost and recording unless the text was erased since; the first one stays."""
         await self._pool.execute(
-            SPOKEN, session_id, form, turn, build_usage_rows([spent]), sum_spending([spent]), reservation_id,
-            spent.cost_micro or 0, body,
+            *SPOKEN(
+                session_id=session_id, form=form, turn=turn, spent=build_usage_rows([spent]),
+                sums=sum_spending([spent]), reservation_id=reservation_id,
+                settled_micro=spent.cost_micro or 0, body=body,
+            ),
         )  # fmt: skip
 
     @store_method

@@ -155,7 +155,8 @@ async def test_nothing_is_read_again_at_rest(pool: Pool) -> None:
         await agree(pool, sums)
     for name, source in SOURCES.items():
         kept = sums._kept[name]
-        found = await read_page(pool, source.look, kept.edge, kept.next_edge, json.dumps(kept.held))
+        look = source.look(after=kept.edge, place=kept.next_edge, keys=json.dumps(kept.held))
+        found = await read_page(pool, *look)
         assert found["new"] is None, name
 
 
