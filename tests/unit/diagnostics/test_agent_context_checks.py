@@ -65,6 +65,14 @@ def test_small_windows_are_reported_with_the_effective_share(
     assert all(str(told) in remark and "llama-70b" in remark for remark in remarks)
 
 
+def test_chosen_limit_is_not_compared_with_the_share_of_its_preset(tmp_path: Path) -> None:
+    models = tmp_path / "models.json"
+    models.write_text(json.dumps([{"name": "llama-70b", "window": 32_000}]))
+    settings = load_settings(data_dir=tmp_path, preset="arawn", models_file=models, model="llama-70b")
+    config = {"context": {"compact_at": 12_000}}
+    assert list(check_agent_remarks(settings, {"shop": config}, {})) == []
+
+
 def test_bot_with_an_unknown_agent_is_reported() -> None:
     token = SecretStr(f"7000000001:{'x' * 35}")
     bot = BotConfig(
