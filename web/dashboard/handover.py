@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.handover.inbox import CannedReply
+from shared.adapters.postgres.handover.inbox import CannedReply, Macro
 from shared.core.identity.handover import (
     CANNED_NAME,
     NOTE_CHARS,
@@ -42,6 +43,7 @@ RETRY_SECONDS = 2
 FILE_CHARS = 4_000
 """Characters of an operator's files that the assistant reads after the hand-over."""
 _NO_SESSION = "There is no such conversation."
+_SWITCHED_OFF = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
 
 Which = Annotated[
     Literal["waiting", "human", "resolved"] | None,
@@ -55,6 +57,7 @@ Cid = Annotated[
 Words = Annotated[str, Field(min_length=1, max_length=NOTE_CHARS, pattern=r"\S")]
 Desk = TypedDict("Desk", {
     "assignees": list[str], "labels": list[str], "canned": list[CannedReply],
+    "macros": list[Macro],
 })  # fmt: skip
 PrivateNote = TypedDict("PrivateNote", {"id": UUID})
 _SAID = ("page", "browser", "language", "timezone", "email")
@@ -121,8 +124,7 @@ async def move_handover(
     if (session_id := await service.find_session(session)) is None:
         return None
     if action == "take" and not authed.context.settings.has_handover:
-        words = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
-        raise HttpRefusal(409, "handover_off", words)
+        raise HttpRefusal(409, "handover_off", _SWITCHED_OFF)
     with _refusing():
         if action == "take":
             moved = await service.take_over(session_id, operator_id=who.operator_id, name=who.name)
@@ -261,12 +263,13 @@ def _parts(authed: AuthedRequest) -> Parts:
 
 @router.on("GET /desk", Desk, role="viewer")
 async def desk_choices(authed: AuthedRequest) -> Reply:
-    """List operators, labels and canned replies for the inbox."""
+    """List operators, labels, canned replies and macros."""
     inbox = authed.context.stores.inbox
     return {
         "assignees": await inbox.find_assignees(),
         "labels": await inbox.list_labels(),
         "canned": await inbox.list_canned(),
+        "macros": await inbox.list_macros(),
     }
 
 
@@ -306,6 +309,109 @@ async def delete_canned(authed: AuthedRequest, name: str) -> Reply:
     await authed.context.stores.inbox.delete_canned(name)
     await authed.record("canned_reply.deleted", name)
     return DONE
+
+
+RUNNER = "*"
+"""The operator who runs a macro, as its assignee."""
+_VARIABLE = re.compile(r"\{\{[^{}]{0,100}\}\}")
+MacroName = Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")]
+MacroDone = TypedDict("MacroDone", {
+    "state": Literal["bot", "waiting", "human"],
+    "name": NotRequired[Annotated[str, Field(description="name of the assigned operator")]],
+})  # fmt: skip
+
+
+@router.on("PUT /macros/{name}", Macro, role="operator", body="MacroChange")
+async def save_macro(
+    authed: AuthedRequest,
+    name: MacroName,
+    *,
+    labels: Annotated[list[str] | None, describe("labels to add", max_length=50)] = None,
+    assignee: Annotated[
+        str, describe("login name of an operator; `*` is the one who runs the macro", max_length=200)
+    ] = "",
+    reply: Annotated[str, describe("reply to the person", max_length=NOTE_CHARS)] = "",
+    resolve: bool = False,
+    version: Annotated[int, describe("version that the caller has read; 0 creates a macro", ge=0)] = 0,
+) -> Reply:
+    """Create or change a macro.
+
+    It needs at least one action. A macro that resolves cannot assign another operator.
+    `{{name}}`, `{{operator}}` and `{{site}}` in the reply are filled in when it is used.
+    """
+    with _refusing():
+        added = clean_labels(labels or ())
+    if not (added or assignee or reply.strip() or resolve):
+        raise HttpRefusal(400, "bad_macro", "A macro needs at least one action.")
+    if resolve and assignee not in ("", RUNNER):
+        raise HttpRefusal(400, "bad_macro", "A macro that resolves cannot assign another operator.")
+    with _refusing():
+        saved = await authed.context.stores.inbox.save_macro(
+            name, labels=added, assignee=assignee, reply=reply.strip(), resolve=resolve, version=version,
+            by=authed.operator.name,
+        )  # fmt: skip
+    await authed.record("macro.saved", name)
+    return asdict(saved)
+
+
+@router.on("DELETE /macros/{name}", Success, role="operator")
+async def delete_macro(authed: AuthedRequest, name: MacroName) -> Reply:
+    """Delete a macro."""
+    await authed.context.stores.inbox.delete_macro(name)
+    await authed.record("macro.deleted", name)
+    return DONE
+
+
+@router.on(
+    "POST /sessions/{id}/macros/{name}", MacroDone, role="operator",
+    missing="There is no such conversation or macro.",
+)  # fmt: skip
+async def run_macro(
+    authed: AuthedRequest,
+    session: SessionId,
+    name: MacroName,
+    *,
+    cid: Cid,
+    text: Annotated[
+        str, describe("reply with its variables filled in; default: the macro's", max_length=8_000)
+    ] = "",
+) -> Reply:
+    """Run a macro on a conversation.
+
+    A reply takes the conversation. The same `cid` sends one reply, so a call that failed can be repeated.
+    """
+    service, inbox, who = _handovers(authed), authed.context.stores.inbox, authed.operator
+    session_id, macro = await service.find_session(session), await inbox.find_macro(name)
+    if session_id is None or macro is None:
+        return None
+    if not cid.isprintable():
+        raise HttpRefusal(400, "bad_input", "`cid` is of characters that can be printed.")
+    words = text.strip() or macro.reply
+    if macro.reply and _VARIABLE.search(words):
+        raise HttpRefusal(400, "unfilled", "The reply has a variable that is not filled in.")
+    moved = Moved(session_id=session_id, state="bot")
+    with _refusing():
+        there = await inbox.find_open(session_id)
+        is_sent = bool(macro.reply) and await inbox.has_reply(session_id, cid)
+        if is_sent and there is None:
+            return {"state": "bot"}
+        begins = there is None and (macro.labels or macro.assignee)
+        if not is_sent and (macro.reply or macro.assignee == RUNNER or begins):
+            if not authed.context.settings.has_handover:
+                raise HttpRefusal(409, "handover_off", _SWITCHED_OFF)
+            moved = await service.take_over(session_id, operator_id=who.operator_id, name=who.name)
+            there = await inbox.find_open(session_id)
+        if macro.labels and there is not None:
+            wanted = (*there[1], *macro.labels)
+            moved = await _move(authed, session_id, "label", there[0], "", None, wanted)
+        if macro.reply:
+            await service.reply(session_id, operator_id=who.operator_id, cid=cid, text=words)
+        if macro.assignee not in ("", RUNNER) and (there := await inbox.find_open(session_id)) is not None:
+            moved = await _move(authed, session_id, "assign", there[0], macro.assignee, None, ())
+        if macro.resolve:
+            moved = await _move(authed, session_id, "resolve", 0, "", None, ())
+    await authed.record("macro.run", str(session), macro=name)
+    return {"state": moved.state} | ({"name": moved.name} if moved.name else {})
 
 
 @router.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)

@@ -147,6 +147,37 @@ async def test_several_conversations_are_selected_and_changed_at_once(house: Hou
     await bert.close()
 
 
+async def test_macro_is_written_once_and_run_by_three_keys(house: House) -> None:
+    for number in (1, 2):
+        await waits(house, number)
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    rows = page.locator(".inbox-list li")
+    await expect(rows).to_have_count(2)
+    await page.keyboard.press("j")
+    await expect(title(page)).to_have_text("Person 01")
+    await page.keyboard.press("m")
+    form = page.get_by_role("dialog", name="Macros")
+    await form.get_by_label("Name").fill("refund")
+    await form.get_by_label("Labels").fill("Refund, Paid back")
+    await form.get_by_label("Reply").fill("Dear {{name}}, it is on its way.")
+    await form.get_by_label("Resolve").check()
+    await fits(page)
+    assert await look_in_both_schemes(page) == []
+    await page.emulate_media(color_scheme="light")
+    await shot(page, "macro-form")
+    await form.get_by_role("button", name="Save").click()
+    await picked(page, "Macros", "refund")
+    await expect(rows).to_have_count(1)
+    await expect(title(page)).to_have_text("Person 02")
+    said = "SELECT blocks::text FROM entries WHERE author = 'operator'"
+    assert "Dear Person 01, it is on its way." in await house.one(said)
+    await page.keyboard.press("m")
+    await picked(page, "Macros", "re")
+    await expect(page.get_by_text("Nobody is waiting for a human.")).to_be_visible()
+    closed = await house.app.pool.fetch("SELECT labels, ended_by FROM handovers")
+    assert [tuple(row) for row in closed] == [(["Refund", "Paid back"], "resolved")] * 2
+
+
 async def test_assign_label_snooze_and_note(house: House) -> None:
     first, second = [await waits(house, number) for number in (1, 2)]
     bert = await house.operator("Bert", path="/dashboard/inbox")

@@ -68,7 +68,7 @@ export function cannedReplies({ me, signal, say }) {
   }
 
   return {
-    choices,
+    choices, filled,
     /** @param {Api["SessionWhole"]} session */
     about(session) { values = { name: session.person ?? "", operator: me.display_name || "Support", site: session.site ?? "" }; },
   };

@@ -3,6 +3,7 @@ import { confirm } from "./acting.js";
 import { cannedReplies } from "./canned.js";
 import { drawIcon } from "./icons.js";
 import { follow } from "./live.js";
+import { chooseMacro } from "./macros.js";
 import { ask } from "./net.js";
 import { askAssignee, askLabel, askSnooze } from "./picker.js";
 import { h, number, problem, set, show, t, time, formatWhen } from "./parts.js";
@@ -74,9 +75,35 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     set(button, { "aria-disabled": null });
   }
 
+  /** Runs a macro in one request; a failed one is repeated under the same `cid`. @param {HTMLButtonElement} button */
+  async function runMacro(button) {
+    show(note);
+    try {
+      const macro = await chooseMacro({ signal, say });
+      if (!macro) return button.focus();
+      const cid = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+      const text = canned?.filled(macro.reply) ?? macro.reply;
+      const run = async () => {
+        show(note);
+        try {
+          await ask(`/sessions/${id}/macros/${macro.name}`, { method: "POST", body: { cid, text }, signal, seconds: 30 });
+          say(t("{name} is done.", { name: macro.name }));
+          await reload();
+          if (moved && macro.resolve) moved("resolve"); else line.focus();
+        } catch (error) {
+          if (signal.aborted) return;
+          show(note, problem(error, run));
+          reload();
+        }
+      };
+      await run();
+    } catch (error) { if (!signal.aborted) show(note, problem(error)); }
+  }
+
   /** @param {string} words @param {string} action @param {boolean} [solid] */
   const button = (words, action, solid = false) => h("button", { type: "button", class: solid ? "solid" : "line", title: words, data: { act: action }, onclick: (/** @type {any} */ event) => {
     if (action === "note") notes?.open();
+    else if (action === "macro") void runMacro(event.currentTarget);
     else if (event.currentTarget.getAttribute("aria-disabled") !== "true") move(action, event.currentTarget);
   } }, drawIcon(action), h("span", null, words));
 
@@ -95,7 +122,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     const acts = held && me.role !== "viewer";
     return h("div", { class: "actions" }, me.can_take && held?.state !== "human" && button(t("Take"), "take", held?.state === "waiting"),
       returns && button(t("Resolve"), "resolve", held?.mine), acts && button(t("Assign"), "assign"), returns && button(held.snoozed_until ? t("End the snooze") : t("Snooze"), "snooze"), acts && button(t("Labels"), "label"),
-      notes && button(t("Private note"), "note"), returns && button(t("Give back to the assistant"), "return"));
+      notes && button(t("Private note"), "note"), (acts || me.can_take) && button(t("Macros"), "macro"), returns && button(t("Give back to the assistant"), "return"));
   }
 
   /** @param {Api["SessionWhole"]} session */

@@ -1,11 +1,11 @@
 /** Icons of the menu and of the inbox, all of one family (Lucide); `npm run build` puts their shapes into the packed file. */
-import { AlarmClock, Bot, Check, CircleUser, Coins, ExternalLink, Hand, House, Inbox, MessageSquareQuote, MessagesSquare, Paperclip, Settings2, Share2, StickyNote, Tag, UserPlus, UsersRound, Wrench } from "lucide";
+import { AlarmClock, Bot, Check, CircleUser, Coins, ExternalLink, Hand, House, Inbox, MessageSquareQuote, MessagesSquare, Paperclip, Settings2, Share2, StickyNote, Tag, UserPlus, UsersRound, Wrench, Zap } from "lucide";
 import { svg } from "../shared/h.js";
 
 /** @type {Record<string, [string, Record<string, string | number | undefined>][]>} */
 const SHAPES = {
   overview: House, inbox: Inbox, conversations: MessagesSquare, costs: Coins, agents: Bot, channels: Share2, operations: Wrench, operators: UsersRound, settings: Settings2, account: CircleUser,
-  take: Hand, resolve: Check, assign: UserPlus, snooze: AlarmClock, label: Tag, note: StickyNote, return: Bot, attach: Paperclip, canned: MessageSquareQuote, open: ExternalLink,
+  take: Hand, resolve: Check, assign: UserPlus, snooze: AlarmClock, label: Tag, note: StickyNote, macro: Zap, return: Bot, attach: Paperclip, canned: MessageSquareQuote, open: ExternalLink,
 };
 
 /** Draws one icon in the colour of the text beside it. @param {string} name */

@@ -54,7 +54,7 @@ const INNER = [
   { pattern: /^\/dashboard\/sites\/([a-z0-9][a-z0-9_-]{0,63})$/, nav: "/dashboard/sites", load: () => import("./site.js").then((file) => file.sitePage) },
 ];
 /** Keys that press a button of the conversation. @type {Record<string, [string, string]>} */
-const ACTS = { t: ["take", t("Take the conversation")], e: ["resolve", t("Resolve")], s: ["snooze", t("Snooze")], a: ["assign", t("Assign")], l: ["label", t("Labels")], n: ["note", t("Private note")] };
+const ACTS = { t: ["take", t("Take the conversation")], e: ["resolve", t("Resolve")], s: ["snooze", t("Snooze")], a: ["assign", t("Assign")], l: ["label", t("Labels")], n: ["note", t("Private note")], m: ["macro", t("Macros")] };
 const KEYS = [[t("Ctrl K"), t("Go to a page, a person or a session")], ["/", t("Search")], ["j  k", t("Next and previous row")], [t("Enter"), t("Open the row")], ["x", t("Select the row")], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ...Object.entries(ACTS).map(([key, [, words]]) => [key, words]), ["r", t("Write a reply")], [t("Enter"), t("Send the reply")], [t("Shift Enter"), t("New line")], ["?", t("This help")]];
 
 /** @type {AbortController | null} */

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+
+import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.handover.handovers import MAY_WRITE
@@ -20,6 +22,21 @@ class CannedReply:
 
     name: str
     body: str
+    version: int
+    changed_by: str
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macro:
+    """Actions on a conversation that operators run under one name."""
+
+    name: str
+    labels: tuple[str, ...]
+    assignee: str
+    """Login name of an operator; `*` is the operator who runs the macro, empty assigns nobody."""
+    reply: str
+    resolve: bool
     version: int
     changed_by: str
     changed_at: datetime
@@ -108,6 +125,47 @@ class PostgresInbox(PoolStore):
         return CannedReply(**dict(row))
 
     @store_method
+    async def list_macros(self) -> tuple[Macro, ...]:
+        rows = await self._pool.fetch("SELECT * FROM macros ORDER BY name LIMIT 500")
+        return tuple(_build_macro(row) for row in rows)
+
+    @store_method
+    async def find_macro(self, name: str) -> Macro | None:
+        row = await self._pool.fetchrow(*_FIND_MACRO(name=name))
+        return None if row is None else _build_macro(row)
+
+    @store_method
+    async def save_macro(
+        self, name: str, *, labels: Sequence[str], assignee: str, reply: str, resolve: bool, version: int,
+        by: str,
+    ) -> Macro:  # fmt: skip
+        """Save a macro at `version`, 0 for a new one. Raises ChangedMeanwhile."""
+        row = await self._pool.fetchrow(
+            *_SAVE_MACRO(
+                name=name, labels=list(labels), assignee=assignee, reply=reply, resolve=resolve,
+                version=version, by=by,
+            )
+        )  # fmt: skip
+        if row is None:
+            raise ChangedMeanwhile(advice="Somebody else has just changed this macro. Look at it first.")
+        return _build_macro(row)
+
+    @store_method
+    async def delete_macro(self, name: str) -> None:
+        await self._pool.execute(*_DELETE_MACRO(name=name))
+
+    @store_method
+    async def find_open(self, session_id: int) -> tuple[int, tuple[str, ...]] | None:
+        """Return version and labels of the open hand-over; None if the assistant has the conversation."""
+        row = await self._pool.fetchrow(*_FIND_OPEN(session_id=session_id))
+        return None if row is None else (row["version"], tuple(row["labels"]))
+
+    @store_method
+    async def has_reply(self, session_id: int, cid: str) -> bool:
+        """Return whether an operator's reply with this `cid` is stored."""
+        return bool(await self._pool.fetchval(*_HAS_REPLY(session_id=session_id, key=f"operator:{cid}")))
+
+    @store_method
     async def delete_canned(self, name: str) -> None:
         await self._pool.execute(*_DELETE_CANNED(name=name))
 
@@ -165,3 +223,25 @@ WITH changed AS (
 SELECT * FROM changed UNION ALL SELECT * FROM made
 """)
 _DELETE_CANNED = Named("DELETE FROM canned_replies WHERE name = :name")
+_FIND_MACRO = Named("SELECT * FROM macros WHERE name = :name")
+_DELETE_MACRO = Named("DELETE FROM macros WHERE name = :name")
+_FIND_OPEN = Named("""
+SELECT version, labels FROM handovers WHERE session_id = :session_id AND ended_at IS NULL""")
+_HAS_REPLY = Named("""
+SELECT EXISTS (SELECT FROM entries WHERE session_id = :session_id AND dedupe_key = :key)""")
+_SAVE_MACRO = Named("""
+WITH changed AS (
+  UPDATE macros SET labels = :labels, assignee = :assignee, reply = :reply, resolve = :resolve,
+         version = version + 1, changed_by = :by, changed_at = now()
+   WHERE name = :name AND version = :version RETURNING *
+), made AS (
+  INSERT INTO macros (name, labels, assignee, reply, resolve, changed_by)
+  SELECT :name, :labels, :assignee, :reply, :resolve, :by WHERE :version = 0
+  ON CONFLICT DO NOTHING RETURNING *
+)
+SELECT * FROM changed UNION ALL SELECT * FROM made
+""")
+
+
+def _build_macro(row: asyncpg.Record) -> Macro:
+    return Macro(**{**dict(row), "labels": tuple(row["labels"])})

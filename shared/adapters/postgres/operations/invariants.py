@@ -1001,6 +1001,12 @@ _ALERTS = {
                  ELSE '^[A-Za-z0-9._:\\[\\]-]{{1,255}}$' END""",
 }
 
+_MACROS = {
+    "I10: a macro has a label that no conversation can have": f"""
+        SELECT {_at("macro=m.name")} FROM macros m, unnest(m.labels) AS label
+         WHERE char_length(label) NOT BETWEEN 1 AND 40 OR label <> btrim(label)""",
+}
+
 _HOOKS = {
     "I11: a message of the compaction hook is due for ever": f"""
         SELECT {_at("compaction_hook=id")} FROM compaction_hooks
@@ -1044,7 +1050,7 @@ _AGENTS = {
 
 _ALL = (
     _LOG, _VIEW, _RECALL, _PARTIES, _PEOPLE, _MEMORY, _MONEY, _ENDS, _HANDED_OVER, _TELEGRAM, _FORGOTTEN,
-    _ALERTS, _HOOKS, _SETTINGS, _AGENTS, _TOO_OLD,
+    _ALERTS, _MACROS, _HOOKS, _SETTINGS, _AGENTS, _TOO_OLD,
 )  # fmt: skip
 CHECKS = tuple(
     _Check(code=code, what=what, rows=rows)

@@ -235,6 +235,7 @@ ACTIONS: Mapping[str, Action] = {
     "hour_people": Keep(why="numbers of people, for three days: each is counted once a day"),
     "hour_marks": Keep(why="how far is counted"),
     "canned_replies": Keep(why="an operator's configuration"),
+    "macros": Keep(why="an operator's configuration"),
     "operators": Keep(why="operators are not people who talk"),
     "operator_pictures": Keep(why="operators are not people who talk"),
     "operator_factors": Keep(why="operators are not people who talk; sealed keys and hashes"),

@@ -137,6 +137,7 @@ RULES: Mapping[str, Rule] = {
     "telegram_access": KeptRows(period="until an operator changes it"),
     "operators": KeptRows(period="configuration"),
     "canned_replies": KeptRows(period="configuration"),
+    "macros": KeptRows(period="configuration"),
     "operator_pictures": KeptRows(period="configuration"),
     "operator_factors": KeptRows(period="configuration, encrypted"),
     "operator_steps": _expired("token_hash"),

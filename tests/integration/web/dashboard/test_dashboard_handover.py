@@ -17,6 +17,7 @@ from aiohttp import web
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.dashboard.job_list_sql import PULSE
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
+from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
@@ -409,3 +410,88 @@ async def test_viewer_cannot_change_several_conversations(anna: Dashboard) -> No
     await anna.pool.execute("UPDATE operators SET role = 'viewer'")
     assert (await move_all(anna, "resolve", [{"session": session, "version": 0}]))[0] == 403
     assert session in await listed(anna)
+
+
+async def save_macro(dashboard: Dashboard, name: str, **body: Any) -> tuple[int, dict[str, Any]]:
+    url = f"{dashboard.url}/api/v1/macros/{name}"
+    async with dashboard.http.put(url, json=body, headers=SAME_ORIGIN) as response:
+        return response.status, await response.json()
+
+
+async def test_macro_labels_assigns_replies_and_resolves_in_one_call(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    reply = "Hello {{name}}, done."
+    status, saved = await save_macro(
+        anna, "refund", labels=["Refund", "refund"], assignee="*", reply=reply, resolve=True
+    )
+    assert (status, saved["labels"], saved["version"], saved["changed_by"]) == (200, ["Refund"], 1, "anna")
+    assert [one["name"] for one in (await anna.get("/desk"))["macros"]] == ["refund"]
+    assert (await post(anna, f"{session}/macros/refund", {"cid": "c1"}))[0] == 400
+    assert await anna.pool.fetchval("SELECT state FROM handovers") == "waiting"
+    for _ in range(2):
+        body = {"cid": "c1", "text": "Hello Ada, done."}
+        status, told = await post(anna, f"{session}/macros/refund", body)
+        assert (status, told["state"]) == (200, "bot")
+    rows = await anna.pool.fetch("SELECT ended_by, labels, operator_name FROM handovers")
+    assert [tuple(row) for row in rows] == [("resolved", ["Refund"], "anna")]
+    said = await anna.pool.fetch("SELECT blocks::text FROM entries WHERE author = 'operator'")
+    assert ["Hello Ada, done." in row["blocks"] for row in said] == [True]
+    audit = await anna.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'macro.run'")
+    assert audit == 1
+
+
+async def test_interrupted_macro_continues_when_it_is_repeated(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    await save_macro(anna, "bye", labels=["Done"], reply="Bye.", resolve=True)
+    assert (await post(anna, f"{session}/handover", {"action": "take"}))[0] == 200
+    assert (await post(anna, f"{session}/replies", {"cid": "c9", "text": "Bye."}))[0] == 200
+    assert (await post(anna, f"{session}/macros/bye", {"cid": "c9"}))[0] == 200
+    rows = await anna.pool.fetch("SELECT ended_by, labels FROM handovers")
+    assert [tuple(row) for row in rows] == [("resolved", ["Done"])]
+    assert await anna.pool.fetchval("SELECT count(*) FROM entries WHERE author = 'operator'") == 1
+
+
+async def test_macro_assigns_another_operator_without_taking(anna: Dashboard) -> None:
+    session = await waiting(anna)
+    await anna.pool.execute("INSERT INTO operators (name, role) VALUES ('ben', 'operator')")
+    await save_macro(anna, "to-ben", labels=["VIP"], assignee="ben")
+    assert (await post(anna, f"{session}/macros/to-ben", {"cid": "c1"}))[0] == 200
+    (row,) = (await anna.get("/handovers"))["handovers"]
+    assert (row["operator"], row["labels"], row["state"]) == ("ben", ["VIP"], "human")
+    assert (await post(anna, f"{session}/macros/none", {"cid": "c1"}))[0] == 404
+    await save_macro(anna, "hello", reply="Hello.")
+    status, told = await post(anna, f"{session}/macros/hello", {"cid": "c2"})
+    assert (status, told["code"]) == (409, "taken_by_other")
+    assert await anna.pool.fetchval("SELECT count(*) FROM entries WHERE author = 'operator'") == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, {"labels": []}, {"reply": "  "}, {"labels": ["x" * 41]}, {"resolve": True, "assignee": "ben"},
+        {"reply": "x" * 4001},
+    ],
+)  # fmt: skip
+async def test_macro_that_does_nothing_sensible_is_refused(anna: Dashboard, body: Any) -> None:
+    assert (await save_macro(anna, "odd", **body))[0] == 400
+    assert await anna.pool.fetchval("SELECT count(*) FROM macros") == 0
+
+
+async def test_slower_editor_of_a_macro_is_refused(anna: Dashboard) -> None:
+    assert (await save_macro(anna, "bye", resolve=True))[1]["version"] == 1
+    assert (await save_macro(anna, "bye", resolve=True, version=1))[1]["version"] == 2
+    for version in (0, 1):
+        assert (await save_macro(anna, "bye", reply="Bye.", version=version))[0] == 409
+    assert await anna.status("DELETE", "/api/v1/macros/bye", headers=SAME_ORIGIN) == 200
+    assert (await anna.get("/desk"))["macros"] == []
+    await anna.pool.execute("UPDATE operators SET role = 'viewer'")
+    assert (await save_macro(anna, "bye", resolve=True))[0] == 403
+
+
+async def test_label_that_no_conversation_can_have_breaks_an_invariant(anna: Dashboard) -> None:
+    await save_macro(anna, "bye", labels=["Done"])
+    await anna.pool.execute("UPDATE macros SET labels = ARRAY[repeat('x', 41)]")
+    async with anna.pool.acquire() as connection:
+        found = [str(one) for one in await check_invariants(connection)]
+    assert [one for one in found if "macro bye" in one]
+    await anna.pool.execute("DELETE FROM macros")
