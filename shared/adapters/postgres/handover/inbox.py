@@ -34,7 +34,7 @@ class Macro:
     name: str
     labels: tuple[str, ...]
     assignee: str
-    """Login name of an operator; `*` is the operator who runs the macro, empty assigns nobody."""
+    """Login name of an operator; `*` is the operator who runs the macro; may be empty."""
     reply: str
     resolve: bool
     version: int
