@@ -43,11 +43,11 @@ function edit(macros, assignees, { signal, say }) {
     { path: "name", label: t("Name"), kind: code({ required: true, maxlength: 40, pattern: "[a-z0-9][a-z0-9_\\-]*", title: t("a-z, 0-9, _ and -, no mark first") }) },
     { path: "labels", label: t("Labels"), kind: labels, help: t("Separated by commas.") },
     { path: "assignee", label: t("Assign"), kind: choice([["", t("no change")], [RUNNER, t("Assign to me")], ...assignees.map((name) => [name, name])]) },
-    { path: "reply", label: t("Reply"), kind: area({ rows: 3, maxlength: 4000 }), help: t("{variables} are filled in.", { variables: h("code", null, "{{name}} {{operator}} {{site}}") }) },
+    { path: "reply", label: t("Reply"), kind: area({ rows: 3, maxlength: 4000 }), help: t("{variables} are filled in.", { variables: h("code", { class: "whole" }, "{{name}} {{operator}} {{site}}") }) },
     { path: "resolve", label: t("Resolve"), kind: tick() },
   ];
   const dialog = h("dialog", { class: "card help canned", "aria-label": t("Macros") }, h("h2", null, t("Macros")), list,
-    h("form", { class: "stack", onsubmit: save }, fields.map(form.draw), note, h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("button", { type: "button", class: "line", onclick: () => dialog.close() }, t("Close")))));
+    h("form", { class: "stack site-form", onsubmit: save }, fields.map(form.draw), note, h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("button", { type: "button", class: "line", onclick: () => dialog.close() }, t("Close")))));
 
   function draw() {
     show(list, macros.length > 0 && h("ul", { class: "plain-list" }, macros.map((one) => h("li", null, h("p", null, h("b", null, one.name), " ", h("span", { class: "muted", dir: "auto" }, actionsOf(one))), h("p", { class: "actions" },
