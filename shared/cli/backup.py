@@ -32,6 +32,7 @@ from shared.adapters.files.erasure_file import FILE as ERASURES
 from shared.adapters.files.erasure_file import ErasureFile
 from shared.adapters.mcp.tools import KNOWN_FILE
 from shared.adapters.postgres.db.connecting import open_connection
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.db.readiness import FLOOR
 from shared.adapters.postgres.operations.dump import DumpFailed, dump, load_counts, load_facts, verify_dump
 from shared.bootstrap.foundation import FAILED_BACKUP_FILE
@@ -121,6 +122,9 @@ async def run_backup(
     return 0
 
 
+_STORED_SETTING = Named("SELECT value FROM stored_settings WHERE name = :name")
+
+
 async def load_copy_folder(settings: Settings, database_url: str) -> Path | None:
     """Return the folder for copies from the environment, else the stored one; None if there is none."""
     if settings.backup_copy_dir is not None:
@@ -128,9 +132,7 @@ async def load_copy_folder(settings: Settings, database_url: str) -> Path | None
     async with open_connection(database_url) as connection:
         if not await connection.fetchval("SELECT to_regclass('stored_settings') IS NOT NULL", timeout=10):
             return None
-        stored = await connection.fetchval(
-            "SELECT value FROM stored_settings WHERE name = $1", _COPY_SETTING, timeout=10
-        )
+        stored = await connection.fetchval(*_STORED_SETTING(name=_COPY_SETTING), timeout=10)
     return Path(stored) if stored else None
 
 

@@ -188,7 +188,7 @@ class EmbeddedPostgres:
     async def _ensure_database(self) -> None:
         connection = await asyncpg.connect(self.url("postgres"), timeout=10)
         try:
-            exists = await connection.fetchval("select true from pg_database where datname = $1", DATABASE)
+            exists = await connection.fetchval(f"select true from pg_database where datname = '{DATABASE}'")
             if not exists:
                 await connection.execute(f'create database "{DATABASE}"')
         finally:

@@ -8,7 +8,7 @@ from typing import Any
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import is_moment
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import PoolStore
+from shared.adapters.postgres.db.pool import Named, PoolStore
 
 _SORT = "alerts"
 _SHOWN = """
@@ -19,7 +19,7 @@ jsonb_build_object('id', a.public_id, 'kind', a.kind, 'key', a.key, 'detail', a.
              'error', s.error, 'attempt', s.attempt, 'at', coalesce(s.ended_at, s.due_at)) ORDER BY s.id)
       FROM alert_sends s WHERE s.alert_id = a.id), '[]'))
 """
-_PAGE = f"""
+_PAGE = Named(f"""
 SELECT jsonb_build_object(
   'open', coalesce((SELECT jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC) FROM (
      SELECT a.id, a.opened_at, {_SHOWN} AS told FROM alerts a WHERE a.ended_at IS NULL
@@ -29,18 +29,18 @@ SELECT jsonb_build_object(
             {_SHOWN} || jsonb_build_object('cursor_key', a.opened_at::text, 'cursor_row', a.id) AS told
        FROM alerts a
       WHERE a.ended_at IS NOT NULL
-        AND ($1::text IS NULL OR (a.opened_at, a.id) < ($1::text::timestamptz, $2::bigint))
-      ORDER BY a.opened_at DESC, a.id DESC LIMIT $3) p), '[]'),
+        AND (:key::text IS NULL OR (a.opened_at, a.id) < (:key::text::timestamptz, :row::bigint))
+      ORDER BY a.opened_at DESC, a.id DESC LIMIT :limit) p), '[]'),
   'unseen', (SELECT count(*) FROM alerts WHERE ended_at IS NULL AND seen_at IS NULL),
   'targets', coalesce((SELECT jsonb_agg(jsonb_build_object(
        'target', t.target, 'state', l.state, 'error', l.error, 'attempt', l.attempt,
        'at', coalesce(l.ended_at, l.due_at),
        'sent_at', (SELECT max(s.ended_at) FROM alert_sends s
                     WHERE s.target = t.target AND s.state = 'sent')) ORDER BY t.place)
-     FROM unnest($4::text[]) WITH ORDINALITY AS t(target, place)
+     FROM unnest(:targets::text[]) WITH ORDINALITY AS t(target, place)
      LEFT JOIN LATERAL (SELECT * FROM alert_sends s WHERE s.target = t.target
                          ORDER BY s.id DESC LIMIT 1) l ON true), '[]'))::text
-"""
+""")
 
 
 _OPEN = f"""
@@ -67,7 +67,15 @@ class AlertInsights(PoolStore):
         key, row = read_cursor(cursor, _SORT) if cursor else (None, 0)
         if key is not None and not is_moment(key):
             raise BadQuery("the cursor cannot be read")
-        found: dict[str, Any] = await read_page(self._pool, _PAGE, key, row, limit + 1, list(targets))
+        found: dict[str, Any] = await read_page(
+            self._pool,
+            *_PAGE(
+                key=key,
+                row=row,
+                limit=limit + 1,
+                targets=list(targets),
+            ),
+        )
         past = found["past"]
         last = past[limit - 1] if len(past) > limit else None
         found["next"] = write_cursor(_SORT, last["cursor_key"], last["cursor_row"]) if last else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared.adapters.postgres.dashboard import alerts_sql as sql
-from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.core.ops.alerts import (
     EXPIRES_HOURS,
     MOST_TRIES,
@@ -94,7 +94,7 @@ class PostgresAlerts(PoolStore):
     @store_method
     async def count_older_processes(self, worker_id: int) -> int:
         """Return how many living processes of the same role are older than this one."""
-        return int(await self._pool.fetchval(sql.OLDER_PROCESSES, worker_id))
+        return int(await self._pool.fetchval(*sql.OLDER_PROCESSES(worker_id=worker_id)))
 
     @store_method
     async def record_outage(self, outage: Outage, results: Mapping[str, Outcome | None]) -> None:
@@ -120,12 +120,7 @@ class PostgresAlerts(PoolStore):
     async def mark_seen(self, public_id: UUID, *, by: str) -> bool | None:
         """Whether this changed anything; None: there is no such alert."""
         row = await self._pool.fetchrow(
-            """WITH a AS (SELECT id, seen_at FROM alerts WHERE public_id = $1 FOR UPDATE), u AS (
-                 UPDATE alerts SET seen_at = now(), seen_by = $2 FROM a
-                  WHERE alerts.id = a.id AND a.seen_at IS NULL RETURNING 1)
-               SELECT EXISTS (SELECT FROM u) AS changed FROM a""",
-            public_id,
-            by,
+            *_MARK_SEEN(public_id=public_id, by=by),
         )
         return row["changed"] if row is not None else None
 
@@ -133,9 +128,7 @@ class PostgresAlerts(PoolStore):
     async def list_results(self, public_id: UUID) -> list[tuple[str, str, str]]:
         """Return targets, states and failure codes of one alert."""
         rows = await self._pool.fetch(
-            """SELECT s.target, s.state, s.error FROM alert_sends s JOIN alerts a ON a.id = s.alert_id
-                WHERE a.public_id = $1 AND s.phase = 'opened' ORDER BY s.id""",
-            public_id,
+            *_RESULTS(public_id=public_id),
         )
         return [(row["target"], row["state"], row["error"]) for row in rows]
 
@@ -153,3 +146,15 @@ def _describe_outcome(outcome: Outcome) -> tuple[str, str]:
             return "uncertain", code
         case NotSent(code=code) | AlertRefused(code=code):
             return "failed", code
+
+
+_MARK_SEEN = Named("""
+WITH a AS (SELECT id, seen_at FROM alerts WHERE public_id = :public_id FOR UPDATE), u AS (
+  UPDATE alerts SET seen_at = now(), seen_by = :by FROM a
+   WHERE alerts.id = a.id AND a.seen_at IS NULL RETURNING 1)
+SELECT EXISTS (SELECT FROM u) AS changed FROM a
+""")
+_RESULTS = Named("""
+SELECT s.target, s.state, s.error FROM alert_sends s JOIN alerts a ON a.id = s.alert_id
+ WHERE a.public_id = :public_id AND s.phase = 'opened' ORDER BY s.id
+""")

@@ -247,10 +247,11 @@ UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
 
 SOMEBODY = f"SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND {WORKER_IS_ALIVE})"
 
-OLDER_PROCESSES = f"""
-SELECT count(*) FROM workers w JOIN workers mine ON mine.id = $1 AND w.role = mine.role AND w.id < mine.id
+OLDER_PROCESSES = Named(f"""
+SELECT count(*) FROM workers w JOIN workers mine ON mine.id = :worker_id AND w.role = mine.role
+   AND w.id < mine.id
  WHERE {WORKER_IS_ALIVE}
-"""
+""")
 
 OUTAGE = Named("""
 WITH made AS (

@@ -11,7 +11,7 @@ from shared.adapters.postgres.dashboard.hourly_stats import Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.answer_sql import USAGE
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
@@ -48,26 +48,26 @@ _SUMS = """count(*) AS calls, sum(input_tokens)::bigint AS input_tokens,
     / nullif(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0))::float8 AS cache_hit_pct"""
 _LEDGER = """
 SELECT u.id, u.session_id, u.party_id, u.model, u.purpose, u.known, u.input_tokens, u.output_tokens,
-       u.cache_read_tokens, u.cache_write_tokens, u.cost_micro, (u.at AT TIME ZONE $1)::date AS day
+       u.cache_read_tokens, u.cache_write_tokens, u.cost_micro, (u.at AT TIME ZONE :zone)::date AS day
   FROM usage u
- WHERE u.at >= $2::timestamptz AND u.at < $3::timestamptz"""
+ WHERE u.at >= :start::timestamptz AND u.at < :end::timestamptz"""
 COSTS = f"""
 WITH u AS MATERIALIZED ({_LEDGER}),
 g AS (SELECT {{key}} AS key, max({{label}}) AS label{{more}}, {_SUMS} FROM u {{joined}} GROUP BY 1),
-shown AS (SELECT * FROM g ORDER BY {{order}} LIMIT $4)
+shown AS (SELECT * FROM g ORDER BY {{order}} LIMIT :limit)
 SELECT json_build_object(
   'total', (SELECT row_to_json(t) FROM (SELECT {_SUMS} FROM u) t),
   'groups', (SELECT count(*) FROM g),
   'rows', coalesce((SELECT json_agg(shown ORDER BY {{order}}) FROM shown), '[]'::json),
   'models', coalesce((SELECT json_agg(DISTINCT u.model) FROM u), '[]'::json))::text
 """
-SAVED = f"""
+SAVED = Named(f"""
 WITH u AS MATERIALIZED ({_LEDGER}),
 c AS (
-  SELECT c.model_alias AS model, (c.created_at AT TIME ZONE $1)::date AS day, count(*) AS turns,
+  SELECT c.model_alias AS model, (c.created_at AT TIME ZONE :zone)::date AS day, count(*) AS turns,
          sum(greatest(0, l.tokens_before - l.tokens_after))::bigint AS tokens
     FROM turn_context_audit c JOIN links l ON l.id = c.head
-   WHERE c.created_at >= $2::timestamptz AND c.created_at < $3::timestamptz
+   WHERE c.created_at >= :start::timestamptz AND c.created_at < :end::timestamptz
      AND l.kind IN ('summary', 'digest') AND NOT c.overflow_rejected
    GROUP BY 1, 2)
 SELECT json_build_object(
@@ -80,7 +80,7 @@ SELECT json_build_object(
   'compacted', coalesce((SELECT json_agg(c) FROM c), '[]'::json),
   'summaries_micro', (SELECT coalesce(sum(cost_micro), 0) FROM u WHERE purpose = 'compact'),
   'summaries_unknown', (SELECT count(*) FROM u WHERE purpose = 'compact' AND cost_micro IS NULL))::text
-"""
+""")
 
 
 class CostInsights(PoolStore):
@@ -93,8 +93,8 @@ class CostInsights(PoolStore):
         key, label, joined = _KEYS[group]
         order = "key" if group == "day" else "cost_micro DESC NULLS LAST, calls DESC, key"
         more = ", max(p.kind) AS kind, bool_or(p.anonymous) AS anonymous" if group == "person" else ""
-        statement = COSTS.format(key=key, label=label, more=more, joined=joined, order=order)
-        found: dict[str, Any] = await self._read(statement, period, most)
+        statement = Named(COSTS.format(key=key, label=label, more=more, joined=joined, order=order))
+        found: dict[str, Any] = await self._read(statement, period, limit=most)
         return found
 
     async def load_savings(self, period: Period) -> dict[str, Any]:
@@ -102,24 +102,24 @@ class CostInsights(PoolStore):
         found: dict[str, Any] = await self._read(SAVED, period)
         return found
 
-    async def _read(self, statement: str, period: Period, *more: object) -> Any:
-        given = (period.zone, period.start, period.end, *more)
-        return await read_page(self._pool, statement, *given)
+    async def _read(self, statement: Named, period: Period, **more: object) -> Any:
+        page = statement(zone=period.zone, start=period.start, end=period.end, **more)
+        return await read_page(self._pool, *page)
 
 
-_TODAY = f"""
+_TODAY = Named(f"""
 SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
-         + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} AS used,
+         + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} AS used,
        count(*) FILTER (WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL) AS warned
-  FROM spend_days WHERE day = (now() AT TIME ZONE $1)::date
-"""
+  FROM spend_days WHERE day = (now() AT TIME ZONE :timezone)::date
+""")
 
 
 async def load_spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
     """Return micro-dollars under the total cap, and the number of people and conversations near a cap."""
     connection = await connect(database_url)
     try:
-        row = await connection.fetchrow(_TODAY, timezone, timeout=10)
+        row = await connection.fetchrow(*_TODAY(timezone=timezone), timeout=10)
     finally:
         await connection.close(timeout=5)
     assert row is not None
@@ -158,11 +158,11 @@ class PostgresPlayground(PoolStore):
 
     @store_method
     async def record_playground(self, spent: Sequence[Spending]) -> None:
-        await self._pool.execute(_PLAYED, build_usage_rows(spent))
+        await self._pool.execute(*_PLAYED(spent=build_usage_rows(spent)))
 
 
-_PLAYED = f"""
+_PLAYED = Named(f"""
 INSERT INTO usage (session_id, party_id, purpose, {", ".join(USAGE)})
 SELECT 0, 0, 'playground', {", ".join(f"x.{name}" for name in USAGE)}
-  FROM jsonb_to_recordset($1::jsonb) AS x({", ".join(f"{name} {kind}" for name, kind in USAGE.items())})
-"""
+  FROM jsonb_to_recordset(:spent::jsonb) AS x({", ".join(f"{name} {kind}" for name, kind in USAGE.items())})
+""")

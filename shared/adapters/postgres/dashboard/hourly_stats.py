@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import Pool
+from shared.adapters.postgres.db.pool import Named, Pool, PoolStore
 from shared.core.ops.latency import quantile
 
 MOST_DAYS = 366
@@ -70,11 +70,11 @@ def _midnight(day: date, zone: str) -> datetime:
     return datetime.combine(day, time(), ZoneInfo(zone))
 
 
-class PostgresHourlyStats:
+class PostgresHourlyStats(PoolStore):
     """Raises StorageUnavailable."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC") -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._timezone = timezone
 
     async def load_series(self, period: Period, step: Step) -> dict[str, Any]:
@@ -96,8 +96,8 @@ class PostgresHourlyStats:
         }
 
     async def _read(self, period: Period, step: Step) -> Any:
-        given = (self._timezone, period.start, period.end)
-        return await read_page(self._pool, _SERIES[step], *given)
+        series = _SERIES[step](zone=self._timezone, start=period.start, end=period.end)
+        return await read_page(self._pool, *series)
 
 
 def _sum_up(steps: Sequence[Mapping[str, Any]], period: Period) -> dict[str, Any]:
@@ -120,15 +120,15 @@ def _build_totals(sums: Mapping[str, Any], people: float) -> dict[str, Any]:
     return {**told, "people": people, **quantiles}
 
 
-_DAYS = """generate_series(date_trunc('day', $2::timestamptz AT TIME ZONE $1),
-    ($3::timestamptz AT TIME ZONE $1) - interval '1 us', interval '1 day') AS d(day),
-  LATERAL (SELECT d.day AT TIME ZONE $1) AS s(at)"""
-_HOURS = """generate_series(date_trunc('hour', $2::timestamptz, $1), $3::timestamptz - interval '1 us',
-    interval '1 hour') AS s(at)"""
+_DAYS = """generate_series(date_trunc('day', :start::timestamptz AT TIME ZONE :zone),
+    (:end::timestamptz AT TIME ZONE :zone) - interval '1 us', interval '1 day') AS d(day),
+  LATERAL (SELECT d.day AT TIME ZONE :zone) AS s(at)"""
+_HOURS = """generate_series(date_trunc('hour', :start::timestamptz, :zone),
+    :end::timestamptz - interval '1 us', interval '1 hour') AS s(at)"""
 _EACH = """
 WITH w AS MATERIALIZED (
   SELECT *, {at} AS at FROM hourly_stats
-   WHERE hour >= $2::timestamptz AND hour < $3::timestamptz AND zone = $1
+   WHERE hour >= :start::timestamptz AND hour < :end::timestamptz AND zone = :zone
 ), f AS (
   SELECT at, json_agg(n ORDER BY place) AS counts FROM (
     SELECT w.at, b.place, sum(b.n) AS n FROM w, unnest(w.first_tokens) WITH ORDINALITY b(n, place)
@@ -139,8 +139,8 @@ WITH w AS MATERIALIZED (
       FROM w, jsonb_each(w.jobs) k GROUP BY 1, 2) x GROUP BY 1
 ), g AS (SELECT at, {sums} FROM w GROUP BY 1)
 SELECT json_build_object(
-  'counted_at', (SELECT max(counted_at) FROM hourly_stats WHERE zone = $1),
-  'since', (SELECT min(hour) FROM hourly_stats WHERE zone = $1),
+  'counted_at', (SELECT max(counted_at) FROM hourly_stats WHERE zone = :zone),
+  'since', (SELECT min(hour) FROM hourly_stats WHERE zone = :zone),
   'steps', (SELECT json_agg(json_build_object('at', s.at, {told},
               'first_tokens', coalesce(f.counts, '[]'::json), 'jobs', coalesce(j.kinds, '{{}}'::json))
               ORDER BY s.at)
@@ -150,13 +150,15 @@ SELECT json_build_object(
 _SUMMED = (*SUMS, "people", "new_today")
 
 
-def _each(at: str, steps: str) -> str:
+def _each(at: str, steps: str) -> Named:
     sums = ", ".join(f"sum({name})::bigint AS {name}" for name in _SUMMED)
     told = ", ".join(f"'{name}', coalesce(g.{name}, 0)" for name in _SUMMED)
-    return _EACH.format(at=at, steps=steps, sums=sums, told=told)
+    return Named(_EACH.format(at=at, steps=steps, sums=sums, told=told))
 
 
-_SERIES: Mapping[Step, str] = {
-    "day": _each("date_trunc('day', hour, $1)", _DAYS),
-    "hour": _each("date_bin(interval '1 hour', hour, date_trunc('hour', $2::timestamptz, $1))", _HOURS),
+_SERIES: Mapping[Step, Named] = {
+    "day": _each("date_trunc('day', hour, :zone)", _DAYS),
+    "hour": _each(
+        "date_bin(interval '1 hour', hour, date_trunc('hour', :start::timestamptz, :zone))", _HOURS
+    ),
 }

@@ -9,7 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.compaction.jobs_sql import MARK_TROUBLED
 from shared.adapters.postgres.dashboard import job_list_sql as sql
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
 
@@ -25,8 +25,11 @@ class PostgresJobChanges(PoolStore):
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]:
         """Ids of jobs that match and can be changed so, oldest first."""
-        statement = sql.MATCHING.format(where=sql.render_match(match), may=sql.MAY[verb])
-        rows = await self._pool.fetch(statement, match.kind, match.session or None, after, through, limit)
+        statement = Named(sql.MATCHING.format(where=sql.render_match(match), may=sql.MAY[verb]))
+        matching = statement(
+            kind=match.kind, session=match.session or None, after=after, through=through, limit=limit
+        )
+        rows = await self._pool.fetch(*matching)
         return [row["id"] for row in rows]
 
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
@@ -45,10 +48,10 @@ class PostgresJobChanges(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             if verb == "cancel":
                 await connection.execute(*MARK_TROUBLED(job_ids=list(ids)))
-            rows = await connection.fetch(sql.RETRY if verb == "retry" else sql.CANCEL, list(ids))
+            rows = await connection.fetch(*(sql.RETRY if verb == "retry" else sql.CANCEL)(ids=list(ids)))
             changed = {row["id"]: row["attempt"] for row in rows}
             missed = [number for number in ids if number not in changed]
-            left = await connection.fetch(sql.LEFT_ALONE, missed, verb) if missed else []
+            left = await connection.fetch(*sql.LEFT_ALONE(missed=missed, verb=verb)) if missed else []
             if changed:
                 await _note(connection, actor, f"job.{verb}", [f"job:{one}" for one in sorted(changed)])
         return WorkChanged(
@@ -63,7 +66,10 @@ class PostgresJobChanges(PoolStore):
     ) -> bool:
         """Change a kind of job; False if it has changed since `version`, 0 before the first change."""
         async with self._pool.acquire() as connection, connection.transaction():
-            if await connection.fetchval(sql.SET_KIND, kind, paused, concurrency, actor, version) is None:
+            change = sql.SET_KIND(
+                kind=kind, paused=paused, concurrency=concurrency, actor=actor, version=version
+            )
+            if await connection.fetchval(*change) is None:
                 return False
             detail = {"paused": paused, "concurrency": concurrency}
             await append_audit(
@@ -76,16 +82,17 @@ class PostgresJobChanges(PoolStore):
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged:
         """Taken as arrived; or queued, for the bot's process to send again."""
-        columns = (
-            [one.session for one in parts],
-            [one.turn for one in parts],
-            [one.part for one in parts],
-        )
+        columns = {
+            "sessions": [one.session for one in parts],
+            "turns": [one.turn for one in parts],
+            "parts": [one.part for one in parts],
+        }
         async with self._pool.acquire() as connection, connection.transaction():
-            rows = await connection.fetch(sql.ARRIVED if verb == "arrived" else sql.SEND_AGAIN, *columns)
+            change = sql.ARRIVED if verb == "arrived" else sql.SEND_AGAIN
+            rows = await connection.fetch(*change(**columns))
             done = sorted(row["place"] for row in rows)
             left = [
-                row for row in await connection.fetch(sql.NOT_CHANGED, *columns) if row["place"] not in done
+                row for row in await connection.fetch(*sql.NOT_CHANGED(**columns)) if row["place"] not in done
             ]
             changed = tuple(str(parts[place - 1]) for place in done)
             if changed:

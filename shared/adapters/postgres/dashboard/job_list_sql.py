@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.adapters.postgres.dashboard.alerts_sql import DUTY_IS_LATE
 from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
+from shared.adapters.postgres.db.pool import Named
 from shared.core.compaction.jobs import LATE
 from shared.core.ops.job_views import ASKED_AGAIN, JOB_KINDS, JobMatch
 
@@ -26,8 +27,8 @@ WHY_NOT = f"""
 CASE WHEN j.id IS NULL THEN 'there is no such job'
      WHEN j.state = 'running' THEN 'it runs just now'
      WHEN j.state = 'done' THEN 'it is done'
-     WHEN $2::text = 'cancel' AND j.state = 'dead' THEN 'it has ended'
-     WHEN $2::text = 'cancel' THEN 'the turns that it would save are summarised already and would be lost'
+     WHEN :verb::text = 'cancel' AND j.state = 'dead' THEN 'it has ended'
+     WHEN :verb::text = 'cancel' THEN 'the turns that it would save are summarised already and would be lost'
      WHEN j.state = 'due' THEN 'it waits for a worker already'
      WHEN {_TAKEN} OR {_NEWER} THEN 'the same was requested again since'
      WHEN {_ERASED} THEN 'its conversation was erased'
@@ -50,40 +51,41 @@ LOOKED_AT = 1_000
 
 
 def render_match(match: JobMatch) -> str:
-    """Return the filter; `$1` and `$2` are kind and session. Each condition is separate, so that an index
+    """Return the filter by the parameters `kind` and `session`. Each condition is separate, so that an index
     serves it.
     """
-    kind = "j.kind = $1::text" if match.kind else "$1::text = ''"
-    owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = $2::uuid)"
-    whose = owner if match.session else "$2::uuid IS NULL"
+    kind = "j.kind = :kind::text" if match.kind else ":kind::text = ''"
+    owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = :session::uuid)"
+    whose = owner if match.session else ":session::uuid IS NULL"
     return f"{kind} AND {whose} AND ({_STATES.get(match.state, 'true')})"
 
 
 MATCHING = """
-SELECT j.id FROM jobs j WHERE {where} AND {may} AND j.id > $3 AND j.id <= $4 ORDER BY j.id LIMIT $5
+SELECT j.id FROM jobs j WHERE {where} AND {may} AND j.id > :after AND j.id <= :through ORDER BY j.id
+   LIMIT :limit
 """
 
-RETRY = f"""
+RETRY = Named(f"""
 UPDATE jobs j SET state = 'due', due_at = now(), faults = 0, epoch = epoch + 1, leased_by = NULL, ended_at = NULL
- WHERE j.id = ANY ($1::bigint[]) AND {MAY["retry"]} RETURNING j.id, j.attempt
-"""
+ WHERE j.id = ANY (:ids::bigint[]) AND {MAY["retry"]} RETURNING j.id, j.attempt
+""")
 
-CANCEL = f"""
+CANCEL = Named(f"""
 WITH j AS (
   UPDATE jobs j SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = now(),
          last_error = 'cancelled by an operator',
          outcome = outcome || '{{"cancelled": true, "advice": "This was cancelled by an operator."}}'
-   WHERE j.id = ANY ($1::bigint[]) AND {MAY["cancel"]} RETURNING j.id, j.attempt
+   WHERE j.id = ANY (:ids::bigint[]) AND {MAY["cancel"]} RETURNING j.id, j.attempt
 ), f AS (
   UPDATE flushes SET outcome = 'failed', error = 'its job was cancelled', ended_at = now() FROM j
    WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
 )
 SELECT id, attempt FROM j
-"""
+""")
 
-LEFT_ALONE = f"""
-SELECT x.id, {WHY_NOT} AS why FROM unnest($1::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
-"""
+LEFT_ALONE = Named(f"""
+SELECT x.id, {WHY_NOT} AS why FROM unnest(:missed::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
+""")
 
 _LATELY = "ended_at > now() - interval '1 day'"
 
@@ -110,16 +112,18 @@ _KINDS = f"""(
     FROM (VALUES {", ".join(f"('{kind}', {place})" for place, kind in enumerate(JOB_KINDS))}) v(kind, place)
     LEFT JOIN job_kinds k ON k.kind = v.kind)"""
 
-SET_KIND = f"""
-INSERT INTO job_kinds AS k (kind, paused, concurrency, changed_by) VALUES ($1, $2, $3, $4)
-ON CONFLICT (kind) DO UPDATE SET paused = $2, concurrency = $3, changed_by = $4, changed_at = clock_timestamp()
- WHERE {_VERSION} = $5 RETURNING kind
-"""
-"""Change of a kind; no row if it has changed since version `$5`."""
+SET_KIND = Named(f"""
+INSERT INTO job_kinds AS k (kind, paused, concurrency, changed_by)
+   VALUES (:kind, :paused, :concurrency, :actor)
+ON CONFLICT (kind) DO UPDATE SET paused = :paused, concurrency = :concurrency, changed_by = :actor,
+   changed_at = clock_timestamp()
+ WHERE {_VERSION} = :version RETURNING kind
+""")
+"""Change of a kind; no row if it has changed since `version`."""
 
 JOBS = f"""
-WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < $3 ORDER BY j.id DESC LIMIT $4 + 1),
-shown AS (SELECT * FROM page ORDER BY id DESC LIMIT $4)
+WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < :before ORDER BY j.id DESC LIMIT :limit + 1),
+shown AS (SELECT * FROM page ORDER BY id DESC LIMIT :limit)
 SELECT json_build_object(
   'states', json_build_object('due', {_counted("j.state = 'due'")}, 'running', {_counted("j.state = 'running'")},
      'done', {_counted(f"j.state = 'done' AND j.{_LATELY}")}, 'dead', {_counted("j.state = 'dead'")}),
@@ -148,7 +152,7 @@ SELECT json_build_object(
                              - j.started_at)::float8 * 1000,
       'can_retry', {MAY["retry"]}, 'can_cancel', {MAY["cancel"]}) ORDER BY j.id DESC)
     FROM shown j JOIN sessions s ON s.id = j.session_id JOIN parties p ON p.id = s.party_id), '[]'::json),
-  'before', CASE WHEN (SELECT count(*) FROM page) > $4 THEN (SELECT min(id)::text FROM shown) END,
+  'before', CASE WHEN (SELECT count(*) FROM page) > :limit THEN (SELECT min(id)::text FROM shown) END,
   'workers', coalesce((SELECT json_agg(json_build_object('id', w.id, 'role', w.role, 'pid', w.pid, 'beat', w.beat,
       'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', {WORKER_IS_ALIVE},
       'job', (SELECT j.id FROM jobs j WHERE j.leased_by = w.id AND j.state = 'running' LIMIT 1)) ORDER BY w.id DESC)
@@ -178,12 +182,12 @@ _WITH_CHAT = """deliveries d JOIN sessions s ON s.id = d.session_id JOIN address
 _PROBLEMS = f"""(SELECT d.session_id, d.turn_no, d.part, d.state AS shown_state FROM {_WITH_CHAT}
       WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead')
    UNION ALL SELECT d.session_id, d.turn_no, d.part, 'waiting' FROM {_WITH_CHAT} WHERE {_WAITING})"""
-DOUBTED = f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
- WHERE ($1::text = '' OR d.shown_state = $1) AND ($2::uuid IS NULL OR s.public_id = $2)"""
+DOUBTED = Named(f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
+ WHERE (:state::text = '' OR d.shown_state = :state) AND (:session::uuid IS NULL OR s.public_id = :session)""")
 _SENDABLE = "a.unreachable_since IS NULL AND a.channel = 'telegram' AND t.ended_at IS NOT NULL"
 """A guest chat takes an answer only while its question is open."""
 
-DELIVERIES = f"""
+DELIVERIES = Named(f"""
 WITH page AS (
   SELECT d.*, x.shown_state, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name,
          coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
@@ -194,11 +198,12 @@ WITH page AS (
     JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id
     JOIN addresses a ON a.id = d.address_id
     JOIN turns t ON t.session_id = d.session_id AND t.turn_no = d.turn_no
-   WHERE ($1::text = '' OR x.shown_state = $1) AND ($2::uuid IS NULL OR s.public_id = $2)
-     AND ($3::timestamptz IS NULL OR (d.created_at, d.session_id, d.turn_no, d.part)
-          < ($3::timestamptz, $4::bigint, $5::bigint, $6::bigint))
-   ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC LIMIT $7 + 1
-), shown AS (SELECT * FROM page ORDER BY created_at DESC, session_id DESC, turn_no DESC, part DESC LIMIT $7)
+   WHERE (:state::text = '' OR x.shown_state = :state) AND (:session::uuid IS NULL OR s.public_id = :session)
+     AND (:before_at::timestamptz IS NULL OR (d.created_at, d.session_id, d.turn_no, d.part)
+          < (:before_at::timestamptz, :before_session::bigint, :before_turn::bigint, :before_part::bigint))
+   ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC LIMIT :limit + 1
+), shown AS (SELECT * FROM page ORDER BY created_at DESC, session_id DESC, turn_no DESC, part DESC
+   LIMIT :limit)
 SELECT json_build_object(
   'states', (SELECT json_object_agg(v.state, (SELECT count(*) FROM {_PROBLEMS} d WHERE d.shown_state = v.state))
       FROM (VALUES ('uncertain'), ('dead'), ('waiting')) v(state)),
@@ -211,34 +216,35 @@ SELECT json_build_object(
       'at', d.created_at, 'unreachable_since', d.unreachable_since, 'can_send', d.can_send, 'told', d.told)
       ORDER BY d.created_at DESC, d.session_id DESC, d.turn_no DESC, d.part DESC)
     FROM shown d LEFT JOIN telegram_bots b ON b.bot_id::text = d.account), '[]'::json),
-  'edge', CASE WHEN (SELECT count(*) FROM page) > $7 THEN (
+  'edge', CASE WHEN (SELECT count(*) FROM page) > :limit THEN (
       SELECT json_build_array(created_at, session_id, turn_no, part) FROM shown
        ORDER BY created_at, session_id, turn_no, part LIMIT 1) END
 )::text
-"""
+""")
 
 _WANTED = """
 WITH wanted AS (
   SELECT s.id, x.turn, x.part, x.place, s.erased_turn
-    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS x(session, turn, part, place)
+    FROM unnest(:sessions::uuid[], :turns::bigint[], :parts::bigint[]) WITH ORDINALITY AS
+      x(session, turn, part, place)
     LEFT JOIN sessions s ON s.public_id = x.session
 )
 """
 
-ARRIVED = f"""{_WANTED}
+ARRIVED = Named(f"""{_WANTED}
 UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = ''
   FROM wanted x JOIN sessions s ON s.id = x.id
  WHERE d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part AND {_DOUBTED} RETURNING x.place
-"""
+""")
 
-SEND_AGAIN = f"""{_WANTED}
+SEND_AGAIN = Named(f"""{_WANTED}
 UPDATE deliveries d SET state = 'queued', remote_id = NULL, error = '{ASKED_AGAIN}'
   FROM wanted x JOIN sessions s ON s.id = x.id JOIN turns t ON t.session_id = s.id AND t.turn_no = x.turn, addresses a
  WHERE d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part AND a.id = d.address_id
    AND {_DOUBTED} AND {_SENDABLE} RETURNING x.place
-"""
+""")
 
-NOT_CHANGED = f"""{_WANTED}
+NOT_CHANGED = Named(f"""{_WANTED}
 SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
      WHEN d.turn_no <= x.erased_turn THEN 'its conversation was erased'
      WHEN d.state = 'delivered' THEN 'it has arrived'
@@ -247,7 +253,7 @@ SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
      ELSE 'it has moved on' END AS why
   FROM wanted x LEFT JOIN deliveries d ON d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part
   LEFT JOIN addresses a ON a.id = d.address_id ORDER BY x.place
-"""
+""")
 
 PULSE = """
 SELECT json_build_object(

@@ -11,7 +11,7 @@ from typing import Any
 from shared.adapters.postgres.dashboard import job_list_sql as sql
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import PoolStore
+from shared.adapters.postgres.db.pool import Named, PoolStore
 from shared.core.ops.job_views import DOUBTS, JOB_KINDS, JOB_STATES, JobMatch
 
 _ORDER = "-created"
@@ -43,27 +43,32 @@ class JobInsights(PoolStore):
     ) -> dict[str, Any]:
         """Jobs that match, newest first, how many of them can be changed; counts of all; processes; bots."""
         check_match(match)
-        statement = sql.JOBS.format(where=sql.render_match(match))
-        edge = (before or 2**62, page_size(limit))
-        return dict(await read_page(self._pool, statement, match.kind, match.session or None, *edge))
+        statement = Named(sql.JOBS.format(where=sql.render_match(match)))
+        page = statement(
+            kind=match.kind, session=match.session or None, before=before or 2**62, limit=page_size(limit)
+        )
+        return dict(await read_page(self._pool, *page))
 
     async def count_jobs(self, match: JobMatch) -> dict[str, Any] | None:
         """How many match; see `count_rows`. Raises BadQuery."""
         check_match(match)
-        rows = f"SELECT FROM jobs j WHERE {sql.render_match(match)}"
-        return await count_rows(self._pool, rows, match.kind, match.session or None)
+        rows = Named(f"SELECT FROM jobs j WHERE {sql.render_match(match)}")
+        return await count_rows(self._pool, *rows(kind=match.kind, session=match.session or None))
 
     async def count_deliveries(self, query: DeliveryQuery) -> dict[str, Any] | None:
         """How many match; see `count_rows`."""
-        return await count_rows(self._pool, sql.DOUBTED, query.state, query.session or None)
+        return await count_rows(self._pool, *sql.DOUBTED(state=query.state, session=query.session or None))
 
     async def load_deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
         """Parts of answers that may not have arrived, or never will; newest first. Raises BadQuery."""
         if query.state and query.state not in DOUBTS:
             raise BadQuery(f"state is one of {', '.join(DOUBTS)}")
-        edge = _edge(query.cursor) if query.cursor else (None, 0, 0, 0)
-        which = (query.state, query.session or None)
-        found = dict(await read_page(self._pool, sql.DELIVERIES, *which, *edge, page_size(query.limit)))
+        at, session_id, turn, part = _edge(query.cursor) if query.cursor else (None, 0, 0, 0)
+        page = sql.DELIVERIES(
+            state=query.state, session=query.session or None, before_at=at, before_session=session_id,
+            before_turn=turn, before_part=part, limit=page_size(query.limit),
+        )  # fmt: skip
+        found = dict(await read_page(self._pool, *page))
         last = found.pop("edge")
         found["next"] = write_cursor(_ORDER, json.dumps(last[:3]), last[3]) if last else None
         return found

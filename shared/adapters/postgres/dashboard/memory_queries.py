@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.db.page_read import SECONDS, count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import Arguments, PoolStore, store_method
+from shared.adapters.postgres.db.pool import Arguments, Named, PoolStore, store_method
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, find_pieces, is_short
 from shared.core.context.memory import NOTE_KINDS
 from shared.core.context.notes import NoteSource
@@ -66,24 +67,25 @@ class MemoryInsights(PoolStore):
     async def count_notes(self, query: NoteQuery) -> dict[str, Any] | None:
         """How many match; see `count_rows`."""
         where, arguments = _build_filter(replace(query, cursor=""))
-        rows = f"SELECT FROM notes n WHERE ($1::uuid IS NULL OR true) AND {where}"
-        return await count_rows(self._pool, rows, *arguments.values)
+        statement, values = arguments.render(
+            f"SELECT FROM notes n WHERE (:person::uuid IS NULL OR true) AND {where}"
+        )
+        return await count_rows(self._pool, statement, *values)
 
     @store_method
     async def find_note(self, public_id: UUID) -> FoundNote | None:
         """None for a note that is not there, or of which only hashes are left."""
-        return await self._one(_NOTE.format(which="n.public_id = $1"), public_id)
+        return await self._one(*_NOTE_BY_ID(public_id=public_id))
 
     @store_method
     async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
         """Return a note by the number of its row; None for a note of another person."""
-        ours = "n.id = $1 AND n.party_id IN (SELECT party_family($2))"
-        return await self._one(_NOTE.format(which=ours), note_id, whose.party_id)
+        return await self._one(*_NOTE_BY_ROW(note_id=note_id, party_id=whose.party_id))
 
     @store_method
     async def find_note_source(self, person: UUID, agent: str = "") -> NoteSource | None:
         """Where an operator's note about the person goes; without `agent` to the one they spoke to last."""
-        row = await self._pool.fetchrow(_KNOWN_TO, person, agent, timeout=SECONDS)
+        row = await self._pool.fetchrow(*_KNOWN_TO(person=person, agent=agent), timeout=SECONDS)
         if row is None:
             return None
         return NoteSource(
@@ -103,11 +105,17 @@ class MemoryInsights(PoolStore):
     @store_method
     async def was_archived_by_operator(self, public_id: UUID) -> bool:
         """Return whether an operator, and not the person, archived the note."""
-        found: bool = await self._pool.fetchval(_BY_OPERATOR, public_id, f"note:{public_id}", timeout=SECONDS)
+        found: bool = await self._pool.fetchval(
+            *_BY_OPERATOR(
+                public_id=public_id,
+                audited=f"note:{public_id}",
+            ),
+            timeout=SECONDS,
+        )
         return found
 
 
-def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
+def _page(query: NoteQuery, limit: int) -> tuple[str, Sequence[object]]:
     """Return the statement and arguments of a page of notes.
 
     Rare trigrams are found by the index. Other searches read the newest notes first, and use the index if
@@ -116,29 +124,28 @@ def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
     """
     where, arguments = _build_filter(query)
     if not query.search:
-        return _NOTES.format(
-            search="", rows=_ROWS.format(where=where, limit=limit), edge="0"
-        ), arguments.values
-    word = f"${len(arguments.values)}::text"
+        rows = _ROWS.format(where=where, limit=limit)
+        return arguments.render(_NOTES.format(search="", rows=rows, edge="0"))
+    word = f":{[*arguments.values][-1]}::text"
     after = arguments.add(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
     newest = f"SELECT id FROM notes WHERE id < {after}::bigint ORDER BY id DESC"
     near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
     if is_short(query.search):
         search = _SHORT_SEARCH.format(newest=newest, near=NEAR_NOTES)
-        return _NOTES.format(search=search, rows=near, edge=f"({_EDGE})"), arguments.values
+        return arguments.render(_NOTES.format(search=search, rows=near, edge=f"({_EDGE})"))
     search = _SEARCH.format(newest=newest, near=NEAR, look=find_pieces(word, "notes_by_pieces"))
     by_words = _FOUND_ROWS.format(
         found=_BY_PIECES.format(word=word), where=f"{where} AND n.id <= ({_EDGE})", limit=limit
     )
     rows = f"SELECT * FROM (({near}) UNION ALL ({by_words})) n LIMIT {limit}"
-    return _NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"), arguments.values
+    return arguments.render(_NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"))
 
 
 def _build_filter(query: NoteQuery) -> tuple[str, Arguments]:
     _refuse_unknown("kind", query.kind, NOTE_KINDS)
     _refuse_unknown("state", query.state, STATES)
     _refuse_unknown("authority", query.authority, AUTHORITIES)
-    arguments = Arguments([query.person])
+    arguments = Arguments(person=query.person)
     wanted = ["n.text <> ''"]
     if query.person is not None:
         wanted.append(_OF_PERSON)
@@ -193,7 +200,7 @@ _FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY i
  WHERE {where} ORDER BY f.id DESC LIMIT {limit}"""
 """From those found to their rows: asked for rows that are among those found, the planner reads all notes."""
 _OF_PERSON = """n.party_id IN (SELECT party_family(coalesce(o.merged_into, o.id)) FROM parties o
-                                WHERE o.public_id = $1)"""
+                                WHERE o.public_id = :person)"""
 _SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
   'text', n.text, 'kind', n.kind, 'subject', n.subject, 'importance', n.importance, 'authority', n.authority,
   'durability', n.durability, 'state', {_STATE}, 'agent', n.scope, 'observed_at', n.observed_at,
@@ -213,7 +220,7 @@ SELECT json_build_object(
   'person', (SELECT json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
                     'anonymous', r.anonymous)
                FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
-              WHERE o.public_id = $1::uuid),
+              WHERE o.public_id = :person::uuid),
   'notes', coalesce((SELECT json_agg({_SHOWN} ORDER BY n.id DESC)
      FROM ({{rows}}) n {_OWNER}), '[]'::json),
   'edge', {{edge}}
@@ -228,16 +235,18 @@ SELECT {_SHOWN}::text AS shown, r.id AS root, r.public_id AS person, n.scope, x.
         ORDER BY a.name = n.scope DESC, s.last_active_at DESC, s.id DESC LIMIT 1) x
  WHERE {{which}} AND n.text <> ''
 """
+_NOTE_BY_ID = Named(_NOTE.format(which="n.public_id = :public_id"))
+_NOTE_BY_ROW = Named(_NOTE.format(which="n.id = :note_id AND n.party_id IN (SELECT party_family(:party_id))"))
 """The conversation in which screens hear of a change: the last one with the agent whose note it is."""
-_KNOWN_TO = """
+_KNOWN_TO = Named("""
 SELECT s.id AS session_id, r.id AS root, a.name AS scope
   FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
   JOIN sessions s ON s.party_id IN (SELECT party_family(r.id)) JOIN agents a ON a.id = s.agent_id
- WHERE o.public_id = $1 AND ($2 = '' OR a.name = $2)
+ WHERE o.public_id = :person AND (:agent = '' OR a.name = :agent)
  ORDER BY s.archived_at IS NULL DESC, s.last_active_at DESC, s.id DESC LIMIT 1
-"""
-_BY_OPERATOR = """
-SELECT EXISTS (SELECT FROM notes n JOIN audit a ON a.object = $2 AND a.action = 'note.put_away'
+""")
+_BY_OPERATOR = Named("""
+SELECT EXISTS (SELECT FROM notes n JOIN audit a ON a.object = :audited AND a.action = 'note.put_away'
                   AND abs(extract(epoch FROM a.at - n.forgotten_at)) < 60
-                WHERE n.public_id = $1 AND n.forgotten_at IS NOT NULL)
-"""
+                WHERE n.public_id = :public_id AND n.forgotten_at IS NOT NULL)
+""")

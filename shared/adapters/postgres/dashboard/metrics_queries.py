@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from shared.adapters.postgres.dashboard import metrics_sql as sql
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.db.pool import Pool
+from shared.adapters.postgres.db.pool import Pool, PoolStore
 from shared.adapters.postgres.turns.counters import SpentToday
 
 STAGES = ("wait", "model", "turn", "job_wait", "job")
@@ -31,28 +31,36 @@ class Histogram:
         self.seconds += seconds
 
 
-class Durations:
+class Durations(PoolStore):
     """Each scrape reads what was written since the last; a row is counted once by each process."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._usage: int | None = None
         self._jobs: str | None = None
         self.stages = {stage: Histogram() for stage in STAGES}
 
     async def catch_up(self) -> None:
         """Not by two at a time: the caller sees to it."""
-        found = await read_page(self._pool, sql.SINCE, self._usage, self._jobs, list(BUCKETS), _AT_MOST)
+        found = await read_page(
+            self._pool,
+            *sql.SINCE(
+                usage=self._usage,
+                jobs=self._jobs,
+                buckets=list(BUCKETS),
+                limit=_AT_MOST,
+            ),
+        )
         for row in found["stages"]:
             self.stages[row["stage"]].add(row["counts"], row["seconds"])
         self._usage, self._jobs = found["usage"], found["jobs"]
 
 
-class MetricsInsights:
+class MetricsInsights(PoolStore):
     """Reads only, and nothing that grows with the history."""
 
     def __init__(self, pool: Pool, *, timezone: str, clock: Callable[[], float] = monotonic) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._today = SpentToday(pool, timezone, clock=clock)
 
     def in_zone(self, timezone: str) -> MetricsInsights:
@@ -68,11 +76,11 @@ Turn: TypeAlias = tuple[int, int]
 """Number of a session, and of a turn in it."""
 
 
-class AnswerTimes:
+class AnswerTimes(PoolStore):
     """Speed of the newest answers: a turn that has ended is read once."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._ended: dict[Turn, Mapping[str, Any]] = {}
 
     async def read(self) -> dict[str, Any]:
@@ -99,7 +107,7 @@ class AnswerTimes:
         rows = []
         if fresh:
             sessions, numbers = ([turn[at] for turn in fresh] for at in (0, 1))
-            rows = await read_page(self._pool, sql.TIMES_OF_TURNS, sessions, numbers)
+            rows = await read_page(self._pool, *sql.TIMES_OF_TURNS(sessions=sessions, turns=numbers))
         found = {(row["turn"][0], row["turn"][1]): row for row in rows}
         self._ended = kept | {turn: row for turn, row in found.items() if row["has_ended"]}
         return kept | found

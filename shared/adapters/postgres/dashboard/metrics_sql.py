@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
+from shared.adapters.postgres.db.pool import Named
 
 CALLS_OF_ANSWERS = 500
 """Newest model calls that the speed of answers is taken from: the slowest 25 are above the p95."""
 
-SINCE = """
+SINCE = Named("""
 WITH edge AS (
-  SELECT coalesce((SELECT max(id) FROM (SELECT id FROM usage WHERE id > $1::bigint ORDER BY id LIMIT $4) x),
-                  $1::bigint, (SELECT max(id) FROM usage), 0) AS usage,
+  SELECT coalesce((SELECT max(id) FROM (SELECT id FROM usage WHERE id > :usage::bigint ORDER BY id
+                                        LIMIT :limit) x),
+                  :usage::bigint, (SELECT max(id) FROM usage), 0) AS usage,
          now() - interval '1 s' AS jobs
 ), calls AS (
   SELECT u.id, u.at, u.session_id, u.turn_no FROM usage u, edge e
-   WHERE u.id > $1::bigint AND u.id <= e.usage AND u.purpose = 'chat' AND u.turn_no IS NOT NULL
+   WHERE u.id > :usage::bigint AND u.id <= e.usage AND u.purpose = 'chat' AND u.turn_no IS NOT NULL
 ), turns_seen AS (
   SELECT DISTINCT ON (c.session_id, c.turn_no) t.opened_at, t.claimed_at, t.ended_at, c.at
     FROM calls c JOIN turns t ON t.session_id = c.session_id AND t.turn_no = c.turn_no
@@ -22,11 +24,11 @@ WITH edge AS (
 ), jobs_seen AS (
   SELECT due_at, started_at, ended_at FROM (
     (SELECT j.* FROM jobs j, edge e
-      WHERE j.state = 'done' AND j.ended_at > $2::text::timestamptz AND j.ended_at <= e.jobs LIMIT $4)
+      WHERE j.state = 'done' AND j.ended_at > :jobs::text::timestamptz AND j.ended_at <= e.jobs LIMIT :limit)
     UNION ALL
     (SELECT j.* FROM jobs j, edge e
       WHERE j.state = 'dead' AND NOT j.outcome ? 'cancelled'
-        AND j.ended_at > $2::text::timestamptz AND j.ended_at <= e.jobs LIMIT $4)) j
+        AND j.ended_at > :jobs::text::timestamptz AND j.ended_at <= e.jobs LIMIT :limit)) j
    WHERE started_at IS NOT NULL
 ), lasted AS (
   SELECT 'wait' AS stage, extract(epoch FROM claimed_at - opened_at) AS s FROM turns_seen WHERE claimed_at IS NOT NULL
@@ -36,7 +38,7 @@ WITH edge AS (
   UNION ALL SELECT 'job', extract(epoch FROM ended_at - started_at) FROM jobs_seen
 ), placed AS (
   SELECT stage, greatest(s, 0)::float8 AS s,
-         (SELECT count(*) FROM unnest($3::float8[]) b WHERE greatest(s, 0) > b) AS bucket FROM lasted
+         (SELECT count(*) FROM unnest(:buckets::float8[]) b WHERE greatest(s, 0) > b) AS bucket FROM lasted
 ), counted AS (
   SELECT stage, bucket, count(*) AS n, sum(s) AS seconds FROM placed GROUP BY stage, bucket
 )
@@ -45,10 +47,10 @@ SELECT json_build_object(
   'stages', coalesce((SELECT json_agg(json_build_object('stage', x.stage, 'seconds', x.seconds, 'counts', x.counts))
     FROM (SELECT o.stage, sum(o.seconds) AS seconds,
                  (SELECT json_agg(coalesce((SELECT n FROM counted i WHERE i.stage = o.stage AND i.bucket = b), 0)
-                         ORDER BY b) FROM generate_series(0, cardinality($3::float8[])) b) AS counts
+                         ORDER BY b) FROM generate_series(0, cardinality(:buckets::float8[])) b) AS counts
             FROM counted o GROUP BY o.stage) x), '[]'::json)
 )::text FROM edge e
-"""
+""")
 
 GAUGES = f"""
 SELECT json_build_object(
@@ -105,14 +107,14 @@ SELECT coalesce(json_agg(json_build_array(session_id, turn_id, model_ms)), '[]':
  WHERE created_at > now() - interval '1 day'
 """
 
-TIMES_OF_TURNS = """
+TIMES_OF_TURNS = Named("""
 SELECT coalesce(json_agg(json_build_object(
     'turn', json_build_array(t.session_id, t.turn_no), 'has_ended', t.ended_at IS NOT NULL,
     'first_token_ms', CASE WHEN t.claimed_at IS NOT NULL THEN t.first_token_ms END,
     'answered_ms', CASE WHEN t.state = 'answered' AND NOT EXISTS (
           SELECT FROM turn_steps x WHERE x.session_id = t.session_id AND x.turn_no = t.turn_no)
         THEN (extract(epoch FROM t.ended_at - t.claimed_at) * 1000)::float8 END)), '[]'::json)::text
-  FROM unnest($1::bigint[], $2::bigint[]) AS k(session_id, turn_no)
+  FROM unnest(:sessions::bigint[], :turns::bigint[]) AS k(session_id, turn_no)
   JOIN turns t ON t.session_id = k.session_id AND t.turn_no = k.turn_no
-"""
+""")
 """An answer with tool calls waits for the tools, so its time does not show the share of the program."""

@@ -9,7 +9,7 @@ from uuid import UUID
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import FEW_PEOPLE, is_moment
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import Arguments, PoolStore
+from shared.adapters.postgres.db.pool import Arguments, Named, PoolStore
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, find_pieces, is_short
 from shared.adapters.postgres.db.session_title import TITLE
 from shared.adapters.postgres.privacy.erasure_map import STEPS
@@ -43,7 +43,8 @@ class PeopleInsights(PoolStore):
             ways = (_NEAR, _FOUND_SHORT) if is_short(query.search) else (_RARE, _FOUND)
         for way in ways:
             statement = way.format(where=where, near=where.replace(_SAYS, _SAYS_NEAR), limit=limit + 1)
-            found = await read_page(self._pool, statement, *arguments)
+            sql, values = arguments.render(statement)
+            found = await read_page(self._pool, sql, *values)
             rows = found["rows"]
             if found["whole"] or len(rows) > limit:
                 break
@@ -54,26 +55,27 @@ class PeopleInsights(PoolStore):
     async def count_people(self, query: PeopleQuery) -> dict[str, Any] | None:
         """How many match; see `count_rows`."""
         where, arguments = _build_filter(query)
-        return await count_rows(self._pool, _COUNTED.format(where=where), *arguments)
+        statement, values = arguments.render(_COUNTED.format(where=where))
+        return await count_rows(self._pool, statement, *values)
 
     async def load_person(self, public_id: UUID) -> dict[str, Any] | None:
         """Return facts, identities and conversations of a person, including joined ones."""
-        found: dict[str, Any] | None = await read_page(self._pool, _PERSON, public_id)
+        found: dict[str, Any] | None = await read_page(self._pool, *_PERSON(public_id=public_id))
         return found
 
     async def load_erasure(self, public_id: UUID) -> dict[str, Any] | None:
         """How far the newest erasure of a person is, without content; None when there was none."""
-        found: dict[str, Any] | None = await read_page(self._pool, _ERASURE, public_id)
+        found: dict[str, Any] | None = await read_page(self._pool, *_ERASURE(public_id=public_id))
         return None if found is None else {**found, "steps": len(STEPS)}
 
 
-def _build_filter(query: PeopleQuery) -> tuple[str, list[object]]:
+def _build_filter(query: PeopleQuery) -> tuple[str, Arguments]:
     if query.kind and query.kind not in KINDS:
         raise BadQuery(f"kind is one of {', '.join(KINDS)}")
     edge, row = ("infinity", 0) if not query.cursor else read_cursor(query.cursor, _ORDER)
     if query.cursor and not is_moment(edge):
         raise BadQuery("the cursor was changed")
-    arguments = Arguments((edge, row, query.search))
+    arguments = Arguments(edge=edge, row=row, search=query.search)
     wanted = ["true"]
     if query.kind:
         wanted.append(f"r.kind = {arguments.add(query.kind)}")
@@ -83,7 +85,7 @@ def _build_filter(query: PeopleQuery) -> tuple[str, list[object]]:
         )
     if query.search:
         wanted.append(_STARTS if is_short(query.search) else _SAYS)
-    return " AND ".join(wanted), arguments.values
+    return " AND ".join(wanted), arguments
 
 
 _IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id)"
@@ -94,15 +96,16 @@ An array uses an index where a sub-select would read every row; a function call 
 finds.
 """
 _THEIRS = "a.party_id = ANY (f.ids)"
-_STARTS = """(starts_with(lower(r.display_name), lower($3::text))
-           OR starts_with(r.public_id::text, lower($3::text)))"""
+_STARTS = """(starts_with(lower(r.display_name), lower(:search::text))
+           OR starts_with(r.public_id::text, lower(:search::text)))"""
 _PLACE_SAYS = """a.channel <> 'web'
-                 AND (strpos(lower(a.title), lower($3::text)) > 0 OR strpos(a.chat, $3::text) > 0)"""
-_SAYS = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
-           OR starts_with(r.public_id::text, lower($3::text)) OR EXISTS (
+                 AND (strpos(lower(a.title), lower(:search::text)) > 0
+                      OR strpos(a.chat, :search::text) > 0)"""
+_SAYS = f"""(strpos(lower(r.display_name), lower(:search::text)) > 0
+           OR starts_with(r.public_id::text, lower(:search::text)) OR EXISTS (
               SELECT FROM addresses a WHERE {_THEIRS} AND {_PLACE_SAYS}))"""
-_SAYS_NEAR = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
-           OR starts_with(r.public_id::text, lower($3::text))
+_SAYS_NEAR = f"""(strpos(lower(r.display_name), lower(:search::text)) > 0
+           OR starts_with(r.public_id::text, lower(:search::text))
            OR CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (
               SELECT FROM addresses a WHERE a.party_id = ANY ({_IDS}) AND {_PLACE_SAYS}) END)"""
 """Match of a search; the people of a rare address are looked up before, so that only few families are
@@ -111,7 +114,7 @@ read.
 _COUNTED = f"""
 SELECT FROM parties r {_FAMILY}
  WHERE r.merged_into IS NULL AND EXISTS (SELECT FROM sessions x WHERE x.party_id = ANY (f.ids))
-   AND num_nulls($1::text, $2::bigint, $3::text) = 0 AND {{where}}"""
+   AND num_nulls(:edge::text, :row::bigint, :search::text) = 0 AND {{where}}"""
 _NAMED = """'id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind, 'anonymous', r.anonymous,
   'since', r.created_at"""
 _SUMS = """
@@ -146,7 +149,7 @@ _PAGE = """
                            ORDER BY o.last_active_at DESC, o.id DESC LIMIT 1), false)
      AND {{where}}
    ORDER BY s.last_active_at DESC, s.id DESC LIMIT {{limit}}"""
-_AFTER = "(x.last_active_at, x.id) < ($1::text::timestamptz, $2::bigint) AND $3::text IS NOT NULL"
+_AFTER = "(x.last_active_at, x.id) < (:edge::text::timestamptz, :row::bigint) AND :search::text IS NOT NULL"
 _EVERYBODY = f"SELECT x.* FROM session_list x WHERE {_AFTER}"
 _NEXT = f"{_EVERYBODY} AND {{unless}} ORDER BY x.last_active_at DESC, x.id DESC LIMIT {NEAR}"
 _THEIR_OWN = f"""SELECT x.* FROM found f CROSS JOIN LATERAL party_family(f.id) AS y(id)
@@ -156,8 +159,8 @@ _TOO_MANY = f"{_EVERYBODY} AND (SELECT count(*) FROM found) > {FEW_PEOPLE}"
 _LOOK = f"""
 look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a.rare AS rare,
         a.rare AS rare_place
-   FROM ({find_pieces("$3::text", "parties_by_pieces")}) p,
-        ({find_pieces("$3::text", "addresses_by_pieces")}) a), """
+   FROM ({find_pieces(":search::text", "parties_by_pieces")}) p,
+        ({find_pieces(":search::text", "addresses_by_pieces")}) a), """
 _IS_RARE = "(SELECT rare FROM look)"
 _ARE_FEW = f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_FOUND}"
 """Check of a word that seems rare: its matches are counted up to a limit."""
@@ -173,8 +176,8 @@ _OF_PLACES = """SELECT coalesce(p.merged_into, p.id) AS id
 _OF_NAMES = "SELECT p.id FROM parties p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)"
 _PLACED = f"""
 placed AS MATERIALIZED ({_OF_PLACES} AND {_PLACE_SAYS} AND (SELECT rare_place FROM look)), """
-_BEGINNINGS = f"""(SELECT p.id FROM parties p WHERE lower(p.display_name) COLLATE "C" >= lower($3::text)
-     AND lower(p.display_name) COLLATE "C" < lower($3::text) || U&'\\+10FFFF'
+_BEGINNINGS = f"""(SELECT p.id FROM parties p WHERE lower(p.display_name) COLLATE "C" >= lower(:search::text)
+     AND lower(p.display_name) COLLATE "C" < lower(:search::text) || U&'\\+10FFFF'
    ORDER BY lower(p.display_name) COLLATE "C", p.id LIMIT {FEW_PEOPLE} + 1)"""
 
 
@@ -194,7 +197,7 @@ SELECT json_build_object('whole', {whole}, 'rows', coalesce((
 
 
 def _render_found(names: str, *, when: str = "true") -> str:
-    return _FOUND_BY.replace("{names}", names).replace("{when}", when).format(word="$3::text")
+    return _FOUND_BY.replace("{names}", names).replace("{when}", when).format(word=":search::text")
 
 
 _BOTH = f"({_page(_THEIR_OWN)}) UNION ALL ({_page(_TOO_MANY)})"
@@ -216,7 +219,7 @@ search for a rare piece of a name goes by the index of names; any other looks at
 and for people by name only when these do not fill the page.
 """
 
-_PERSON = f"""
+_PERSON = Named(f"""
 SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
   'joined', (SELECT count(*) FROM parties j WHERE j.merged_into = r.id),
   'hold', (SELECT json_build_object('since', j.on_hold_since, 'by', j.on_hold_by) FROM parties j
@@ -243,14 +246,14 @@ SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
       JOIN agents g ON g.id = s.agent_id LEFT JOIN session_totals t ON t.session_id = s.id), '[]'::json)
 )::text
   FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id) {_FAMILY} {_SUMS}
- WHERE o.public_id = $1
-"""
+ WHERE o.public_id = :public_id
+""")
 
-_ERASURE = """
+_ERASURE = Named("""
 SELECT json_build_object('id', e.id, 'state', e.state, 'step', e.step, 'counts', e.counts, 'at', e.at,
                          'finished_at', e.finished_at)::text
   FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
   JOIN erasures e ON e.party_hash = sha256(convert_to('evertalk.erasures:' || r.public_id::text, 'UTF8'))
                  AND e.scope = 'everything'
- WHERE o.public_id = $1 ORDER BY e.id DESC LIMIT 1
-"""
+ WHERE o.public_id = :public_id ORDER BY e.id DESC LIMIT 1
+""")

@@ -26,7 +26,7 @@ from shared.adapters.postgres.dashboard.session_list import (
     write_cursor,
 )
 from shared.adapters.postgres.db.page_read import MAX_LIMIT, SECONDS, count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import Pool, store_method
+from shared.adapters.postgres.db.pool import Named, Pool, PoolStore, store_method
 from shared.adapters.postgres.db.search_terms import is_short
 from shared.adapters.postgres.turns.counters import SpentToday
 
@@ -46,11 +46,11 @@ UNDER_WAY = 0.001
 """Seconds in which a statement leaves the house."""
 
 
-class Insights:
+class Insights(PoolStore):
     """Read-only queries; unknown numbers are null."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC", clock: Callable[[], float] = monotonic) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._timezone = timezone
         self._today = SpentToday(pool, timezone, clock=clock)
         self._times = AnswerTimes(pool)
@@ -63,7 +63,7 @@ class Insights:
         """Spend of today, and what needs an eye."""
         spent = await self._today.read()
         return {
-            **await self._read(sql.OVERVIEW, self._timezone),
+            **await self._read(*sql.OVERVIEW(timezone=self._timezone)),
             **await self._times.read(),
             "spend_micro": None if spent["calls"] == spent["unknown"] > 0 else spent["spent"],
             "spend_unknown_calls": spent["unknown"],
@@ -72,7 +72,9 @@ class Insights:
 
     async def load_checklist(self, operator_id: int, *, demo_model: str) -> dict[str, Any]:
         """Return the state of the set-up checklist as far as the database knows it."""
-        found: dict[str, Any] = await self._read(sql.CHECKLIST, operator_id, demo_model)
+        found: dict[str, Any] = await self._read(
+            *sql.CHECKLIST(operator_id=operator_id, demo_model=demo_model)
+        )
         return found
 
     async def load_sessions(self, query: SessionQuery) -> dict[str, Any]:
@@ -131,12 +133,12 @@ class Insights:
             return Matches()
         if only_few and is_short(search):
             return None
-        found = await self._read(build_matches_query(search, only_few=only_few), search)
+        found = await self._read(*build_matches_query(search, only_few=only_few))
         return None if only_few and found["people"] is None else build_matches(found)
 
     async def load_session(self, public_id: UUID) -> dict[str, Any] | None:
         """Facts, what fills the window now, flushes with their notes, spend by purpose."""
-        found: dict[str, Any] | None = await self._read(sql.SESSION, public_id)
+        found: dict[str, Any] | None = await self._read(*sql.SESSION(public_id=public_id))
         return found
 
     async def load_messages(
@@ -145,7 +147,9 @@ class Insights:
         """The newest messages before `(turn, step)`, oldest first, with the dividers between them."""
         turn, step = before or (2**62, 2**30)
         found: dict[str, Any] | None = await self._read(
-            sql.MESSAGES, public_id, turn, step, page_size(limit), 0, 2**62
+            *sql.MESSAGES(
+                public_id=public_id, turn=turn, step=step, limit=page_size(limit), first=0, last=2**62
+            )
         )
         return found
 
@@ -154,7 +158,9 @@ class Insights:
     ) -> dict[str, Any] | None:
         """The messages that one summary stands in for."""
         turn, step = before or (2**62, 2**30)
-        found: dict[str, Any] | None = await self._read(sql.ORIGINALS, link, turn, step, page_size(limit))
+        found: dict[str, Any] | None = await self._read(
+            *sql.ORIGINALS(public_id=link, turn=turn, step=step, limit=page_size(limit))
+        )
         return found
 
     async def load_context_audit(
@@ -162,8 +168,9 @@ class Insights:
     ) -> dict[str, Any] | None:
         """Return the audits of model calls before `(turn, number)`, newest first."""
         turn, number = before or (2**62, 0)
+        statement = Named(sql.CONTEXT_AUDIT.format(limit=page_size(limit)))
         found: dict[str, Any] | None = await self._read(
-            sql.CONTEXT_AUDIT.format(limit=page_size(limit)), public_id, turn, number
+            *statement(public_id=public_id, turn=turn, number=number)
         )
         return found
 
@@ -172,8 +179,8 @@ class Insights:
     ) -> dict[str, Any] | None:
         """Summaries with what each cost and whether it can be undone, newest first; with the first page the
         attempts that failed."""
-        statement = sql.COMPACTIONS.format(limit=page_size(limit), newest_call=sql.NEWEST_CALL)
-        found = await self._read(statement, public_id, 2**62 if before is None else before)
+        statement = Named(sql.COMPACTIONS.format(limit=page_size(limit), newest_call=sql.NEWEST_CALL))
+        found = await self._read(*statement(public_id=public_id, before=2**62 if before is None else before))
         if found is None:
             return None
         standing = found.pop("standing")
@@ -194,9 +201,7 @@ class Insights:
     @store_method
     async def _owner(self, link: UUID) -> asyncpg.Record | None:
         return await self._pool.fetchrow(
-            """SELECT s.id, s.public_id, l.id AS link FROM links l JOIN sessions s ON s.id = l.session_id
-                WHERE l.public_id = $1 AND l.kind IN ('summary', 'digest')""",
-            link,
+            *_OWNER(link=link),
             timeout=SECONDS,
         )
 
@@ -271,3 +276,9 @@ def _find_undo_obstacle(
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
+
+
+_OWNER = Named("""
+SELECT s.id, s.public_id, l.id AS link FROM links l JOIN sessions s ON s.id = l.session_id
+ WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
+""")

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.db.session_title import TITLE
 from shared.adapters.postgres.handover.handovers import AWAKE_AT
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
@@ -164,7 +165,7 @@ NEWEST_CALL = f"""(
    ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT 1)"""
 """Newest call of session `s`, by an order of the index that keeps the planner from sorting a long session."""
 
-SESSION = f"""
+SESSION = Named(f"""
 SELECT json_build_object({_FACTS},
   'party', coalesce((SELECT r.public_id FROM parties r WHERE r.id = p.merged_into), p.public_id), 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
   'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction, 'compaction', s.compaction, 'compact_at', s.compact_at,
@@ -203,8 +204,8 @@ SELECT json_build_object({_FACTS},
              ORDER BY x.session_id DESC, x.id DESC LIMIT 50) f), '[]'::json),
   'spend', coalesce((SELECT json_agg(u ORDER BY u.cost_micro DESC NULLS LAST, u.purpose, u.model) FROM (
       SELECT purpose, model, {", ".join(SUMS)} FROM session_spend WHERE session_id = s.id) u), '[]'::json)
-)::text {_OF_SESSION} WHERE s.public_id = $1
-"""
+)::text {_OF_SESSION} WHERE s.public_id = :public_id
+""")
 
 _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
   'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
@@ -228,16 +229,17 @@ _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step,
   'turn_state', n.state, 'error_code', n.error_code,
   'stop', CASE WHEN e.author = 'assistant' AND NOT e.blocks @? '$[*] ? (@.type == "tool_use")' THEN n.stop_reason END)"""
 _PAGE = """
-bounds AS (SELECT *, greatest(earliest, newest - $4) AS oldest
+bounds AS (SELECT *, greatest(earliest, newest - :limit) AS oldest
              FROM (SELECT s.*, greatest({first}::bigint, 1) AS earliest,
-                          least({last}::bigint, $2, s.next_turn) AS newest FROM s) x),
+                          least({last}::bigint, :turn, s.next_turn) AS newest FROM s) x),
 page AS (
   SELECT e.*, o.turn_no, o.step, o.replaced_by, s.base_turn FROM bounds s
     CROSS JOIN LATERAL (SELECT * FROM turn_entries x
-      WHERE x.session_id = s.id AND x.turn_no BETWEEN s.oldest AND s.newest AND (x.turn_no, x.step) < ($2, $3)
-      ORDER BY x.turn_no DESC, x.step DESC LIMIT $4 + 1) o
+      WHERE x.session_id = s.id AND x.turn_no BETWEEN s.oldest AND s.newest
+        AND (x.turn_no, x.step) < (:turn, :step)
+      ORDER BY x.turn_no DESC, x.step DESC LIMIT :limit + 1) o
    CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = o.session_id AND x.seq = o.seq OFFSET 0) e
-), shown AS (SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT $4)
+), shown AS (SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT :limit)
 """
 """Turns that hold the messages of a page, since each has at least one; a page may be short and says where the
 next begins.
@@ -248,13 +250,13 @@ _SHOWN = f"""
   'messages', coalesce((SELECT json_agg({_MESSAGE} ORDER BY e.turn_no, e.step) FROM shown e
       CROSS JOIN LATERAL (SELECT state, error_code, stop_reason FROM turns n
         WHERE n.session_id = e.session_id AND n.turn_no = e.turn_no LIMIT 1) n), '[]'::json),
-  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > $4
+  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > :limit
                     THEN (SELECT turn_no || '.' || step FROM shown ORDER BY turn_no, step LIMIT 1)
                     WHEN b.oldest > b.earliest THEN b.oldest || '.0' END FROM bounds b)
 """
 
-MESSAGES = f"""
-WITH s AS (SELECT * FROM sessions WHERE public_id = $1), {_PAGE.format(first="$5", last="$6")}
+MESSAGES = Named(f"""
+WITH s AS (SELECT * FROM sessions WHERE public_id = :public_id), {_PAGE.format(first=":first", last=":last")}
 SELECT json_build_object({_SHOWN},
   'dividers', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind,
       'from_turn', l.from_turn, 'through_turn', l.through_turn, 'trigger', l.trigger, 'tokens_before', l.tokens_before,
@@ -274,20 +276,20 @@ SELECT json_build_object({_SHOWN},
              AND n.created_at >= (SELECT coalesce(min(at), '-infinity') FROM shown)
            ORDER BY n.id DESC LIMIT 200) n), '[]'::json)
 )::text FROM s
-"""
+""")
 
-ORIGINALS = f"""
-WITH l AS (SELECT * FROM links WHERE public_id = $1 AND kind IN ('summary', 'digest')),
+ORIGINALS = Named(f"""
+WITH l AS (SELECT * FROM links WHERE public_id = :public_id AND kind IN ('summary', 'digest')),
 s AS (SELECT s.*, l.from_turn, l.through_turn FROM l JOIN sessions s ON s.id = l.session_id),
 {_PAGE.format(first="s.from_turn", last="s.through_turn")}
 SELECT json_build_object({_SHOWN}, 'session', s.public_id)::text FROM s
-"""
+""")
 
 CONTEXT_AUDIT = """
-WITH s AS (SELECT id FROM sessions WHERE public_id = $1),
+WITH s AS (SELECT id FROM sessions WHERE public_id = :public_id),
 page AS (SELECT c.* FROM s CROSS JOIN LATERAL (
           SELECT * FROM turn_context_audit x
-           WHERE (x.session_id, x.turn_id, x.id) < (s.id, $2, $3::bigint) AND x.session_id >= s.id
+           WHERE (x.session_id, x.turn_id, x.id) < (s.id, :turn, :number::bigint) AND x.session_id >= s.id
            ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT {limit} + 1) c),
 shown AS (SELECT * FROM page ORDER BY turn_id DESC, id DESC LIMIT {limit})
 SELECT json_build_object(
@@ -303,9 +305,9 @@ SELECT json_build_object(
 """
 
 COMPACTIONS = """
-WITH s AS (SELECT * FROM sessions WHERE public_id = $1),
+WITH s AS (SELECT * FROM sessions WHERE public_id = :public_id),
 page AS (SELECT l.* FROM s CROSS JOIN LATERAL (
-          SELECT * FROM links x WHERE (x.session_id, x.id) < (s.id, $2) AND x.session_id >= s.id
+          SELECT * FROM links x WHERE (x.session_id, x.id) < (s.id, :before) AND x.session_id >= s.id
              AND x.kind IN ('summary', 'digest')
            ORDER BY x.session_id DESC, x.id DESC LIMIT {limit} + 1) l),
 shown AS (SELECT * FROM page ORDER BY id DESC LIMIT {limit})
@@ -372,7 +374,7 @@ _LEARNED = f"""(
 """
 """Parts of requests that model servers have refused, as all living processes report with their heartbeats."""
 
-OVERVIEW = f"""
+OVERVIEW = Named(f"""
 SELECT json_build_object(
   'providers', {_PROVIDERS},
   'learned', {_LEARNED},
@@ -383,10 +385,11 @@ SELECT json_build_object(
   'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
   'workers', (SELECT count(*) FROM workers WHERE role = 'worker' AND stopped_at IS NULL
                  AND beat > now() - interval '{LEASE_SECONDS} s'),
-  'charged_micro', (SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} FROM spend_days
-                     WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date),
+  'charged_micro', (SELECT coalesce(max(spent_micro), 0) +
+                    {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} FROM spend_days
+                     WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date),
   'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL
-                   AND day = (now() AT TIME ZONE $1)::date),
+                   AND day = (now() AT TIME ZONE :timezone)::date),
   'jobs_due', (SELECT count(*) FROM jobs WHERE state = 'due' AND due_at <= now()),
   'summaries_resting', (SELECT count(DISTINCT session_id) FROM jobs
                          WHERE state = 'due' AND kind = 'compact' AND outcome ->> 'resting' = 'breaker'),
@@ -399,16 +402,17 @@ SELECT json_build_object(
   (SELECT coalesce(sum(sessions) FILTER (WHERE minute >= date_trunc('minute', now() - interval '1 hour')), 0) AS active,
           coalesce(sum(nearly_full), 0) AS nearly_full
      FROM listed_minutes WHERE minute >= date_trunc('minute', now() - interval '1 day')) m
-"""
+""")
 
-CHECKLIST = """
+CHECKLIST = Named("""
 SELECT json_build_object(
-  'hidden', (SELECT checklist_hidden_at IS NOT NULL FROM operators WHERE id = $1),
-  'factor', EXISTS (SELECT FROM operator_factors WHERE operator_id = $1 AND confirmed_at IS NOT NULL),
-  'answered', EXISTS (SELECT FROM usage WHERE purpose = 'chat' AND status = 'done' AND model <> $2),
+  'hidden', (SELECT checklist_hidden_at IS NOT NULL FROM operators WHERE id = :operator_id),
+  'factor', EXISTS (SELECT FROM operator_factors WHERE operator_id = :operator_id
+                    AND confirmed_at IS NOT NULL),
+  'answered', EXISTS (SELECT FROM usage WHERE purpose = 'chat' AND status = 'done' AND model <> :demo_model),
   'embedded', EXISTS (SELECT FROM visitors v JOIN sites s ON s.name = v.site
                        WHERE cardinality(s.allowed_origins) > 0),
   'token', EXISTS (SELECT FROM stored_settings WHERE name = 'TELEGRAM_BOT_TOKEN' AND sealed IS NOT NULL),
   'refused', EXISTS (SELECT FROM refused_origins WHERE last_at > now() - interval '1 day'),
   'alerts', (SELECT coalesce(json_agg(DISTINCT kind), '[]') FROM alerts WHERE ended_at IS NULL))::text
-"""
+""")

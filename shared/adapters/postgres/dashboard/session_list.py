@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.adapters.postgres.dashboard import read_models_sql as sql
-from shared.adapters.postgres.db.pool import Arguments
+from shared.adapters.postgres.db.pool import Arguments, Named
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, find_pieces, is_short
 
 FEW_PEOPLE = 4000
@@ -58,27 +58,28 @@ _MATCHES = """
 SELECT json_build_object(
   'people', (SELECT CASE WHEN {when} AND count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
                FROM (SELECT id FROM parties WHERE {found} LIMIT {few} + 1) x),
-  'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower($1)) > 0))::text
+  'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower(:search)) > 0))::text
 """
 _SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
-  AND strpos(lower(display_name), lower($1)) > 0"""
+  AND strpos(lower(display_name), lower(:search)) > 0"""
 """Some of the pieces lead to the names, each of which is then looked at."""
-_AT_THE_START = """lower(display_name) COLLATE "C" >= lower($1)
-  AND lower(display_name) COLLATE "C" < lower($1) || U&'\\+10FFFF'
+_AT_THE_START = """lower(display_name) COLLATE "C" >= lower(:search)
+  AND lower(display_name) COLLATE "C" < lower(:search) || U&'\\+10FFFF'
   ORDER BY lower(display_name) COLLATE "C", id"""
 """Ordered, so that the index is the way however many there are."""
 
 
-def build_matches_query(search: str, *, only_few: bool = False) -> str:
+def build_matches_query(search: str, *, only_few: bool = False) -> tuple[str, *tuple[object, ...]]:
     """Return the query of people whose name has the text, or begins with it for one or two letters.
 
     `only_few` skips texts of frequent trigrams, which an index finds slowly.
     """
     if is_short(search):
-        return _MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE)
+        return Named(_MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE))(search=search)
     when, few = ("(SELECT rare FROM look)", FEW_FOUND) if only_few else ("true", FEW_PEOPLE)
     matches = _MATCHES.format(found=f"{when} AND {_SOMEWHERE}", when=when, few=few)
-    return f"WITH look AS MATERIALIZED ({find_pieces('$1', 'parties_by_pieces')}) {matches}"
+    look = find_pieces(":search", "parties_by_pieces")
+    return Named(f"WITH look AS MATERIALIZED ({look}) {matches}")(search=search)
 
 
 def build_matches(found: Mapping[str, Sequence[int] | None]) -> Matches:
@@ -109,7 +110,7 @@ def build_session_page(
             column, _render_filters(query, put), edge, put, falling=falling, limit=NEAR_ROWS
         )
         page = _render_rows(near, meant, falling=falling, limit=limit)
-        return sql.SESSIONS.format(page=page, state=_render_state(column, query.state)), put.values
+        return put.render(sql.SESSIONS.format(page=page, state=_render_state(column, query.state)))
     wanted = [*meant, *_render_filters(query, put)]
     if column == "state":
         page = _render_by_state(wanted, query.state, edge, falling=falling, limit=limit)
@@ -121,7 +122,7 @@ def build_session_page(
         page = _render_by_column(column, wanted, edge, put, falling=falling, limit=limit)
         if sql.SORTS[column].listed:
             page = _render_rows(page, [], falling=falling, limit=limit)
-    return sql.SESSIONS.format(page=page, state=_render_state(column, query.state)), put.values
+    return put.render(sql.SESSIONS.format(page=page, state=_render_state(column, query.state)))
 
 
 def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
@@ -129,7 +130,7 @@ def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Seq
     put = Arguments()
     meant = [_render_search(query.search, matches, put)] if query.search else []
     wanted = [*meant, *_render_filters(replace(query, sort="-active"), put)]
-    return f"SELECT FROM session_list s WHERE {_all(wanted)}", put.values
+    return put.render(f"SELECT FROM session_list s WHERE {_all(wanted)}")
 
 
 def _render_state(column: str, only: str) -> str:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models_sql import NEWEST_CALL
 from shared.adapters.postgres.db.page_read import SECONDS, read_page
-from shared.adapters.postgres.db.pool import PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 EXACT_TURNS = 5_000
 """Up to here every turn is looked at; of more, some of each stretch are."""
@@ -18,13 +18,13 @@ _FIRST_FROM = """(
    WHERE (c.session_id, c.turn_id) >= (s.id, {}) AND c.session_id <= s.id
    ORDER BY c.session_id, c.turn_id LIMIT 1)"""
 
-TIMELINE = f"""
+TIMELINE = Named(f"""
 WITH s AS (
   SELECT s.*, b.low, b.high, b.high - b.low >= {EXACT_TURNS} AS big,
-         greatest(1, (b.high - b.low) / greatest($2 / 3, 1)) AS width
+         greatest(1, (b.high - b.low) / greatest(:points / 3, 1)) AS width
     FROM sessions s CROSS JOIN LATERAL (
-      SELECT {_FIRST_FROM.format("$3")} AS low, (SELECT c.turn_id FROM {NEWEST_CALL} c) AS high) b
-   WHERE s.public_id = $1
+      SELECT {_FIRST_FROM.format(":from_turn")} AS low, (SELECT c.turn_id FROM {NEWEST_CALL} c) AS high) b
+   WHERE s.public_id = :public_id
 ), folds AS (
   SELECT l.*, coalesce((SELECT n.turn_no - 1 FROM turns n WHERE n.session_id = s.id
                           AND n.turn_no > l.through_turn AND n.opened_at > l.created_at
@@ -33,7 +33,7 @@ WITH s AS (
       SELECT k.id, k.public_id, k.kind, k.created_at, k.tokens_before, k.tokens_after, k.undone_at,
              k.through_turn
         FROM links k WHERE k.session_id = s.id AND k.kind IN ('summary', 'digest')
-         AND k.through_turn >= $3 - 1
+         AND k.through_turn >= :from_turn - 1
        ORDER BY k.id DESC LIMIT {MARKS}) l
 ), marked AS (
   SELECT DISTINCT ON (CASE WHEN s.big THEN (f.at_turn - s.low) / s.width ELSE f.id END) f.*
@@ -57,7 +57,8 @@ WITH s AS (
 ), numbered AS (
   SELECT *, count(*) OVER () AS total, row_number() OVER (ORDER BY turn_id) AS place FROM calls
 ), stretched AS (
-  SELECT n.*, CASE WHEN s.big OR n.total <= $2 THEN n.place ELSE (n.place - 1) * ($2 / 2 - 1) / n.total END
+  SELECT n.*, CASE WHEN s.big OR n.total <= :points THEN n.place
+     ELSE (n.place - 1) * (:points / 2 - 1) / n.total END
          AS stretch FROM s, numbered n
 ), ranked AS (
   SELECT *, row_number() OVER (PARTITION BY stretch ORDER BY context_tokens, turn_id) AS low,
@@ -81,14 +82,14 @@ SELECT json_build_object(
   'flushes', coalesce((SELECT json_agg(json_build_object('id', f.public_id, 'at', f.created_at,
       'outcome', f.outcome, 'notes', f.note_count, 'turn', f.through_turn) ORDER BY f.id)
     FROM (SELECT DISTINCT ON (CASE WHEN s.big THEN (x.through_turn - s.low) / s.width ELSE x.id END) x.*
-            FROM (SELECT * FROM flushes k WHERE k.session_id = s.id AND k.through_turn >= $3
+            FROM (SELECT * FROM flushes k WHERE k.session_id = s.id AND k.through_turn >= :from_turn
                    ORDER BY k.id DESC LIMIT {MARKS}) x
            ORDER BY CASE WHEN s.big THEN (x.through_turn - s.low) / s.width ELSE x.id END, x.id DESC) f),
     '[]'::json)
 )::text FROM s
-"""
+""")
 
-DIFF = """
+DIFF = Named("""
 SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger', l.ledger,
   'from_turn', l.from_turn, 'through_turn', l.through_turn,
   'former', (SELECT json_build_object('id', p.public_id, 'summary', p.summary_text, 'ledger', p.ledger,
@@ -102,17 +103,19 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
               FROM notes n JOIN sessions s ON s.id = l.session_id
              WHERE n.party_id = s.party_id AND n.flush_id = l.flush_id
                AND n.forgotten_at IS NULL), '[]'::json)
-)::text FROM links l WHERE l.public_id = $1 AND l.kind IN ('summary', 'digest')
-"""
+)::text FROM links l WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
+""")
 
-_ID = "SELECT id FROM sessions WHERE public_id = $1"
-_PERSON = """
+_ID = Named("SELECT id FROM sessions WHERE public_id = :public_id")
+_PERSON = Named("""
 SELECT s.id, coalesce(r.public_id, p.public_id) AS person_id, nullif(p.display_name, '') AS person, p.kind,
        p.anonymous
   FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
- WHERE s.public_id = $1
-"""
-_NEWEST = f"SELECT c.turn_id FROM (VALUES ($1::bigint)) AS s(id) CROSS JOIN LATERAL {NEWEST_CALL} c"
+ WHERE s.public_id = :public_id
+""")
+_NEWEST = Named(f"""
+SELECT c.turn_id FROM (VALUES (:session_id::bigint)) AS s(id) CROSS JOIN LATERAL {NEWEST_CALL} c
+""")
 
 
 class SessionInsights(PoolStore):
@@ -120,13 +123,13 @@ class SessionInsights(PoolStore):
 
     @store_method
     async def find_session_id(self, public_id: UUID) -> int | None:
-        found: int | None = await self._pool.fetchval(_ID, public_id, timeout=SECONDS)
+        found: int | None = await self._pool.fetchval(*_ID(public_id=public_id), timeout=SECONDS)
         return found
 
     @store_method
     async def find_person(self, public_id: UUID) -> tuple[int, dict[str, Any]] | None:
         """Return the number of a session, and its person as lists name them; None if there is no session."""
-        row = await self._pool.fetchrow(_PERSON, public_id, timeout=SECONDS)
+        row = await self._pool.fetchrow(*_PERSON(public_id=public_id), timeout=SECONDS)
         if row is None:
             return None
         return row["id"], {name: row[name] for name in ("person_id", "person", "kind", "anonymous")}
@@ -134,7 +137,7 @@ class SessionInsights(PoolStore):
     @store_method
     async def find_newest_turn(self, session_id: int) -> int | None:
         """The last turn of which a call is on record."""
-        found: int | None = await self._pool.fetchval(_NEWEST, session_id, timeout=SECONDS)
+        found: int | None = await self._pool.fetchval(*_NEWEST(session_id=session_id), timeout=SECONDS)
         return found
 
     async def load_timeline(
@@ -143,10 +146,17 @@ class SessionInsights(PoolStore):
         """How full the context was at each turn. Of more turns than points, each stretch keeps its lowest
         and its highest; of very many, each keeps its first and those around its newest summary."""
         points = max(10, min(max_points, 2000))
-        found: dict[str, Any] | None = await read_page(self._pool, TIMELINE, public_id, points, from_turn)
+        found: dict[str, Any] | None = await read_page(
+            self._pool,
+            *TIMELINE(
+                public_id=public_id,
+                points=points,
+                from_turn=from_turn,
+            ),
+        )
         return found
 
     async def load_diff(self, link: UUID) -> dict[str, Any] | None:
         """A summary and the one it took the place of, with what was to be kept."""
-        found: dict[str, Any] | None = await read_page(self._pool, DIFF, link)
+        found: dict[str, Any] | None = await read_page(self._pool, *DIFF(link=link))
         return found

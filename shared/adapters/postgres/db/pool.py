@@ -7,7 +7,7 @@ import functools
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -130,14 +130,21 @@ class Named:
 
 
 class Arguments:
-    """Arguments of a statement that is assembled: each value gets the number of its parameter."""
+    """Arguments of a statement that is assembled: some have names, and each further value gets one."""
 
-    def __init__(self, values: Iterable[object] = ()) -> None:
-        self.values = list(values)
+    def __init__(self, **values: object) -> None:
+        self.values = values
 
     def add(self, value: object) -> str:
-        self.values.append(value)
-        return f"${len(self.values)}"
+        """Return the parameter of a value."""
+        name = f"given_{len(self.values) + 1}"
+        self.values[name] = value
+        return f":{name}"
+
+    def render(self, statement: str) -> tuple[str, Sequence[object]]:
+        """Return the statement with numbers, and the values in their order."""
+        sql, *values = Named(statement)(**self.values)
+        return sql, values
 
 
 P = ParamSpec("P")

@@ -511,7 +511,7 @@ async def test_search_uses_rare_pieces_and_common_ones_as_last_resort(
         for statistics in (False, True):
             if statistics:
                 await pool.execute("ANALYZE parties")
-            found = json.loads(await pool.fetchval(build_matches_query(words), words))["people"]
+            found = json.loads(await pool.fetchval(*build_matches_query(words)))["people"]
             if most > 4000:
                 assert found is None
             else:
@@ -522,5 +522,5 @@ async def test_search_uses_rare_pieces_and_common_ones_as_last_resort(
     assert "num" not in led_by["pieces"]
     assert led_by["rare"]
     assert [tuple(row) for row in await pool.fetch(look, "number")] == [(["num", "ber"], False)]
-    told = json.loads(await pool.fetchval(build_matches_query("number", only_few=True), "number"))
+    told = json.loads(await pool.fetchval(*build_matches_query("number", only_few=True)))
     assert told["people"] is None
