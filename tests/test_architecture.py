@@ -530,6 +530,36 @@ def test_stores_are_constructed_in_bootstrap_only() -> None:
     )
 
 
+def test_statements_number_no_parameters() -> None:
+    """`Named` gives the numbers, so that nobody counts them."""
+    _complain(
+        [
+            f"{name}:{number} counts a parameter: name it, with `Named`"
+            for name, path in modules().items()
+            if not _is_in(name, "shared.adapters.postgres.db")
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            if re.search(r"\$\d", line)
+        ]
+    )
+
+
+def test_stores_take_their_pool_from_pool_store() -> None:
+    wrong = []
+    for name, path in modules().items():
+        if _is_in(name, "shared.adapters.postgres") and not _is_in(name, "shared.adapters.postgres.db"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.bases and _sets_pool(node):
+                    wrong.append(f"{name}:{node.lineno} {node.name} keeps a pool by itself")
+    _complain(wrong)
+
+
+def _sets_pool(made: ast.ClassDef) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "_pool" and isinstance(node.ctx, ast.Store)
+        for node in ast.walk(made)
+    )
+
+
 def test_each_migration_follows_the_one_before() -> None:
     """Two that were written side by side would leave no database that can be migrated."""
     texts = {path.name[:4]: path.read_text() for path in sorted((ROOT / "migrations/versions").glob("*.py"))}
