@@ -544,13 +544,15 @@ def test_statements_number_no_parameters() -> None:
 
 
 def test_stores_take_their_pool_from_pool_store() -> None:
-    wrong = []
-    for name, path in modules().items():
-        if _is_in(name, "shared.adapters.postgres") and not _is_in(name, "shared.adapters.postgres.db"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef) and not node.bases and _sets_pool(node):
-                    wrong.append(f"{name}:{node.lineno} {node.name} keeps a pool by itself")
-    _complain(wrong)
+    _complain(
+        [
+            f"{name}:{node.lineno} {node.name} keeps a pool by itself"
+            for name, path in modules().items()
+            if _is_in(name, "shared.adapters.postgres") and not _is_in(name, "shared.adapters.postgres.db")
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ClassDef) and not node.bases and _sets_pool(node)
+        ]
+    )
 
 
 def _sets_pool(made: ast.ClassDef) -> bool:
