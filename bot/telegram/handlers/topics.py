@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 TOPIC_CHARS = 128
 """Characters of a topic's name that Telegram takes."""
-KEPT_SETTINGS = ("language", "app_language", "notices", "drafts", "rich")
+KEPT_SETTINGS = ("language", "app_language", "notices", "announce", "drafts", "rich")
 """Settings of the chat that its new topic takes over."""
 _UNTITLED = "untitled"
 """Setting of a topic that waits for its title."""

@@ -103,7 +103,7 @@ def build_keyboard(rows: Sequence[Sequence[Button]]) -> InlineKeyboardMarkup | N
     return InlineKeyboardMarkup(inline_keyboard=rows_of_buttons) if rows_of_buttons else None
 
 
-SWITCH_SETTINGS = ("notices", "drafts", "rich")
+SWITCH_SETTINGS = ("notices", "announce", "drafts", "rich")
 """Settings of a chat that are on or off."""
 BUTTONS_PER_ROW = 4
 CHOOSE = "choose"

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
+from typing import Protocol
 
 import structlog
 
@@ -20,6 +21,7 @@ from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_chat_texts
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.telegram.guest_queries import GuestChat, PostgresGuestQueries
+from shared.core.compaction.outlook import SummaryOutlook
 from shared.core.session.turns import ReplyEvent
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime import BackgroundTasks
@@ -215,6 +217,10 @@ class AnswerDelivery:
             del self._replies[answer.session_id]
 
 
+class SummaryForecast(Protocol):
+    async def foresee_summary(self, session_id: int) -> SummaryOutlook: ...
+
+
 class SummaryNotices:
     """`find_context` and `find_notifier` by the bot's id; None for a bot that is not ours now."""
 
@@ -222,21 +228,28 @@ class SummaryNotices:
         self,
         find_context: Callable[[int], BotContext | None],
         find_notifier: Callable[[int], Notifier | None],
+        forecast: SummaryForecast,
     ) -> None:
         self._find_context = find_context
         self._find_notifier = find_notifier
+        self._forecast = forecast
 
     async def send_after_answer(self, chat: ChatRow) -> None:
-        """Raises StorageUnavailable. The notice is recorded before it is sent: rather none than two."""
+        """Raises StorageUnavailable. A notice is recorded before it is sent: rather none than two."""
         context, notifier = self._find_context(chat.bot_id), self._find_notifier(chat.bot_id)
         if context is None or notifier is None or context.public or chat.session_id in context.compacting:
             return
         summary = await context.stores.telegram_chats.load_newest_summary(chat.session_id)
-        if summary is None:
+        announces = is_setting_on(chat, "announce")
+        if summary is None and not announces:
             return
         now = await context.stores.telegram_chats.find_chat(chat.address_id)
-        noted = int(now.settings.get("noted") or 0) if now is not None else 0
-        if now is None or summary.link_id <= noted:
+        if now is None:
+            return
+        if is_setting_on(now, "announce"):
+            await self._announce(context, notifier, now, after_link=0 if summary is None else summary.link_id)
+        noted = int(now.settings.get("noted") or 0)
+        if summary is None or summary.link_id <= noted:
             return
         await context.stores.telegram_chats.change_settings(chat.address_id, {"noted": summary.link_id})
         if is_setting_on(now, "notices"):
@@ -244,3 +257,14 @@ class SummaryNotices:
             await notifier.send(
                 get_chat_target(now), text, keyboard=build_summary_buttons(now, summary.link_id), silent=True
             )
+
+    async def _announce(
+        self, context: BotContext, notifier: Notifier, chat: ChatRow, *, after_link: int
+    ) -> None:
+        """Announce the next summary, once after each."""
+        if chat.settings.get("announced") == after_link:
+            return
+        if not (await self._forecast.foresee_summary(chat.session_id)).soon:
+            return
+        await context.stores.telegram_chats.change_settings(chat.address_id, {"announced": after_link})
+        await notifier.send(get_chat_target(chat), get_chat_texts(chat).say("summary_soon"), silent=True)

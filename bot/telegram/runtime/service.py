@@ -87,7 +87,7 @@ class TelegramService:
         self._warm = asyncio.Event()
         """Set when the model client and the tables of an answer are loaded."""
         self._closing = False
-        notices = SummaryNotices(self._contexts.get, self._notifiers.get)
+        notices = SummaryNotices(self._contexts.get, self._notifiers.get, app.sessions)
         self._delivery = AnswerDelivery(self._build_delivery_context(), tasks=self._tasks)
         self._handover_notices = HandoverNotices(
             self._stores.handovers,
@@ -381,7 +381,7 @@ class TelegramService:
         """Return the switches of a chat: native drafts and rich messages only where the operator allows
         them.
         """
-        allowed = {"notices"}
+        allowed = {"notices", "announce"}
         if self._settings.telegram_drafts:
             allowed.add("drafts")
         if self._settings.telegram_rich:

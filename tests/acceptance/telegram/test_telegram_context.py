@@ -91,6 +91,31 @@ async def test_a_summary_is_noted_once_and_silently(here: Deployment, talked: Pe
     assert not any("SILENT" in text or "narrative" in text for text in screen.texts)
 
 
+async def test_summary_is_announced_once_and_silently_where_a_person_asks_for_it(here: Deployment) -> None:
+    bo = await here.person(first_name="Bo")
+    await bo.command("settings")
+    button = "Tell me before older messages are summarised"
+    shown = await bo.sees("Settings of this chat")
+    (label,) = [name for name in shown.answers[-1].buttons if name.startswith(button)]
+    assert label.endswith("off"), "quiet until somebody asks for it"
+    await bo.tap(label)
+    await bo.sees(lambda screen: any(f"{button}: on" in name for name in screen.answers[-1].buttons))
+    await talk(here, bo, TURNS)
+    summarised = f"SELECT count(*) > 0 FROM links t {MINE} AND t.active AND t.kind = 'summary'"
+    await here.house.until(summarised, str(bo.id))
+    screen = await bo.sees("will soon be summarised")
+    told = [line for line in screen.answers if "will soon be summarised" in line.text]
+    summaries = await here.house.one(
+        f"SELECT count(*) FROM links t {MINE} AND t.kind = 'summary'", str(bo.id)
+    )
+    assert 1 <= len(told) <= summaries + 1
+    assert all(line.silent for line in told)
+
+
+async def test_summary_is_not_announced_in_a_chat_that_did_not_ask(talked: Person) -> None:
+    assert not any("will soon be summarised" in text for text in (await talked.screen()).texts)
+
+
 async def test_context_tells_what_the_dashboard_tells(here: Deployment, talked: Person) -> None:
     await talked.command("context")
     screen = await talked.sees("Context")
