@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from aiogram.types import CallbackQuery
 
@@ -12,7 +13,7 @@ from bot.telegram.outbound.buttons import ButtonPress, build_note_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import Markdown, escape_markdown, get_chat_texts, get_command_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.core.commands.texts import excerpt, note_list
+from shared.core.commands.texts import excerpt, group_by_subject, note_list
 from shared.core.context.memory import search_stems
 from shared.core.context.notes import KeptNote, NoteResult, NoteSource
 from shared.ports import Announcer
@@ -120,9 +121,13 @@ class MemoryList:
         found = await self._notes.find(owner, (), limit=(asked + 1) * NOTES_PER_PAGE)
         pages = min(-(-found.total // NOTES_PER_PAGE), MAX_PAGES)
         at = max(min(asked, pages - 1), 0)
-        shown = found.notes[at * NOTES_PER_PAGE :]
-        await self._store_list(chat, found.notes)
-        body = self._format_list(chat, shown, first=at * NOTES_PER_PAGE + 1)
+        grouped = [
+            group_by_subject(found.notes[first : first + NOTES_PER_PAGE])
+            for first in range(0, len(found.notes), NOTES_PER_PAGE)
+        ]
+        await self._store_list(chat, [*chain.from_iterable(grouped)])
+        shown = grouped[at] if grouped else ()
+        body = self._format_list(chat, shown, first=at * NOTES_PER_PAGE + 1, by_subject=True)
         body = f"{body}\n\n{line}" if line else body
         buttons = build_note_buttons(
             chat, _number_notes(shown, first=at * NOTES_PER_PAGE + 1), mark=f"p{at}", undo=undo,
@@ -131,12 +136,19 @@ class MemoryList:
         await self._notifier.send_or_edit(chat, query, body, keyboard=buttons)
 
     def _format_list(
-        self, chat: ChatRow, notes: Sequence[KeptNote], *, first: int = 1, more: int = 0
+        self,
+        chat: ChatRow,
+        notes: Sequence[KeptNote],
+        *,
+        first: int = 1,
+        more: int = 0,
+        by_subject: bool = False,
     ) -> Markdown:
         texts = get_command_texts(chat)
         if not notes:
             return texts.say("memory_nothing")
-        return note_list(texts.say("memory_title"), notes, texts, first=first, more=more)
+        title = texts.say("memory_title")
+        return note_list(title, notes, texts, first=first, more=more, by_subject=by_subject)
 
     async def _store_list(self, chat: ChatRow, notes: Sequence[KeptNote]) -> None:
         """Store the list on the screen, so that `/forget 3` means its third note."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TypeAlias
 
 from shared.core.commands.commands import Command
@@ -72,9 +74,48 @@ def _note(note: KeptNote, texts: Catalogue) -> Markdown:
     return f"{excerpt(note.text, most=NOTE_SHOWN)} ({', '.join(about)})"
 
 
+def group_by_subject(notes: Sequence[KeptNote]) -> tuple[KeptNote, ...]:
+    """Return notes with those of one subject next to each other, after notes that are alone with theirs."""
+    count = Counter(_subject(note) for note in notes)
+    first = {_subject(note): at for at, note in reversed([*enumerate(notes)])}
+
+    def place(note: KeptNote) -> int:
+        return first[_subject(note)] if _is_shared(note, count) else -1
+
+    return tuple(sorted(notes, key=place))
+
+
 def note_list(
-    title: Markdown, notes: Sequence[KeptNote], texts: Catalogue, *, first: int = 1, more: int = 0
+    title: Markdown,
+    notes: Sequence[KeptNote],
+    texts: Catalogue,
+    *,
+    first: int = 1,
+    more: int = 0,
+    by_subject: bool = False,
 ) -> Markdown:
-    """`first`: the number of the first; `more`: how many there are behind the last."""
+    """`first`: the number of the first; `more`: how many there are behind the last.
+
+    With `by_subject`, notes are ordered as by `group_by_subject`, and each subject has its heading.
+    """
     rest = [texts.say("memory_more", count=more)] if more > 0 else []
-    return "\n\n".join([title, number_lines([_note(note, texts) for note in notes], first=first), *rest])
+    if not by_subject:
+        return "\n\n".join([title, number_lines([_note(note, texts) for note in notes], first=first), *rest])
+    count = Counter(_subject(note) for note in notes)
+    parts: list[Markdown] = [title]
+    for subject, group in groupby(notes, key=lambda note: _subject(note) if _is_shared(note, count) else ""):
+        some = [*group]
+        if subject:
+            parts.append(f"**{excerpt(some[0].subject)}**")
+        parts.append(number_lines([_note(note, texts) for note in some], first=first))
+        first += len(some)
+    return "\n\n".join([*parts, *rest])
+
+
+def _subject(note: KeptNote) -> str:
+    return " ".join(note.subject.casefold().split())
+
+
+def _is_shared(note: KeptNote, count: Mapping[str, int]) -> bool:
+    subject = _subject(note)
+    return bool(subject) and count[subject] > 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from shared.core.commands.texts import NOTE_SHOWN, excerpt, note_list
+from shared.core.commands.texts import NOTE_SHOWN, excerpt, group_by_subject, note_list
 from shared.core.context.memory import note_from, search_stems
 from shared.core.context.notes import NewNote, NoteResult, NotesFound, NoteSource
 from shared.services.commands.command_call import (
@@ -57,8 +58,11 @@ class MemoryCommands:
         found = await self._notes.find(whose, stems, limit=LISTED)
         if not found.notes:
             return True, _nothing_about(call) if call.args else texts.say("memory_nothing")
+        if not call.args:
+            found = replace(found, notes=group_by_subject(found.notes))
         await self._shown(call, "list", found)
-        body = note_list(texts.say("memory_title"), found.notes, texts, more=found.total - len(found.notes))
+        more = found.total - len(found.notes)
+        body = note_list(texts.say("memory_title"), found.notes, texts, more=more, by_subject=not call.args)
         return True, f"{body}\n\n{texts.say('memory_how_to_forget')}"
 
     async def _remember(self, call: CommandInvocation) -> CommandReply:

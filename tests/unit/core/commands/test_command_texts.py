@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import time
+from datetime import UTC, datetime, time
 from itertools import product
 from typing import get_args, get_type_hints
 
 import pytest
 
 from shared.core.commands.commands import COMMANDS, BadArguments, compact_arguments
-from shared.core.commands.texts import command_help, excerpt, number_lines
+from shared.core.commands.texts import command_help, excerpt, group_by_subject, note_list, number_lines
 from shared.core.compaction.plan import NoReason
+from shared.core.context.notes import KeptNote
 from shared.core.identity.people import LinkRefusal
 from shared.core.ops.session_stats import ScopeSpending, SessionFigures
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section
@@ -205,3 +206,38 @@ def test_summary_headings_are_in_the_readers_language(language: str) -> None:
         assert shown == heading if language == "en" else shown in texts.texts.values(), heading
     own = "## Our trip\nGoals stay.\n### Goals"
     assert translate_headings(own, texts) == own
+
+
+def kept(number: int, subject: str) -> KeptNote:
+    return KeptNote(
+        id=number, short_id=f"n{number}", kind="fact", text=f"Note {number}", subject=subject, importance=5,
+        authority="person", durability="durable", observed_at=datetime(2026, 3, number, tzinfo=UTC),
+        event_date=None, from_turn=None,
+    )  # fmt: skip
+
+
+NOTES = (kept(1, "Ben"), kept(2, ""), kept(3, "Bicycle"), kept(4, "ben "), kept(5, "bicycle"), kept(6, "Tea"))
+
+
+def test_notes_of_a_subject_stand_together() -> None:
+    assert [note.id for note in group_by_subject(NOTES)] == [2, 6, 1, 4, 3, 5]
+    assert group_by_subject(()) == ()
+    # What is grouped once stays in its order.
+    assert group_by_subject(group_by_subject(NOTES)) == group_by_subject(NOTES)
+
+
+def test_note_list_has_headings_of_subjects_and_counts_on() -> None:
+    texts = catalogue("commands", "en")
+    shown = note_list("*Notes*", group_by_subject(NOTES), texts, first=9, by_subject=True)
+    lines = [line for line in shown.splitlines() if line]
+    assert [line.partition(" (")[0] for line in lines] == [
+        "*Notes*", "9. Note 2", "10. Note 6", "**Ben**", "11. Note 1", "12. Note 4", "**Bicycle**",
+        "13. Note 3", "14. Note 5",
+    ]  # fmt: skip
+    assert "**" not in note_list("*Notes*", NOTES, texts)
+
+
+def test_subject_is_no_markdown() -> None:
+    notes = [kept(1, "[a](http://x) *b*"), kept(2, "[a](http://x) *b*")]
+    shown = note_list("Notes", notes, catalogue("commands", "en"), by_subject=True)
+    assert "**\\[a](http://x) \\*b\\***" in shown
