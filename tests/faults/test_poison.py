@@ -22,6 +22,7 @@ from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.free_ports import free_port
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.row("F60")
 
@@ -68,7 +69,7 @@ async def open_alerts(case: Case) -> list[dict[str, Any]]:
     return [json.loads(row["detail"]) for row in rows]
 
 
-@pytest.mark.parametrize("kind", IN_A_TURN)
+@pytest.mark.parametrize("kind", rest_at_night(IN_A_TURN, by_day=("text", "page")))
 async def test_turn_that_stops_its_process_is_given_up(
     case: Case, fake: RunningFake, tmp_path: Path, kind: str
 ) -> None:

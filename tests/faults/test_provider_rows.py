@@ -21,6 +21,7 @@ from tests.kit.deployment.person import WALK, Person
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import Cut, Hook, Link, TcpProxy, dripping
+from tests.kit.night import rest_at_night
 
 LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen."
 
@@ -244,7 +245,7 @@ STALLS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
 
 @pytest.mark.row("F43")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("what", STALLS)
+@pytest.mark.parametrize("what", rest_at_night(STALLS, by_day=("it falls silent between two words", FIRST)))
 async def test_silent_or_dripping_stream_is_aborted_and_restarted(
     case: Case, fake: RunningFake, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

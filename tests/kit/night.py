@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Iterable
+from typing import Any
+
+import pytest
 
 NIGHT = "TESTS_OF_THE_NIGHT"
 
@@ -13,3 +17,8 @@ def at_night() -> bool:
 
 def by_night(night: int, *, else_: int) -> int:
     return night if at_night() else else_
+
+
+def rest_at_night(cases: Iterable[Any], *, by_day: Container[Any]) -> list[Any]:
+    """Return the cases as parameters of a test; those that are not named run with `--night` only."""
+    return [pytest.param(one, marks=() if one in by_day else pytest.mark.night) for one in cases]

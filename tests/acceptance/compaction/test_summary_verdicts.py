@@ -11,6 +11,7 @@ from shared.bootstrap.app import App
 from tests.kit.app_driver import Visit, visit, working
 from tests.kit.deployment.person import WALK
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.timeout(300)
 TIMES = 20
@@ -43,9 +44,7 @@ async def talk(guest: Visit, turns: int) -> None:
         await guest.ask(f"Number {number}: {WALK}")
 
 
-@pytest.mark.parametrize(
-    "bad", [pytest.param(bad, marks=() if bad in BY_DAY else pytest.mark.night) for bad in BAD]
-)
+@pytest.mark.parametrize("bad", rest_at_night(BAD, by_day=BY_DAY))
 async def test_twenty_bad_summaries_of_one_session_change_nothing_for_others(
     app: App, provider: RunningFake, bad: str
 ) -> None:

@@ -34,9 +34,12 @@ from tests.integration.adapters.postgres.db.schemas import schema_of
 from tests.kit.app_driver import Visit, running_app, settings_for
 from tests.kit.canaries import tables_of
 from tests.kit.former_data import KEEPSAKE, NOTE, PROGRAMS, SECRET, FormerProgram
+from tests.kit.night import rest_at_night
 from tests.kit.temp_folders import short_folder
 
-each_former_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.backup.name)
+each_former_program = pytest.mark.parametrize(
+    "program", rest_at_night(PROGRAMS, by_day=(PROGRAMS[0], PROGRAMS[-1])), ids=lambda one: one.backup.name
+)
 
 
 @pytest.fixture
@@ -144,7 +147,9 @@ async def test_up_backs_up_and_upgrades_data_of_a_former_version(
     assert await restore_embedded(load_settings(data_dir=settings.data_dir), backup, say=silent) == 0
 
 
-@pytest.mark.parametrize("revision", ["0001", "0009", "0014", "0026", "0033"])
+@pytest.mark.parametrize(
+    "revision", rest_at_night(["0001", "0009", "0014", "0026", "0033"], by_day=("0001", "0033"))
+)
 async def test_upgrade_backs_up_the_first_schemas_too(revision: str, folder: Path) -> None:
     """They lack tables that a backup of today reads, such as the log of erasures."""
     data = folder / "data"

@@ -11,6 +11,7 @@ import pytest
 from bot.telegram.client.command_menus import list_menu_languages
 from bot.telegram.markup.entity_text import render
 from shared.locales import catalogue, list_languages, name_language
+from tests.kit.night import rest_at_night
 from tests.kit.telegram.deployment import Deployment, deployment
 
 TRANSLATED = list_languages()[1:]
@@ -27,9 +28,7 @@ async def here(
         yield running
 
 
-@pytest.mark.parametrize(
-    "language", [pytest.param(one, marks=() if one in SOME else pytest.mark.night) for one in TRANSLATED]
-)
+@pytest.mark.parametrize("language", rest_at_night(TRANSLATED, by_day=SOME))
 async def test_a_person_hears_their_own_language_from_the_first_word(here: Deployment, language: str) -> None:
     bot, answers = catalogue("telegram", language), catalogue("commands", language)
     ada = await here.person(first_name="Ada", language_code=language)

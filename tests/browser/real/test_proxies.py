@@ -18,6 +18,7 @@ from tests.browser.real.conftest import WITHIN_MS
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.strict_proxy.harness import RunningProxy
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.browser
 STORMS = int(os.environ.get("STORMS") or 100)
@@ -43,7 +44,7 @@ async def say(page: Page, words: str) -> None:
     await box.press("Enter")
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", rest_at_night(NETWORKS, by_day=("cuts what takes three seconds",)))
 @pytest.mark.timeout(200)
 async def test_talk_goes_by_polls_where_nothing_else_passes(
     case: Case, context: BrowserContext, provider: RunningFake, network: str

@@ -13,6 +13,7 @@ from tests.browser.widget.conftest import Desk
 from tests.browser.widget.hands import log, say
 from tests.browser.widget.picked_files import file, pick, png
 from tests.browser.widget.stub import COMMANDS, Stub, ctx, note_of
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.browser
 
@@ -33,9 +34,9 @@ DRESSES: dict[str, tuple[dict[str, Any], str, tuple[Colours, ...]]] = {
 SITE = {"welcome": "Hello from Acme", "starters": ["Where is my parcel?", "I want to send something back"]}
 
 
-@pytest.fixture(params=list(DRESSES))
+@pytest.fixture
 def dress(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    return str(getattr(request, "param", "phone"))
 
 
 @pytest.fixture
@@ -161,6 +162,7 @@ def _troubles(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     expect(log(page).get_by_text("You said: later")).to_be_visible()
 
 
+@pytest.mark.parametrize("dress", DRESSES, indirect=True)
 def test_axe_finds_nothing_in_the_widget(desk: Desk, stub: Stub, dress: str) -> None:
     stub.site = SITE
     page = desk.shop(f"?plain=1&{DRESSES[dress][1]}")
@@ -172,6 +174,7 @@ def test_axe_finds_nothing_in_the_widget(desk: Desk, stub: Stub, dress: str) -> 
     assert {state: some for state, some in found.items() if some} == {}
 
 
+@pytest.mark.parametrize("dress", rest_at_night(DRESSES, by_day=("phone",)), indirect=True)
 def test_axe_finds_nothing_on_the_full_page(desk: Desk, stub: Stub, dress: str) -> None:
     stub.site = SITE
     page = desk.chat(f"?{DRESSES[dress][1]}")

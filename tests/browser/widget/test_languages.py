@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.hands import log
 from tests.browser.widget.stub import FILES, Stub, note_of
+from tests.kit.night import rest_at_night
 from tests.kit.web.languages import FOLDERS, TAGS
 from web.server.pages import LOCALES, Files
 
@@ -51,10 +52,7 @@ def english_left(page: Page, language: str) -> list[str]:
     return [text for text in page.evaluate(script) if text in foreign]
 
 
-@pytest.mark.parametrize(
-    "language",
-    [pytest.param(one, marks=() if one in BY_DAY else pytest.mark.night) for one in OTHERS],
-)
+@pytest.mark.parametrize("language", rest_at_night(OTHERS, by_day=BY_DAY))
 def test_a_visitor_reads_their_own_language(desk: Desk, stub: Stub, language: str) -> None:
     words, parts = said(language, "chat"), said(language, "chat_parts")
     page = desk.page()
