@@ -80,12 +80,17 @@ BUDGETS: tuple[Budget, ...] = (
     ),
     Budget(
         number="P3",
-        measured="CPU of the web process for a turn, without streaming",
+        measured="CPU of the web process for a turn without streaming: young / behind three summaries",
         floor="0.4 – 0.9 ms",
-        must="≤ 3 ms",
-        moonshot="≤ 1.5 ms",
-        limits=(Limit(key="cpu_ms_per_turn", unit="ms", must=3.0, moonshot=1.5),),
-        in_the_way="Reading the view, building the request and packing rows are Python; the floor has none.",
+        must="≤ 3 / 9 ms",
+        moonshot="≤ 1.5 / 4 ms",
+        limits=(
+            Limit(key="cpu_ms_per_turn", unit="ms", must=3.0, moonshot=1.5),
+            Limit(key="cpu_ms_per_turn_behind_summaries", unit="ms", must=9.0, moonshot=4.0),
+        ),
+        in_the_way="Reading the view, building the request and packing rows are Python; the floor has none. "
+        "Behind summaries two fifths are recall: it weighs some 200 passages, and fits the best into their "
+        "room.",
     ),
     Budget(
         number="P4",

@@ -35,6 +35,7 @@ PIECES: tuple[Piece, ...] = (
         figures=(
             "overhead_ratio",
             "cpu_ms_per_turn",
+            "cpu_ms_per_turn_behind_summaries",
             "commits",
             "statements",
             "redis_commands",

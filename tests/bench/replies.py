@@ -3,7 +3,7 @@
 People on WebSockets talk with web and worker as processes. The same number of loops ask the same provider by
 the SDK, send their whole history each time, and store nothing; and as many people talk with a bare server
 of sockets that does the same and stores question and answer. Blocks of one conversation and of several take
-turns.
+turns: young ones, then the same ones behind three summaries, with questions that recall has to look for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,18 +24,19 @@ from aiohttp import ClientSession, TCPConnector
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from anthropic.types import MessageParam
 
+from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.urls import build_driver_url
 from tests.bench.ground import environment_of, ground, run, share
 from tests.bench.provider import WORDS, running_provider
 from tests.bench.rate import DELTAS, Talker
+from tests.bench.summaries import Say, make_questions, make_sentences, put_behind_summaries
 from tests.kit.deployment.processes import Process
+from tests.kit.fakes.messages_api.harness import running_fake
 from tests.kit.free_ports import free_port
 from tests.kit.telegram.bot_process import Program
 
-SYLLABLES = ("ba", "den", "fir", "go", "lun", "mar", "ni", "os", "pel", "ra", "sto", "ti", "ulm", "ve", "wik")
 TICKS = os.sysconf("SC_CLK_TCK")
 SERVERS = {"postgres": "postgres", "valkey-server": "valkey"}
-Say = Callable[[str], Coroutine[Any, Any, None]]
 
 
 @dataclass(slots=True)
@@ -64,10 +65,11 @@ class Block:
 
 
 async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
-    words = _sentences(random.Random(7))
+    words = make_sentences(random.Random(7))
     async with AsyncExitStack() as stack:
         servers, folder = await stack.enter_async_context(ground())
         provider = await stack.enter_async_context(running_provider())
+        summaries = await stack.enter_async_context(running_fake())
         await provider.answers(deltas=DELTAS)
         port = free_port()
         environment = environment_of(
@@ -75,24 +77,57 @@ async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
             EVERTALK_HTTP_PORT=str(port),
         )  # fmt: skip
         processes = [
-            await stack.enter_async_context(Process(name, environment)) for name in ("web", "worker")
+            await stack.enter_async_context(Process(name, {**environment, "ANTHROPIC_BASE_URL": url}))
+            for name, url in (("web", provider.url), ("worker", summaries.base_url))
         ]
         http = await stack.enter_async_context(ClientSession(connector=TCPConnector(limit=0)))
         sdk = AsyncAnthropic(
             api_key="sk-ant-bench", base_url=provider.url, http_client=DefaultAioHttpClient()
         )
         stack.push_async_callback(sdk.close)
-        storing, storing_pid = await _storing_server(stack, servers.database_url, provider.url)
+        storing = await _storing_server(stack, servers.database_url, provider.url)
         ours, stored = [
             [(await Talker.arrive(http, url)).say for _ in range(several + 1)]
-            for url in (f"http://127.0.0.1:{port}", storing)
+            for url in (f"http://127.0.0.1:{port}", storing.url)
         ]
-        floor: list[Say] = [Loop(sdk).say for _ in ours]
-        await asyncio.gather(*(_talk(say, words, 10) for say in (*ours, *stored, *floor)))
-        before = _cpu(processes)
+        scene = Scene(processes=processes, storing=storing, ours=ours, stored=stored, sdk=sdk)
+        found = await scene.measure(words, turns, blocks)
+        pool = await open_pool(servers.database_url, size=1)
+        stack.push_async_callback(pool.close)
+        sessions = [row["id"] for row in await pool.fetch("SELECT id FROM sessions ORDER BY id")]
+        said = await put_behind_summaries(pool, list(zip(sessions, ours, strict=True)), words)
+        behind = await scene.measure(make_questions(random.Random(8), said), turns, blocks)
+    return {
+        **found,
+        "several": several,
+        **{f"{name}_behind_summaries": value for name, value in behind.items()},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class StoringServer:
+    url: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything that runs, and the people who talk: the first alone, the others at once."""
+
+    processes: Sequence[Process]
+    storing: StoringServer
+    ours: Sequence[Say]
+    stored: Sequence[Say]
+    sdk: AsyncAnthropic
+
+    async def measure(self, words: Iterator[str], turns: int, blocks: int) -> dict[str, Any]:
+        """Let the floor begin new conversations, and measure all in turns."""
+        floor: list[Say] = [Loop(self.sdk).say for _ in self.ours]
+        await asyncio.gather(*(_talk(say, words, 10) for say in (*self.ours, *self.stored, *floor)))
+        before = _cpu(self.processes)
         rounds: dict[str, list[Block]] = {"one": [], "several": []}
         alone_cpu: list[float] = []
-        storing_cpu = _read_stat(storing_pid)[2]
+        storing_cpu = _read_stat(self.storing.pid)[2]
         for _ in range(blocks):
             for name, which in (("one", slice(1)), ("several", slice(1, None))):
                 own = time.process_time()
@@ -100,23 +135,22 @@ async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
                 alone_cpu.append((time.process_time() - own) * 1_000 / len(bare))
                 rounds[name].append(
                     Block(
-                        ours=await _waits(ours[which], words, turns),
-                        storing=await _waits(stored[which], words, turns),
+                        ours=await _waits(self.ours[which], words, turns),
+                        storing=await _waits(self.stored[which], words, turns),
                         bare=bare,
                     )
                 )
-        storing_cpu = _read_stat(storing_pid)[2] - storing_cpu
-        spent = {name: seconds - before[name] for name, seconds in _cpu(processes).items()}
-    count = sum(len(block.ours) for blocks_ in rounds.values() for block in blocks_)
-    return {
-        **_told(rounds, several),
-        **_costs(spent, count, statistics.median(alone_cpu)),
-        "storing_cpu_ms": round(storing_cpu * 1_000 / count, 2),
-    }
+        storing_cpu = _read_stat(self.storing.pid)[2] - storing_cpu
+        spent = {name: seconds - before[name] for name, seconds in _cpu(self.processes).items()}
+        count = sum(len(block.ours) for blocks_ in rounds.values() for block in blocks_)
+        return {
+            **_told(rounds),
+            **_costs(spent, count, statistics.median(alone_cpu)),
+            "storing_cpu_ms": round(storing_cpu * 1_000 / count, 2),
+        }
 
 
-async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: str) -> tuple[str, int]:
-    """Its address and its process."""
+async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: str) -> StoringServer:
     port = free_port()
     more = {"STORING_DATABASE_URL": build_driver_url(database_url), "STORING_MODEL_URL": model_url}
     server = Program(
@@ -125,14 +159,7 @@ async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: s
     await server.start()
     stack.push_async_callback(server.terminate)
     await server.said("storing_serves")
-    return f"http://127.0.0.1:{port}", server.pid
-
-
-def _sentences(rng: random.Random) -> Iterator[str]:
-    """Words that nobody has seen, so that each turn looks for something else."""
-    while True:
-        made = ("".join(rng.choices(SYLLABLES, k=rng.randint(1, 4))) for _ in range(rng.randint(6, 40)))
-        yield f"{' '.join(made).capitalize()}."
+    return StoringServer(f"http://127.0.0.1:{port}", server.pid)
 
 
 async def _talk(say: Say, words: Iterator[str], turns: int) -> list[float]:
@@ -150,7 +177,7 @@ async def _waits(people: Sequence[Say], words: Iterator[str], turns: int) -> lis
     ]
 
 
-def _cpu(processes: list[Process]) -> dict[str, float]:
+def _cpu(processes: Sequence[Process]) -> dict[str, float]:
     """Seconds of CPU by process and server since they began; what has ended is counted by its parent."""
     found = {one.module: _read_stat(one.pid)[2] for one in processes}
     mine = {os.getpid()}
@@ -171,9 +198,9 @@ def _read_stat(pid: int) -> tuple[str, int, float]:
     return head.partition("(")[2], int(fields[1]), sum(map(int, fields[11:15])) / TICKS
 
 
-def _told(rounds: dict[str, list[Block]], several: int) -> dict[str, Any]:
+def _told(rounds: dict[str, list[Block]]) -> dict[str, Any]:
     p50 = statistics.median
-    found: dict[str, Any] = {"several": several}
+    found: dict[str, Any] = {}
     for name, blocks in rounds.items():
         mine = [wait for block in blocks for wait in block.ours]
         beside_storing = [p50(one.ours) / p50(one.storing) for one in blocks]

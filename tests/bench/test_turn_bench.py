@@ -13,6 +13,7 @@ async def test_the_bench_counts_what_a_turn_costs() -> None:
     assert found["commits"] == 2
     assert found["statements"] == 2
     assert found["redis_commands"] <= 2
+    assert found["cpu_ms_per_turn_behind_summaries"] > found["floor_cpu_ms_per_turn"]
     assert "overhead_ratio" in as_table(found)
 
 

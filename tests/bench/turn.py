@@ -14,11 +14,13 @@ import cProfile
 import io
 import json
 import pstats
+import random
 import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
@@ -27,13 +29,16 @@ from redis.asyncio import Redis
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.db.pool import open_pool
 from shared.bootstrap.app import App
-from shared.config.settings import Settings, load_settings
+from shared.config.settings import load_settings
 from shared.runtime import freeze_loaded_objects
 from tests.bench import rest
 from tests.bench.floor import BareTurns
-from tests.bench.ground import ground, settings_of
+from tests.bench.ground import environment_of, ground, settings_of
 from tests.bench.quiet import keep_quiet
+from tests.bench.summaries import make_questions, make_sentences, put_behind_summaries
 from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
+from tests.kit.deployment.processes import Process
+from tests.kit.fakes.messages_api.harness import running_fake
 from web.app import make_parts
 from web.parts import ModelInfo
 
@@ -44,6 +49,8 @@ TURNS_BETWEEN_BEATS = 20
 AIMS = {"overhead_ratio": 2.0, "statements": 2, "commits": 2, "redis_commands": 2, "rss_web_at_rest_mib": 180,
         "rss_worker_at_rest_mib": 170, "rss_web_after_model_mib": 180, "rss_worker_after_model_mib": 180,
         "up_ready_second_start_seconds": 8}  # fmt: skip
+BLOCKS_BEHIND = 3
+"""Few, since the conversation grows with each of them."""
 TOGETHER = 7
 """Blocks of each kind in a group."""
 _HOUSEKEEPING = ("info", "config", "ping", "hello", "client", "select", "subscribe", "unsubscribe")
@@ -84,7 +91,7 @@ async def measure(
     async with ground() as (servers, folder):
         if flush_ms:
             await _flush_slowly(servers.database_url, flush_ms)
-        found = await _turns(settings_of(servers, folder), servers, turns, blocks, minutes, profile=profile)
+        found = await _turns(servers, folder, turns, blocks, minutes, profile=profile)
     if with_processes:
         found |= await rest.measure(load_settings())
     return found
@@ -102,9 +109,9 @@ async def _flush_slowly(database_url: str, milliseconds: float) -> None:
 
 
 async def _turns(
-    settings: Settings, servers: EmbeddedServers, turns: int, blocks: int, minutes: float, *, profile: bool
+    servers: EmbeddedServers, folder: Path, turns: int, blocks: int, minutes: float, *, profile: bool
 ) -> dict[str, Any]:
-    app = await app_with_instant_model(settings, answer=ANSWER)
+    app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
     redis = Redis.from_url(servers.redis_url)
     bare_pool = await open_pool(servers.database_url, size=1)
     parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
@@ -119,6 +126,7 @@ async def _turns(
                 await run_block(warm, max(10, turns // 5))
             found = await _interleaved(floor, whole, turns, _groups(blocks, minutes))
         found |= await _counts(app, redis, whole, turns)
+        found |= await _behind_summaries(app, servers, folder, WholeTurns(app, parts.hub), turns)
         await all_were_answered(app)
         if profile:
             found["profile"] = await _profile(whole, turns)
@@ -128,6 +136,29 @@ async def _turns(
         await bare_pool.close()
         await redis.aclose()
         await app.close()
+
+
+async def _behind_summaries(
+    app: App, servers: EmbeddedServers, folder: Path, whole: WholeTurns, turns: int
+) -> dict[str, Any]:
+    """Measure turns of a conversation behind three summaries, with questions that recall has to look for."""
+    sentences = make_sentences(random.Random(7))
+    await whole.begin()
+    async with running_fake() as fake:
+        environment = environment_of(
+            servers, folder, ANTHROPIC_API_KEY="sk-ant-bench", ANTHROPIC_BASE_URL=fake.base_url
+        )
+        async with Process("worker", environment):
+            said = await put_behind_summaries(app.pool, [(whole.session_id, whole.turn)], sentences)
+    questions = make_questions(random.Random(8), said)
+    spent: list[float] = []
+    for _ in range(BLOCKS_BEHIND):
+        await whole.conversation.heartbeat()
+        cpu = time.process_time()
+        for _ in range(turns):
+            await whole.turn(next(questions))
+        spent.append((time.process_time() - cpu) * 1000 / turns)
+    return {"cpu_ms_per_turn_behind_summaries": round(statistics.median(spent), 2)}
 
 
 def _groups(blocks: int, minutes: float) -> list[tuple[float, int]]:

@@ -44,9 +44,9 @@ def minute_text(moment: datetime, zone: ZoneInfo) -> str:
 
 def resolve_zone(own: str | None, otherwise: str) -> ZoneInfo:
     """The person's zone; the deployment's where it is unknown, or no clock goes by it."""
-    for name in (own, otherwise):
+    for name in filter(None, (own, otherwise)):
         try:
-            return ZoneInfo(name or "")
+            return ZoneInfo(name)
         except (ValueError, OSError, KeyError):
             continue
     return ZoneInfo("UTC")
