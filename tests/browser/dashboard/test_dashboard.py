@@ -368,7 +368,7 @@ async def test_each_tab_has_an_address_and_asks_only_for_what_it_shows(seen: See
     page.on("request", lambda one: asked.append(urlsplit(one.url).path.rpartition("/")[2]))
     reads = {"messages", "timeline", "now", "compactions", "context", "notes"}
     of_tab = {
-        "conversation": {"messages"},
+        "conversation": {"messages", "timeline"},
         "context": {"timeline", "now"},
         "summaries": {"compactions"},
         "requests": {"context"},

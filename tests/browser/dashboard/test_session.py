@@ -21,7 +21,7 @@ from shared.services.compaction.flusher import MAX_FLUSH_ROUNDS
 from shared.services.memory.memory_tools import SaveMemoryTool
 from shared.services.turns.toolbox import Toolbox
 from tests.acceptance.sent_requests import FILLER, Sent
-from tests.browser.axe import look_for_faults
+from tests.browser.axe import look_for_faults, look_in_both_schemes
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.kit.app_driver import LookUp, Visit, running_app, visit, with_little_room, working
@@ -297,6 +297,31 @@ async def test_the_chart_leads_to_what_the_model_saw_by_keyboard(talk: Talk) -> 
     await page.keyboard.press("ArrowRight")
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("Turn 2, call 1 of 1")).to_be_visible()
+
+
+async def test_transcript_stands_beside_the_chart_below_the_strip(talk: Talk) -> None:
+    page = await talk.page(viewport={"width": 1280, "height": 860})
+    strip = page.locator("dl.strip")
+    names = ["Context now", "Lifetime tokens", "Cost", "Summaries"]
+    await expect(strip.locator("dt")).to_have_text(names)
+    chart, messages = page.locator(".stage"), page.locator(".transcript")
+    for mark in ("line.mark-line.whole", "g.fold"):
+        await expect(chart.locator(mark).first).to_be_attached()
+    boxes = [await one.bounding_box() for one in (strip, messages, chart)]
+    above, left, right = [one for one in boxes if one is not None]
+    assert above["y"] + above["height"] <= min(left["y"], right["y"])
+    assert left["x"] + left["width"] <= right["x"]
+    await fits(page)
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        await page.screenshot(path=Path(folder) / "session-1280.png")
+    await page.get_by_role("tab", name="Context").click()
+    await expect(page.locator(".stage:visible")).to_have_count(1)
+    await page.get_by_role("tab", name="Conversation").click()
+    await expect(page.locator(".stage:visible")).to_have_count(1)
+    assert await look_in_both_schemes(page) == []
+    await strip.get_by_role("button", name="Summaries").click()
+    await expect(page.get_by_role("tab", name="Summaries")).to_have_attribute("aria-selected", "true")
+    await expect(page.locator(".fold-item").first).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [1360, 390])

@@ -62,12 +62,15 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const talkCard = card(t("Transcript"), [talk.node, desk.types, desk.notes?.node, desk.composer.node], jump);
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
+  const chartCard = card(t("Context per turn"), [chart, numbers], spans);
+  /** Places of the one chart: beside the transcript, and above the breakdown. @type {Record<string, HTMLElement>} */
+  const places = { conversation: h("div"), context: h("div") };
 
   /** Parts of each tab and their loaders; a tab loads when it is first shown. @type {Record<string, {make: () => any, fill: (refresh: boolean) => Promise<any>}>} */
   const parts = {
-    conversation: { make: () => talkCard, fill: (refresh) => talk.load(refresh) },
-    context: { make: () => [card(t("Context per turn"), [chart, numbers], spans), h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
-      fill: (refresh) => { when("numbers", session, () => show(numbers, cacheLine(session))); return Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]); } },
+    conversation: { make: () => h("div", { class: "columns" }, talkCard, places.conversation), fill: (refresh) => Promise.all([talk.load(refresh), drawLine(session.turns, refresh).catch((error) => { if (!signal.aborted) show(chart, problem(error)); })]) },
+    context: { make: () => [places.context, h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
+      fill: (refresh) => Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]) },
     summaries: { make: () => card(t("Summaries"), [folds]), fill: async (refresh) => {
       const compactions = await ask(`${path}/compactions`, { refresh, signal });
       when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
@@ -134,6 +137,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** @param {number} turns @param {boolean} refresh */
   async function drawLine(turns, refresh) {
     const span = spanNow();
+    when("numbers", session, () => show(numbers, cacheLine(session)));
     const line = await ask(`${path}/timeline?max_points=500${span && span < turns ? `&from_turn=${turns - span + 1}` : ""}`, { refresh, signal });
     spanButtons(turns);
     when("timeline", line, () => show(chart, contextChart(line, seeTurn)));
@@ -153,6 +157,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   async function fill(refresh) {
     if (!session) return;
     const [of, version] = [tab, versionOf()];
+    if (places[of] && chartCard.parentElement !== places[of]) places[of].append(chartCard);
     if (seen.get(`tab ${of}`) === version) return;
     await parts[of].fill(refresh);
     seen.set(`tab ${of}`, version);
