@@ -20,7 +20,7 @@ const FIRST = [
   ["widget/words.js"],
   ["widget/rare.js"],
   ["widget/md.js", "widget/acts.js", "widget/highlight.js"],
-  ["widget/menu.js", "widget/sheet.js", "widget/keep.js", "widget/toast.js", "widget/shares.js", "widget/card.js", "widget/opinion.js", "widget/edit.js", "widget/cut.js", "widget/slash.js"],
+  ["widget/menu.js", "widget/sheet.js", "widget/keep.js", "widget/toast.js", "widget/shares.js", "widget/card.js", "widget/opinion.js", "widget/edit.js", "widget/cut.js", "widget/slash.js", "widget/side.js"],
 ];
 
 /** The frame of the dashboard, which each of its pages needs, and the page that most people see first. */

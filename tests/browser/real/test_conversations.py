@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import asyncpg
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
+from tests.browser.axe import look_for_faults
 from tests.browser.real.hands import ask, choose, give
+from tests.browser.real.photographs import photograph
 
 pytestmark = pytest.mark.browser
 MANY = 'UPDATE sites SET config = config || \'{"conversations": "many"}\''
@@ -19,6 +23,9 @@ async def many(database_url: str, url: str) -> str:
     await connection.execute(MANY)
     await connection.close()
     return url
+
+
+SMALL, WIDE = {"width": 899, "height": 700}, {"width": 900, "height": 700}
 
 
 async def opened(context: BrowserContext, url: str) -> Page:
@@ -34,8 +41,7 @@ async def test_a_person_begins_another_conversation_and_goes_back(many: str, con
     await choose(page, "New conversation")
     await expect(page.locator("article")).to_have_count(0)
     await ask(page, "Tell me of whales.")
-    await choose(page, "Conversations")
-    rows = page.locator(".talks li")
+    rows = page.get_by_role("navigation", name="Conversations").locator("li")
     await expect(rows).to_have_count(2)
     await expect(rows.first).to_contain_text("Tell me of whales.")
     await expect(rows.first).to_contain_text("open now")
@@ -69,5 +75,48 @@ async def test_two_tabs_have_two_conversations_and_list_marks_unread(
     for one, words in ((tab, "Another thing."), (page, "More of the first.")):
         await one.reload()
         await expect(one.locator("article.person .body").last).to_have_text(words)
+    await expect(page.get_by_role("navigation", name="Conversations").locator("li")).to_have_count(2)
+
+
+async def test_list_of_conversations_is_a_sidebar_on_wide_screens(many: str, context: BrowserContext) -> None:
+    page = await opened(context, many)
+    await page.set_viewport_size(WIDE)
+    side = page.get_by_role("navigation", name="Conversations")
+    await expect(side.get_by_role("button", name="New conversation")).to_be_visible()
+    await ask(page, "My cat is called Miso.")
+    await expect(side.locator("li").first).to_contain_text("My cat is called Miso.")
+    await side.get_by_role("button", name="New conversation").click()
+    await expect(page.locator("article")).to_have_count(0)
+    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    await ask(page, "Tell me of whales.")
+    await expect(side.locator("li")).to_have_text([re.compile("^Tell me of whales"), re.compile("^My cat")])
+    await expect(side.locator("[aria-current=true]")).to_contain_text("Tell me of whales.")
+    boxes = [await one.bounding_box() for one in (side, page.get_by_role("main"))]
+    assert boxes[0] and boxes[1]
+    assert boxes[0]["width"] == boxes[1]["x"], "neither covers the other"
+    await photograph(page, "conversations-side")
+    assert await look_for_faults(page) == []
+    await page.get_by_role("button", name="Menu").click()
+    await expect(page.get_by_role("menuitem", name="Conversations", exact=True)).to_have_count(0)
+    await page.keyboard.press("Escape")
+    await side.get_by_role("button", name=re.compile("^My cat")).click()
+    await expect(page.locator("article.person .body")).to_have_text("My cat is called Miso.")
+
+
+async def test_list_of_conversations_is_a_panel_on_small_screens(many: str, context: BrowserContext) -> None:
+    page = await opened(context, many)
+    await page.set_viewport_size(SMALL)
+    await ask(page, "My cat is called Miso.")
+    await expect(page.get_by_role("navigation", name="Conversations")).to_be_hidden()
     await choose(page, "Conversations")
-    await expect(page.locator(".talks li")).to_have_count(2)
+    panel = page.get_by_role("dialog", name="Conversations")
+    await expect(panel.locator("li")).to_have_count(1)
+    await panel.get_by_role("button", name="New conversation").click()
+    await expect(page.locator("article")).to_have_count(0)
+    await expect(panel).to_be_hidden()
+
+
+async def test_one_conversation_has_no_sidebar(url: str, context: BrowserContext) -> None:
+    page = await opened(context, url)
+    await ask(page, "My cat is called Miso.")
+    await expect(page.get_by_role("navigation")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""The first minute with the built-in demo: what it is, and steps that each do the real thing."""
+"""The first minute with the built-in demo: what it is, and starters that each do the real thing."""
 
 from __future__ import annotations
 
@@ -11,42 +11,33 @@ from tests.browser.real.photographs import photograph
 
 pytestmark = pytest.mark.browser
 REMEMBER = "Remember that my dog Bertil is allergic to chicken."
-ASK = "What is my dog allergic to?"
 
 
-async def test_five_clicks_lead_through_what_the_demo_can_do(page: Page) -> None:
+async def test_starters_of_the_demo_go_after_the_first_use(page: Page) -> None:
     guide, answers = page.get_by_role("region", name="Try it"), page.locator("article.assistant")
     await expect(guide).to_contain_text("one conversation that never ends; until a model key is set")
-    await expect(guide.get_by_role("button")).to_have_count(3)
+    await expect(guide.get_by_role("button")).to_have_text(
+        ["Show me a year of conversation", "What can you do?", REMEMBER]
+    )
     await photograph(page, "guide-begin")
     assert await look_for_faults(page) == []
-    for step, told in (
-        ("What can you do?", "I can show how Evertalk keeps a conversation."),
-        (REMEMBER, "I saved a note"),
-        (ASK, "allergic to chicken"),
-    ):
-        await guide.get_by_role("button", name=step).click()
-        await expect(answers.and_(page.locator("[data-status=sent]")).last).to_contain_text(told)
-        await expect(guide.get_by_role("button", name=step)).to_have_count(0)
-    await expect(guide).not_to_contain_text("never ends")
-    await photograph(page, "guide-middle")
-    await guide.get_by_role("button", name="/memory").click()
-    await expect(page.locator(".result, .sheet").last).to_contain_text("Bertil")
+    await guide.get_by_role("button", name=REMEMBER).click()
+    await expect(answers.and_(page.locator("[data-status=sent]")).last).to_contain_text("I saved a note")
+    await expect(guide).to_be_hidden()
+    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    await photograph(page, "guide-gone")
     await page.reload()
-    await expect(guide.get_by_role("button", name=ASK)).to_have_count(0)
-    await expect(answers).to_have_count(3)
+    await expect(answers).to_have_count(1)
+    await expect(guide).to_be_hidden()
 
 
-async def test_typed_setup_step_counts_and_sample_year_stays_offered(page: Page) -> None:
+async def test_starters_of_the_demo_go_after_a_typed_message(page: Page) -> None:
     guide, box = page.get_by_role("region", name="Try it"), page.get_by_role("textbox", name="Message")
     await expect(guide).to_be_visible()
-    for number, step in enumerate(("What can you do?", REMEMBER, ASK), start=1):
-        await box.fill(step)
-        await box.press("Enter")
-        await expect(page.locator("article.assistant[data-status=sent]")).to_have_count(number)
-    for step in ("/context", "/memory"):
-        await guide.get_by_role("button", name=step).click()
-    await expect(guide.get_by_role("button")).to_have_text(["Show me a year of conversation"])
+    await box.fill("Hello")
+    await box.press("Enter")
+    await expect(page.locator("article.assistant[data-status=sent]")).to_have_count(1)
+    await expect(guide).to_be_hidden()
 
 
 async def test_the_guide_speaks_the_readers_language_and_what_it_sends_is_english(

@@ -416,8 +416,31 @@ def test_what_is_pinned_is_listed_shown_and_let_go(desk: Desk, stub: Stub) -> No
     menu(page, "Pinned messages")
     dialog.get_by_role("button", name="Unpin").click()
     expect(dialog).to_contain_text("Nothing is pinned.")
-    dialog.get_by_role("button", name="Close").click()
+    dialog.press("Escape")
     expect(page.get_by_role("button", name="Unpin")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("item", "title"),
+    [
+        ("Memory", "Memory"),
+        ("Pinned messages", "Pinned messages"),
+        ("Search", "Search"),
+        ("Go to a date", "Go to a date"),
+    ],
+)
+def test_menu_views_open_in_one_panel(desk: Desk, stub: Stub, item: str, title: str) -> None:
+    stub.commands.append({"name": "search", "args": "", "text": "Search"})
+    page = desk.chat()
+    asked(page)
+    menu(page, item)
+    panel = page.get_by_role("dialog", name=title)
+    expect(panel).to_be_visible()
+    assert panel.evaluate("node => node.matches('section.sheet')")
+    assert find_faults(page) == []
+    panel.get_by_role("button", name="Back to the chat").click()
+    expect(panel).to_be_hidden()
+    expect(page.get_by_role("button", name="Menu")).to_be_focused()
 
 
 def test_the_appearance_is_chosen_and_remembered(desk: Desk) -> None:

@@ -120,7 +120,7 @@ def test_text_naming_a_page_or_button_uses_its_label(language: str) -> None:
     wrong = [key for key, label in named if words[label].casefold() not in words[key].casefold()]
     assert wrong == []
     chat = labels(language, "chat", "chat_parts")
-    assert chat["chat pin"].casefold() in chat["chat_parts menu pins_none"].casefold()
+    assert chat["chat pin"].casefold() in chat["chat_parts sheet pins_none"].casefold()
 
 
 def texts_of(source: Path) -> Iterator[str]:

@@ -54,6 +54,8 @@ export class Chat {
     });
     /** @type {import("./sheet.js").Sheet | null} */
     this.sheet = null;
+    /** Conversations next to the chat. @type {{shown: boolean, changed: (frame: any) => void} | null} */
+    this.side = null;
     /** @type {import("./attach.js").Desk | null} */
     this.files = null;
     this.build();
@@ -81,7 +83,7 @@ export class Chat {
     this.log = timeline({
       chat: this.chat, store: this.store, copy: (text, button) => void this.copy(text, button), retry: (cid) => this.retry(cid),
       discard: (cid) => this.discard(cid), choose: (command, args) => { this.command(command, args); this.composer.input.focus(); }, originals: (id, before) => import("./rare.js").then((one) => one.originals(this, id, before)), undo: () => this.command("undo", ""),
-      page: (query) => import("./rare.js").then((one) => one.earlierPage(this, query)), say: (words) => this.say(words),
+      page: (query) => import("./rare.js").then((one) => one.earlierPage(this, query)), say: (words) => this.say(words), dates: (at) => this.later((one) => one.look(this, "dates", at)),
       acts: () => this.acts((one) => { this.log.adorn(one.adorn(this)); this.draw(); }),
       attached: (place, metas) => this.attach((desk) => desk.place(place, metas)),
     });
@@ -169,6 +171,7 @@ export class Chat {
     this.chat.take(frame);
     if (session && session !== this.chat.session) this.later((one) => one.tellMove(this));
     this.sheet?.changed(frame);
+    this.side?.changed(frame);
     if (joined) {
       this.composer.changed();
       this.flush();

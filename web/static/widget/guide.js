@@ -6,7 +6,7 @@ import { wordsOf } from "./words.js";
 
 const t = wordsOf("guide", english.guide);
 /** Texts of the steps, sent in English, since the demo understands no other language. */
-const STEPS = ["/sample", "What can you do?", "Remember that my dog Bertil is allergic to chicken.", "What is my dog allergic to?", "/memory", "/context"];
+const STEPS = ["/sample", "What can you do?", "Remember that my dog Bertil is allergic to chicken."];
 /** Fact of the sample's first days, which the summary hides and recall finds. */
 const BEGINNING = "What is Saffron allergic to?";
 const SHOWN = 3;
@@ -28,15 +28,15 @@ let drawn = "";
 /** Steps that leave no trace in the conversation. @type {Set<string>} */
 const pressed = new Set();
 
-/** Shows the next untried steps; disappears after the last one, and with the mark "Demo". @param {Chat} chat */
+/** Shows the first steps until one is taken, and the tour of a sample; disappears with the mark "Demo". @param {Chat} chat */
 export function guide(chat) {
   const sample = markSample(chat);
   const { items } = chat.chat;
   const taken = new Set(items.map((/** @type {any} */ one) => one.command ? `/${one.command}` : one.text));
   const known = new Set(chat.commands().map((/** @type {any} */ one) => `/${one.name}`));
   const open = (/** @type {Step} */ { key }) => !taken.has(key) && !pressed.has(key) && (key[0] !== "/" || known.has(key));
-  const steps = sample ? (sample === "ended" ? tour(chat).filter(open) : []) : STEPS.map((key) => suggestion(chat, key, key === "/sample" ? t("year") : "")).filter(open);
-  const shown = steps.slice(0, SHOWN);
+  const first = items.length ? [] : STEPS.map((key) => suggestion(chat, key, key === "/sample" ? t("year") : ""));
+  const shown = (sample ? (sample === "ended" ? tour(chat) : []) : first).filter(open).slice(0, SHOWN);
   if (sample) shown.push({ key: "remove", words: t("remove"), run: () => chat.command("sample", "remove") });
   // The card may be far above by then.
   const gain = sample && (chat.log.node.querySelector(".card-title")?.textContent ?? "");

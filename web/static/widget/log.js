@@ -22,6 +22,7 @@ const MANY = 200;
  * @property {(place: HTMLElement, metas: any[]) => void} attached
  * @property {(query: string) => Promise<import("./past.js").Page>} page asks for what was said before
  * @property {(words: string) => void} say
+ * @property {(at?: string) => void} dates asks which day to go to
  */
 
 /** @param {LogTools} tools */

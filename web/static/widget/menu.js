@@ -3,7 +3,7 @@ import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { adoptMd, render } from "./md.js";
 import { adopt } from "./styles.js";
-import { ask, pin } from "./acts.js";
+import { ask } from "./acts.js";
 import { reach } from "./rare.js";
 import { wordsOf } from "./words.js";
 
@@ -20,7 +20,6 @@ const MENU_LOOK = /* css */ `
 .question::backdrop { background: rgb(0 0 0 / .3); }
 .question h2 { font-size: 16px; font-weight: 640; }
 .question .action { min-height: 38px; }
-.pins { display: grid; gap: 10px; padding: 0; list-style: none; } .pins p { overflow-wrap: anywhere; } .pins li { white-space: normal; }
 @media (forced-colors: active) { .menu, .question { border: 1px solid; } }
 `;
 
@@ -33,11 +32,11 @@ function offers(chat) {
   /** @type {[string, boolean, () => void, string?][]} */
   const all = [
     ["new_chat", names.has("new"), () => begin(chat)],
-    ["talks", chat.many, () => chat.later((one) => one.look(chat, "talks"))],
+    ["talks", chat.many && !chat.side?.shown, () => chat.later((one) => one.look(chat, "talks"))],
     ["remembered", names.has("memory"), () => chat.later((one) => one.look(chat))],
-    ["pins", names.has("pins"), () => pins(chat)],
+    ["pins", names.has("pins"), () => chat.later((one) => one.look(chat, "pins"))],
     ["find", names.has("search"), () => chat.later((one) => one.look(chat, "find"))],
-    ["go_day", chat.chat.items.length > 0, () => void chat.log.lookBack().then((one) => one?.dates())],
+    ["go_day", chat.chat.items.length > 0, () => chat.later((one) => one.look(chat, "dates"))],
     ["human", names.has("human") && !state, () => void chat.command("human", "")],
     ["bot", names.has("human") && Boolean(state), () => void chat.command("human", "cancel")],
     ["keep", !chat.options.identity, () => void import("./keep.js").then((one) => one.keep(chat)).catch(() => chat.warn(t("lost")))],
@@ -176,21 +175,6 @@ export function jump(chat, mid) {
   const item = chat.chat.items.find((one) => one.mid === mid);
   if (item) return reveal(chat.log.of(item));
   chat.log.lookBack().then((one) => one.find(mid)).then((node) => (node ? reveal(node) : chat.warn(t("show_failed")))).catch(() => chat.warn(t("show_failed")));
-}
-
-/** @param {Chat} chat */
-function pins(chat) {
-  const list = h("ul", { class: "pins" });
-  const node = question(chat, t("pins"), list, h("div", { class: "row" }, act(t("done"), "line", () => node.close())));
-  const none = () => chat.chat.pinned.size || list.childElementCount || show(list, h("li", { class: "muted" }, t("pins_none")));
-  for (const mid of chat.chat.pinned) {
-    const item = chat.chat.items.find((one) => one.mid === mid);
-    const row = h("li", null, h("p", { dir: "auto" }, item ? (item.text ?? "").slice(0, 200) : t("pin_old")),
-      h("button", { class: "quiet", type: "button", onclick: () => { node.close(); jump(chat, mid); } }, t("show")),
-      h("button", { class: "quiet", type: "button", onclick: () => { pin(chat, { mid }); row.remove(); chat.chat.pinned.delete(mid); none(); } }, t("unpin")));
-    list.append(row);
-  }
-  none();
 }
 
 /** @param {Chat} chat @param {string} format */

@@ -1,13 +1,12 @@
 /** Earlier messages: loaded page by page while scrolling up, with few nodes however long they are. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
-import { h, icon, set, show } from "../shared/h.js";
+import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
 import { Conversation } from "./state.js";
 import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("past", english.past);
-const CROSS = "M6 6l12 12M18 6L6 18";
 const LOOK = /* css */ `
 .items .day { align-self: center; font-size: 12px; font-weight: 400; }
 .day button { min-height: 26px; padding: 0 12px; color: var(--muted); border: 1px solid var(--line); border-radius: 13px; background: var(--card); }
@@ -16,10 +15,6 @@ const LOOK = /* css */ `
 .gap .quiet { color: var(--accent); }
 .start { padding: 10px 0 2px; }
 .space { pointer-events: none; height: var(--tall, 0); overflow-anchor: none; }
-.dates { position: absolute; z-index: 2; top: 8px; inset-inline: 10px; max-width: 380px; margin-inline: auto; display: flex; flex-wrap: wrap; align-items: center; gap: 8px; padding: 8px 8px 8px 14px; font-size: 14px; background: var(--card); border: 1px solid var(--line); border-radius: var(--radius-m); box-shadow: 0 8px 24px rgb(0 0 0 / .16); }
-.root[dir="rtl"] .dates { padding: 8px 14px 8px 8px; }
-.dates input { flex: 1; min-width: 130px; min-height: 36px; margin: 0; padding: 2px 10px; font: inherit; font-size: 16px; color: inherit; background: var(--soft); border: 1px solid var(--line); border-radius: var(--radius-s); }
-@media (forced-colors: active) { .dates { border: 1px solid; } }
 `;
 /** Rows that are drawn at most; distant ones are removed and drawn again when scrolled to. */
 const MOST = 240;
@@ -42,6 +37,7 @@ const SLIDE_MS = 800;
  * @property {(wanted?: boolean) => boolean} follow
  * @property {(query: string) => Promise<Page>} page asks the server
  * @property {(words: string) => void} say
+ * @property {(at?: string) => void} dates asks which day to go to
  */
 
 /* ---- what is known of the past ---- */
@@ -129,8 +125,6 @@ export function past(tools) {
   /** @type {Item[]} */
   let drawn = [];
   let usual = 90;
-  /** @type {HTMLElement | null} */
-  let asking = null;
   let ended = 0;
   node.addEventListener("keydown", key);
   node.addEventListener("wheel", () => (ended = 0), { passive: true });
@@ -153,9 +147,6 @@ export function past(tools) {
     const year = new Date(day).getFullYear() === new Date().getFullYear() ? undefined : "numeric";
     return new Date(day).toLocaleDateString(tongue(), { weekday: "long", day: "numeric", month: "long", year });
   }
-
-  /** @param {string} at as a field for dates wants it */
-  const plain = (at) => { const day = new Date(at); return [day.getFullYear(), day.getMonth() + 1, day.getDate()].map((part) => String(part).padStart(2, "0")).join("-"); };
 
   /* -- which rows -- */
 
@@ -215,7 +206,7 @@ export function past(tools) {
   /** Rows that are no messages. @param {any} first */
   function make(first) {
     if (first.kind === "day") {
-      const words = h("button", { type: "button", title: t("go_day"), onclick: () => dates(first.at) });
+      const words = h("button", { type: "button", title: t("go_day"), onclick: () => tools.dates(first.at) });
       return { node: h("h3", { class: "day" }, words), rev: -1, update: () => show(words, dayOf(first.at)) };
     }
     const line = h("p", { class: first.kind, dir: "auto" });
@@ -390,44 +381,13 @@ export function past(tools) {
 
   /* -- a day -- */
 
-  /** Asks which day to go to. @param {string} [at] */
-  function dates(at) {
-    close();
-    const last = plain(new Date().toISOString());
-    const field = h("input", { type: "date", id: "evt-day", max: last });
-    const word = h("label", { for: "evt-day" }, t("day"));
-    field.value = at ? plain(at) : last;
-    asking = h("div", { class: "dates", role: "group", "aria-label": t("go_day"), onkeydown: (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === "Enter" && event.composedPath()[0] === field) void leap(field.value, word);
-      if (event.key === "Escape") close(true);
-      if (/^(Enter|Escape)$/.test(event.key)) event.stopPropagation();
-    } }, word, field, h("button", { class: "action solid", type: "button", onclick: () => void leap(field.value, word) }, t("go")),
-    h("button", { class: "icon", type: "button", "aria-label": t("cancel"), title: t("cancel"), onclick: () => close(true) }, icon(CROSS)));
-    node.after(asking);
-    field.focus();
+  /** Goes to the first message since then; at the end without one. @param {Date} since */
+  async function leap(since) {
+    const item = await go(`since=${encodeURIComponent(since.toISOString())}`, (one) => Boolean(one.seq && one.at && Date.parse(one.at) >= since.getTime()));
+    if (item) return tools.say(t("shown", { date: dayOf(item.at ?? "") }));
+    tools.follow(true);
+    tools.update();
   }
 
-  /** @param {boolean} [back] */
-  function close(back = false) {
-    asking?.remove();
-    asking = null;
-    if (back) node.focus({ preventScroll: true });
-  }
-
-  /** @param {string} day @param {HTMLElement} word */
-  async function leap(day, word) {
-    const since = new Date(`${day}T00:00`);
-    if (Number.isNaN(since.getTime())) return;
-    try {
-      const item = await go(`since=${encodeURIComponent(since.toISOString())}`, (one) => Boolean(one.seq && one.at && Date.parse(one.at) >= since.getTime()));
-      close(true);
-      if (item) return tools.say(t("shown", { date: dayOf(item.at ?? "") }));
-      tools.follow(true);
-      tools.update();
-    } catch {
-      show(word, t("day_failed"));
-    }
-  }
-
-  return { rows, make, hold, slide, draw, find, dates };
+  return { rows, make, hold, slide, draw, find, leap };
 }

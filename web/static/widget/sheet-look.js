@@ -41,6 +41,7 @@ export const SHEET_LOOK = /* css */ `
 .found li + li { border-top: 1px solid var(--line); }
 .found span { display: block; overflow-wrap: anywhere; }
 .found mark { padding: 0 1px; border-radius: 3px; background: color-mix(in srgb, var(--warn) 28%, transparent); color: inherit; font-weight: 600; }
+.pins li { padding: 8px 0; } .found .quiet { display: inline-block; width: auto; padding: 0 8px; } form.search-row { display: grid; gap: 10px; max-width: 420px; }
 .talks li { display: flex; align-items: center; gap: 4px; } .talks li:has(input) { display: grid; gap: 8px; padding: 9px 0; } .talks li > button:first-child { flex: 1; min-width: 0; } .talks :is(.quiet, .action) { width: auto; padding: 0 8px; } .talks .action { padding: 0 13px; } .talks [aria-current] .muted { font-weight: 400; } .view .row:has(+ .state) { padding-bottom: 8px; } .talks [aria-current] { font-weight: 600; } .unread { color: var(--accent); }
 .kept section + section { margin-top: 20px; padding-top: 14px; border-top: 1px solid var(--line); }
 .kept h3 { margin-bottom: 8px; font-size: 14px; color: var(--muted); }

@@ -5,11 +5,14 @@ import { reach } from "./rare.js";
 import { drawer } from "./edit.js";
 import { adoptMd } from "./md.js";
 import { SHEET_LOOK } from "./sheet-look.js";
+import { pin } from "./acts.js";
 import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 import { notes } from "./notes.js";
 import { earlier } from "./earlier.js";
+import { dates } from "./dates.js";
 import { finding } from "./find.js";
+import { pinned } from "./pins.js";
 import { talks } from "./talks.js";
 import { enter, jump, start } from "./menu.js";
 
@@ -18,13 +21,17 @@ const NEWS = new Set(["memory", "erased", "welcome"]);
 const CROSS = "M6 6l12 12M18 6L6 18";
 
 /**
- * @typedef {"notes" | "earlier" | "find" | "talks"} Name
+ * @typedef {"notes" | "earlier" | "find" | "talks" | "pins" | "dates"} Name
  * @typedef {object} SheetTools
  * @property {(path: string, init?: RequestInit) => Promise<Response>} reach asks the server; throws only without an answer
  * @property {(node: HTMLElement, text: string) => void} markdown
  * @property {() => void} closed
  * @property {() => string} session
  * @property {(mid: string) => void} jump shows a message in the conversation
+ * @property {() => {mid: string, text?: string}[]} pins
+ * @property {(mid: string) => void} unpin
+ * @property {(since: Date) => Promise<void>} leap shows the first message since then
+ * @property {() => HTMLElement} title
  * @property {(session: string) => void} open goes on in another conversation
  * @property {() => void} begin goes on in a new one
  */
@@ -48,7 +55,10 @@ export function tellMove(chat) {
 /** @param {Chat} chat */
 function over(chat) {
   const made = sheet({
-    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => jump(chat, mid), open: (session) => { chat.sheet?.toggle(false); enter(chat, session); }, begin: () => { chat.sheet?.toggle(false); void start(chat); },
+    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => { chat.sheet?.toggle(false); jump(chat, mid); }, title: () => made.title,
+    pins: () => [...chat.chat.pinned].map((mid) => ({ mid, text: chat.chat.items.find((one) => one.mid === mid)?.text })), unpin: (mid) => { pin(chat, { mid }); chat.chat.pinned.delete(mid); },
+    leap: async (since) => { const past = await chat.log.lookBack(); if (!past) throw new Error("not loaded"); await past.leap(since); chat.sheet?.toggle(false); chat.log.node.focus({ preventScroll: true }); },
+    open: (session) => { chat.sheet?.toggle(false); enter(chat, session); }, begin: () => { chat.sheet?.toggle(false); void start(chat); },
     markdown: drawer(chat),
   });
   chat.node.append(made.node);
@@ -62,8 +72,8 @@ function sheet(tools) {
   const title = h("h2", { id: "evt-sheet-title", tabindex: -1 });
   const other = h("button", { class: "quiet", type: "button", onclick: () => choose(shown === "notes" ? "earlier" : "notes") });
   const close = h("button", { class: "icon", type: "button", "aria-label": t("sheet_close"), title: t("sheet_close"), onclick: () => toggle(false) }, icon(CROSS));
-  const find = finding(tools, (hit) => { if (!hit.here) return choose("earlier"); toggle(false); tools.jump(hit.mid); });
-  const views = { notes: notes(tools), earlier: earlier(tools), find, talks: talks(tools) };
+  const find = finding(tools, (hit) => { if (!hit.here) return choose("earlier"); tools.jump(hit.mid); });
+  const views = { notes: notes(tools), earlier: earlier(tools), find, talks: talks(tools), pins: pinned(tools), dates: dates(tools) };
   const node = h("section", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-labelledby": "evt-sheet-title", hidden: true, onkeydown: key },
     h("div", { class: "head" }, title, h("span", { class: "grow" }), other, close), Object.values(views).map((view) => view.node));
   /** @type {Name} */
@@ -73,9 +83,9 @@ function sheet(tools) {
   function choose(name, words) {
     shown = name;
     for (const [one, view] of Object.entries(views)) view.node.hidden = one !== name;
-    show(title, t({ notes: "remembered", earlier: "earlier", find: "find", talks: "talks" }[name]));
+    show(title, t({ notes: "remembered", earlier: "earlier", find: "find", talks: "talks", pins: "pins", dates: "go_day" }[name]));
     show(other, t(name === "notes" ? "earlier" : "remembered"));
-    other.hidden = /find|talks/.test(name);
+    other.hidden = !/notes|earlier/.test(name);
     title.focus({ preventScroll: true });
     void /** @type {any} */ (views[name]).load(words);
   }
@@ -109,7 +119,7 @@ function sheet(tools) {
   }
 
   return {
-    node, toggle,
+    node, toggle, title,
     get shown() { return !node.hidden; },
     /** Updates notes after they may have changed here or elsewhere. @param {any} frame */
     changed(frame) {

@@ -31,6 +31,7 @@ export function dress(widget, site) {
   const title = config.title || site.title;
   if (title) show(chat.title, title);
   if (title && config.page) document.title = title;
+  if (config.page && site.conversations === "many") void import("./side.js").then((one) => one.beside(chat), () => {});
   const own = config.starters?.split("|").map((one) => one.trim()).filter(Boolean).slice(0, MOST_STARTERS);
   begin(chat, own?.length ? { ...site, starters: own } : site);
 }

@@ -6,7 +6,7 @@ import { state, t } from "./sheet.js";
 
 /** @typedef {{session_id: string, title: string, named: boolean, last_active_at: string, unread: boolean}} Talk */
 
-/** @param {import("./sheet.js").SheetTools} tools */
+/** @param {Pick<import("./sheet.js").SheetTools, "reach" | "session" | "open" | "begin">} tools */
 export function talks(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("ul", { class: "found talks" });
@@ -16,22 +16,32 @@ export function talks(tools) {
   /** @type {string | null} */
   let next = null;
 
-  /** @param {boolean} [on] whether older ones join those that are there */
-  async function load(on = false) {
-    if (on !== true) state(status, t("loading"));
+  /** @param {boolean} [on] whether older ones join those that are there @param {boolean} [quiet] whether the list stays meanwhile */
+  async function load(on = false, quiet = false) {
+    if (on !== true && !quiet) state(status, t("loading"));
     try {
       const answer = await tools.reach(`api/v1/conversations${on === true && next ? `?before=${next}` : ""}`);
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       const page = await answer.json();
-      next = page.next;
       const rows = page.conversations.map(row);
       if (on === true) list.append(...rows);
-      else show(list, rows);
+      else replace(rows, quiet && Boolean(page.next));
+      if (on === true || !quiet || !page.next) next = page.next;
       more.hidden = !next;
       state(status, "");
     } catch {
-      state(status, t("talks_failed"), () => void load(on));
+      if (!quiet) state(status, t("talks_failed"), () => void load(on));
     }
+  }
+
+  /** Replaces rows; the focus stays on its conversation. @param {HTMLElement[]} rows @param {boolean} keep whether older rows stay */
+  function replace(rows, keep) {
+    const { activeElement } = /** @type {ShadowRoot} */ (list.getRootNode());
+    const held = list.contains(activeElement) && activeElement?.closest("li")?.dataset.talk;
+    const known = new Set(rows.map((one) => one.dataset.talk));
+    const older = keep ? [...list.children].filter((one) => !known.has(one.dataset.talk)) : [];
+    show(list, rows, older);
+    if (held) list.querySelector(`[data-talk="${held}"] button`)?.focus();
   }
 
   /** @param {Talk} talk */
@@ -40,7 +50,7 @@ export function talks(tools) {
     const title = talk.title || t("talk_untitled");
     const open = h("button", { type: "button", "aria-current": here ? "true" : null, onclick: () => tools.open(talk.session_id) }, h("span", { dir: "auto" }, title),
       h("span", { class: "muted small" }, [stamp(talk.last_active_at, tongue()), here && t("talk_here")].filter(Boolean).join(" · "), talk.unread && !here && [" · ", h("b", { class: "unread" }, t("talk_unread"))]));
-    const line = h("li", null, open, h("button", { class: "quiet", type: "button", "aria-label": `${t("talk_name")}: ${title}`, onclick: () => name(talk, line) }, t("talk_name")));
+    const line = h("li", { data: { talk: talk.session_id } }, open, h("button", { class: "quiet", type: "button", "aria-label": `${t("talk_name")}: ${title}`, onclick: () => name(talk, line) }, t("talk_name")));
     return line;
   }
 
@@ -70,5 +80,5 @@ export function talks(tools) {
     field.focus();
     field.select();
   }
-  return { node, load };
+  return { node, load, refresh: () => load(false, true) };
 }
