@@ -75,6 +75,8 @@ class ModelCard:
     prices: Prices | None
     capabilities: frozenset[str] = field(default_factory=frozenset)
     offline: bool = False
+    callable_tools: frozenset[str] | None = None
+    """Names of the tools that the model can call; None for any."""
     token_factor: float = 1.10
     """Factor on the bundled vocabulary's count before calibration."""
 

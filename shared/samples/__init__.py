@@ -43,6 +43,17 @@ class SamplePlay:
         return f"{self.begun_turn}-{self.total - self.played - 1}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedSample:
+    """A sample that plays no further message."""
+
+    seqs: tuple[int, ...]
+    """Its messages and their answers."""
+    begun_turn: int
+    has_own_talk: bool
+    """True if the person has messages of their own in the conversation."""
+
+
 @cache
 def load_year() -> tuple[Exchange, ...]:
     return tuple(Exchange(**one) for one in _read_year()["exchanges"])

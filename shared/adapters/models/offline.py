@@ -23,6 +23,8 @@ from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, To
 from shared.samples import find_answer
 
 OFFLINE_MODEL = "offline-demo"
+_SAVING_TOOL = "save_memory"
+"""The only tool that the demo calls, so others would take room in its context for nothing."""
 WINDOW, MAX_OUTPUT, PIECE_SECONDS = 200_000, 8_192, 0.015
 INTRODUCTION = (
     "Hello! I am the offline demo of Evertalk: no model is behind me, so I only repeat what I find in our "
@@ -100,6 +102,7 @@ class OfflineModel:
             name=model, window=self._window, max_output=min(MAX_OUTPUT, self._window // 2), window_known=True,
             prices=Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0, dated="never changes"),
             capabilities=frozenset({"tools", "count_tokens", "json"}), offline=True, token_factor=1.0,
+            callable_tools=frozenset({_SAVING_TOOL}),
         )  # fmt: skip
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
@@ -135,7 +138,7 @@ class OfflineModel:
 def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
     whole, results = _newest(request)
     words = _find_person_text(request)
-    save = next((tool for tool in request.tools if tool.name == "save_memory"), None)
+    save = next((tool for tool in request.tools if tool.name == _SAVING_TOOL), None)
     if _sums_up(request):
         asked = "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
         above = [replace_tagged(text_of(message.blocks), by=" ").strip() for message in request.messages[:-1]]

@@ -10,7 +10,16 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from shared.core.session.ledger import Ledger
-from shared.core.values.messages import Author, Block, Message, Role, ToolUse, tool_results, tool_uses
+from shared.core.values.messages import (
+    Author,
+    Block,
+    Message,
+    Role,
+    ToolUse,
+    is_erased,
+    tool_results,
+    tool_uses,
+)
 
 _TURN: Callable[[Entry], int] = attrgetter("turn")
 CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
@@ -197,13 +206,23 @@ def drop_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tu
     """The entries as a request shows them: of the turns that answer one question, the newest only.
 
     A turn that asks a former question again counts while it is the open one, and once it has an answer; one
-    that ended without leaves everything as it was. What is pinned always stays.
+    that ended without leaves everything as it was. What is pinned always stays. A turn of which everything
+    was erased takes no room.
     """
     again = _asked_again(entries)
-    if not again:
+    gone = _former_turns(entries, again, open_turn) if again else set()
+    gone |= _erased_turns(entries, open_turn)
+    if not gone:
         return tuple(entries)
-    gone = _former_turns(entries, again, open_turn)
     return tuple(entry for entry in entries if entry.pinned or entry.turn not in gone)
+
+
+def _erased_turns(entries: Sequence[Entry], open_turn: int | None) -> set[int]:
+    """Return the ended turns of which every entry was erased."""
+    erased = {entry.turn for entry in entries if entry.turn != open_turn and is_erased(entry.blocks)}
+    if not erased:
+        return erased
+    return erased - {entry.turn for entry in entries if not is_erased(entry.blocks)}
 
 
 def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:

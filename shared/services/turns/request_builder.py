@@ -409,6 +409,8 @@ class RequestBuilder:
         """
         if not tools or not ("tools" in card.capabilities or card.offline):
             return ()
+        if card.callable_tools is not None:
+            tools = tuple(tool for tool in tools if tool.name in card.callable_tools)
         if "images" not in card.capabilities:
             tools = tuple(tool for tool in tools if tool.name != LOOK_AT_PICTURE.name)
         window = policy.usable_window(card.window)

@@ -92,7 +92,8 @@ async def test_list_of_conversations_is_a_sidebar_on_wide_screens(many: str, con
     await expect(side.locator("li")).to_have_text([re.compile("^Tell me of whales"), re.compile("^My cat")])
     await expect(side.locator("[aria-current=true]")).to_contain_text("Tell me of whales.")
     boxes = [await one.bounding_box() for one in (side, page.get_by_role("main"))]
-    assert boxes[0] and boxes[1]
+    assert boxes[0]
+    assert boxes[1]
     assert boxes[0]["width"] == boxes[1]["x"], "neither covers the other"
     await photograph(page, "conversations-side")
     assert await look_for_faults(page) == []

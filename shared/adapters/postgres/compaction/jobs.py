@@ -246,8 +246,12 @@ class PostgresJobs(PoolStore):
         talk_ratio: float | None = None,
         reserved_tokens: int = 0,
         left_out: LeftOut | None = None,
+        hold: bool = True,
     ) -> CompactionStored | ChangeRefused:
-        """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
+        """Bring the newest compaction's messages back, byte for byte.
+
+        `hold` stops automatic compaction, which would hide them again.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
             if session is None:
@@ -273,7 +277,7 @@ class PostgresJobs(PoolStore):
             await connection.execute(*_UNDO(link_id=head["id"]))
             return await _move(
                 connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
-                context_tokens=after, reserved=reserved_tokens, hold=True, state="undone", shown=head["id"],
+                context_tokens=after, reserved=reserved_tokens, hold=hold, state="undone", shown=head["id"],
             )  # fmt: skip
 
     @store_method

@@ -6,7 +6,7 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.turns import build_message_arguments
 from shared.core.session.turns import Inbound
-from shared.samples import SAMPLE_CID, SAMPLE_KEY, SamplePlay
+from shared.samples import SAMPLE_CID, SAMPLE_KEY, SamplePlay, StoppedSample
 
 _AT_ONCE = 50
 
@@ -53,10 +53,14 @@ class PostgresSamples(PoolStore):
         return None if row is None else row["event_seq"]
 
     @store_method
-    async def stop(self, session_id: int) -> tuple[int, ...] | None:
-        """No further message of it is played; the numbers of those that were, with their answers."""
-        seqs: list[int] | None = await self._pool.fetchval(*_STOP(session_id=session_id))
-        return None if seqs is None else tuple(seqs)
+    async def stop(self, session_id: int) -> StoppedSample | None:
+        """Play no further message of the sample; None if there is none."""
+        row = await self._pool.fetchrow(*_STOP(session_id=session_id))
+        if row is None:
+            return None
+        return StoppedSample(
+            seqs=tuple(row["seqs"]), begun_turn=row["begun_turn"], has_own_talk=row["has_own_talk"]
+        )
 
     @store_method
     async def remove(self, session_id: int) -> None:
@@ -88,7 +92,13 @@ WITH p AS (
 SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{{}}')
           FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
          WHERE te.session_id = :session_id AND te.turn_no IN (SELECT turn_no FROM said)
-           AND (e.author <> 'person' OR te.seq IN (SELECT seq FROM said)))
+           AND (e.author <> 'person' OR te.seq IN (SELECT seq FROM said))) AS seqs,
+       begun_turn,
+       EXISTS (SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
+                 JOIN sessions s ON s.id = te.session_id
+                WHERE te.session_id = :session_id AND te.turn_no > s.erased_turn AND e.author = 'person'
+                  AND e.blocks <> erased_blocks(e.blocks) AND te.seq NOT IN (SELECT seq FROM said)
+              ) AS has_own_talk
   FROM p
 """)
 _REMOVE = Named("DELETE FROM sample_plays WHERE session_id = :session_id")

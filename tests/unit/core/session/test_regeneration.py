@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from shared.core.session.session import Entry, drop_former, former_answer
-from shared.core.values.messages import Author, Text, ToolUse
+from shared.core.values.messages import ERASED, Author, Text, ToolUse
 
 AT = datetime(2026, 5, 4, tzinfo=UTC)
 
@@ -66,3 +66,15 @@ def test_a_question_that_never_got_an_answer_is_there_once() -> None:
 def test_what_is_pinned_stays() -> None:
     pinned = tuple(replace(one, pinned=one.seq == 4) for one in ANSWERED)
     assert seqs(drop_former(pinned)) == [1, 2, 4, 5, 6]
+
+
+def test_turn_takes_no_room_when_all_of_it_was_erased() -> None:
+    gone = [replace(one, blocks=(Text(text=ERASED),)) for one in TALK[:2]]
+    assert seqs(drop_former((*gone, *TALK[2:]))) == [3, 4]
+    assert seqs(drop_former((gone[0], TALK[1], *TALK[2:]))) == [1, 2, 3, 4], "its answer stays readable"
+
+
+def test_open_turn_stays_when_its_question_was_erased() -> None:
+    question = replace(TALK[2], blocks=(Text(text=ERASED),))
+    assert seqs(drop_former((*TALK[:2], question), open_turn=2)) == [1, 2, 3]
+    assert seqs(drop_former((*TALK[:2], question))) == [1, 2]
