@@ -16,9 +16,12 @@ from shared.core.values.errors import EvertalkError
 
 _LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$"
 _COLOUR = r"^#([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"
+_FONT = r"^[A-Za-z0-9 ,'\"_-]{1,200}$"
+"""Families as in CSS, without signs that could end its value."""
 _IN_WORDS = {
     _LANGUAGE: "a language is named as in de or pt-BR",
     _COLOUR: "must be a colour such as #4f46e5",
+    _FONT: "must be font families such as Inter, sans-serif",
 }
 
 AUDIENCES = ("personal", "public")
@@ -47,6 +50,8 @@ class SiteConfig(SiteTexts):
     """`sites.config`."""
 
     accent: Annotated[str, Field(pattern=_COLOUR)] | None = None
+    font: Annotated[str, Field(pattern=_FONT)] | None = None
+    """Font families as in CSS; the page that shows the widget, or the system, has them."""
     position: Literal["left", "right"] | None = None
     privacy_url: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     verified: Literal["off", "optional", "required"] = "off"
@@ -137,7 +142,7 @@ def build_public_config(config: SiteConfig, language: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"starters": [], **select_texts(config, language)}
     if config.accent and (accent := full_hex(config.accent)):
         shown |= {"accent": accent, "on_accent": text_on(accent)}
-    for name in ("position", "privacy_url"):
+    for name in ("position", "privacy_url", "font"):
         if value := getattr(config, name):
             shown[name] = value
     if config.conversations == "many":

@@ -12,6 +12,7 @@ from shared.core.identity.handover import ADVICE
 from tests.browser.axe import find_faults
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
+from tests.browser.widget.embedding_page import call
 from tests.browser.widget.hands import arrived, asked, becomes, frames, log, say
 from tests.browser.widget.stub import Stub, ctx
 
@@ -441,6 +442,40 @@ def test_menu_views_open_in_one_panel(desk: Desk, stub: Stub, item: str, title: 
     panel.get_by_role("button", name="Back to the chat").click()
     expect(panel).to_be_hidden()
     expect(page.get_by_role("button", name="Menu")).to_be_focused()
+
+
+def test_panel_is_docked_to_the_side_and_the_page_makes_room(desk: Desk) -> None:
+    page = desk.shop("?open=1&plain=1")
+    expect(page.locator(".gauge")).to_be_visible()
+    room = "getComputedStyle(document.documentElement).marginRight"
+    menu(page, "Dock to the side")
+    becomes(page, lambda: page.evaluate(room) == "400px")
+    dialog = page.get_by_role("dialog")
+    assert dialog.bounding_box() == {"x": 700, "y": 0, "width": 400, "height": 760}
+    expect(page.get_by_role("button", name="Close chat")).to_have_count(1)
+    assert find_faults(page) == []
+    page.reload()
+    becomes(page, lambda: page.evaluate(room) == "400px")
+    page.get_by_role("button", name="Close chat").click()
+    assert page.evaluate(room) == "0px"
+    page.get_by_role("button", name="Open chat").click()
+    assert page.evaluate(room) == "400px"
+    page.set_viewport_size({"width": 800, "height": 700})
+    becomes(page, lambda: page.evaluate(room) == "0px")
+    page.set_viewport_size({"width": 1100, "height": 760})
+    becomes(page, lambda: page.evaluate(room) == "400px")
+    menu(page, "Undock")
+    becomes(page, lambda: page.evaluate(room) == "0px")
+    menu(page, "Dock to the side")
+    becomes(page, lambda: page.evaluate(room) == "400px")
+    call(page, "shutdown")
+    assert page.evaluate(room) == "0px", "the page is as it was"
+
+
+def test_page_docks_the_panel_by_an_attribute(desk: Desk) -> None:
+    page = desk.shop("?open=1&dock=true&position=left")
+    expect(page.locator(".gauge")).to_be_visible()
+    becomes(page, lambda: page.evaluate("getComputedStyle(document.documentElement).marginLeft") == "400px")
 
 
 def test_the_appearance_is_chosen_and_remembered(desk: Desk) -> None:

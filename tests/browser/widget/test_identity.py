@@ -36,6 +36,16 @@ def answered(page: Page, text: str) -> None:
     expect(log(page).get_by_label("Assistant").last).to_contain_text(f"You said: {text}")
 
 
+def test_site_has_a_font_of_its_own_unless_the_page_sets_one(desk: Desk, stub: Stub) -> None:
+    stub.site = {**SITE, "font": "Georgia, serif"}
+    page = desk.shop("?open=1")
+    family = "node => getComputedStyle(node).fontFamily"
+    expect(page.get_by_role("heading", name="Acme help")).to_be_visible()
+    assert page.get_by_role("textbox", name="Message").evaluate(family) == "Georgia, serif"
+    page.evaluate("document.documentElement.style.setProperty('--evertalk-font', 'monospace')")
+    assert page.get_by_role("textbox", name="Message").evaluate(family) == "monospace"
+
+
 def test_a_public_site_is_a_plain_and_kind_chat(desk: Desk, stub: Stub) -> None:
     stub.site, stub.audience = SITE, "public"
     page = desk.shop()

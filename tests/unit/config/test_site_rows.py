@@ -23,6 +23,8 @@ def test_an_empty_row_is_a_plain_open_site() -> None:
         ({"texts": {"de": {"accent": "#fff"}}}, "texts.de.accent: there is no such key"),
         ({"texts": {"Deutsch!": {}}}, "a language is named as in de or pt-BR"),
         ({"accent": "red"}, "accent: must be a colour such as #4f46e5"),
+        ({"font": "Inter; color: red"}, "font: must be font families such as Inter, sans-serif"),
+        ({"font": "url(x)"}, "font: must be font families"),
         ({"verified": "always"}, "verified: must be"),
         ({"position": "top"}, "position: must be"),
         ({"webview": "yes"}, "webview: must be true or false"),
@@ -75,8 +77,16 @@ def test_texts_are_those_of_the_language_and_else_the_sites_own() -> None:
 
 def test_a_page_sees_nothing_of_how_a_site_is_guarded() -> None:
     config = read_site_config(
-        {"verified": "required", "webview": True, "uploads": False, "accent": "#fc0", "position": "left"}
+        {
+            "verified": "required",
+            "webview": True,
+            "uploads": False,
+            "accent": "#fc0",
+            "position": "left",
+            "font": "Inter, 'Noto Sans', sans-serif",
+        }
     )
     assert build_public_config(config, "") == {
         "starters": [], "accent": "#ffcc00", "on_accent": "#000000", "position": "left",
+        "font": "Inter, 'Noto Sans', sans-serif",
     }  # fmt: skip

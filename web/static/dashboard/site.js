@@ -130,7 +130,7 @@ const FORM = [
       { path: "audience", label: t("Audience"), kind: choice([["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]], { stored: true }) },
       { path: "verified", label: t("Signed-in people"), kind: choice([["off", t("off")], ["optional", t("optional")], ["required", t("required")]]) }],
   ]],
-  [t("Look"), [[{ path: "accent", label: t("Colour"), kind: code({ placeholder: "#4f46e5", maxlength: 7 }) }, { path: "position", label: t("Side"), kind: choice([["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]]) }]]],
+  [t("Look"), [[{ path: "accent", label: t("Colour"), kind: code({ placeholder: "#4f46e5", maxlength: 7 }) }, { path: "font", label: t("Font"), kind: code({ placeholder: "Inter, sans-serif", maxlength: 200 }) }, { path: "position", label: t("Side"), kind: choice([["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]]) }]]],
   [t("Words"), [
     [{ path: "title", label: t("Title"), kind: words(60) }],
     [{ path: "welcome", label: t("Welcome"), kind: long(500) }],

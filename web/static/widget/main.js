@@ -11,6 +11,7 @@ const NARROW = "(max-width: 560px)";
  * @typedef {object} Config
  * @property {string} site @property {string} [title] @property {string} [theme] @property {string} [locale]
  * @property {string} [position] @property {boolean} [open] @property {boolean} [page] @property {string} [accent]
+ * @property {string} [dock] true for a panel at the side of the page
  * @property {string} [starters] ways to begin, with a | between them
  */
 
@@ -98,6 +99,8 @@ export class Widget {
       this.chat.node.hidden = true;
       this.root.prepend(this.chat.node);
       void this.dress(this.site);
+      const docked = this.store.get("dock") || this.config.dock;
+      if (docked === "true" && !this.config.page) void import("./dock.js").then(({ dock }) => this.chat && dock(this.chat, true), () => {});
       return this.chat;
     }).catch(() => { this.loading = null; return null; });
     return this.loading;

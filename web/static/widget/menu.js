@@ -43,15 +43,30 @@ function offers(chat) {
     ["export_md", names.has("export"), () => save(chat, "md")],
     ["export_json", names.has("export"), () => save(chat, "json")],
     [chat.store.get("push") ? "notify_off" : "notify_on", Boolean(chat.options.page) && "PushManager" in window, () => void import("./notify.js").then((one) => one.turn(chat)).catch(() => chat.warn(t("lost")))],
+    [docked(chat) ? "undock" : "dock", !chat.options.page && matchMedia("(min-width: 900px)").matches, () => void dockOrRelease(chat)],
     ["look", true, () => dye(chat)],
     ["forget", names.has("forget"), () => void forget(chat), "danger"],
   ];
   const begun = Boolean(chat.chat.session);
-  return all.filter(([key, offered]) => offered && (begun || /^(human|look)$/.test(key))).map(([key, , run, look]) => [key, run, look]);
+  return all.filter(([key, offered]) => offered && (begun || /^(human|look|dock|undock)$/.test(key))).map(([key, , run, look]) => [key, run, look]);
 }
 
 /** @param {Chat} chat */
 const look = (chat) => /** @type {HTMLElement} */ (chat.node.closest(".root")).dataset.theme ?? "auto";
+
+/** @param {Chat} chat */
+const docked = (chat) => /** @type {HTMLElement} */ (chat.node.closest(".root")).dataset.dock === "true";
+
+/** Docks the panel at the side of the page, or releases it, also on later visits. @param {Chat} chat */
+async function dockOrRelease(chat) {
+  const wanted = !docked(chat);
+  try {
+    (await import("./dock.js")).dock(chat, wanted);
+    chat.store.put("dock", String(wanted));
+  } catch {
+    chat.warn(t("lost"));
+  }
+}
 
 /** Opens the menu, or closes it. @param {Chat} chat */
 export function toggle(chat) {

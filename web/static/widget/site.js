@@ -22,7 +22,7 @@ export function dress(widget, site) {
   widget.store.put("site", JSON.stringify(site));
   set(widget.root, {
     data: { position: config.position || site.position || "" },
-    vars: { "--site-accent": config.accent || site.accent || "", "--site-on-accent": (!config.accent && site.on_accent) || "",
+    vars: { "--site-font": site.font ?? "", "--site-accent": config.accent || site.accent || "", "--site-on-accent": (!config.accent && site.on_accent) || "",
       "--accent": tint ? `light-dark(color-mix(in srgb, ${tint} ${dark}, #000), color-mix(in srgb, ${tint} 40%, #fff))` : "" },
   });
   widget.reflect();

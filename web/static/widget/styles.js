@@ -19,7 +19,7 @@ const LOOK = /* css */ `
   ${TOKENS}
   --accent-fill: var(--evertalk-accent, var(--site-accent, #4f46e5)); --on-accent: var(--evertalk-on-accent, var(--site-on-accent, #fff)); --radius-l: var(--evertalk-radius, 16px);
   all: unset; display: block; color-scheme: light dark; position: fixed; inset: auto; width: 0; height: 0; overflow: visible; z-index: 2147483000;
-  font: 15px/1.55 var(--evertalk-font, var(--font)); color: var(--fg); text-align: start; -webkit-text-size-adjust: 100%;
+  font: 15px/1.55 var(--evertalk-font, var(--site-font, var(--font))); color: var(--fg); text-align: start; -webkit-text-size-adjust: 100%;
 }
 .root[dir="rtl"] { direction: rtl; }
 .root[data-theme="light"] { color-scheme: light; }
