@@ -15,6 +15,11 @@ const LOOK = /* css */ `
 /** @type {(() => void) | null} */
 let place = null;
 
+/** Docks the panel if the visitor, or else the page, wants so. @param {import("./main.js").Widget} widget */
+export function begin({ chat, config, store }) {
+  if (chat && !config.page && (store.get("dock") || config.dock) === "true") dock(chat, true);
+}
+
 /** Docks the panel, or releases it. @param {import("./chat.js").Chat} chat @param {boolean} wanted */
 export function dock(chat, wanted) {
   const root = /** @type {HTMLElement} */ (chat.node.closest(".root"));

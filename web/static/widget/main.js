@@ -99,8 +99,7 @@ export class Widget {
       this.chat.node.hidden = true;
       this.root.prepend(this.chat.node);
       void this.dress(this.site);
-      const docked = this.store.get("dock") || this.config.dock;
-      if (docked === "true" && !this.config.page) void import("./dock.js").then(({ dock }) => this.chat && dock(this.chat, true), () => {});
+      if (this.config.dock || this.store.get("dock")) void import("./dock.js").then((one) => one.begin(this), () => {});
       return this.chat;
     }).catch(() => { this.loading = null; return null; });
     return this.loading;
