@@ -6,7 +6,7 @@ import re
 
 import asyncpg
 import pytest
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, Page, ViewportSize, expect
 
 from tests.browser.axe import look_for_faults
 from tests.browser.real.hands import ask, choose, give
@@ -25,7 +25,8 @@ async def many(database_url: str, url: str) -> str:
     return url
 
 
-SMALL, WIDE = {"width": 899, "height": 700}, {"width": 900, "height": 700}
+SMALL: ViewportSize = {"width": 899, "height": 700}
+WIDE: ViewportSize = {"width": 900, "height": 700}
 
 
 async def opened(context: BrowserContext, url: str) -> Page:
