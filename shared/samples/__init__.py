@@ -51,7 +51,7 @@ class StoppedSample:
     """Its messages and their answers."""
     begun_turn: int
     has_own_talk: bool
-    """True if the person has messages of their own in the conversation."""
+    """Whether other messages of the person are in the conversation."""
 
 
 @cache
