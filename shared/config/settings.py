@@ -145,7 +145,7 @@ class Settings(BaseSettings):
     telegram_api_url: str = TELEGRAM_API_URL
     telegram_bots_file: Path | None = None
     telegram_drafts: bool = True
-    telegram_rich: bool = False
+    telegram_rich: bool = True
     telegram_messages: int = Field(default=5, ge=1, le=30)
     telegram_reactions: bool = False
     telegram_channels: bool = False

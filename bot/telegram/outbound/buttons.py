@@ -111,7 +111,7 @@ CHOOSE = "choose"
 CHOSEN_BY_BUTTON = frozenset({"mode", "model", "voice"})
 """Commands whose choices stand as buttons below what they say. Notes have buttons by id in the list of
 `/memory`: a number below an old preview would erase another note for good."""
-ON_BY_DEFAULT = frozenset({"notices", "drafts"})
+ON_BY_DEFAULT = frozenset({"notices", "drafts", "rich"})
 
 
 def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:

@@ -267,7 +267,6 @@ async def test_refused_rich_message_is_sent_classic_and_never_retried(
     here: Deployment,
 ) -> None:
     ada = await here.person()
-    await here.wants(ada, "Tables and formulas")
     for method in ("sendRichMessage", "editMessageText"):
         await here.api.fail(
             method, times=-1, match={"chat": ada.id, "has": "rich_message"}, status=400,

@@ -240,7 +240,7 @@ def test_telegram_defaults_need_approval_of_an_operator() -> None:
     assert (
         load_settings(profile="public", telegram_audience="personal").telegram_default_audience == "personal"
     )
-    assert (settings.telegram_drafts, settings.telegram_rich) == (True, False)
+    assert (settings.telegram_drafts, settings.telegram_rich) == (True, True)
 
 
 def test_people_and_groups_are_listed_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
