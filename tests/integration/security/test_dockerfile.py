@@ -64,8 +64,9 @@ def test_every_source_of_the_image_exists_and_comes_from_the_lock() -> None:
         for source in shlex.split(sources)[:-1]:
             assert source == "." or source in list_context(), source
     assert not {"secrets", ".env", ".git", "tests"} & set(list_context())
-    (install,) = [rest for verb, rest in STEPS if verb == "RUN" and "pip" in rest]
-    assert install.endswith("install --no-cache-dir --no-deps --require-hashes -r requirements.lock")
+    hashed = "/venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r "
+    installs = [rest for verb, rest in STEPS if verb == "RUN" and "pip" in rest]
+    assert installs == [f"{hashed}requirements.lock", f"{hashed}requirements-meaning.lock"]
 
 
 @pytest.mark.control("S44")
@@ -73,7 +74,8 @@ def test_image_runs_as_an_account_without_rights() -> None:
     verbs = [verb for verb, _ in LAST_STAGE]
     assert dict(LAST_STAGE)["USER"] == "10001:10001"
     assert "RUN" not in verbs[verbs.index("USER") :], "nothing is made by root later"
-    assert sum(verb == "FROM" for verb, _ in STEPS) == 2, "what only builds stays behind"
+    stages = [rest.partition(" AS ")[2] for verb, rest in STEPS if verb == "FROM"]
+    assert stages == ["build", "build-meaning", "meaning", ""], "what only builds stays behind"
     assert environment_of_last_stage()["PYTHONDONTWRITEBYTECODE"] == "1", "the image may be read only"
 
 
