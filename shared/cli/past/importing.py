@@ -40,7 +40,7 @@ async def run_import(
                 return await _undo(importer, session_id, wish, say)
             return await _import(importer, session_id, wish, settings, say)
         except OnHold:
-            say("This person is on legal hold: nothing of theirs is deleted.")
+            say("This person is on legal hold: none of their data can be deleted.")
         except (BadInput, OSError) as error:
             advice = error.advice if isinstance(error, BadInput) else "Check the path of the file."
             say(f"{strip_unprintable(str(error))[:300]}. {advice}")

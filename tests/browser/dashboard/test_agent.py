@@ -63,7 +63,7 @@ async def test_an_agent_is_made_by_its_form(house: House) -> None:
     await expect(window).to_have_attribute("placeholder", "200000")
     await window.fill("many")
     error = page.locator("#agent-context\\.context_window-error")
-    await expect(error).to_have_text("must be a whole number, not 'many'")
+    await expect(error).to_have_text("Context window: must be a whole number, not 'many'")
     await window.fill("64000")
     await expect(error).to_be_empty()
     await expect(page.get_by_role("img", name="Window: 64,000").first).to_be_visible()

@@ -18,7 +18,7 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
     thing = people.summary if "compactions/{id}" in one.path else session
     thing = people.file if "attachments" in one.path else thing
     path = one.path.replace("{id}", "n00000000" if "memory" in one.path else thing)
-    known = {"operator": NOBODY, "login": NOBODY, "note": NOBODY, "mid": "m1", "kind": "flush"}
+    known = {"operator": NOBODY, "login": NOBODY, "note": NOBODY, "mid": "m1", "kind": "flush", "bot": "7"}
     for name, value in {**known, "version": "1", "server": "files"}.items():
         path = path.replace(f"{{{name}}}", value)
     given = {"session_id": session} if one.names_session else {}

@@ -28,7 +28,10 @@ async def test_unknown_arguments_are_answered_with_the_known_ones(server: Server
     session = str(row.session_public_id)
     status, told = await run(server, "compact", bearer(token), session_id=session, forced=True)
     assert (status, told["code"]) == (400, "bad_arguments")
-    assert told["details"]["advice"] == "/compact knows no `forced`: it takes `automatic`, `focus`, `force`."
+    assert (
+        told["details"]["advice"]
+        == "/compact knows no `forced`: it takes `at`, `automatic`, `focus`, `force`."
+    )
     status, told = await run(server, "undo", bearer(token), session_id=session, force=True)
     assert (status, told["details"]["advice"]) == (400, "/undo knows no `force`: it takes no arguments.")
     assert not server.services.commands.asked
