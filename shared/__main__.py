@@ -71,7 +71,7 @@ def _up(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _login_link(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.cli.up import build_login_url
+    from shared.cli.operator import build_login_url
 
     async def make(*, database_url: str) -> int:
         from shared.adapters.postgres.people.operator_auth import create_login_link
@@ -307,8 +307,7 @@ def _alert(settings: Settings, rest: Sequence[str]) -> int:
 def _operator(settings: Settings, rest: Sequence[str]) -> int:
     from getpass import getpass
 
-    from shared.cli.operator import read_operator_arguments, run_operator
-    from shared.cli.up import build_login_url
+    from shared.cli.operator import build_login_url, read_operator_arguments, run_operator
 
     wish = read_operator_arguments(rest)
 

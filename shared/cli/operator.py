@@ -13,10 +13,16 @@ from shared.adapters.postgres.people.second_factors import reset_factor
 from shared.bootstrap.dashboard_stores import build_operators
 from shared.bootstrap.stores import build_stores
 from shared.cli.key import Say
+from shared.config.settings import Settings
 from shared.core.identity.operators import INVITATION_HOURS, ROLES
 from shared.core.values.errors import EvertalkError
 
 AUDIT_ACTOR = "command line"
+
+
+def build_login_url(settings: Settings, token: str) -> str:
+    """Return the address at which a login token is used."""
+    return f"{settings.base_url}/dashboard/login?token={token}"
 
 
 def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:

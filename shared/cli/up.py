@@ -439,10 +439,6 @@ async def _is_ready(settings: Settings) -> bool:
     return False
 
 
-def build_login_url(settings: Settings, token: str) -> str:
-    return f"{settings.base_url}/dashboard/login?token={token}"
-
-
 def run_up(settings: Settings) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:

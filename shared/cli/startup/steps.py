@@ -15,9 +15,9 @@ from shared.adapters.postgres.db.readiness import SchemaRefused, Standing
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.cli.backup import BackupFailed, make_backup
 from shared.cli.model_discovery import describe_models
+from shared.cli.operator import build_login_url
 from shared.cli.pairing import describe_bots
 from shared.cli.startup.assistant import CannotStart
-from shared.cli.up import build_login_url
 from shared.config.bots import BotConfig, find_remarks
 from shared.config.settings import Settings
 from shared.core.values.errors import StorageUnavailable
