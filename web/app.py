@@ -44,7 +44,7 @@ from web.server.rate_limits import LOCAL, ClientLimits, Places, RateWindows, Tri
 from web.server.shared_rate_limits import CommonCounts, Counts
 
 if TYPE_CHECKING:
-    from web.dashboard.live import DashboardNews
+    from web.server.dashboard_streams import DashboardNews
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
@@ -32,11 +32,8 @@ from web.rest.arguments import BadField, read_arguments
 from web.rest.kinds import to_json
 from web.rest.operation import Operation
 from web.security import REQUEST_ID, SAFE_METHODS, HttpRefusal, status_of
+from web.server.dashboard_streams import Live
 from web.server.origins import Proxies
-
-if TYPE_CHECKING:
-    from web.dashboard.live import Live
-    from web.dashboard.metrics import Scrape
 
 COOKIE = "evertalk_operator"
 LIVE = "/api/v1/live"
@@ -59,6 +56,12 @@ HEADERS = {
 }
 
 
+class MetricsExposition(Protocol):
+    """The text that Prometheus reads, as the dashboard needs it."""
+
+    async def render(self, context: DashboardContext, *, deprecated: bool = False) -> str: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class DashboardContext:
     """Stores, settings and services that handlers of the dashboard use."""
@@ -77,7 +80,7 @@ class DashboardContext:
     job_admin: JobAdmin | None = None
     playground: Playground | None = None
     live: Live | None = None
-    scrape: Scrape | None = None
+    scrape: MetricsExposition | None = None
     demo: bool = False
     """Whether no model is set, so that the built-in demo answers."""
     static_root: str = "/static"

@@ -39,13 +39,13 @@ from web.dashboard import (
     work,
 )
 from web.dashboard.access import AuthedRequest, DashboardContext, build_handler
-from web.dashboard.live import DashboardNews, Live
 from web.dashboard.metrics import Scrape
 from web.dashboard.setup import checklist, knowledge, mcp, probes
 from web.dashboard.setup import settings as settings_page
 from web.dashboard.sign_in import login, oidc, push, second_factor
 from web.parts import CommandRunner
 from web.rest.operation import Operation, OperationRouter
+from web.server.dashboard_streams import DashboardNews, Live
 from web.server.origins import Proxies
 from web.server.words import dashboard_languages, language_of, serve_texts, translate_page
 

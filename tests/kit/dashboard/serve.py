@@ -17,8 +17,8 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
-from web.dashboard.live import DashboardNews
 from web.parts import CommandRunner
+from web.server.dashboard_streams import DashboardNews
 from web.server.pages import ASK_AGAIN, Files, serve
 
 

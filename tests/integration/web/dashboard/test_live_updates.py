@@ -29,6 +29,7 @@ from tests.kit.dashboard.fixtures import (
 )
 from tests.kit.dashboard.serve import served
 from web.dashboard import live
+from web.server import dashboard_streams
 
 PATIENCE_SECONDS = 60
 
@@ -64,7 +65,7 @@ async def following(dashboard: Dashboard) -> AsyncIterator[Stream]:
         assert response.headers["Content-Type"].startswith("text/event-stream")
         assert response.headers["Content-Security-Policy"]
         stream = Stream(response)
-        assert await stream.next() == ("hello", {"topics": list(live.TOPICS)})
+        assert await stream.next() == ("hello", {"topics": list(dashboard_streams.TOPICS)})
         yield stream
 
 
@@ -77,7 +78,7 @@ async def settled(dashboard: Dashboard, stream: Stream, session_id: int) -> None
                 "UPDATE sessions SET last_active_at = clock_timestamp() WHERE id = $1", session_id
             )
             await PostgresSessionList(dashboard.pool).catch_up()
-            await asyncio.sleep(live.LOOK_SECONDS / 2)
+            await asyncio.sleep(dashboard_streams.LOOK_SECONDS / 2)
 
     stirring = asyncio.create_task(stir())
     try:
@@ -154,7 +155,7 @@ async def test_a_login_that_lapsed_is_found_by_the_next_look(
 
 async def test_an_operator_has_so_many_streams_and_a_closed_one_gives_room(dashboard: Dashboard) -> None:
     async with AsyncExitStack() as stack:
-        for _ in range(live.STREAMS_AT_MOST - 1):
+        for _ in range(dashboard_streams.STREAMS_AT_MOST - 1):
             await stack.enter_async_context(following(dashboard))
         async with following(dashboard):
             assert await dashboard.status("GET", "/api/v1/live") == 429
@@ -186,8 +187,8 @@ async def test_a_stream_whose_reader_left_ends_when_the_next_one_joins() -> None
     async def pulse() -> dict[str, str]:
         return {}
 
-    told = live.Live(pulse, look_seconds=60)
-    first, second = live.Follower(line := Line(), 1), live.Follower(Line(), 1)
+    told = dashboard_streams.Live(pulse, look_seconds=60)
+    first, second = dashboard_streams.Follower(line := Line(), 1), dashboard_streams.Follower(Line(), 1)
     assert told.join(first)
     line.cut = True
     assert told.join(second)
@@ -205,10 +206,10 @@ async def test_live_updates_pass_only_followed_topics_and_stop_without_followers
         return {"jobs": "1"}
 
     news = Told()
-    told = live.Live(pulse, news=news, look_seconds=60)
+    told = dashboard_streams.Live(pulse, news=news, look_seconds=60)
     await asyncio.sleep(0)
     assert looks == 0
-    follower = live.Follower(Line(), 1)
+    follower = dashboard_streams.Follower(Line(), 1)
     assert told.join(follower)
     news.heard.put_nowait((7, {"t": "changed", "topics": ["jobs"]}))
     news.heard.put_nowait((DASHBOARD, {"t": "changed", "topics": ["jobs", "secrets", {}]}))
@@ -226,7 +227,7 @@ async def test_live_updates_pass_only_followed_topics_and_stop_without_followers
         news.heard.put_nowait((DASHBOARD, {"t": "typing", "session": session}))
     assert await follower.wait_for_change(5)
     assert follower.take_events() == [
-        ("progress", {"job": 7, "percent": 100, "stage": "y" * live.MOST_STAGE_CHARS}),
+        ("progress", {"job": 7, "percent": 100, "stage": "y" * dashboard_streams.MOST_STAGE_CHARS}),
         ("typing", {"session": session}),
         ("changed", {"topics": ["jobs"]}),
     ]
