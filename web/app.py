@@ -27,12 +27,12 @@ from shared.services.voice.speaking import SpeakingService
 from web import dashboard, routes
 from web.api import uploads
 from web.api.commands import RUNS, Runs
-from web.auth.api_key_auth import API, KEY_SECONDS, ApiKeyAuth, check_api_key
 from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import Visitors
 from web.chat.socket_chat import chat
 from web.dashboard.access import DESK, build_handler
 from web.parts import PARTS, CommandRunner, Handler, ModelInfo, Parts, TurnService
+from web.rest.api_key_auth import API, KEY_SECONDS, ApiKeyAuth, check_api_key
 from web.rest.calls import add_operations
 from web.routes import DESCRIPTION, FOR_VISITORS, scope_of
 from web.security import MAX_BODY_BYTES, guard

@@ -14,13 +14,15 @@ from shared.config.settings import Settings
 from shared.core.commands.commands import Audience, Command, commands_for
 from shared.core.privacy.erasure import Report
 from shared.core.session.turns import Accepted, ContextMeasured, Inbound, Stored
+from shared.core.values.files import Attached, Served
+from shared.core.values.messages import Block
 from shared.locales import catalogue
 from shared.ports import StorageLimiter
 from shared.runtime import BackgroundTasks, CrashPoint
 from shared.services.privacy.export import DataExporter
 from shared.services.turns.turn_dispatcher import SessionAnswerer
 from web.auth.token_revocation import TokenRevocation
-from web.auth.visitors import Site, Visitors
+from web.auth.visitors import Known, Site, Visitors
 from web.server.hub import Hub, Replies
 from web.server.origins import Proxies
 from web.server.pages import Files
@@ -29,8 +31,8 @@ from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
 
 if TYPE_CHECKING:
     from shared.services.admin.push_sender import PushSender
+    from shared.services.voice.hearing import HearingService
     from shared.services.voice.speaking import SpeakingService
-    from web.api.uploads import Uploads
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Progress = Callable[[str, int | None], Awaitable[None]]
@@ -47,6 +49,30 @@ class TurnService(SessionAnswerer, Protocol):
     async def release_unanswered(self) -> None: ...
     async def stop(self, session_id: int) -> bool: ...
     async def measure_context(self, session_id: int) -> ContextMeasured | None: ...
+
+
+class FileUploads(Protocol):
+    """Files that people and operators send, as this channel uses them."""
+
+    hearing: HearingService | None
+
+    @property
+    def windows(self) -> Mapping[str, RateWindows]: ...
+    def describe_limits(self, site: Site, audience: str) -> dict[str, Any] | None: ...
+    async def transcribe(self, request: web.Request, known: Known, attached: Attached) -> str: ...
+    async def load_for_message(
+        self,
+        session_id: int,
+        ids: Sequence[str],
+        *,
+        dedupe_key: str,
+        text: str = "",
+        most_chars: int = ...,
+    ) -> tuple[str, tuple[Block, ...], tuple[Attached, ...]]: ...
+    async def receive(
+        self, request: web.Request, session_id: int, name: str, limits: ClientLimits, address: str
+    ) -> Attached: ...
+    async def load(self, known: Known, public_id: str, limits: ClientLimits) -> Served | None: ...
 
 
 class WebEraser(Protocol):
@@ -132,7 +158,7 @@ class Parts:
     files: Files
     hub: Hub
     replies: Replies
-    uploads: Uploads
+    uploads: FileUploads
     speaking: SpeakingService | None
     """None where nothing reads answers aloud."""
     push: PushSender

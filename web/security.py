@@ -31,7 +31,6 @@ from shared.services.voice.hearing import NotHeard, RecordingEmpty, RecordingToo
 from shared.services.voice.speaking import NothingToSpeak, NotSpoken
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import UnknownSite, UnknownToken
-from web.chat.message_intake import CidUsed
 from web.parts import PARTS
 from web.protocol import wire
 from web.server.http_server import HEADERS, Connection
@@ -53,7 +52,7 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (BadIdentity, 401),
     (UnknownSite, 403),
     (StillAnswering, 409),
-    (CidUsed, 409),
+    (wire.CidUsed, 409),
     (CannotEdit, 409),
     (UnknownMessage, 404),
     (wire.RateLimited, 429),

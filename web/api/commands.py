@@ -16,12 +16,12 @@ from typing_extensions import TypedDict
 from shared.core.commands.arguments import render_arguments
 from shared.core.commands.commands import Command
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
-from web.auth.api_key_auth import API, ONLY_IN_PERSON, build_known, find_by_key, record
 from web.auth.visitors import Known
 from web.chat.socket_session import COMMAND_SECONDS, UnknownCommand, result_payload
 from web.dashboard.access import DESK, find_signed_in
 from web.parts import PARTS, Parts, audience_of
 from web.protocol import wire
+from web.rest.api_key_auth import API, ONLY_IN_PERSON, build_known, find_by_key, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call, unauthorized_error
 from web.rest.kinds import Cid, Error, IdempotencyKey, describe, read_cid

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from shared.core.context.memory import note_from, search_stems, to_new_note
 from shared.core.context.notes import KeptNote, NoteResult, NoteSource
 from shared.core.session.turns import iso
-from web.auth.api_key_auth import KEY, record
+from web.rest.api_key_auth import KEY, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call
 from web.rest.kinds import Cut, describe

@@ -21,7 +21,6 @@ from shared.core.session.turns import AnswerEnd
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.locales import catalogue
 from web.api.event_wait import EventSubscription, EventWaiter
-from web.auth.api_key_auth import API, KEY, NOWHERE, record
 from web.auth.visitors import Known
 from web.chat.message_intake import (
     accept_message,
@@ -33,6 +32,7 @@ from web.chat.message_intake import (
 )
 from web.parts import PARTS
 from web.protocol import wire
+from web.rest.api_key_auth import API, KEY, NOWHERE, record
 from web.rest.arguments import BadField, In
 from web.rest.calls import Call, json_reply, unauthorized_error
 from web.rest.kinds import (

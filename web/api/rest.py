@@ -10,9 +10,9 @@ from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.api_keys import ApiKey
 from shared.core.commands import commands
-from web.auth.api_key_auth import KEY, ONLY_IN_PERSON
 from web.auth.visitors import Site
 from web.parts import Parts, build_command_entry
+from web.rest.api_key_auth import KEY, ONLY_IN_PERSON
 from web.rest.arguments import BadField
 from web.rest.calls import Call
 from web.rest.kinds import Limit, describe, read_mid

@@ -47,9 +47,9 @@ from shared.core.values.recordings import (
     transcript_text,
 )
 from shared.services.voice.hearing import HearingService
-from web.auth.api_key_auth import KEY, record
 from web.auth.visitors import Known, Site
 from web.protocol.wire import RateLimited
+from web.rest.api_key_auth import KEY, record
 from web.rest.calls import Call
 from web.rest.files import MOST_AT_ONCE, Attachment, FileName
 from web.rest.kinds import FileId

@@ -1,3 +1,5 @@
-"""Callers: a visitor by the page's cookie, a signed-in person by a site's token, a program by its API key, an
-operator by a login. Begin with `visitors.Visitors`.
+"""Callers of the chat: a visitor by the page's cookie or a widget's token, a signed-in person by a
+site's token.
+
+Begin with `visitors.Visitors`.
 """

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.core.session.turns import Accepted, Inbound, Stored, iso
-from shared.core.values.errors import BadInput, StorageUnavailable, UnknownMessage
+from shared.core.values.errors import StorageUnavailable, UnknownMessage
 from web.auth.visitors import Known
 from web.parts import Parts
 from web.protocol import wire
@@ -17,13 +17,6 @@ from web.server.rate_limits import ClientLimits
 ACCEPT_SECONDS = 15.0
 CHARS_OF_ONE = 8_000
 """Characters of one message; a longer one counts as several against the rate limit."""
-
-
-class CidUsed(BadInput):
-    """This cid was used for another message."""
-
-    code = "cid_used"
-    advice = "Take a new one."
 
 
 def dedupe_key(cid: str) -> str:
@@ -80,7 +73,7 @@ async def store_message(parts: Parts, inbound: Inbound) -> Accepted:
         async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
             accepted = await parts.sessions.accept_and_claim(inbound)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
-                raise CidUsed(inbound.cid or "")
+                raise wire.CidUsed(inbound.cid or "")
     except TimeoutError:
         raise StorageUnavailable("accept took too long") from None
     return accepted
@@ -117,7 +110,7 @@ async def store_edit(
             is_shown = draft is not None and draft.units > 0
             accepted, shown = await parts.sessions.edit(inbound, seq=seq, is_shown=is_shown)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
-                raise CidUsed(cid)
+                raise wire.CidUsed(cid)
     except TimeoutError:
         raise StorageUnavailable("edit took too long") from None
     return accepted, shown

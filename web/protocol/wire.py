@@ -78,6 +78,13 @@ class RateLimited(BadInput):
         self.advice = f"Please wait {max(1, round(retry_after_seconds))} seconds, then try again."
 
 
+class CidUsed(BadInput):
+    """Refusal of a cid that another message of the session has."""
+
+    code = "cid_used"
+    advice = "Take a new one."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     version: int

@@ -9,10 +9,10 @@ from typing import Any
 from aiohttp import web
 
 from shared.core.values.errors import UnknownSession
-from web.auth.api_key_auth import KEY, find_by_key
 from web.auth.visitors import Known
 from web.parts import PARTS, Handler, Parts
 from web.protocol import wire
+from web.rest.api_key_auth import KEY, find_by_key
 from web.rest.arguments import arguments_of, read_arguments
 from web.rest.kinds import to_json
 from web.rest.operation import Operation

@@ -11,7 +11,7 @@ from tests.integration.web.api.route_requests import request_of
 from tests.kit.web.callers import GONE, ROLES, crowd, make_key
 from tests.kit.web.fixtures import Server
 from tests.kit.web.table import ROWS
-from web.auth.api_key_auth import API
+from web.rest.api_key_auth import API
 from web.rest.operation import Operation, OperationRouter
 from web.routes import scope_of
 

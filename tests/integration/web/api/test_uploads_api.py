@@ -169,7 +169,7 @@ def test_a_cleaned_name_stays_as_it_is() -> None:
 
 @pytest.mark.control("S32", "S48")
 async def test_too_large_is_refused_whatever_is_said_of_the_size(server: Server) -> None:
-    uploads = server.parts.uploads
+    uploads = built_uploads(server)
     uploads.most_bytes = 1_000
     _, welcome, token = await visitor(server)
     assert welcome["limits"]["files"]["bytes"] == 1_000
@@ -191,6 +191,12 @@ async def test_packed_bodies_are_refused(server: Server) -> None:
     assert (status, told["code"]) == (415, "bad_encoding")
 
 
+def built_uploads(server: Server) -> Uploads:
+    """Return the uploads that a server was built with."""
+    assert isinstance(server.parts.uploads, Uploads)
+    return server.parts.uploads
+
+
 async def raw(server: Server, token: str, body: bytes, *, length: int) -> bytes:
     """What a client gets that says `length`, sends `body`, and then nothing more."""
     host, _, port = server.url.removeprefix("http://").partition(":")
@@ -207,7 +213,7 @@ async def raw(server: Server, token: str, body: bytes, *, length: int) -> bytes:
 
 @pytest.mark.control("S33")
 async def test_a_slow_body_is_not_waited_for_for_ever(server: Server) -> None:
-    uploads = Uploads(server.parts.uploads.store, server.parts.stores.events, idle_seconds=0.2)
+    uploads = Uploads(server.services.stores.uploads, server.parts.stores.events, idle_seconds=0.2)
     object.__setattr__(server.parts, "uploads", uploads)
     _, _, token = await visitor(server)
     assert (await raw(server, token, b"half", length=100)).startswith(b"HTTP/1.1 408")
@@ -228,13 +234,13 @@ async def test_a_few_slow_addresses_leave_room_for_others(starter: Starter) -> N
         await writer.drain()
         writers.append(writer)
     async with asyncio.timeout(30):
-        while server.parts.uploads.receiving < 4:
+        while built_uploads(server).receiving < 4:
             await asyncio.sleep(0.01)
     _, _, token = await visitor(server)
     headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": "203.0.113.9"}
     async with server.client.post(f"{server.url}/api/v1/uploads", data=b"whole", headers=headers) as answer:
         assert answer.status == 200
-    assert server.parts.uploads.receiving == 4
+    assert built_uploads(server).receiving == 4
     for writer in writers:
         writer.close()
 

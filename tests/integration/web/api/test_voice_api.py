@@ -43,7 +43,7 @@ def hears(server: Server, service: RunningTranscriptions, caps: Caps) -> None:
         limits=RecordingLimits(minutes=10, bytes=1_000_000, micro_per_minute=6_000),
         crash_point=ignore_crash_point,
     )
-    uploads = Uploads(server.parts.uploads.store, stores.events, hearing=hearing)
+    uploads = Uploads(stores.uploads, stores.events, hearing=hearing)
     object.__setattr__(server.parts, "uploads", uploads)
 
 
