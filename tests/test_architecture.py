@@ -11,7 +11,7 @@ import graphlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -315,16 +315,27 @@ def _async_lines(path: Path) -> list[int]:
     return [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
 
 
-def test_no_circle_of_imports() -> None:
-    graph: dict[str, set[str]] = {}
-    for each in imports():
-        # A package's own file is run for every module in it, and is empty or a shop window.
-        if not each.for_types and each.imported in modules() and not each.importer.startswith(each.imported):
-            graph.setdefault(each.importer, set()).add(each.imported)
+def _find_circle(graph: Mapping[str, set[str]]) -> str:
+    """Return one circle of a graph as a chain of names; empty if there is none."""
     try:
         tuple(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
+        return " -> ".join(error.args[1])
+    return ""
+
+
+def test_modules_have_no_circle_of_imports() -> None:
+    """Imports for types are counted: a reader of one module follows them as well."""
+    assert _find_circle(_module_graph(imports(), modules())) == ""
+
+
+def _module_graph(found: Iterable[Import], known: Container[str]) -> dict[str, set[str]]:
+    """Modules with the modules that each imports, for types or at run time."""
+    graph: dict[str, set[str]] = {}
+    for each in found:
+        if each.imported in known and each.imported != each.importer:
+            graph.setdefault(each.importer, set()).add(each.imported)
+    return graph
 
 
 def test_every_module_begins_by_saying_what_it_is_for() -> None:
@@ -344,23 +355,37 @@ def _package(module: str) -> str:
 
 
 def test_rooms_side_by_side_have_no_circle() -> None:
-    """Imports for types are counted: whoever reads one room must not need the other to understand it."""
-    rooms: dict[str, dict[str, set[str]]] = {}
-    for each in imports():
-        if each.imported not in modules():
+    """A module that lies beside rooms is a room; imports for types are counted."""
+    graphs = _room_graphs(imports(), modules())
+    _complain([f"in {parent}: {circle}" for parent in graphs if (circle := _find_circle(graphs[parent]))])
+
+
+def _room_graphs(found: Iterable[Import], known: Container[str]) -> dict[str, dict[str, set[str]]]:
+    """Rooms of each package with the rooms beside them that each imports."""
+    graphs: dict[str, dict[str, set[str]]] = {}
+    for each in found:
+        if each.imported not in known:
             continue
-        here, there = _package(each.importer).split("."), _package(each.imported).split(".")
+        here, there = each.importer.split("."), each.imported.split(".")
         common = next(
             (n for n, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None
         )
         if common:
-            parent = ".".join(here[:common])
-            rooms.setdefault(parent, {}).setdefault(here[common], set()).add(there[common])
-    for parent, graph in rooms.items():
-        try:
-            tuple(graphlib.TopologicalSorter(graph).static_order())
-        except graphlib.CycleError as error:
-            pytest.fail(f"in {parent}: " + " -> ".join(error.args[1]))
+            graph = graphs.setdefault(".".join(here[:common]), {})
+            graph.setdefault(here[common], set()).add(there[common])
+    return graphs
+
+
+def test_circle_is_found_when_one_import_is_for_types() -> None:
+    found = [
+        Import(importer="web.parts", imported="web.api.uploads", line=1, late=False, for_types=True),
+        Import(importer="web.api.uploads", imported="web.parts", line=1, late=False, for_types=False),
+    ]
+    known = {"web.parts", "web.api.uploads"}
+    assert _find_circle(_module_graph(found, known))
+    assert _find_circle(_room_graphs(found, known)["web"])
+    assert not _find_circle(_module_graph(found[1:], known))
+    assert not _find_circle(_room_graphs(found[1:], known)["web"])
 
 
 def test_a_folder_can_be_read_at_a_glance() -> None:
