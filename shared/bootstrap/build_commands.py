@@ -18,6 +18,7 @@ from shared.services.commands.reminders import ReminderCommands
 from shared.services.commands.retry import RetryCommand
 from shared.services.commands.sample import SampleCommand
 from shared.services.commands.search import SearchCommand
+from shared.services.commands.why import WhyCommand
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 
@@ -52,6 +53,9 @@ def build_commands(
             ),
             MemoryCommands(stores.notes, everything=EraseEverythingCommand(erasure).forget),
             SearchCommand(stores.message_search, timezone=settings.timezone),
+            WhyCommand(
+                stores.jobs, stores.replays, stores.message_search, stores.notes, timezone=settings.timezone
+            ),
             ExportCommand(exporter),
             RetryCommand(stores.edits, announcer),
             SettingsCommands(

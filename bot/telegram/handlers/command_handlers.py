@@ -26,6 +26,7 @@ from bot.telegram.outbound.buttons import (
     CHOSEN_BY_BUTTON,
     build_choice_buttons,
     build_erase_buttons,
+    build_place_buttons,
     build_reminder_buttons,
     build_settings_buttons,
     build_summary_buttons,
@@ -108,6 +109,7 @@ class CommandHandlers:
             on(self._send_help, "help")
             on(self._handle_pin, "pin")
             on(self._handle_unpin, "unpin")
+            on(self._explain, "why")
             on(self._send_export, "export")
             on(self._show_memory, "memory")
             on(self._search_results.show, "search")
@@ -236,7 +238,7 @@ class CommandHandlers:
             session_id=chat.session_id, address_id=chat.address_id, name=name, args=args,
             channel="telegram", audience=self._context.config.audience, language=texts.language,
         )  # fmt: skip
-        buttons = None
+        buttons = build_place_buttons(chat, outcome.places)
         if name == "forget" and args.strip().casefold() == "everything":
             buttons = build_erase_buttons(chat) if outcome.choices else None
         elif name in CHOSEN_BY_BUTTON:
@@ -309,6 +311,13 @@ class CommandHandlers:
         else:
             await self._run_on_message(chat, "unpin", said.reply_to_message_id, reply_to=said.message_id)
 
+    async def _explain(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
+        """Explain the answer that was replied to, or the one that the arguments name."""
+        if said.reply_to_message_id is None or args.strip():
+            await self._run(chat, "why", args)
+        else:
+            await self._run_on_message(chat, "why", said.reply_to_message_id, reply_to=said.message_id)
+
     async def _run_on_message(
         self, chat: ChatRow, name: str, message_id: int | None, *, reply_to: int | None
     ) -> None:
@@ -323,7 +332,10 @@ class CommandHandlers:
             args=f"m{seq}" if seq else "", channel="telegram", audience=self._context.config.audience,
             language=texts.language,
         )  # fmt: skip
-        await self._notifier.send(get_chat_target(chat), outcome.result, reply_to=reply_to, silent=True)
+        await self._notifier.send(
+            get_chat_target(chat), outcome.result, keyboard=build_place_buttons(chat, outcome.places),
+            reply_to=reply_to, silent=True,
+        )  # fmt: skip
 
     async def _find_seq(self, chat: ChatRow, message_id: int) -> int | None:
         """The log entry of a message in the chat; None for a message of another session."""

@@ -20,7 +20,7 @@ from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.memory.search import MessagesFound
 from shared.core.tools.reminders import Reminder
 from shared.locales import Catalogue, list_languages, name_language
-from shared.services.commands.command_call import Choice
+from shared.services.commands.command_call import Choice, Place
 
 VERSION = "v1"
 
@@ -202,6 +202,17 @@ def build_search_buttons(
         word = rest.replace("-", "_")
         paging.append(_button(chat, int(at), texts.say("following"), ButtonAction.OLDER_RESULTS, word))
     return build_keyboard([*rows, paging])
+
+
+def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboardMarkup | None:
+    """Build a button for each message that a text names by number; it leads there."""
+    buttons = [
+        _button(chat, place.seq, f"→ {place.number}", ButtonAction.OPEN_RESULT, str(place.session_id))
+        for place in places
+    ]
+    return build_keyboard(
+        [buttons[start : start + BUTTONS_PER_ROW] for start in range(0, len(buttons), BUTTONS_PER_ROW)]
+    )
 
 
 def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:

@@ -152,6 +152,13 @@ COMMANDS: tuple[Command, ...] = (
         named=(Argument(name="words", required=True),),
         audiences=_ALL_AUDIENCES,
     ),
+    Command(
+        name="why",
+        args="[message]",
+        example="m12",
+        named=(Argument(name="message", most_chars=20),),
+        section="memory",
+    ),
     Command(name="memory", args="[words]", named=(Argument(name="words"),), section="memory"),
     Command(name="remember", args="<text>", named=(Argument(name="text", required=True),), section="memory"),
     Command(

@@ -36,6 +36,27 @@ class Ephemeral(str):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Numbered message in a text; where there are buttons, one of them leads to it."""
+
+    number: int
+    session_id: int
+    seq: int
+
+
+class Guide(Ephemeral):
+    """Ephemeral text with the messages that it names."""
+
+    __slots__ = ("places",)
+    places: tuple[Place, ...]
+
+    def __new__(cls, text: str, places: Iterable[Place]) -> Guide:
+        made = super().__new__(cls, text)
+        made.places = tuple(places)
+        return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """Button that runs the same command with other arguments."""
 

@@ -29,7 +29,9 @@ from shared.services.commands.command_call import (
     CommandInvocation,
     CommandReply,
     Ephemeral,
+    Guide,
     Offering,
+    Place,
     ReportProgress,
 )
 from shared.services.commands.context import (
@@ -56,6 +58,8 @@ class CommandResult:
     error: str | None = None
     event_seq: int | None = None
     choices: tuple[Choice, ...] = ()
+    places: tuple[Place, ...] = ()
+    """Messages that the result names by number."""
 
 
 class CommandNotFound(Exception):
@@ -168,8 +172,9 @@ class CommandService:
             success, words = False, call.texts.say("on_hold")
         if isinstance(words, Ephemeral):
             return CommandResult(
-                command=name, success=success, result=str(words), error=None if success else str(words)
-            )
+                command=name, success=success, result=str(words), error=None if success else str(words),
+                places=words.places if isinstance(words, Guide) else (),
+            )  # fmt: skip
         choices = words.choices if isinstance(words, Offering) else ()
         payload: dict[str, Any] = {"cid": cid, "command": name, "success": success, "result": words}
         if choices:

@@ -17,6 +17,7 @@ from shared.core.session.failed_messages import show_failed
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Entry, FrozenPrefix, View
 from shared.core.session.turns import StoredTurn
+from shared.core.values.messages import ToolUse
 from shared.core.values.tokens import Count
 from shared.ports import ModelRequest, SystemPart, ToolSpec
 
@@ -34,6 +35,47 @@ class RebuiltRequest:
     policy: ContextPolicy
     recall: str
     """Recalled passages that followed the message of the turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMemory:
+    """Memory in a stored request, besides the conversation's own messages."""
+
+    recalled: str = ""
+    newer_notes: str = ""
+    """Block of notes that stood after the person's message."""
+    note_ids: tuple[int, ...] = ()
+    """Notes of the block before the conversation."""
+    has_summary: bool = False
+    tools: tuple[str, ...] = ()
+    """Names of the tools that were called in the turn."""
+    is_whole: bool = True
+    """False if a part was erased since."""
+
+
+def read_stored_memory(stored: StoredTurn) -> StoredMemory:
+    """Read which memory a turn's last request held, from its recipe."""
+    recipe, hashes = stored.audit.recipe, stored.audit.part_hashes
+    if not recipe or not hashes:
+        return StoredMemory(is_whole=False)
+    keys = list(hashes[recipe["system"] + bool(recipe["tools"]) : -1])
+    newer_notes = stored.parts.get(keys[0]) if recipe.get("since") else ""
+    recalled = stored.parts.get(keys[-1]) if recipe.get("recall") else ""
+    turn, through = recipe["open"], stored.audit.entry_through
+    blocks = [
+        block
+        for entry in stored.entries
+        if entry.turn == turn and entry.seq <= through
+        for block in entry.blocks
+    ]
+    return StoredMemory(
+        recalled=recalled or "",
+        newer_notes=newer_notes or "",
+        note_ids=tuple(recipe.get("notes", ())),
+        has_summary=stored.head is not None,
+        tools=tuple(dict.fromkeys(block.name for block in blocks if isinstance(block, ToolUse))),
+        is_whole=newer_notes is not None and recalled is not None,
+    )
 
 
 def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:

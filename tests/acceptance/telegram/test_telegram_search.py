@@ -61,6 +61,20 @@ async def test_a_result_leads_to_the_message_and_others_follow(house: TelegramHo
     await ada.sees("Nothing was found for “zeppelin”.")
 
 
+async def test_why_shows_notes_and_explains_the_answer_replied_to(house: TelegramHouse) -> None:
+    ada = await house.person(705, first_name="Ada")
+    await ada.command("remember", "My walnut tree is called Gustav.")
+    await ada.sees("Gustav")
+    await ada.say("Good morning.")
+    answer = (await ada.sees("Good morning")).answers[-1]
+    await ada.command("why")
+    await ada.sees("1. My walnut tree is called Gustav.")
+    await ada.command("why", reply_to=answer.message_id)
+    await ada.sees(lambda seen: sum("Notes I was given" in text for text in seen.texts) == 2)
+    await ada.command("forget", "1")
+    await ada.sees("Erased for good")
+
+
 async def test_search_hides_results_of_other_chats_from_strangers(house: TelegramHouse) -> None:
     eve = await house.person(702, first_name="Eve")
     said = await eve.say("The boat is called Albatross.")

@@ -67,6 +67,9 @@ async def _theirs(ada: Visit, bert: Visit) -> Theirs:
         "a file by its bytes": lambda session, _: uploads.find_by_content(
             session, CANARY.encode(), name="a.txt"
         ),
+        "notes of a request": lambda _, whose: notes.load_sent(
+            whose, [note["id"]], [f"My boat {CANARY} leaks."], limit=10
+        ),
         "pins": lambda session, _: pins.list_pins(session),
         "a message": lambda session, _: pins.find_message(session, 1),
         "the log": lambda session, _: turns.load(session, base_turn=0, through_turn=9),

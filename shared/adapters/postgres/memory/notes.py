@@ -144,6 +144,17 @@ class PostgresNotes(PoolStore):
         return None if row is None or row["state"] == "erased" else _note_from(row)
 
     @store_method
+    async def load_sent(
+        self, whose: NoteSource, note_ids: Sequence[int], texts: Sequence[str], *, limit: int
+    ) -> tuple[KeptNote, ...]:
+        """Return the owner's notes with these row numbers or texts; erased ones are missing."""
+        query = sql.SENT(
+            party_id=whose.party_id, scope=whose.scope, note_ids=list(note_ids),
+            hashes=[note_hash(text) for text in texts], limit=limit,
+        )  # fmt: skip
+        return tuple(_note_from(row) for row in await self._pool.fetch(*query))
+
+    @store_method
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
         """Erase notes, those they replaced, and rows that show them, and return the number of notes.
 

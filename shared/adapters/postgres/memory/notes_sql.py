@@ -30,6 +30,12 @@ BY_SHORT_ID = Named(
 
 BY_ID = Named(f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND n.id = :note_id")
 
+SENT = Named(f"""
+SELECT {_COLUMNS} FROM notes n
+ WHERE {_OURS} AND n.text <> '' AND (n.id = ANY (:note_ids::bigint[]) OR n.hash = ANY (:hashes::bytea[]))
+ ORDER BY n.importance DESC, n.id LIMIT :limit
+""")
+
 NEWEST = Named(f"""
 SELECT {_COLUMNS}, f.total FROM (
        SELECT n.id, count(*) OVER () AS total,

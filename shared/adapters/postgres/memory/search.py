@@ -78,6 +78,20 @@ class PostgresMessageSearch(PoolStore):
         return SaidMessage(**dict(row), timezone=scope[0]["timezone"])
 
     @store_method
+    async def load_messages(self, session_id: int, seqs: Sequence[int]) -> Mapping[int, SaidMessage]:
+        """Return messages of one conversation by number, without those that were erased."""
+        scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=False), timeout=SECONDS)
+        rows = await self._pool.fetch(*sql.MESSAGES(session_id=session_id, seqs=list(seqs)), timeout=SECONDS)
+        timezone = scope[0]["timezone"] if scope else None
+        return {
+            row["seq"]: SaidMessage(
+                turn=row["turn"], author=row["author"], at=row["at"], text=row["text"], timezone=timezone
+            )
+            for row in rows
+            if row["text"] not in (None, sql.ERASED)
+        }
+
+    @store_method
     async def search_all(
         self, text: str, *, before: SearchKey | None = None, limit: int = HITS_PER_PAGE
     ) -> tuple[tuple[SessionHits, ...], SearchKey | None]:

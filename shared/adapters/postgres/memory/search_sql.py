@@ -210,6 +210,13 @@ SELECT page.*, f.at AS floor_at, f.session_id AS floor_session, f.seq AS floor_s
   FROM (SELECT) one LEFT JOIN page ON true LEFT JOIN f ON true
 """
 """A question that was asked again is one message: it stands where it was asked first, as it reads now."""
+MESSAGES = Named(f"""
+SELECT e.seq, te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
+  FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
+  JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
+ WHERE te.session_id = :session_id AND te.seq = ANY (:seqs::bigint[]) AND e.{_WHO}
+""")
+
 MESSAGE = Named(f"""
 SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
   FROM turn_entries te JOIN entry_rows e USING (session_id, seq)

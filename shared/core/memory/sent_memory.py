@@ -1,0 +1,77 @@
+"""Reading of recalled text: which messages, notes and files a stored request was given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shared.core.context.memory import core_line, words_of_line
+from shared.core.context.prompts import NO_LONGER
+from shared.core.memory.recall import NOTE_MARK, OF_FILES
+
+_HEAD = re.compile(r"(?:[A-Z][a-z]+, )?([0-9]{4}-[0-9]{2}-[0-9]{2})(?: \([a-z0-9 ]+\))?:")
+_MESSAGE = re.compile(r"(?:#([0-9]{1,18})|earlier) [^\n:]{1,80}: ")
+_FILE = re.compile(r"\[([^\n\]]+)\] ")
+
+
+class SentPassage(NamedTuple):
+    """A recalled message, or a part of one."""
+
+    day: str
+    """ISO date by the person's clock."""
+    seq: int
+    """Number in the conversation; 0 for a message of an earlier conversation."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentMemory:
+    passages: tuple[SentPassage, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Texts of notes."""
+    files: tuple[str, ...] = ()
+    """File names, most with a heading."""
+
+
+def parse_recalled(text: str) -> SentMemory:
+    """Parse the text that `render_passages` made."""
+    passages: list[SentPassage] = []
+    notes: list[str] = []
+    files: list[str] = []
+    for head, line in _items(text):
+        if line.startswith(NOTE_MARK):
+            notes.append(line.removeprefix(NOTE_MARK))
+        elif head == "":
+            files += [found[1]] if (found := _FILE.match(line)) else []
+        elif found := _MESSAGE.match(line):
+            passages.append(SentPassage(day=head, seq=int(found[1] or 0), text=line[found.end() :]))
+    return SentMemory(passages=tuple(passages), notes=tuple(notes), files=tuple(dict.fromkeys(files)))
+
+
+def parse_note_lines(block: str) -> tuple[str, ...]:
+    """Return the texts of the notes in a block of a request, without those that hold no longer."""
+    begin = core_line("")
+    lines = [line for line in block.split("\n") if line.startswith(begin)]
+    return tuple(words_of_line(line) for line in lines if not line.endswith(f"{NO_LONGER})"))
+
+
+def _items(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each passage with its day; the day of files is empty."""
+    head, lines = "", list[str]()
+    for line in text.split("\n"):
+        day = _HEAD.fullmatch(line)
+        is_files = line == f"{OF_FILES}:"
+        begins = (
+            bool(_MESSAGE.match(line)) or line.startswith(NOTE_MARK) or (head == "" and _FILE.match(line))
+        )
+        if (day or is_files or begins) and lines:
+            yield head, "\n".join(lines)
+            lines = []
+        if day or is_files:
+            head = day[1] if day else ""
+        else:
+            lines.append(line)
+    if lines:
+        yield head, "\n".join(lines)
