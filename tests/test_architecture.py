@@ -388,6 +388,39 @@ def test_circle_is_found_when_one_import_is_for_types() -> None:
     assert not _find_circle(_room_graphs(found[1:], known)["web"])
 
 
+_SCRIPT_IMPORT = re.compile(
+    r"^(?:import|export)\b[^;'\"(]*['\"](\.{1,2}/[^'\"]+\.js)['\"]|\bimport\(['\"](\.{1,2}/[^'\"]+\.js)['\"]\)",
+    re.MULTILINE,
+)
+_SCRIPT_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def _script_graph(folder: Path) -> dict[str, set[str]]:
+    """Scripts of a folder with those that each imports, at once or later; comments are not counted."""
+    graph: dict[str, set[str]] = {}
+    for path in sorted(folder.rglob("*.js")):
+        if path.is_relative_to(folder / "dist"):
+            continue
+        code = _SCRIPT_COMMENT.sub("", path.read_text())
+        needed = (match[1] or match[2] for match in _SCRIPT_IMPORT.finditer(code))
+        graph[str(path)] = {str((path.parent / name).resolve()) for name in needed}
+    return graph
+
+
+def test_scripts_of_pages_have_no_circle_of_imports() -> None:
+    assert _find_circle(_script_graph(ROOT / "web" / "static")) == ""
+
+
+def test_circle_of_scripts_is_found(tmp_path: Path) -> None:
+    (tmp_path / "sheet.js").write_text('import { notes } from "./notes.js";\nexport const t = 1;\n')
+    (tmp_path / "notes.js").write_text('import { h } from "./h.js";\nexport { t } from "./sheet.js";\n')
+    assert "sheet.js" in _find_circle(_script_graph(tmp_path))
+    (tmp_path / "notes.js").write_text('export const look = () => import("./sheet.js");\n')
+    assert "sheet.js" in _find_circle(_script_graph(tmp_path))
+    (tmp_path / "notes.js").write_text('/** @typedef {import("./sheet.js").Sheet} Sheet */\n')
+    assert _find_circle(_script_graph(tmp_path)) == ""
+
+
 def test_a_folder_can_be_read_at_a_glance() -> None:
     folders = Counter(_package(name) for name, path in modules().items() if path.name != "__init__.py")
     _complain(

@@ -1,6 +1,7 @@
 /** Actions next to answers and answers without a bubble; loaded with the first answer. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
+import { ensure } from "./ensure.js";
 import { plain } from "./md.js";
 import { newId } from "./storage.js";
 import { adopt } from "./styles.js";
@@ -45,13 +46,6 @@ export function ask(chat, command, args = "") {
     });
     chat.net.send(frame);
   });
-}
-
-/** Sends a frame, and again after each reconnect until the server confirms it. @param {Chat} chat @param {{cid: string, [name: string]: any}} frame */
-export function ensure(chat, frame) {
-  const sent = chat.net.send(frame);
-  if (sent) chat.asked.set(frame.cid, frame);
-  return sent;
 }
 
 /** Repeats the last question; without `/retry` it is sent again. @param {Chat} chat */

@@ -142,7 +142,7 @@ export class Chat {
     this.composer.input.value = "";
     this.composer.changed();
     this.chat.clear();
-    void import("./site.js").then((one) => one.sweep(this));
+    void import("./rare.js").then((one) => one.sweep(this));
     this.draw();
   }
 

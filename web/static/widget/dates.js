@@ -1,11 +1,11 @@
 /** A day to go to in the conversation. */
 import { h, set } from "../shared/h.js";
-import { state, t } from "./sheet.js";
+import { state, t } from "./sheet-parts.js";
 
 /** Returns a day as a field for dates wants it. @param {Date} day */
 const plain = (day) => [day.getFullYear(), day.getMonth() + 1, day.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 
-/** @param {import("./sheet.js").SheetTools} tools */
+/** @param {import("./sheet-parts.js").SheetTools} tools */
 export function dates(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto", hidden: true });
   const field = h("input", { class: "search", type: "date", id: "evt-day" });

@@ -3,11 +3,11 @@ import { h, show } from "../shared/h.js";
 import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
 import { original } from "./rare.js";
-import { state, t } from "./sheet.js";
+import { state, t } from "./sheet-parts.js";
 
 /** @typedef {{session_id: string, archived_at: string, messages: {role: string, text: string, at: string}[]}} Kept */
 
-/** @param {import("./sheet.js").SheetTools} tools */
+/** @param {import("./sheet-parts.js").SheetTools} tools */
 export function earlier(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("div", { class: "kept" });

@@ -1,7 +1,7 @@
 /** Other words for a message, its deletion, and what it said before. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
-import { ensure } from "./acts.js";
+import { ensure } from "./ensure.js";
 import { render } from "./md.js";
 import { original, reach } from "./rare.js";
 import { newId } from "./storage.js";

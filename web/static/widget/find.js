@@ -2,14 +2,14 @@
 import { h, set, show } from "../shared/h.js";
 import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
-import { state, t } from "./sheet.js";
+import { state, t } from "./sheet-parts.js";
 
 const TYPING_MS = 300;
 
 /** @typedef {{mid: string, here: boolean, role: string, at: string, excerpt: {text: string, hit: boolean}[]}} Hit */
 
 /**
- * @param {import("./sheet.js").SheetTools} tools
+ * @param {import("./sheet-parts.js").SheetTools} tools
  * @param {(hit: Hit) => void} go shows the message
  */
 export function finding(tools, go) {

@@ -15,7 +15,7 @@ export function level(ctx) {
 const round = (ctx) => (ctx?.limit ? percent(Math.round(ctx.pct)).replace(" ", "\u202f") : "–");
 
 /** @param {any} ctx @param {string} [pct] how full, if in other words */
-export function sentence(ctx, pct = percent(ctx?.pct)) {
+function sentence(ctx, pct = percent(ctx?.pct)) {
   if (!ctx || !ctx.limit) return t("context_unknown");
   return t("context", { pct, used: tokens(ctx.used), limit: tokens(ctx.limit) });
 }
@@ -48,7 +48,7 @@ export function gauge(tools) {
     unfolding ||= open;
     import("./shares.js").then((one) => {
       if (!unfolding) return;
-      one.explain(popover, ctx, tools, () => toggle(false, true));
+      one.explain(popover, ctx, sentence(ctx), tools, () => toggle(false, true));
       if (!open) return;
       popover.hidden = false;
       set(button, { "aria-expanded": "true" });

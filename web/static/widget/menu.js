@@ -131,7 +131,7 @@ export function enter(chat, session) {
   chat.chat.silent.clear();
   chat.files?.clear();
   chat.chat.clear();
-  void import("./site.js").then((one) => one.sweep(chat));
+  void import("./rare.js").then((one) => one.sweep(chat));
   chat.net.resync();
   chat.draw();
 }

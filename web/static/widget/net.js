@@ -1,4 +1,5 @@
 /** Keeps one line alive: hello, backoff with full jitter, heartbeat, resume after every break. */
+import { shut, socketUrl } from "./socket.js";
 
 const HELLO_MS = 10_000;
 /** Milliseconds without a welcome after which the next way is tried, too: a proxy may hold everything back. */
@@ -6,18 +7,6 @@ const SOON_MS = 3000;
 const FATAL = new Set([4400, 4403]);
 /** Close code of a line on which nothing more comes although it is open. */
 const MUTE = 4000;
-
-export function socketUrl() {
-  const url = new URL("../../ws", import.meta.url);
-  url.protocol = url.protocol.replace("http", "ws");
-  return url.href;
-}
-
-/** Closes a socket. Browsers complain on the console when one is closed while it still opens. @param {any} socket */
-export function shut(socket) {
-  if (socket?.readyState === 0) socket.onopen = () => socket.close(1000);
-  else socket?.close(1000);
-}
 
 export class Connection {
   /** @param {{hello: () => object, frame: (frame: any, joined: boolean) => void, status: (status: string) => void, forget: () => boolean, missed: () => void}} hooks */

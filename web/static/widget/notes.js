@@ -1,7 +1,7 @@
 /** “Memory”: notes to read, search, correct and archive; the server's list is the truth. */
 import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
-import { state, t } from "./sheet.js";
+import { state, t } from "./sheet-parts.js";
 
 const PATH = "api/v1/memory";
 const MOST_CHARS = 600;
@@ -17,7 +17,7 @@ const day = (moment) => new Date(moment).toLocaleDateString(tongue(), { dateStyl
 /** @param {string} text */
 const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
 
-/** @param {import("./sheet.js").SheetTools} tools */
+/** @param {import("./sheet-parts.js").SheetTools} tools */
 export function notes(tools) {
   const search = h("input", { class: "search", type: "search", "aria-label": t("search"), placeholder: t("search"), maxlength: 300, dir: "auto", autocomplete: "off", oninput: () => later(250) });
   const status = h("p", { class: "state", role: "status", dir: "auto" });

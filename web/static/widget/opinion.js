@@ -2,7 +2,7 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h } from "../shared/h.js";
 import { wordsOf } from "./words.js";
-import { ensure } from "./acts.js";
+import { ensure } from "./ensure.js";
 import { newId } from "./storage.js";
 import { adopt } from "./styles.js";
 

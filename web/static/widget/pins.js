@@ -1,8 +1,8 @@
 /** Pinned messages: read, shown in the conversation, unpinned. */
 import { h, show } from "../shared/h.js";
-import { state, t } from "./sheet.js";
+import { state, t } from "./sheet-parts.js";
 
-/** @param {import("./sheet.js").SheetTools} tools */
+/** @param {import("./sheet-parts.js").SheetTools} tools */
 export function pinned(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("ul", { class: "found pins" });

@@ -109,3 +109,13 @@ export function original(message, markdown) {
   markdown(body, message.text ?? "");
   return h("div", { class: "original" }, h("b", null, speaker(message.role)), body);
 }
+
+/** Removes dialogs and live texts of the former visitor. @param {import("./chat.js").Chat} chat */
+export function sweep(chat) {
+  chat.sheet = null;
+  for (const one of [...chat.node.children]) {
+    one.removeAttribute("inert");
+    if (one.matches(".sheet, .noted, dialog")) one.remove();
+  }
+  show(chat.polite);
+}

@@ -2,7 +2,6 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
-import { sentence } from "./gauge.js";
 import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
@@ -30,17 +29,17 @@ const SHARE_LOOK = /* css */ `
 @media (forced-colors: active) { .popover { border: 1px solid; } .part, .dot { forced-color-adjust: none; } }
 `;
 
-/** @param {HTMLElement} popover @param {any} ctx @param {import("./gauge.js").GaugeTools} tools @param {() => void} close */
-export function explain(popover, ctx, tools, close) {
+/** @param {HTMLElement} popover @param {any} ctx @param {string} sentence @param {import("./gauge.js").GaugeTools} tools @param {() => void} close */
+export function explain(popover, ctx, sentence, tools, close) {
   adopt(popover, SHARE_LOOK);
   const parts = ctx?.parts ?? {};
   const rows = PARTS.filter((name) => typeof parts[name] === "number").map((name) => ({ name, count: parts[name] }));
   if (ctx?.reserved) rows.push({ name: "reserved", count: ctx.reserved });
   if (ctx?.limit) rows.push({ name: "free", count: Math.max(ctx.limit - ctx.used, 0) });
   const saved = tools.saved();
-  set(popover, { "aria-label": sentence(ctx) });
+  set(popover, { "aria-label": sentence });
   show(popover,
-    h("h2", { class: "popover-title" }, sentence(ctx), ctx?.stale && h("span", { class: "muted" }, ` (${t("updating")})`)),
+    h("h2", { class: "popover-title" }, sentence, ctx?.stale && h("span", { class: "muted" }, ` (${t("updating")})`)),
     ctx?.limit && h("div", { class: "stack", "aria-hidden": "true" },
       rows.filter((row) => row.count > 0).map((row) => h("span", { class: `part ${row.name}`, vars: { "--share": String(row.count) } }))),
     h("dl", { class: "parts" }, rows.map((row) => h("div", null,

@@ -1,13 +1,12 @@
 /** A sheet over the chat, loaded when it is first asked for: a search, what is remembered, earlier conversations. */
-import english from "../locales/en/chat_parts.json" with { type: "json" };
-import { h, icon, set, show } from "../shared/h.js";
+import { h, icon, show } from "../shared/h.js";
 import { reach } from "./rare.js";
 import { drawer } from "./edit.js";
 import { adoptMd } from "./md.js";
 import { SHEET_LOOK } from "./sheet-look.js";
 import { pin } from "./acts.js";
 import { adopt } from "./styles.js";
-import { wordsOf } from "./words.js";
+import { t } from "./sheet-parts.js";
 import { notes } from "./notes.js";
 import { earlier } from "./earlier.js";
 import { dates } from "./dates.js";
@@ -16,25 +15,10 @@ import { pinned } from "./pins.js";
 import { talks } from "./talks.js";
 import { enter, jump, start } from "./menu.js";
 
-export const t = wordsOf("sheet", english.sheet);
 const NEWS = new Set(["memory", "erased", "welcome"]);
 const CROSS = "M6 6l12 12M18 6L6 18";
 
-/**
- * @typedef {"notes" | "earlier" | "find" | "talks" | "pins" | "dates"} Name
- * @typedef {object} SheetTools
- * @property {(path: string, init?: RequestInit) => Promise<Response>} reach asks the server; throws only without an answer
- * @property {(node: HTMLElement, text: string) => void} markdown
- * @property {() => void} closed
- * @property {() => string} session
- * @property {(mid: string) => void} jump shows a message in the conversation
- * @property {() => {mid: string, text?: string}[]} pins
- * @property {(mid: string) => void} unpin
- * @property {(since: Date) => Promise<void>} leap shows the first message since then
- * @property {() => HTMLElement} title
- * @property {(session: string) => void} open goes on in another conversation
- * @property {() => void} begin goes on in a new one
- */
+/** @typedef {"notes" | "earlier" | "find" | "talks" | "pins" | "dates"} Name @typedef {import("./sheet-parts.js").SheetTools} SheetTools */
 
 /** @typedef {ReturnType<typeof sheet>} Sheet @typedef {import("./chat.js").Chat} Chat */
 
@@ -127,14 +111,4 @@ function sheet(tools) {
       if (!node.hidden && shown === "notes" && NEWS.has(frame?.t)) views.notes.later();
     },
   };
-}
-
-/**
- * The line of a view that says how it stands: waiting, empty, or what went wrong and how to try again.
- * @param {HTMLElement} node @param {string} words @param {() => void} [again]
- */
-export function state(node, words, again) {
-  node.hidden = !words;
-  set(node, { data: { bad: String(Boolean(again)) } });
-  show(node, words, again && h("button", { class: "quiet", type: "button", onclick: again }, t("retry")));
 }

@@ -3,7 +3,7 @@ import { h } from "../shared/h.js";
 import { enter, start } from "./menu.js";
 import { reach } from "./rare.js";
 import { SHEET_LOOK } from "./sheet-look.js";
-import { t } from "./sheet.js";
+import { t } from "./sheet-parts.js";
 import { adopt } from "./styles.js";
 import { talks } from "./talks.js";
 

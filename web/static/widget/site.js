@@ -44,16 +44,6 @@ function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privac
     starters?.[0] && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
 }
 
-/** Removes dialogs and live texts of the former visitor. @param {import("./chat.js").Chat} chat */
-export function sweep(chat) {
-  chat.sheet = null;
-  for (const one of [...chat.node.children]) {
-    one.removeAttribute("inert");
-    if (one.matches(".sheet, .noted, dialog")) one.remove();
-  }
-  show(chat.polite);
-}
-
 /** Another tab knows who sits here: what our page said of it is over. @param {import("./chat.js").Chat} chat */
 export function leave(chat) {
   chat.options.identity = "";

@@ -1,5 +1,5 @@
 /** The same talk where no WebSocket gets through: an event stream, or requests that wait, bring the frames, and requests carry ours. */
-import { shut, socketUrl } from "./net.js";
+import { shut, socketUrl } from "./socket.js";
 
 const QUIET_MS = 40_000;
 /** Longest time from an acknowledgement to its event, in milliseconds. */

@@ -2,11 +2,11 @@
 import { h, set, show } from "../shared/h.js";
 import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
-import { state, t } from "./sheet.js";
+import { state, t } from "./sheet-parts.js";
 
 /** @typedef {{session_id: string, title: string, named: boolean, last_active_at: string, unread: boolean}} Talk */
 
-/** @param {Pick<import("./sheet.js").SheetTools, "reach" | "session" | "open" | "begin">} tools */
+/** @param {Pick<import("./sheet-parts.js").SheetTools, "reach" | "session" | "open" | "begin">} tools */
 export function talks(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("ul", { class: "found talks" });

@@ -120,7 +120,9 @@ def part_of(name: str) -> str:
         assert own[1] == own[2]
         return own[1]
     return (
-        part_of("sheet.js") if re.search(r"import \{[^}]*\bt\b[^}]*\} from \"./sheet.js\"", text) else COMMON
+        part_of("sheet-parts.js")
+        if re.search(r"import \{[^}]*\bt\b[^}]*\} from \"./sheet-parts.js\"", text)
+        else COMMON
     )
 
 

@@ -1,0 +1,31 @@
+/** Words, the status line and tools that the views of the sheet share. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
+import { h, set, show } from "../shared/h.js";
+import { wordsOf } from "./words.js";
+
+export const t = wordsOf("sheet", english.sheet);
+
+/**
+ * @typedef {object} SheetTools
+ * @property {(path: string, init?: RequestInit) => Promise<Response>} reach asks the server; throws only without an answer
+ * @property {(node: HTMLElement, text: string) => void} markdown
+ * @property {() => void} closed
+ * @property {() => string} session
+ * @property {(mid: string) => void} jump shows a message in the conversation
+ * @property {() => {mid: string, text?: string}[]} pins
+ * @property {(mid: string) => void} unpin
+ * @property {(since: Date) => Promise<void>} leap shows the first message since then
+ * @property {() => HTMLElement} title
+ * @property {(session: string) => void} open goes on in another conversation
+ * @property {() => void} begin goes on in a new one
+ */
+
+/**
+ * The line of a view that says how it stands: waiting, empty, or what went wrong and how to try again.
+ * @param {HTMLElement} node @param {string} words @param {() => void} [again]
+ */
+export function state(node, words, again) {
+  node.hidden = !words;
+  set(node, { data: { bad: String(Boolean(again)) } });
+  show(node, words, again && h("button", { class: "quiet", type: "button", onclick: again }, t("retry")));
+}
