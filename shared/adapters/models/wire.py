@@ -114,7 +114,10 @@ def build_counted_body(
 def _mark(
     request: ModelRequest, system: Sequence[Json | None], tools: Sequence[Json], messages: Sequence[Json]
 ) -> None:
-    """Places at most four marks: end of system, newest messages, tools, then earlier system parts."""
+    """Place at most four marks: first system part, newest messages, later system parts, tools.
+
+    A summary changes the notes and all after them; tools and rules before them are still read from the cache.
+    """
     parts = [
         block for part, block in zip(request.system, system, strict=True) if part.cache and block is not None
     ]
@@ -123,7 +126,7 @@ def _mark(
         _markable(messages[at]["content"], but=0 if place else request.behind_mark)
         for place, at in enumerate(newest[:_MAX_MESSAGE_BREAKPOINTS])
     ]
-    wanted = [*parts[-1:], *(end for end in ends if end is not None), *tools[-1:], *reversed(parts[:-1])]
+    wanted = [*parts[:1], *(end for end in ends if end is not None), *reversed(parts[1:]), *tools[-1:]]
     for block in wanted[:MAX_BREAKPOINTS]:
         block["cache_control"] = dict(_HOUR_MARK if request.cache_long else _MARK)
 

@@ -67,7 +67,7 @@ from shared.core.values.tokens import (
 )
 from shared.core.values.ttl_cache import ttl_cache
 
-RENDERER_VERSION = 12
+RENDERER_VERSION = 13
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
@@ -281,8 +281,7 @@ def _system_parts(layers: SystemLayers, notes: str) -> tuple[SystemPart, ...]:
         memory=defuse(layers.memory),
         person=defuse(layers.person),
     )
-    rules = SystemPart(text=system_text(told), cache=not notes)
-    return (rules, SystemPart(text=notes, cache=True)) if notes else (rules,)
+    return tuple(SystemPart(text=text, cache=True) for text in (system_text(told), notes) if text)
 
 
 def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:

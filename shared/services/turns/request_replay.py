@@ -99,9 +99,7 @@ def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
     built = _context(view, recipe, policy, count, opens=can_open(tools), recall=recall, since=since)
     request = ModelRequest(
         model=audit.model_alias,
-        system=tuple(
-            SystemPart(text=text, cache=place == len(system)) for place, text in enumerate(system, start=1)
-        ),
+        system=tuple(SystemPart(text=text, cache=True) for text in system),
         messages=built.messages,
         tools=tools,
         max_output_tokens=recipe["max"],

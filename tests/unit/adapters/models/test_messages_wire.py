@@ -119,7 +119,9 @@ def test_there_are_never_more_than_four_marks_and_the_newest_stay() -> None:
     talk = [text_message("user" if number % 2 == 0 else "assistant", f"m{number}") for number in range(9)]
     system = (SystemPart(text="persona", cache=True), SystemPart(text="notes", cache=True))
     sent = body(ABLE, *talk, system=system, tools=(SAVE,), cache_at=(0, 2, 4, 6, 8, 99, -1))
-    assert marks(sent) == ["system notes", "message 4", "message 6", "message 8"]
+    assert marks(sent) == ["system persona", "message 4", "message 6", "message 8"]
+    sent = body(ABLE, *talk, system=system, tools=(SAVE,), cache_at=(6, 8))
+    assert marks(sent) == ["system persona", "system notes", "message 6", "message 8"]
 
 
 def test_a_mark_never_lands_on_a_thinking_block() -> None:
