@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BY_ITS_OWN_CLOCK = {
     "shared/adapters/alerts/webhook.py": "the time that a signature is made for somebody else",
+    "shared/adapters/alerts/compaction_hook.py": "the time that a signature is made for somebody else",
     "shared/adapters/alerts/web_push.py": "until when a push service believes our signature",
     "shared/adapters/models/catalog.py": "which day's price list holds",
     "shared/adapters/models/error_mapping.py": "a date that the provider names to wait for",

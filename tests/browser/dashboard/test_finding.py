@@ -126,7 +126,7 @@ async def test_finder_leads_to_a_setting_and_its_field(page: Page, place: Place)
     await expect(finder.get_by_role("option").first).to_have_text("Hours without remindersPeople")
     await photograph(page, "finder-setting")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("tab", name="People")).to_have_attribute("aria-selected", "true")
+    await expect(page.get_by_role("tab", name="Operations")).to_have_attribute("aria-selected", "true")
     await expect(page.get_by_label("Hours without reminders")).to_be_focused()
 
 
