@@ -29,8 +29,6 @@ class SummaryOutlook:
 
 SOON_TURNS = 2
 """Messages before a summary from which it is announced; policies that look ahead make it one earlier."""
-AT_LIMIT = SummaryOutlook()
-"""A summary comes at the limit."""
 
 
 def foresee_summary(

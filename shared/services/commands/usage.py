@@ -8,7 +8,6 @@ from unicodedata import combining, east_asian_width
 
 from shared.core.commands.texts import Markdown, bullets, excerpt
 from shared.core.compaction.note_requests import APART, FlushWay
-from shared.core.compaction.outlook import AT_LIMIT, SummaryOutlook
 from shared.core.ops.session_stats import SessionFigures
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps, ContextMeasured
@@ -75,8 +74,7 @@ class UsageCommands:
             return True, call.texts.say("context_empty")
         figures = await self._figures.load_stats(call.session_id)
         way = await self._forecast.load_flush_way(call.session_id)
-        outlook = await self._sessions.foresee_summary(call.session_id)
-        return True, render_context(measured, figures, call.texts, way=way, outlook=outlook)
+        return True, render_context(measured, figures, call.texts, way=way)
 
     async def _usage(self, call: CommandInvocation) -> CommandReply:
         figures = await self._figures.load_stats(call.session_id)
@@ -89,19 +87,18 @@ def render_context(
     texts: Catalogue,
     *,
     way: FlushWay = "prefix",
-    outlook: SummaryOutlook = AT_LIMIT,
 ) -> Markdown:
     say = texts.say
     rows = {say(f"part_{name}"): texts.number(size) for name, size in measured.parts.items() if size}
     rows[say("part_free")] = texts.number(max(0, measured.limit - measured.used))
     block = f"```\n{_bar(measured.percent)} {measured.percent:.0f} %\n{_columns(rows)}\n```"
     lines = [say("context_summarised", count=figures.hidden_turns)] if figures.hidden_turns else []
-    if outlook.withheld:
-        lines.append(say(f"context_summaries_{outlook.withheld}"))
-    if outlook.withheld not in ("off", "manual"):
+    if measured.summary_withheld:
+        lines.append(say(f"context_summaries_{measured.summary_withheld}"))
+    if measured.summary_withheld not in ("off", "manual"):
         lines.append(say("context_next_summary", limit=measured.summary_at or measured.limit))
-    if outlook.turns:
-        lines.append(say("context_turns_left", turns=outlook.turns))
+    if measured.summary_turns:
+        lines.append(say("context_turns_left", turns=measured.summary_turns))
     if measured.summary_at and measured.window:
         share = round(100 * measured.summary_at / measured.window)
         lines.append(say("context_share", percent=share, window=measured.window))

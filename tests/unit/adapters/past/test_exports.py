@@ -186,10 +186,11 @@ WRONG: tuple[Any, ...] = (None, True, 7, 1e300, -1e300, "x", [], [[]], {}, {"a":
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:12])
 def test_wrong_types_anywhere_are_passed_over(wrong: Any, tmp_path: Path) -> None:
-    for source, sample in (("telegram", TELEGRAM), ("chatgpt", CHATGPT), ("claude", CLAUDE)):
+    samples: dict[PastSource, Any] = {"telegram": TELEGRAM, "chatgpt": CHATGPT, "claude": CLAUDE}
+    for source, sample in samples.items():
         for variant in _variants(sample, wrong):
             try:
-                found = read(source, json.dumps(variant), tmp_path)  # type: ignore[arg-type]
+                found = read(source, json.dumps(variant), tmp_path)
             except BadInput:
                 continue
             for turn in group_turns(found):
