@@ -25,8 +25,11 @@ from shared.adapters.postgres.people.second_factors import SecondFactors
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.adapters.postgres.turns.counters import RunningSums
 from shared.bootstrap.stored_settings import build_stored_settings
+from shared.bootstrap.stores import Stores
 from shared.config.settings import BadSettings, Settings, resolve_secret_key
 from shared.runtime import build_crash_point
+from shared.services.tools.handover import HandoverService
+from shared.services.tools.handover_actions import HandoverActions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,12 @@ def change_dashboard_timezone(
         overview=stores.overview.in_zone(settings.timezone),
         metrics=stores.metrics.in_zone(settings.timezone),
     )
+
+
+def build_handover_actions(
+    handovers: HandoverService, stores: Stores, admin: DashboardStores
+) -> HandoverActions:
+    return HandoverActions(handovers, stores.inbox, admin.operators)
 
 
 def build_operators(pool: asyncpg.Pool[asyncpg.Record], settings: Settings | None = None) -> Operators:

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 from urllib.parse import unquote
 from uuid import UUID
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.handover.inbox import CannedReply, Macro
+from shared.adapters.postgres.handover.inbox import CannedReply
+from shared.bootstrap.dashboard_stores import build_handover_actions
 from shared.core.identity.handover import (
     CANNED_NAME,
     NOTE_CHARS,
     AnswerRuns,
-    Assignment,
-    Labels,
     Listed,
-    Moved,
-    Snooze,
     TakenByOther,
     clean_labels,
 )
+from shared.core.identity.macros import Macro, check_macro
 from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
 from shared.core.values.files import Attached, clean_name
 from shared.core.values.messages import Block
 from shared.services.tools.handover import CID_CHARS, HandoverService
+from shared.services.tools.handover_actions import (
+    MOST_CHOSEN,
+    ActingOperator,
+    Action,
+    ActionResult,
+    HandoverActions,
+    HandoverMove,
+)
 from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
 from web.parts import PARTS, Parts
@@ -43,13 +48,11 @@ RETRY_SECONDS = 2
 FILE_CHARS = 4_000
 """Characters of an operator's files that the assistant reads after the hand-over."""
 _NO_SESSION = "There is no such conversation."
-_SWITCHED_OFF = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
 
 Which = Annotated[
     Literal["waiting", "human", "resolved"] | None,
     describe("state of the hand-over; all open ones by default, `resolved` for recently closed ones"),
 ]
-Action = Literal["take", "return", "resolve", "assign", "snooze", "label"]
 Cid = Annotated[
     str,
     Field(min_length=1, max_length=CID_CHARS, title=f"an id of your own of at most {CID_CHARS} characters"),
@@ -70,8 +73,6 @@ HandoverMoved = TypedDict("HandoverMoved", {
     "state": Literal["bot", "waiting", "human"], "changed": bool,
     "name": NotRequired[Annotated[str, Field(description="name of the assigned operator")]],
 })  # fmt: skip
-MOST_CHOSEN = 100
-"""Maximum conversations per call; each has its own transaction."""
 ChosenConversation = TypedDict("ChosenConversation", {
     "session": Annotated[UUID, describe("id of the conversation", strict=False)],
     "version": Annotated[int, describe("version of the handover that the caller has read", ge=0)],
@@ -82,6 +83,16 @@ MovedConversation = TypedDict("MovedConversation", {
     "reason": NotRequired[Annotated[str, Field(description="reason of the refusal")]],
 })  # fmt: skip
 HandoversMoved = TypedDict("HandoversMoved", {"conversations": list[MovedConversation]})
+MacroOutcome = TypedDict("MacroOutcome", {
+    "session": UUID,
+    "outcome": Annotated[
+        Literal["done", "already_resolved", "refused"],
+        Field(description="a conversation that was no longer open is `already_resolved` and unchanged"),
+    ],
+    "error": NotRequired[Annotated[str, Field(description="code of the refusal")]],
+    "reason": NotRequired[Annotated[str, Field(description="reason of the refusal")]],
+})  # fmt: skip
+MacroRuns = TypedDict("MacroRuns", {"conversations": list[MacroOutcome]})
 
 
 @router.on("GET /handovers", Handovers, role="viewer")
@@ -120,37 +131,14 @@ async def move_handover(
     Repeating the call has no effect. An admin may also return, resolve and snooze the conversation of another
     operator.
     """
-    service, who = _handovers(authed), authed.operator
-    if (session_id := await service.find_session(session)) is None:
+    if (session_id := await _handovers(authed).find_session(session)) is None:
         return None
-    if action == "take" and not authed.context.settings.has_handover:
-        raise HttpRefusal(409, "handover_off", _SWITCHED_OFF)
+    move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
     with _refusing():
-        if action == "take":
-            moved = await service.take_over(session_id, operator_id=who.operator_id, name=who.name)
-        else:
-            moved = await _move(authed, session_id, action, version, operator, until, labels or ())
-    told: dict[str, Any] = {"state": moved.state, "changed": moved.event_seq > 0}
-    return {**told, "name": moved.name} if moved.name else told
-
-
-async def _move(
-    authed: AuthedRequest, session_id: int, action: Action, version: int, operator: str, until: Moment,
-    labels: Sequence[str],
-) -> Moved:  # fmt: skip
-    """Return, resolve, assign, snooze or label a conversation. Raises what `HandoverService` raises."""
-    service, who = _handovers(authed), authed.operator
-    mine: Any = {"operator_id": who.operator_id, "any_ones": who.has_role("admin")}
-    match action:
-        case "return" | "resolve":
-            return await service.release(session_id, **mine, resolved=action == "resolve")
-        case "assign":
-            return await service.change(session_id, Assignment(operator=operator), version=version, **mine)
-        case "snooze":
-            return await service.change(session_id, Snooze(until=until), version=version, **mine)
-        case _:
-            labelled = Labels(labels=clean_labels(labels))
-            return await service.change(session_id, labelled, version=version, **mine)
+        moved = await _actions(authed).move(session_id, move, version=version, by=_acting(authed))
+    return {"state": moved.state, "changed": moved.event_seq > 0} | (
+        {"name": moved.name} if moved.name else {}
+    )
 
 
 @router.on("POST /handovers/moves", HandoversMoved, role="operator", body="HandoverMoves")
@@ -172,23 +160,14 @@ async def move_handovers(
     Each conversation has its own transaction. `error` is the code of a refusal, which does not affect the
     others.
     """
-    service = _handovers(authed)
-    present = {one.session: one.labels for one in await service.list_handovers(None)}
-    results = []
-    for chosen in {one["session"]: one for one in conversations}.values():
-        session, told = chosen["session"], {"session": chosen["session"], "changed": False}
-        try:
-            if (session_id := await service.find_session(session)) is None:
-                results.append(told | {"error": "not_found", "reason": _NO_SESSION})
-                continue
-            wanted = (*present.get(str(session), ()), *(labels or ()))
-            moved = await _move(authed, session_id, action, chosen["version"], operator, until, wanted)
-            results.append(told | {"changed": moved.event_seq > 0 or action in ("label", "snooze")})
-        except StorageUnavailable:
-            raise
-        except EvertalkError as error:
-            results.append(told | {"error": error.code, "reason": error.advice})
-    return {"conversations": results}
+    move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
+    versions = {one["session"]: one["version"] for one in conversations}
+    results = await _actions(authed).move_several(versions, move, by=_acting(authed))
+    return {
+        "conversations": [
+            {"session": one.session, "changed": one.outcome == "done", **_refusal_of(one)} for one in results
+        ]
+    }
 
 
 @router.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)
@@ -208,8 +187,7 @@ async def reply(
 
     The reply is stored when the operation returns. The same `cid` returns the same message.
     """
-    if not cid.isprintable():
-        raise HttpRefusal(400, "bad_input", "`cid` is of characters that can be printed.")
+    _check_printable(cid)
     service = _handovers(authed)
     if (session_id := await service.find_session(session)) is None:
         return None
@@ -311,9 +289,6 @@ async def delete_canned(authed: AuthedRequest, name: str) -> Reply:
     return DONE
 
 
-RUNNER = "*"
-"""The operator who runs a macro, as its assignee."""
-_VARIABLE = re.compile(r"\{\{[^{}]{0,100}\}\}")
 MacroName = Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")]
 MacroDone = TypedDict("MacroDone", {
     "state": Literal["bot", "waiting", "human"],
@@ -341,11 +316,7 @@ async def save_macro(
     """
     with _refusing():
         added = clean_labels(labels or ())
-    if not (added or assignee or reply.strip() or resolve):
-        raise HttpRefusal(400, "bad_macro", "A macro needs at least one action.")
-    if resolve and assignee not in ("", RUNNER):
-        raise HttpRefusal(400, "bad_macro", "A macro that resolves cannot assign another operator.")
-    with _refusing():
+        check_macro(labels=added, assignee=assignee, reply=reply.strip(), resolve=resolve)
         saved = await authed.context.stores.inbox.save_macro(
             name, labels=added, assignee=assignee, reply=reply.strip(), resolve=resolve, version=version,
             by=authed.operator.name,
@@ -380,38 +351,43 @@ async def run_macro(
 
     A reply takes the conversation. The same `cid` sends one reply, so a call that failed can be repeated.
     """
-    service, inbox, who = _handovers(authed), authed.context.stores.inbox, authed.operator
-    session_id, macro = await service.find_session(session), await inbox.find_macro(name)
-    if session_id is None or macro is None:
-        return None
-    if not cid.isprintable():
-        raise HttpRefusal(400, "bad_input", "`cid` is of characters that can be printed.")
-    words = text.strip() or macro.reply
-    if macro.reply and _VARIABLE.search(words):
-        raise HttpRefusal(400, "unfilled", "The reply has a variable that is not filled in.")
-    moved = Moved(session_id=session_id, state="bot")
+    _check_printable(cid)
     with _refusing():
-        there = await inbox.find_open(session_id)
-        is_sent = bool(macro.reply) and await inbox.has_reply(session_id, cid)
-        if is_sent and there is None:
-            return {"state": "bot"}
-        begins = there is None and (macro.labels or macro.assignee)
-        if not is_sent and (macro.reply or macro.assignee == RUNNER or begins):
-            if not authed.context.settings.has_handover:
-                raise HttpRefusal(409, "handover_off", _SWITCHED_OFF)
-            moved = await service.take_over(session_id, operator_id=who.operator_id, name=who.name)
-            there = await inbox.find_open(session_id)
-        if macro.labels and there is not None:
-            wanted = (*there[1], *macro.labels)
-            moved = await _move(authed, session_id, "label", there[0], "", None, wanted)
-        if macro.reply:
-            await service.reply(session_id, operator_id=who.operator_id, cid=cid, text=words)
-        if macro.assignee not in ("", RUNNER) and (there := await inbox.find_open(session_id)) is not None:
-            moved = await _move(authed, session_id, "assign", there[0], macro.assignee, None, ())
-        if macro.resolve:
-            moved = await _move(authed, session_id, "resolve", 0, "", None, ())
-    await authed.record("macro.run", str(session), macro=name)
+        moved = await _actions(authed).run_macro(
+            session, name, cid=cid, text=text.strip(), by=_acting(authed)
+        )
+    if moved is None:
+        return None
     return {"state": moved.state} | ({"name": moved.name} if moved.name else {})
+
+
+@router.on(
+    "POST /macros/{name}/runs", MacroRuns, role="operator", body="MacroRun", missing="There is no such macro."
+)  # fmt: skip
+async def run_macro_on_several(
+    authed: AuthedRequest,
+    name: MacroName,
+    *,
+    cid: Cid,
+    sessions: Annotated[
+        list[Annotated[UUID, Field(strict=False)]],
+        describe("ids of conversations", min_length=1, max_length=MOST_CHOSEN),
+    ],
+) -> Reply:
+    """Run a macro on several conversations.
+
+    `{{name}}`, `{{operator}}` and `{{site}}` in the reply are filled in for each conversation. A refusal does
+    not affect the others. The same `cid` sends one reply per conversation, so the call can be repeated.
+    """
+    _check_printable(cid)
+    results = await _actions(authed).run_macro_on_several(sessions, name, cid=cid, by=_acting(authed))
+    if results is None:
+        return None
+    return {
+        "conversations": [
+            {"session": one.session, "outcome": one.outcome, **_refusal_of(one)} for one in results
+        ]
+    }
 
 
 @router.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
@@ -466,6 +442,27 @@ def _handovers(authed: AuthedRequest) -> HandoverService:
     if authed.context.handovers is None:
         raise HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
     return authed.context.handovers
+
+
+def _actions(authed: AuthedRequest) -> HandoverActions:
+    return build_handover_actions(_handovers(authed), authed.context.stores, authed.context.admin)
+
+
+def _acting(authed: AuthedRequest) -> ActingOperator:
+    who = authed.operator
+    return ActingOperator(
+        operator_id=who.operator_id, login=who.name, shown_name=who.display_name,
+        is_admin=who.has_role("admin"), may_take=authed.context.settings.has_handover,
+    )  # fmt: skip
+
+
+def _refusal_of(result: ActionResult) -> dict[str, str]:
+    return {"error": result.error, "reason": result.reason} if result.error else {}
+
+
+def _check_printable(cid: str) -> None:
+    if not cid.isprintable():
+        raise HttpRefusal(400, "bad_input", "`cid` consists of printable characters.")
 
 
 @contextmanager

@@ -178,6 +178,50 @@ async def test_macro_is_written_once_and_run_by_three_keys(house: House) -> None
     assert [tuple(row) for row in closed] == [(["Refund", "Paid back"], "resolved")] * 2
 
 
+async def test_macro_on_a_selection_says_what_happened_to_each(house: House) -> None:
+    for number in range(1, 6):
+        await waits(house, number)
+    bert = await house.operator("Bert")
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    await house.app.stores.inbox.save_macro(
+        "refund", labels=["Refund"], assignee="", reply="Dear {{name}}, it is on its way.", resolve=True,
+        version=0, by="Anna",
+    )  # fmt: skip
+    rows = page.locator(".inbox-list li")
+    await expect(rows).to_have_count(5)
+    for number in range(1, 5):
+        await page.get_by_role("checkbox", name=f"Select Person 0{number}").check()
+    await house.app.pool.execute(
+        """UPDATE handovers h
+              SET state = 'human', taken_at = now(), operator_id = o.id, operator_name = 'Bert'
+             FROM operators o
+            WHERE o.name = 'Bert' AND h.id = (SELECT id FROM handovers ORDER BY id LIMIT 1)"""
+    )
+    service, (second,) = house.app.handover_service, await house.app.pool.fetch(
+        "SELECT session_id FROM handovers ORDER BY id OFFSET 1 LIMIT 1"
+    )  # fmt: skip
+    anna = await house.one("SELECT id FROM operators WHERE name = 'Anna'")
+    await service.release(second["session_id"], operator_id=anna, resolved=True)
+    bar = page.get_by_role("group", name="Selected conversations")
+    await expect(bar).to_contain_text("3 selected")
+    await page.get_by_role("checkbox", name="Select Person 05").check()
+    await page.keyboard.press("m")
+    await picked(page, "Macros", "refund")
+    await expect(page.get_by_text("refund ran on 3 conversations.")).to_have_count(2)
+    trouble = page.get_by_role("alert")
+    await expect(trouble).to_contain_text("1 conversation was not changed:")
+    await expect(trouble).to_contain_text("Person 01: Bert has this conversation.")
+    await expect(rows).to_have_count(1)
+    said = await house.app.pool.fetch("SELECT blocks::text AS said FROM entries WHERE author = 'operator'")
+    assert sorted(row["said"].partition("Person ")[2][:2] for row in said) == ["03", "04", "05"]
+    assert await house.one("SELECT count(*) FROM audit WHERE action = 'macro.run'") == 3
+    await fits(page)
+    assert await look_in_both_schemes(page) == []
+    await page.emulate_media(color_scheme="light")
+    await shot(page, "inbox-macro-result")
+    await bert.close()
+
+
 async def test_assign_label_snooze_and_note(house: House) -> None:
     first, second = [await waits(house, number) for number in (1, 2)]
     bert = await house.operator("Bert", path="/dashboard/inbox")

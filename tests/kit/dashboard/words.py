@@ -15,7 +15,7 @@ from pathlib import Path
 
 from shared.adapters.postgres.dashboard import job_list_sql
 from shared.core.context.memory import NOTE_KINDS
-from shared.core.identity import handover, operators, push
+from shared.core.identity import handover, macros, operators, push
 from shared.core.ops.alerts import ADVICE, KINDS
 from shared.core.values.errors import EvertalkError, OnHold
 from shared.locales import FOLDER
@@ -40,6 +40,8 @@ SERVER_FILES = (
     ROOT / "shared" / "adapters" / "postgres" / "dashboard" / "read_models.py",
     ROOT / "shared" / "adapters" / "postgres" / "compaction" / "jobs.py",
     ROOT / "shared" / "core" / "identity" / "passwords.py",
+    ROOT / "shared" / "core" / "identity" / "macros.py",
+    ROOT / "shared" / "services" / "tools" / "handover_actions.py",
 )
 """Whose whole sentences an operator reads on a page; one with backticks is for programs."""
 FILLED_FILES = (
@@ -89,7 +91,9 @@ def page_texts() -> set[str]:
 def server_texts() -> set[str]:
     """What the server says and a page shows: sentences, and names of states."""
     sentences = {text for path in SERVER_FILES if path.name not in NOT_ON_PAGES for text in _sentences(path)}
-    errors = [one for module in (operators, handover, push) for one in vars(module).values()] + [OnHold]
+    errors = [one for module in (operators, handover, push, macros) for one in vars(module).values()] + [
+        OnHold
+    ]
     advice = {
         one.advice
         for one in errors

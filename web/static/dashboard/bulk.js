@@ -1,5 +1,6 @@
-/** Actions on several conversations of the inbox: resolve, assign, snooze and label what is selected. */
+/** Actions on several conversations of the inbox: resolve, assign, snooze, label or run a macro on what is selected. */
 import { drawIcon } from "./icons.js";
+import { chooseMacro } from "./macros.js";
 import { ask } from "./net.js";
 import { h, problem, show, t, tn, ts } from "./parts.js";
 import { askAssignee, askLabel, askSnooze } from "./picker.js";
@@ -19,8 +20,13 @@ export function bulkBar({ say, signal, chosen, nameOf, done, clear }) {
     label: async () => { const labels = await askLabel([], signal); return labels && { labels }; },
   };
 
+  /** Lists conversations with what kept each from changing. @param {string} title @param {Api["Listed"][]} all @param {{session: string, reason?: string}[]} which */
+  const listed = (title, all, which) => which.length > 0 && h("div", { class: "trouble", role: "alert" }, h("p", null, title),
+    h("ul", { class: "findings" }, which.map((one) => { const row = all.find(({ session }) => session === one.session); return h("li", null, h("bdi", null, row ? nameOf(row) : one.session), one.reason && ": ", one.reason && ts(one.reason)); })));
+
   /** @param {string} action */
   async function act(action) {
+    if (action === "macro") return runMacro();
     const all = chosen();
     const more = await asked[action]();
     if (!more || !all.length) return;
@@ -32,14 +38,40 @@ export function bulkBar({ say, signal, chosen, nameOf, done, clear }) {
       clear();
       await done();
       say(tn("{count} conversation was changed.", "{count} conversations were changed.", changed));
-      show(note, refused.length > 0 && h("div", { class: "trouble", role: "alert" }, h("p", null, tn("{count} conversation was not changed:", "{count} conversations were not changed:", refused.length)),
-        h("ul", { class: "findings" }, refused.map((one) => { const row = all.find(({ session }) => session === one.session); return h("li", null, h("bdi", null, row ? nameOf(row) : one.session), ": ", ts(one.reason)); }))));
+      show(note, listed(tn("{count} conversation was not changed:", "{count} conversations were not changed:", refused.length), all, refused));
+    } catch (error) { if (!signal.aborted) show(note, problem(error)); }
+  }
+
+  /** Runs a macro on the selection; a failed call is repeated under the same `cid`, which sends each reply once. */
+  async function runMacro() {
+    const all = chosen();
+    show(note);
+    try {
+      const macro = await chooseMacro({ signal, say });
+      if (!macro || !all.length) return;
+      const cid = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+      const run = async () => {
+        show(note, h("p", { class: "muted" }, t("{name} is running…", { name: macro.name })));
+        try {
+          const { conversations } = await ask(`/macros/${macro.name}/runs`, { method: "POST", body: { cid, sessions: all.map(({ session }) => session) }, signal, seconds: 120 });
+          /** @param {string} outcome */
+          const of = (outcome) => conversations.filter((one) => one.outcome === outcome);
+          const [ran, resolved, refused] = [of("done"), of("already_resolved"), of("refused")];
+          clear();
+          await done();
+          const sentence = tn("{name} ran on {count} conversation.", "{name} ran on {count} conversations.", ran.length, { name: macro.name });
+          say(sentence);
+          show(note, h("p", null, sentence), listed(tn("{count} conversation was already resolved:", "{count} conversations were already resolved:", resolved.length), all, resolved),
+            listed(tn("{count} conversation was not changed:", "{count} conversations were not changed:", refused.length), all, refused));
+        } catch (error) { if (!signal.aborted) show(note, problem(error, run)); }
+      };
+      await run();
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
   }
 
   /** @param {string} action @param {string} words */
   const button = (action, words) => h("button", { type: "button", class: "line icon-button", title: words, data: { act: action }, onclick: () => { void act(action); } }, drawIcon(action), h("span", { class: "unseen" }, words));
-  const bar = h("div", { class: "bulk", role: "group", "aria-label": t("Selected conversations"), hidden: true }, count, h("button", { type: "button", class: "link", onclick: clear }, t("Clear the selection")), h("span", { class: "actions" }, button("resolve", t("Resolve")), button("assign", t("Assign")), button("snooze", t("Snooze")), button("label", t("Labels"))));
+  const bar = h("div", { class: "bulk", role: "group", "aria-label": t("Selected conversations"), hidden: true }, count, h("button", { type: "button", class: "link", onclick: clear }, t("Clear the selection")), h("span", { class: "actions" }, button("resolve", t("Resolve")), button("assign", t("Assign")), button("snooze", t("Snooze")), button("label", t("Labels")), button("macro", t("Macros"))));
   return {
     node: h("div", null, bar, note),
     /** @param {number} selected */

@@ -233,7 +233,7 @@ function onKey(event) {
     return finder.open();
   }
   // For a frame the focus stays in a dialog that has just been closed: nobody writes there.
-  const busy = !target.closest("dialog:not([open])") && target.closest("input, textarea, select, dialog[open]");
+  const busy = !target.closest("dialog:not([open])") && target.closest("input:not([type=checkbox], [type=radio]), textarea, select, dialog[open]");
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || busy) return;
   const after = Date.now() - leader < 1200;
   leader = event.key === "g" ? Date.now() : 0;

@@ -14,6 +14,7 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.handover.handovers import MAY_WRITE
 from shared.adapters.postgres.people.identities import CONTACT
 from shared.core.identity.handover import ChangedMeanwhile
+from shared.core.identity.macros import Macro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,21 +23,6 @@ class CannedReply:
 
     name: str
     body: str
-    version: int
-    changed_by: str
-    changed_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Macro:
-    """Actions on a conversation that operators run under one name."""
-
-    name: str
-    labels: tuple[str, ...]
-    assignee: str
-    """Login name of an operator; `*` is the operator who runs the macro; may be empty."""
-    reply: str
-    resolve: bool
     version: int
     changed_by: str
     changed_at: datetime
@@ -166,6 +152,12 @@ class PostgresInbox(PoolStore):
         return bool(await self._pool.fetchval(*_HAS_REPLY(session_id=session_id, key=f"operator:{cid}")))
 
     @store_method
+    async def find_variables(self, session_id: int) -> Mapping[str, str]:
+        """Return the person's `name` and the title of the `site`; either may be empty."""
+        row = await self._pool.fetchrow(*_FIND_VARIABLES(session_id=session_id))
+        return {} if row is None else {"name": row["name"], "site": row["site"]}
+
+    @store_method
     async def delete_canned(self, name: str) -> None:
         await self._pool.execute(*_DELETE_CANNED(name=name))
 
@@ -229,6 +221,13 @@ _FIND_OPEN = Named("""
 SELECT version, labels FROM handovers WHERE session_id = :session_id AND ended_at IS NULL""")
 _HAS_REPLY = Named("""
 SELECT EXISTS (SELECT FROM entries WHERE session_id = :session_id AND dedupe_key = :key)""")
+_FIND_VARIABLES = Named("""
+SELECT coalesce(p.display_name, '') AS name, coalesce((
+         SELECT coalesce(nullif(w.config ->> 'title', ''), w.name) FROM addresses x
+           JOIN sites w ON w.name = x.account
+          WHERE x.session_id = s.id AND x.channel = 'web' ORDER BY x.id DESC LIMIT 1), '') AS site
+  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = :session_id
+""")
 _SAVE_MACRO = Named("""
 WITH changed AS (
   UPDATE macros SET labels = :labels, assignee = :assignee, reply = :reply, resolve = :resolve,
