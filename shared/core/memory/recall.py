@@ -16,6 +16,7 @@ from shared.core.values.searching import is_unspaced, normalise, words_of
 from shared.core.values.secrets_filter import redact
 from shared.core.values.spoken_times import Span
 from shared.core.values.tokens import Count
+from shared.core.values.ttl_cache import ttl_cache
 
 Lane = Literal["said", "note", "knowledge"]
 
@@ -71,6 +72,8 @@ CALLED, CALLED_SHARE = 3, 0.3
 """Mentions, and their share, in which a name must be called before it is taken for the other person's."""
 CHARS_PER_TOKEN_MOST = 8
 """Longer words than these say nothing that is worth recalling."""
+MAX_CACHED_PASSAGES = 2_048
+"""Passages of some ten conversations, whose next turns weigh mostly the same ones: a megabyte at most."""
 NOTE_MARK = "[note] "
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
 BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files[;:])"
@@ -341,7 +344,7 @@ def _share_of_room(best: float, carried: float, of: Frequencies, *, asked: bool)
 
 def _repeats(passage: Found, said: str) -> bool:
     """Return whether a passage says nothing but what the message, in its normal form, says."""
-    return normalise(passage.text) in said
+    return _normalise_passage(passage.text) in said
 
 
 def _said(
@@ -478,7 +481,7 @@ def pack_passages(
     for item in items:
         if len(item.passage.text) > left * CHARS_PER_TOKEN_MOST:
             continue  # as most of them, once the best are taken: counting costs more than all else
-        words = f" {normalise(item.passage.text)} "
+        words = f" {_normalise_passage(item.passage.text)} "
         if any(words in other for other in said):
             continue
         line, day = render_passage(item.passage, session_id=session_id), day_of(item.passage, today)
@@ -523,17 +526,26 @@ def note_line(text: str) -> str:
 
 def render_passage(passage: Found, *, session_id: int) -> str:
     """A passage with where it comes from, without secrets; `#12` is a message of this conversation."""
-    text = redact(passage.text).replace("[#", "(#").replace("[note]", "(note)")
-    text = _LIKE_A_LINE.sub("(", text)
     match passage.lane:
         case "note":
             return note_line(passage.text)
         case "knowledge":
             place = f"{passage.path} › {passage.heading}" if passage.heading else passage.path
-            return f"[{place}] {text}"
+            return f"[{place}] {_clean_passage(passage.text)}"
         case _:
             where = f"#{passage.seq}" if passage.owner == session_id else "earlier"
-            return f"{where} {passage.author}: {text}"
+            return f"{where} {passage.author}: {_clean_passage(passage.text)}"
+
+
+@ttl_cache(MAX_CACHED_PASSAGES)
+def _clean_passage(text: str) -> str:
+    """Return a text without secrets and without marks that only Evertalk sets."""
+    return _LIKE_A_LINE.sub("(", redact(text).replace("[#", "(#").replace("[note]", "(note)"))
+
+
+@ttl_cache(MAX_CACHED_PASSAGES)
+def _normalise_passage(text: str) -> str:
+    return normalise(text)
 
 
 _LIKE_A_LINE = re.compile(r"^(?=(?:#\d+|earlier) [^\n:]{1,80}:)", re.MULTILINE)

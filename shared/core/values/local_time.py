@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 
@@ -15,6 +16,7 @@ def moment_text(moment: datetime, zone: str) -> str:
     )
 
 
+@lru_cache(maxsize=512)
 def day_text(day: date) -> str:
     """Such as `Friday, 2026-11-20`."""
     return f"{day:%A}, {day.isoformat()}"

@@ -24,6 +24,7 @@ from shared.core.memory.recall import (
     render_passages,
 )
 from shared.core.values.searching import PIECE_CHARS, pieces, searchable
+from shared.core.values.secrets_filter import redact
 from shared.core.values.spoken_times import Span
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -328,3 +329,20 @@ def test_pieces_are_short_and_lose_no_word(text: str) -> None:
     parts = pieces(text)
     assert all(0 < len(part) <= PIECE_CHARS for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
+
+
+def test_recall_redacts_each_passage_once_for_all_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    redacted: list[str] = []
+
+    def redact_and_note(text: str) -> str:
+        redacted.append(text)
+        return redact(text)
+
+    monkeypatch.setattr("shared.core.memory.recall.redact", redact_and_note)
+    passages = [found(number, (1, 0), text=f"Redacted only once, number {number}.") for number in range(30)]
+    ranked = rank_passages(search(*passages), read_question("Which harbour?"))
+    for limit in (60, 400):
+        chosen = pack_passages(ranked, limit_tokens=limit, count=count, session_id=1)
+        assert render_passages(chosen, session_id=1).count("Redacted only once") == len(chosen)
+    assert sorted(redacted) == sorted(set(redacted))
+    assert redacted

@@ -16,7 +16,10 @@ SECRETS = [
     f"discord.com/api/webhooks/123/{A}", "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQ",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----",
-    "4111 1111 1111 1111",
+    "4111 1111 1111 1111", f"pk_test_{A}", f"rk_live_{A}", f"sk-or-{A}", f"gho_{A}", f"ghu_{A}", f"ghs_{A}",
+    f"ghr_{A}", f"xoxe-{A}", "ASIAABCDEFGHIJKLMNOP", f"glsa_{A}", f"ntn_{A}", f"AccountKey={A}Ab3dEf6hIj9k==",
+    "dop_v1_0123456789abcdef0123456789abcdef01234567", "shpat_0123456789abcdef01234567",
+    "shpca_0123456789abcdef01234567", f"discordapp.com/api/webhooks/123/{A}",
 ]  # fmt: skip
 NAMED = [
     "password: hunter2!", "My password is hunter22", "Passwort: Geheim123", "Kennwort ist Geheim123",
