@@ -31,22 +31,30 @@ def _event(name: str, **fields: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps({'type': name, **fields})}\n\n".encode()
 
 
-_USAGE = {"input_tokens": 1_000, "output_tokens": 1}
-_OPENING = _event(
-    "message_start",
-    message={
-        "id": "msg_bench", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5",
-        "content": [], "stop_reason": None, "stop_sequence": None, "usage": _USAGE,
-    },
-) + _event("content_block_start", index=0, content_block={"type": "text", "text": ""})  # fmt: skip
+BYTES_PER_TOKEN = 4
+"""Bytes of a request for each token that is counted: a count that cannot be right costs each turn another."""
+TOKENS_PER_DELTA = 6
 _DELTA = _event("content_block_delta", index=0, delta={"type": "text_delta", "text": WORDS})
-_CLOSING = (
-    _event("content_block_stop", index=0)
-    + _event(
-        "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 40}
+
+
+def _opening(body: bytes) -> bytes:
+    usage = {"input_tokens": max(1_000, len(body) // BYTES_PER_TOKEN), "output_tokens": 1}
+    return _event(
+        "message_start",
+        message={
+            "id": "msg_bench", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5",
+            "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage,
+        },
+    ) + _event("content_block_start", index=0, content_block={"type": "text", "text": ""})  # fmt: skip
+
+
+def _closing(deltas: int) -> bytes:
+    ended = {"stop_reason": "end_turn", "stop_sequence": None}
+    return (
+        _event("content_block_stop", index=0)
+        + _event("message_delta", delta=ended, usage={"output_tokens": TOKENS_PER_DELTA * deltas})
+        + _event("message_stop")
     )
-    + _event("message_stop")
-)
 
 
 class _Server:
@@ -64,9 +72,9 @@ class _Server:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         if not self._pace and not self._held:
-            await response.write(_OPENING + _DELTA * self._deltas + _CLOSING)
+            await response.write(_opening(body) + _DELTA * self._deltas + _closing(self._deltas))
             return response
-        await response.write(_OPENING)
+        await response.write(_opening(body))
         begun, loop = asyncio.get_running_loop().time(), asyncio.get_running_loop()
         for number in range(self._deltas):
             await response.write(_DELTA)
@@ -74,7 +82,7 @@ class _Server:
         if self._held:
             self._waiting += 1
             await self._free.wait()
-        await response.write(_CLOSING)
+        await response.write(_closing(self._deltas))
         return response
 
     async def change(self, request: web.Request) -> web.Response:
