@@ -14,6 +14,7 @@ if __name__ == "__main__":
     # Before anything is imported: the watch-dog is small, and it sees a start that stands still.
     start_watchdog("web")
 
+import asyncio
 import sys
 from contextlib import suppress
 from functools import partial
@@ -31,7 +32,7 @@ from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.outages import Waiting, run_outage_alerts
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, Ending, run_process
 from shared.config.settings import BadSettings, load_settings
-from shared.core.values.errors import EvertalkError
+from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.supervision.listening_sockets import keep_listening_sockets, take_listening_sockets
 from shared.supervision.spare import wait_as_spare
 from web.app import (
@@ -79,7 +80,8 @@ async def _serve(services: App, ending: Ending) -> int:
     settings = services.settings
     parts = make_parts(services, model=_model_of(services))
 
-    parts.readiness.is_warm = lambda: services.warm_up.is_done
+    warm = asyncio.Event()
+    parts.readiness.is_warm = warm.is_set
     parts.readiness.write_state = lambda: services.heartbeat.write_state
     server = make_web_app(services, parts)
     services.health.count_screens(partial(count_screens, server))
@@ -101,7 +103,7 @@ async def _serve(services: App, ending: Ending) -> int:
     services.promotion.on_promotion(parts.hub.reset)
     counts = RedisCounts(resolve_server_urls(settings)[1])
     start_parts(parts, counts=counts)
-    parts.tasks.start(_warm_up(services))
+    parts.tasks.start(warm_up(services, warm))
     parts.tasks.run_forever(services.alert_monitor.run_sweeps)
     parts.tasks.run_forever(services.alert_monitor.run_sends)
     parts.tasks.run_forever(partial(run_outage_alerts, services, lambda: services.alert_monitor.carriers))
@@ -125,10 +127,17 @@ def _model_of(services: App) -> ModelInfo:
     return ModelInfo(name=services.models.chat, offline=services.models.offline)
 
 
-async def _warm_up(services: App) -> None:
-    if await services.warm_up.run():
-        await services.sessions.load_prices()
-        log.info("web_warmed_up")
+async def warm_up(services: App, warm: asyncio.Event) -> None:
+    """Load what an answer needs, then say that this process is ready."""
+    try:
+        await services.warm_up.run()
+        await services.announcer.connect()
+        await services.sessions.rehearse()
+    except StorageUnavailable as error:
+        log.warning("rehearsal_failed", reason=str(error))  # the first turn loads what is missing
+    finally:
+        warm.set()
+    log.info("web_warmed_up")
 
 
 if __name__ == "__main__":

@@ -155,6 +155,9 @@ PIECES: tuple[Piece, ...] = (
             "bot_start_to_import",
             "import_alone_s",
             "bot_warm_s",
+            "web_first_answer_ms",
+            "web_second_answer_ms",
+            "web_first_to_second",
         ),
     ),
     Piece(

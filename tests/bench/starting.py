@@ -1,5 +1,6 @@
 """How long the bot takes from its start until it serves, until it is warm, and until somebody who wrote
-before has a first answer of a provider's; and what it holds at rest and after an answer:
+before has a first answer of a provider's; what it holds at rest and after an answer; and how much longer the
+first answer of a web process takes than its second, once it is ready:
 `python -m tests.bench.starting [--json]`.
 
 Beside it, in turns, a process that only imports aiogram: most of a bot's start is that.
@@ -18,8 +19,10 @@ from typing import Any
 
 from tests.bench.ground import environment_of, ground, ratio, run
 from tests.bench.rest import rss_mib
+from tests.kit.deployment.person import Person as Visitor
 from tests.kit.fakes.bot_api import TOKEN, Person, running_bot_api
 from tests.kit.fakes.messages_api.harness import running_fake
+from tests.kit.free_ports import free_port
 from tests.kit.telegram.bot_process import ROOT, Program
 
 SETTLE_SECONDS = 1.5
@@ -49,8 +52,9 @@ async def measure(*, blocks: int) -> dict[str, Any]:
         ada = await api.person(42)
         await _import_alone()
         await _start(settings, ada)
-        pairs, starts = [], []
+        pairs, starts, answers = [], [], []
         for _ in range(blocks):
+            answers.append(await _web_answers(settings))
             alone = await _import_alone()
             starts.append(await _start(settings, ada))
             pairs.append((alone, starts[-1].serves))
@@ -63,6 +67,9 @@ async def measure(*, blocks: int) -> dict[str, Any]:
         "import_alone_s": round(statistics.median(alone for alone, _ in pairs), 2),
         "rss_bot_at_rest_mib": round(at_rest, 1),
         "rss_bot_after_answer_mib": round(after, 1),
+        "web_first_answer_ms": round(statistics.median(first for first, _ in answers), 1),
+        "web_second_answer_ms": round(statistics.median(second for _, second in answers), 1),
+        "web_first_to_second": round(statistics.median(first / second for first, second in answers), 2),
         "blocks": blocks,
     }
 
@@ -102,6 +109,25 @@ async def _first_answer(settings: dict[str, str], ada: Person) -> float:
         return time.monotonic() - began
     finally:
         await bot.terminate()
+
+
+async def _web_answers(settings: dict[str, str]) -> tuple[float, float]:
+    """Return milliseconds of the first two answers of a web process that has just said that it is ready."""
+    port = free_port()
+    web = Program("web", {**settings, "EVERTALK_HTTP_PORT": str(port)})
+    await web.start()
+    try:
+        await web.said("web_warmed_up")
+        async with Visitor(port) as visitor:
+            return await _timed(visitor), await _timed(visitor)
+    finally:
+        await web.terminate()
+
+
+async def _timed(visitor: Visitor) -> float:
+    began = time.monotonic()
+    await visitor.ask("Is anybody there?")
+    return (time.monotonic() - began) * 1000
 
 
 async def _answered(ada: Person) -> None:

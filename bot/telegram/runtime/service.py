@@ -153,12 +153,13 @@ class TelegramService:
             self._tasks.start(self._connect_bot(config))
 
     async def _warm_up(self) -> None:
-        """Load what an answer needs: the model client, tables of tokens and prices."""
+        """Load what an answer needs: the model client, tables of tokens and prices, prepared statements."""
         await self._load()
         try:
-            await self._app.sessions.load_prices()
+            await self._app.announcer.connect()
+            await self._app.sessions.rehearse()
         except StorageUnavailable as error:
-            log.warning("prices_unavailable", reason=str(error))  # the first turn loads them
+            log.warning("rehearsal_failed", reason=str(error))  # the first turn loads what is missing
         self._warm.set()
         log.info("bots_warmed_up")
 

@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -73,6 +74,12 @@ class RedisAnnouncer:
     def connected(self) -> bool:
         """Whether announcements of others are heard at this moment."""
         return self._pubsub is not None
+
+    async def connect(self) -> None:
+        """Open the connection that publishes; without Redis the first announcement tries again."""
+        with suppress(*_AWAY):
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                await self._publisher.ping()
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
         await self.announce_all(session_id, (message,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
@@ -210,6 +211,18 @@ class AgentLoop:
             micro_per_input_token=micro_per_input_token(card.prices),
             micro_output=worst_case_micro(0, longest, card.prices),
         )
+
+    async def rehearse(self, channel: str) -> None:
+        """Build the request of an empty conversation, which counts the texts that all requests have."""
+        card = await self._model.load_card(self._requests.chat_model)
+        empty = View(
+            session_id=0, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None, entries=()
+        )  # fmt: skip
+        with suppress(ContextBudgetExceeded):
+            self._requests.build(
+                empty, card=card, agent_config={}, tools=self._toolbox.for_agent({}).specs, token_ratio=1.0,
+                channel=channel,
+            )  # fmt: skip
 
     async def answer(
         self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], costs: CallCosts | None = None

@@ -101,6 +101,7 @@ REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view", "edit_busy",
 
 
 class TurnStore(Protocol):
+    async def rehearse(self, channel: str) -> None: ...
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted: ...
     async def claim(
         self,
@@ -626,6 +627,15 @@ class SessionService:
         prices = await self._agent_loop.load_prices()
         self._prices = prices, time.monotonic()
         return prices
+
+    async def rehearse(self) -> None:
+        """Do before the first message what would make its answer slower than the second one.
+
+        Nothing is stored. Raises StorageUnavailable.
+        """
+        await self.load_prices()
+        await self._agent_loop.rehearse(self._channel)
+        await self._turns.rehearse(self._channel)
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
         """One attempt at one turn; True when it ended and another one waits behind it."""

@@ -117,6 +117,24 @@ async def test_web_process_is_ready_when_provider_client_is_loaded(environment: 
         await web.terminate()
 
 
+async def test_first_answer_of_ready_web_process_imports_nothing(environment: dict[str, str]) -> None:
+    port = free_port()
+    told = {"EVERTALK_HTTP_PORT": str(port), "PYTHONPROFILEIMPORTTIME": "1"}
+    web = Program("web", {**environment, **told})
+    await web.start()
+    try:
+        await web.said("web_warmed_up")
+        await wait_until_ready(port)
+        assert any("import time:" in line for line in web.lines), "imports are told"
+        before = len(web.lines)
+        async with Person(port) as person:
+            await person.ask("Good morning.")
+        imported = [line for line in web.lines[before:] if line.startswith("import time:")]
+        assert imported == []
+    finally:
+        await web.terminate()
+
+
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
 )

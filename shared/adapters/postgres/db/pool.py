@@ -128,6 +128,10 @@ class Named:
             raise TypeError(f"given: {sorted(values)}, wanted: {sorted(self._places)}")
         return self.sql, *(values[name] for name in self._places)
 
+    def rehearse(self, **values: object) -> tuple[str, *tuple[object, ...]]:
+        """Return the call with NULL for each value that is not given, to prepare it where it finds no row."""
+        return self(**(dict.fromkeys(self._places) | values))
+
 
 class Arguments:
     """Arguments of a statement that is assembled: some have names, and each further value gets one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -75,6 +76,13 @@ from shared.core.values.money import Shortage
 
 WOKEN_AT_ONCE = 20
 """Waiting turns that are woken when a provider answers again."""
+_USUAL = {
+    "web": (turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, ANSWER, ANSWER_PLAIN),
+    "telegram": (turn_sql.ACCEPT_FROM_INBOX, turn_sql.CLAIM, turn_sql.LOAD, ANSWER, ANSWER_PLAIN),
+}
+"""Statements of a usual turn, by channel."""
+REHEARSED_CONNECTIONS = 2
+"""A turn uses one connection, and a second one while something else has the first."""
 
 
 class PostgresTurns(PoolStore):
@@ -84,6 +92,24 @@ class PostgresTurns(PoolStore):
         super().__init__(pool)
         self._views = ViewCache()
         self._allowance = Allowance(pool, taken=slice_taken)
+
+    async def rehearse(self, channel: str) -> None:
+        """Run the statements of a usual turn for no session, so that the first turn finds them prepared.
+
+        Nothing is stored. Raises StorageUnavailable.
+        """
+        await asyncio.gather(*(self._rehearse(channel) for _ in range(REHEARSED_CONNECTIONS)))
+
+    @store_method
+    async def _rehearse(self, channel: str) -> None:
+        async with self._pool.acquire() as connection:
+            rehearsal = connection.transaction()
+            await rehearsal.start()
+            try:
+                for statement in _USUAL.get(channel, ()):
+                    await connection.fetch(*statement.rehearse(session_id=0))
+            finally:
+                await rehearsal.rollback()
 
     @store_method
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
