@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.postgres.db.pool import storage_limiter
+from shared.bootstrap.build_commands import build_answer_memory
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
@@ -121,6 +122,7 @@ def make_parts(
         replies=replies,
         speaking=services.speaking,
         push=services.push,
+        answer_memory=build_answer_memory(stores, settings),
         uploads=uploads.Uploads(stores.uploads, stores.events, hearing=services.hearing),
         tasks=tasks,
         limits=usual,
@@ -193,6 +195,7 @@ def follow_settings(app: web.Application, services: Services, *, model: ModelInf
     parts.commands = services.commands
     parts.model = model
     parts.speaking = services.speaking
+    parts.answer_memory = build_answer_memory(services.stores, services.settings)
     parts.visitors.settings = services.settings
     parts.uploads.hearing = services.hearing
     context.follow(

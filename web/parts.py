@@ -31,6 +31,7 @@ from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
 
 if TYPE_CHECKING:
     from shared.services.admin.push_sender import PushSender
+    from shared.services.memory.answer_memory import AnswerMemoryReader
     from shared.services.voice.hearing import HearingService
     from shared.services.voice.speaking import SpeakingService
 
@@ -162,6 +163,7 @@ class Parts:
     speaking: SpeakingService | None
     """None where nothing reads answers aloud."""
     push: PushSender
+    answer_memory: AnswerMemoryReader
     tasks: BackgroundTasks
     limits: ClientLimits
     local_limits: ClientLimits

@@ -47,6 +47,7 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *export.router,
     *commands.router,
     *memory.router,
+    *memory.answers,
     *description,
     *event_stream_chat.router,
     *long_poll.router,

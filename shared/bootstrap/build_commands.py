@@ -5,6 +5,8 @@ from __future__ import annotations
 from shared.bootstrap.build_turns import TurnServices
 from shared.bootstrap.foundation import Foundation
 from shared.bootstrap.from_settings import build_away
+from shared.bootstrap.stores import Stores
+from shared.config.settings import Settings
 from shared.services.commands.account_links import AccountLinkCommands
 from shared.services.commands.agents import SettingsCommands
 from shared.services.commands.budget import BudgetCommands
@@ -19,8 +21,13 @@ from shared.services.commands.retry import RetryCommand
 from shared.services.commands.sample import SampleCommand
 from shared.services.commands.search import SearchCommand
 from shared.services.commands.why import WhyCommand
+from shared.services.memory.answer_memory import AnswerMemoryReader
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
+
+
+def build_answer_memory(stores: Stores, settings: Settings) -> AnswerMemoryReader:
+    return AnswerMemoryReader(stores.replays, stores.message_search, stores.notes, timezone=settings.timezone)
 
 
 def build_commands(
@@ -53,9 +60,7 @@ def build_commands(
             ),
             MemoryCommands(stores.notes, everything=EraseEverythingCommand(erasure).forget),
             SearchCommand(stores.message_search, timezone=settings.timezone),
-            WhyCommand(
-                stores.jobs, stores.replays, stores.message_search, stores.notes, timezone=settings.timezone
-            ),
+            WhyCommand(stores.jobs, build_answer_memory(stores, settings), stores.notes),
             ExportCommand(exporter),
             RetryCommand(stores.edits, announcer),
             SettingsCommands(

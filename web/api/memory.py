@@ -9,16 +9,19 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.core.context.memory import note_from, search_stems, to_new_note
-from shared.core.context.notes import KeptNote, NoteResult, NoteSource
+from shared.core.context.notes import KeptNote, NoteCause, NoteResult, NoteSource, NoteVersion
 from shared.core.session.turns import iso
+from shared.services.memory.answer_memory import MemoryOfAnswer
 from web.rest.api_key_auth import KEY, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call
-from web.rest.kinds import Cut, describe
+from web.rest.kinds import Cut, NamedMid, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 router = OperationRouter("memory", visitor=True, rate="commands", refusals=(404, 409, 410))
+answers = OperationRouter("memory", visitor=True, scope="memory:read", rate="reads", refusals=(404, 410))
+"""Operations on the messages of a conversation."""
 SHOWN_AT_MOST = 200
 NOTE = "/memory/{id:n[0-9a-f]{8}}"
 NoteId = Annotated[str, describe("short id of a note", json_schema_extra={"pattern": "^n[0-9a-f]{8}$"})]
@@ -29,6 +32,36 @@ Note = TypedDict("Note", {
 Notes = TypedDict("Notes", {"notes": list[Note], "total": int})
 ChangedNote = TypedDict("ChangedNote", {"note": Note | None})
 ForgottenNote = TypedDict("ForgottenNote", {"undo_until": str | None})
+NoteVersionShown = TypedDict("NoteVersionShown", {
+    "id": str, "text": str,
+    "at": Annotated[datetime, describe("when the note got this text")],
+    "cause": Annotated[NoteCause, describe("origin of the change: the `person`, an `operator`, the assistant "
+                       "by a `tool` or before a summary (`flush`), an `edit` of the message, or `tidy` for "
+                       "two notes with one text")],
+    "replaced": Annotated[str | None, describe("text that it replaced; null for a first text")],
+    "current": bool,
+})  # fmt: skip
+NoteVersions = TypedDict("NoteVersions", {"versions": list[NoteVersionShown]})
+
+
+class RecalledNote(Note):
+    """A note that the request of an answer held."""
+
+    state: Annotated[str, describe("`kept`, `replaced` by a newer text, or `put_away`")]
+    mid: Annotated[str | None, describe("message of this conversation that the note was taken from")]
+
+
+RecalledMessage = TypedDict("RecalledMessage", {
+    "mid": str, "role": str, "at": datetime,
+    "text": Annotated[str, describe("the part of the message that was recalled")],
+    "here": Annotated[bool, describe("false for a message of an earlier conversation")],
+    "forgettable": Annotated[bool, describe("true for messages that the person can delete")],
+})  # fmt: skip
+AnswerMemory = TypedDict("AnswerMemory", {
+    "notes": list[RecalledNote], "messages": list[RecalledMessage], "files": list[str], "tools": list[str],
+    "summary": Annotated[bool, describe("true if a summary of earlier messages was sent, too")],
+    "whole": Annotated[bool, describe("false if a part was deleted since, or does not fit")],
+})  # fmt: skip
 NoteChange = TypedDict("NoteChange", {
     "text": NotRequired[Annotated[str, Field(min_length=1, max_length=500)]],
     "importance": NotRequired[Annotated[int, Field(ge=1, le=10)]],
@@ -81,6 +114,84 @@ async def restore_note(call: Call, short_id: NoteId) -> Reply:
     """Restore an archived note."""
     source = await _load_source(call, short_id)
     return _build_reply(call, await call.parts.stores.notes.restore(short_id, source))
+
+
+@router.on(f"GET {NOTE}/versions", NoteVersions, scope="memory:read", refusals=(404,))
+async def list_note_versions(call: Call, short_id: NoteId) -> Reply:
+    """List the texts that a note had.
+
+    Newest first, with who changed it and when.
+    """
+    _check_audience(call)
+    notes = call.parts.stores.notes
+    found = await notes.list_versions(short_id, await notes.load_owner(call.session_id))
+    if found is None:
+        raise _unknown()
+    return {"versions": [build_version(one) for one in found]}
+
+
+@router.on(f"POST {NOTE}/versions/{{version:n[0-9a-f]{{8}}}}/restore", ChangedNote, scope="memory:write")
+async def restore_note_version(call: Call, short_id: NoteId, version: NoteId) -> Reply:
+    """Restore a former text of a note.
+
+    The restored note has the id of the version. Repeating the call has no effect.
+    """
+    source = await _load_source(call, short_id)
+    return _build_reply(call, await call.parts.stores.notes.restore_version(short_id, version, source))
+
+
+@answers.on(
+    "GET /sessions/{id}/messages/{mid}/memory", AnswerMemory,
+    missing="There is no such message in this conversation.",
+)  # fmt: skip
+async def show_answer_memory(
+    call: Call,
+    session: Annotated[str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})],
+    mid: NamedMid,
+) -> Reply:
+    """Show what an answer was based on.
+
+    Returns the notes, recalled messages, files and tools of the answer's last request, without those that
+    were deleted since. Requests are stored for a limited time; 410 is returned after that.
+    """
+    _check_audience(call)
+    reader = call.parts.answer_memory
+    turn = await reader.find_turn(call.session_id, mid)
+    if turn is None:
+        return None
+    memory = await reader.read(call.session_id, turn)
+    if memory is None:
+        raise HttpRefusal(410, "gone", "The request of this answer is no longer stored.")
+    return _build_answer_memory(memory)
+
+
+def build_version(version: NoteVersion) -> dict[str, Any]:
+    note = version.note
+    return {
+        "id": note.short_id, "text": note.text, "at": iso(version.at), "cause": version.cause,
+        "replaced": version.old_text, "current": note.state == "kept",
+    }  # fmt: skip
+
+
+def _build_answer_memory(memory: MemoryOfAnswer) -> dict[str, Any]:
+    notes = [
+        {
+            **_note_payload(note), "state": note.state,
+            "mid": f"m{memory.sources[note.id]}" if note.id in memory.sources else None,
+        }
+        for note in memory.notes
+    ]  # fmt: skip
+    messages = [
+        {
+            "mid": f"m{one.seq}", "role": one.author, "at": iso(one.at), "text": one.text,
+            "here": one.is_here, "forgettable": one.is_here and one.author == "person",
+        }
+        for one in memory.passages
+    ]  # fmt: skip
+    return {
+        "notes": notes, "messages": messages, "files": list(memory.files), "tools": list(memory.tools),
+        "summary": memory.has_summary, "whole": memory.is_whole,
+    }  # fmt: skip
 
 
 def _check_audience(call: Call) -> None:

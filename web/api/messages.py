@@ -74,6 +74,9 @@ class Event(TypedDict):
     role: NotRequired[str]
     text: NotRequired[str]
     cid: NotRequired[Annotated[str, describe("the client's own id of the message")]]
+    memory: NotRequired[
+        Annotated[bool, describe("true if an answer's request held notes or recalled messages")]
+    ]
     stop: NotRequired[
         Annotated[
             AnswerEnd,

@@ -45,6 +45,15 @@ FoundNotes = TypedDict("FoundNotes", {
 })  # fmt: skip
 CorrectedNote = TypedDict("CorrectedNote", {"note": FoundNoteShown | None, "changed": bool})
 
+NoteVersionFound = TypedDict("NoteVersionFound", {
+    "id": UUID, "text": str,
+    "at": Annotated[datetime, describe("when the note got this text")],
+    "cause": Annotated[str, describe("origin of the change, as in `GET /memory/{id}/versions`")],
+    "by": Annotated[str | None, describe("name of the operator, where one changed the note")],
+    "replaced": Annotated[str | None, describe("text that it replaced; null for a first text")],
+    "current": bool,
+})  # fmt: skip
+NoteVersionsFound = TypedDict("NoteVersionsFound", {"versions": list[NoteVersionFound]})
 AddedNote = TypedDict("AddedNote", {"note": FoundNoteShown | None, "changed": bool, "redacted": bool})
 
 
@@ -162,6 +171,45 @@ async def restore_any_note(authed: AuthedRequest, id_: NoteId) -> Reply:
         raise HttpRefusal(409, "not_yours", "The person archived this note: only they can restore it.")
     await _record(authed, "note.restored", found)
     result = await authed.context.stores.notes.restore(found.short_id, found.source)
+    return await _build_reply(authed, found.source, result)
+
+
+@router.on("GET /notes/{id}/versions", NoteVersionsFound, role="viewer", refusals=(404,))
+async def list_any_note_versions(authed: AuthedRequest, id_: NoteId) -> Reply:
+    """List the texts that a note had.
+
+    Newest first, with who changed it and when.
+    """
+    found = await _note(authed, id_)
+    versions = await authed.context.stores.notes.list_versions(found.short_id, found.source) or ()
+    ids = await authed.context.admin.memory.find_versions([one.note.id for one in versions])
+    await _record(authed, "read.notes", found)
+    return {
+        "versions": [
+            {
+                "id": ids[one.note.id].public_id, "text": one.note.text, "at": one.at, "cause": one.cause,
+                "by": ids[one.note.id].changed_by if one.cause == "operator" else None,
+                "replaced": one.old_text, "current": one.note.state == "kept",
+            }
+            for one in versions
+            if one.note.id in ids
+        ]
+    }  # fmt: skip
+
+
+@router.on("POST /notes/{id}/versions/{version}/restore", CorrectedNote, role="operator")
+async def restore_any_note_version(
+    authed: AuthedRequest, id_: NoteId, version: Annotated[UUID, describe("id of a former version")]
+) -> Reply:
+    """Restore a former text of a note.
+
+    The restored note has the id of the version.
+    """
+    found, former = await _note(authed, id_), await _note(authed, version)
+    if former.person != found.person:
+        raise _unknown()
+    await _record(authed, "note.changed", former)
+    result = await authed.context.stores.notes.restore_version(found.short_id, former.short_id, found.source)
     return await _build_reply(authed, found.source, result)
 
 

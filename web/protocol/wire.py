@@ -396,6 +396,9 @@ def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: value for name, value in frame.items() if name in _CUT}
     if frame["t"] in HIDDEN_FROM_PUBLIC:
         return hidden(frame["event_seq"])
+    if frame["t"] == "msg" and "memory" in frame:
+        # Memory is not shown on public pages.
+        frame = {name: value for name, value in frame.items() if name != "memory"}
     if frame["t"] == "msg" and "error" in frame:
         return {**frame, "text": advice_for_public(frame["error"]) or frame.get("text", "")}
     return frame

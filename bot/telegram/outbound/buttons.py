@@ -205,14 +205,18 @@ def build_search_buttons(
 
 
 def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboardMarkup | None:
-    """Build a button for each message that a text names by number; it leads there."""
-    buttons = [
-        _button(chat, place.seq, f"→ {place.number}", ButtonAction.OPEN_RESULT, str(place.session_id))
-        for place in places
-    ]
+    """Build a row with a button for each message that a text names by number; it leads there."""
     return build_keyboard(
-        [buttons[start : start + BUTTONS_PER_ROW] for start in range(0, len(buttons), BUTTONS_PER_ROW)]
-    )
+        [
+            [
+                _button(
+                    chat, place.seq, f"→ {place.number}  {place.label}".rstrip(), ButtonAction.OPEN_RESULT,
+                    str(place.session_id),
+                )
+            ]
+            for place in places
+        ]
+    )  # fmt: skip
 
 
 def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:

@@ -14,6 +14,8 @@ NoteOutcome = Literal[
 ]
 """The first four changed something. `replaced`: newer words stand for it; `blocked`: forgotten on purpose;
 `gone`: too late to bring it back."""
+NoteCause = Literal["person", "operator", "tool", "flush", "edit", "tidy", "unknown"]
+"""`tool`: the assistant; `edit`: an edited message; `tidy`: another note said the same."""
 SHORT_ID = r"n[0-9a-f]{8}"
 
 
@@ -55,6 +57,15 @@ class NoteSource:
     by_operator: bool = False
     """An operator corrects it and vouches for it; what the person had forgotten stays forgotten."""
 
+    @property
+    def cause(self) -> NoteCause:
+        """Name the kind of actor behind a change."""
+        if self.by_operator:
+            return "operator"
+        if self.flush_id is not None:
+            return "flush"
+        return "person" if self.by_person or self.from_turn is None else "tool"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptNote:
@@ -72,6 +83,18 @@ class KeptNote:
     from_turn: int | None
     state: NoteState = "kept"
     undo_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteVersion:
+    """A text that a note had from a moment on."""
+
+    note: KeptNote
+    at: datetime
+    cause: NoteCause
+    old_id: str | None = None
+    """Short id of the note that was replaced; None for a first text."""
+    old_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

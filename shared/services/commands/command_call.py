@@ -42,6 +42,8 @@ class Place:
     number: int
     session_id: int
     seq: int
+    label: str = ""
+    """Day and first words of the message, as plain text."""
 
 
 class Guide(Ephemeral):

@@ -527,6 +527,8 @@ class AgentLoop:
             {} if not state.stream.texts else {"text": "\n\n".join([*state.stream.texts, text_of(blocks)])}
         )
         screen |= state.given.replacement | {"stop": read_answer_end(reply.stop_reason)}
+        if prepared.known.ids or prepared.known.since or prepared.recalled.text:
+            screen["memory"] = True
         known = reply.usage.known
         needed = whole + usual.reserved
         job = self._due_job(state, usual, needed)

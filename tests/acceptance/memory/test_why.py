@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from shared.bootstrap.build_commands import build_answer_memory
 from shared.core.context.memory import note_from
 from tests.acceptance.long_talks import guests, talk_with_upkeep
 from tests.kit.app_driver import Visit, visit
@@ -131,3 +132,26 @@ async def test_why_never_shows_memory_of_another_person(guest: Visit) -> None:
     await stranger.ask("Hello")
     assert await why(stranger) == NOTHING
     assert await why(stranger, f"m{answer}") == "I do not have this message."
+
+
+async def test_answer_with_memory_is_marked_for_screens(guest: Visit) -> None:
+    await guest.ask("Hello")
+    marks = "SELECT array_agg(payload ? 'memory' ORDER BY event_seq) FROM events WHERE kind = 'msg'"
+    assert await guest.one(marks) == [False, False]
+    await save_note(guest, "Lives in a lighthouse.")
+    await guest.ask("Hello again")
+    assert (await guest.one(marks))[2:] == [False, True]
+
+
+async def test_note_behind_an_answer_leads_to_its_message(guest: Visit) -> None:
+    await talk_with_upkeep(guest, 10)
+    await guest.ask(QUESTION)
+    reader = build_answer_memory(guest.app.stores, guest.app.settings)
+    turn = await guest.one("SELECT answered_turn FROM sessions WHERE id = $1", guest.session_id)
+    memory = await reader.read(guest.session_id, turn)
+    assert memory is not None
+    assert memory.notes
+    for note in memory.notes:
+        seq = memory.sources[note.id]
+        said = await guest.one("SELECT author FROM entries WHERE seq = $1", seq)
+        assert said == "person"

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
-import asyncpg
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.axe import look_for_faults
 from tests.browser.real.hands import ask, choose
-from tests.kit.web.long_talk import talk_long_ago
+from tests.browser.real.long_talks import talk_on
 
 pytestmark = pytest.mark.browser
 
 
-async def talked_on(database_url: str, *, turns: int) -> None:
-    """What was said after the first question, as if it had been typed."""
-    async with asyncpg.create_pool(database_url, min_size=1, max_size=1) as pool:
-        row = await pool.fetchrow("SELECT session_id, id FROM addresses WHERE channel = 'web'")
-        assert row is not None
-        apart = timedelta(milliseconds=1)
-        await talk_long_ago(
-            pool, row["session_id"], row["id"], turns=turns, apart=apart, began=datetime.now(UTC), since=2
-        )
-
-
 async def test_a_result_leads_to_its_message_wherever_it_is(page: Page, database_url: str) -> None:
     await ask(page, "My parcel has the number PX-4471, and the café is at the corner.")
-    await talked_on(database_url, turns=60)
+    await talk_on(database_url, turns=60)
     await page.reload()
     await expect(page.locator("article").last).to_contain_text("Answer 60")
     await expect(page.get_by_text("PX-4471")).to_have_count(0)
@@ -49,7 +35,7 @@ async def test_a_result_leads_to_its_message_wherever_it_is(page: Page, database
 
 async def test_the_command_opens_the_panel_and_older_results_follow(page: Page, database_url: str) -> None:
     await ask(page, "Good morning.")
-    await talked_on(database_url, turns=45)
+    await talk_on(database_url, turns=45)
     await page.reload()
     await expect(page.locator("article").last).to_contain_text("Answer 45")
     box = page.get_by_role("textbox", name="Message")

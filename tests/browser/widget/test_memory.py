@@ -214,13 +214,15 @@ def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk
     names = []
     script = """() => { const one = document.querySelector('#evertalk').shadowRoot.activeElement;
         return one ? one.ariaLabel || one.textContent : ''; }"""
-    for _ in range(7):
+    for _ in range(8):
         page.keyboard.press("Tab")
         names.append(page.evaluate(script))
     around = ["Earlier conversations", "Back to the chat", "Search", "Memory"]
-    assert names == [*around, "Edit: Ada drinks tea.", "Delete: Ada drinks tea.", "Earlier conversations"]
+    acts = [f"{act}: Ada drinks tea." for act in ("Edit", "Delete", "Earlier texts")]
+    assert names == [*around, *acts, "Earlier conversations"]
     page.keyboard.press("Shift+Tab")
-    assert page.evaluate(script) == "Delete: Ada drinks tea."
+    assert page.evaluate(script) == "Earlier texts: Ada drinks tea."
+    page.keyboard.press("Shift+Tab")
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")

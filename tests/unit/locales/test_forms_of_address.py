@@ -10,7 +10,7 @@ import pytest
 
 from shared import locales
 
-SAID_BY_THE_PERSON = ("recall", "go_on_words", "prompt_longer", "prompt_shorter", "example_tides")
+SAID_BY_THE_PERSON = ("recall", "go_on_words", "prompt_longer", "prompt_shorter", "example_tides", "why")
 """Last parts of keys whose texts the person says to the assistant, who may be addressed otherwise."""
 OTHER_FORM = {
     "de": r"\b(du|dein\w*|dir|dich|euch|euer|eure\w*|schreib|schick|versuch es|drück|prüfe die|erneuere)\b"

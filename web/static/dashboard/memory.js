@@ -6,6 +6,9 @@ import { listPage } from "./lists.js";
 
 const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("archived") };
 
+/** Names of those who change notes. */
+const CAUSES = { ...VOUCHES, tool: VOUCHES.assistant, flush: t("the assistant, before a summary"), edit: t("an edited message"), tidy: t("another note said the same"), unknown: t("before changes were recorded") };
+
 /** @param {Page} page */
 export function memoryPage(page) {
   const { me, say, signal } = page;
@@ -45,7 +48,7 @@ export function memoryPage(page) {
   /** @param {Api["FoundNoteShown"]} one */
   function item(one) {
     const node = h("li", { class: `card note ${one.state}` });
-    const draw = () => show(node, facts(one), h("p", { class: "note-text", dir: "auto" }, one.text), origin(one), may && actions(one, node, draw));
+    const draw = () => show(node, facts(one), h("p", { class: "note-text", dir: "auto" }, one.text), origin(one), may && actions(one, node, draw), earlierTexts(one));
     draw();
     return node;
   }
@@ -59,6 +62,29 @@ export function memoryPage(page) {
     }
     return one.state === "put_away" && h("p", { class: "actions" },
       h("button", { type: "button", class: "line", "aria-label": t("Restore: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is restored."), one) }, t("Restore")));
+  }
+
+  /** Loads the texts that a note had when they are unfolded. @param {Api["FoundNoteShown"]} one */
+  function earlierTexts(one) {
+    const place = h("div");
+    const summary = h("summary", { "aria-label": t("Earlier texts: {note}", { note: one.text }) }, t("Earlier texts"));
+    return h("details", { class: "small", ontoggle: async (/** @type {Event} */ event) => {
+      if (!(/** @type {HTMLDetailsElement} */ (event.target).open)) return;
+      try {
+        const { versions } = await ask(`/notes/${one.id}/versions`, { signal });
+        const offered = new Set(versions.filter((each) => each.current).map((each) => each.id));
+        show(place, versions.length > 1 ? h("ol", { class: "plain-list" }, versions.map((each) => version(one, each, offered))) : h("p", { class: "muted" }, t("This note has had no other text.")));
+      } catch (error) { if (!signal.aborted) show(place, problem(error)); }
+    } }, summary, place);
+  }
+
+  /** @param {Api["FoundNoteShown"]} one @param {Api["NoteVersionFound"]} each @param {Set<string>} offered those that are there or offered already */
+  function version(one, each, offered) {
+    const back = may && one.state === "kept" && !offered.has(each.id);
+    offered.add(each.id);
+    return h("li", null, h("p", { class: "muted" }, joinWithDots([CAUSES[/** @type {keyof typeof CAUSES} */ (each.cause)] ?? each.cause, each.by && h("span", { dir: "auto" }, each.by), time(each.at)])),
+      h("p", null, each.replaced && [h("del", { dir: "auto" }, each.replaced), " → "], h("span", { dir: "auto" }, each.text)),
+      back && h("p", { class: "actions" }, h("button", { type: "button", class: "line", "aria-label": t("Restore: {note}", { note: each.text }), onclick: () => act(`/notes/${one.id}/versions/${each.id}/restore`, { method: "POST" }, t("The note is restored."), one) }, t("Restore"))));
   }
 
   /** @param {string} path @param {any} how @param {string} words @param {Api["FoundNoteShown"]} one */

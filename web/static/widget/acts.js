@@ -13,6 +13,7 @@ const SPEAK_MS = 90_000;
 const PLAY = "M8 5l11 7-11 7z";
 const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
+const WHY = "M9 9a3 3 0 1 1 3 4v1M12 18v.1";
 const ACTS_LOOK = /* css */ `
 .quiet svg { display: block; } [data-thumb="-1"] svg { transform: rotate(180deg); } .quiet[aria-pressed="true"] { color: var(--accent); } [data-thumb][aria-pressed="true"] svg { fill: currentColor; fill-opacity: .25; }
 @media (hover: hover) {
@@ -106,7 +107,7 @@ export function adorn(chat) {
       told: handoverNotice(item),
       again: newest && (mine ? may(chat, "retry") && small("again", AGAIN, () => void again(chat)) : h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("retry"))),
       thumbs: mine && [may(chat, "voice") && item.role === "assistant" && listener(item, article), may(chat, "feedback") && [thumb(item, 1, article), thumb(item, -1, article)]],
-      pin: mine && may(chat, "pin") && pinner(item),
+      pin: mine && [item.memory && may(chat, "why") && small("why", WHY, () => chat.later((one) => one.look(chat, "why", item.mid))), may(chat, "pin") && pinner(item)],
     };
   }
 

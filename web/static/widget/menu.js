@@ -183,13 +183,15 @@ function reveal(found) {
   set(found, { tabindex: -1 });
   found.scrollIntoView({ block: "center" });
   found.focus({ preventScroll: true });
+  return found;
 }
 
-/** Goes to a message of the conversation, here or not yet. @param {Chat} chat @param {string} mid */
-export function jump(chat, mid) {
+/** Goes to a message of the conversation, here or not yet. @param {Chat} chat @param {string} mid @returns {Promise<HTMLElement | void>} its node */
+export async function jump(chat, mid) {
   const item = chat.chat.items.find((one) => one.mid === mid);
   if (item) return reveal(chat.log.of(item));
-  chat.log.lookBack().then((one) => one.find(mid)).then((node) => (node ? reveal(node) : chat.warn(t("show_failed")))).catch(() => chat.warn(t("show_failed")));
+  const node = await chat.log.lookBack().then((one) => one.find(mid)).catch(() => undefined);
+  return node ? reveal(node) : chat.warn(t("show_failed"));
 }
 
 /** @param {Chat} chat @param {string} format */

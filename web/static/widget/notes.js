@@ -2,9 +2,10 @@
 import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
 import { state, t } from "./sheet-parts.js";
+import { history } from "./versions.js";
 
 const PATH = "api/v1/memory";
-const MOST_CHARS = 600;
+export const MOST_CHARS = 600;
 const KINDS = new Set(["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"]);
 
 /**
@@ -13,9 +14,9 @@ const KINDS = new Set(["profile", "preference", "fact", "decision", "event", "pl
  */
 
 /** @param {string} moment */
-const day = (moment) => new Date(moment).toLocaleDateString(tongue(), { dateStyle: "medium" });
+export const day = (moment) => new Date(moment).toLocaleDateString(tongue(), { dateStyle: "medium" });
 /** @param {string} text */
-const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
+export const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
 
 /** @param {import("./sheet-parts.js").SheetTools} tools */
 export function notes(tools) {
@@ -79,7 +80,8 @@ export function notes(tools) {
     const meta = h("p", { class: "note-meta", dir: "auto" });
     const edit = h("button", { class: "quiet", type: "button", onclick: open }, t("edit"));
     const away = h("button", { class: "quiet", type: "button", onclick: () => void putAway(note, item) }, t("delete"));
-    const item = h("li", { class: "note" }, text, meta, h("div", { class: "note-acts" }, edit, away));
+    const before = h("button", { class: "quiet", type: "button", "aria-expanded": "false", onclick: () => void history(tools, note.id, before, () => later(0)) }, t("versions"));
+    const item = h("li", { class: "note" }, text, meta, h("div", { class: "note-acts" }, edit, away, before));
     /** @type {HTMLFormElement | null} */
     let form = null;
     const row = { node: item, update, leave, focus: () => edit.focus() };
@@ -93,6 +95,7 @@ export function notes(tools) {
         note.authority === "tool" && h("span", { class: "tag" }, t("from_tool")));
       set(edit, { "aria-label": `${t("edit")}: ${short(note.text)}` });
       set(away, { "aria-label": `${t("delete")}: ${short(note.text)}` });
+      set(before, { "aria-label": `${t("versions")}: ${short(note.text)}` });
     }
 
     function open() {

@@ -16,6 +16,7 @@ export const t = wordsOf("sheet", english.sheet);
  * @property {(mid: string) => void} unpin
  * @property {(since: Date) => Promise<void>} leap shows the first message since then
  * @property {() => HTMLElement} title
+ * @property {(mid: string) => Promise<void>} reword asks for other words for a message
  * @property {(session: string) => void} open goes on in another conversation
  * @property {() => void} begin goes on in a new one
  */

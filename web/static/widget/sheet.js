@@ -1,7 +1,7 @@
 /** A sheet over the chat, loaded when it is first asked for: a search, what is remembered, earlier conversations. */
 import { h, icon, show } from "../shared/h.js";
 import { reach } from "./rare.js";
-import { drawer } from "./edit.js";
+import { drawer, edit } from "./edit.js";
 import { adoptMd } from "./md.js";
 import { SHEET_LOOK } from "./sheet-look.js";
 import { pin } from "./acts.js";
@@ -12,13 +12,14 @@ import { earlier } from "./earlier.js";
 import { dates } from "./dates.js";
 import { finding } from "./find.js";
 import { pinned } from "./pins.js";
+import { because } from "./why.js";
 import { talks } from "./talks.js";
 import { enter, jump, start } from "./menu.js";
 
 const NEWS = new Set(["memory", "erased", "welcome"]);
 const CROSS = "M6 6l12 12M18 6L6 18";
 
-/** @typedef {"notes" | "earlier" | "find" | "talks" | "pins" | "dates"} Name @typedef {import("./sheet-parts.js").SheetTools} SheetTools */
+/** @typedef {"notes" | "earlier" | "find" | "talks" | "pins" | "dates" | "why"} Name @typedef {import("./sheet-parts.js").SheetTools} SheetTools */
 
 /** @typedef {ReturnType<typeof sheet>} Sheet @typedef {import("./chat.js").Chat} Chat */
 
@@ -39,7 +40,12 @@ export function tellMove(chat) {
 /** @param {Chat} chat */
 function over(chat) {
   const made = sheet({
-    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => { chat.sheet?.toggle(false); jump(chat, mid); }, title: () => made.title,
+    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => { chat.sheet?.toggle(false); void jump(chat, mid); },
+    reword: async (mid) => {
+      chat.sheet?.toggle(false);
+      const node = await jump(chat, mid), item = chat.chat.items.find((one) => one.mid === mid);
+      if (node && item) await edit(chat, item, node);
+    }, title: () => made.title,
     pins: () => [...chat.chat.pinned].map((mid) => ({ mid, text: chat.chat.items.find((one) => one.mid === mid)?.text })), unpin: (mid) => { pin(chat, { mid }); chat.chat.pinned.delete(mid); },
     leap: async (since) => { const past = await chat.log.lookBack(); if (!past) throw new Error("not loaded"); await past.leap(since); chat.sheet?.toggle(false); chat.log.node.focus({ preventScroll: true }); },
     open: (session) => { chat.sheet?.toggle(false); enter(chat, session); }, begin: () => { chat.sheet?.toggle(false); void start(chat); },
@@ -57,7 +63,7 @@ function sheet(tools) {
   const other = h("button", { class: "quiet", type: "button", onclick: () => choose(shown === "notes" ? "earlier" : "notes") });
   const close = h("button", { class: "icon", type: "button", "aria-label": t("sheet_close"), title: t("sheet_close"), onclick: () => toggle(false) }, icon(CROSS));
   const find = finding(tools, (hit) => { if (!hit.here) return choose("earlier"); tools.jump(hit.mid); });
-  const views = { notes: notes(tools), earlier: earlier(tools), find, talks: talks(tools), pins: pinned(tools), dates: dates(tools) };
+  const views = { notes: notes(tools), earlier: earlier(tools), find, talks: talks(tools), pins: pinned(tools), dates: dates(tools), why: because(tools, () => choose("earlier")) };
   const node = h("section", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-labelledby": "evt-sheet-title", hidden: true, onkeydown: key },
     h("div", { class: "head" }, title, h("span", { class: "grow" }), other, close), Object.values(views).map((view) => view.node));
   /** @type {Name} */
@@ -67,7 +73,7 @@ function sheet(tools) {
   function choose(name, words) {
     shown = name;
     for (const [one, view] of Object.entries(views)) view.node.hidden = one !== name;
-    show(title, t({ notes: "remembered", earlier: "earlier", find: "find", talks: "talks", pins: "pins", dates: "go_day" }[name]));
+    show(title, t({ notes: "remembered", earlier: "earlier", find: "find", talks: "talks", pins: "pins", dates: "go_day", why: "why" }[name]));
     show(other, t(name === "notes" ? "earlier" : "remembered"));
     other.hidden = !/notes|earlier/.test(name);
     title.focus({ preventScroll: true });

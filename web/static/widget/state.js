@@ -9,7 +9,7 @@
  * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {string} [stop] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
- * @property {number} [seq] its number in the log @property {number} [place] among the numbers, of what has none @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited] @property {number} [outdated] the turn whose answer was shown before an edit
+ * @property {number} [seq] its number in the log @property {number} [place] among the numbers, of what has none @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [memory] whether notes or recalled messages were before its writer @property {boolean} [edited] @property {number} [outdated] the turn whose answer was shown before an edit
  * @property {number} [chars] of a text of which only the beginning is here @property {boolean} [open] whether a long one is unfolded
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
@@ -170,7 +170,7 @@ export class Conversation {
       mid: event.mid, role: event.role, text: event.text ?? "", at: event.at, turn: event.turn ?? null,
       partial: event.partial, stop: event.stop, error: event.error, status: "sent", refused: false, attachments: event.attachments,
       waiting: event.waiting, seq: event.event_seq, name: event.name, picture: event.picture, feedback: event.feedback ?? 0,
-      outdated: event.outdated,
+      outdated: event.outdated, memory: event.memory,
       edited: event.role === "person" && Boolean(event.replaces || event.edited),
     };
     // Its writer has it whole already; of others' long messages comes the beginning.

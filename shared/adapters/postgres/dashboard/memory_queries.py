@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -45,6 +45,14 @@ class FoundNote:
     source: NoteSource
     person: UUID
     shown: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionFound:
+    """A version of a note, as operators see it."""
+
+    public_id: UUID
+    changed_by: str | None
 
 
 class MemoryInsights(PoolStore):
@@ -91,6 +99,14 @@ class MemoryInsights(PoolStore):
         return NoteSource(
             session_id=row["session_id"], party_id=row["root"], scope=row["scope"], by_operator=True
         )
+
+    @store_method
+    async def find_versions(self, note_ids: Sequence[int]) -> Mapping[int, VersionFound]:
+        """Return, by the number of its row, the id of each note, and the operator who wrote it."""
+        rows = await self._pool.fetch(*_VERSIONS(note_ids=list(note_ids)), timeout=SECONDS)
+        return {
+            row["id"]: VersionFound(public_id=row["public_id"], changed_by=row["changed_by"]) for row in rows
+        }
 
     async def _one(self, statement: str, *arguments: object) -> FoundNote | None:
         row = await self._pool.fetchrow(statement, *arguments, timeout=SECONDS)
@@ -244,6 +260,16 @@ SELECT s.id AS session_id, r.id AS root, a.name AS scope
   JOIN sessions s ON s.party_id IN (SELECT party_family(r.id)) JOIN agents a ON a.id = s.agent_id
  WHERE o.public_id = :person AND (:agent = '' OR a.name = :agent)
  ORDER BY s.archived_at IS NULL DESC, s.last_active_at DESC, s.id DESC LIMIT 1
+""")
+_VERSIONS = Named("""
+SELECT n.id, n.public_id,
+       (SELECT a.actor FROM note_changes c JOIN notes o ON o.id = c.old_id
+          JOIN audit a ON a.object IN ('note:' || o.public_id::text, 'note:' || n.public_id::text)
+           AND a.action = 'note.changed'
+           AND a.at BETWEEN c.at - interval '1 minute' AND c.at + interval '1 minute'
+         WHERE c.new_id = n.id AND c.cause = 'operator'
+         ORDER BY c.at DESC, a.at DESC LIMIT 1) AS changed_by
+  FROM notes n WHERE n.id = ANY (:note_ids::bigint[]) AND n.text <> ''
 """)
 _BY_OPERATOR = Named("""
 SELECT EXISTS (SELECT FROM notes n JOIN audit a ON a.object = :audited AND a.action = 'note.put_away'

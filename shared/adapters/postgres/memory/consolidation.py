@@ -75,11 +75,16 @@ SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now() AND party_id NOT IN 
 """)
 
 _SUPERSEDE = Named("""
-UPDATE notes o SET superseded_by = x.heir, superseded_reason = 'duplicate'
-  FROM unnest(:olds::bigint[], :heirs::bigint[]) AS x(id, heir)
- WHERE o.id = x.id AND o.superseded_by IS NULL AND o.forgotten_at IS NULL
-   AND EXISTS (SELECT FROM notes h WHERE h.id = x.heir AND h.superseded_by IS NULL AND h.forgotten_at IS NULL)
-RETURNING o.id
+WITH o AS (
+  UPDATE notes o SET superseded_by = x.heir, superseded_reason = 'duplicate'
+    FROM unnest(:olds::bigint[], :heirs::bigint[]) AS x(id, heir)
+   WHERE o.id = x.id AND o.superseded_by IS NULL AND o.forgotten_at IS NULL
+     AND EXISTS (SELECT FROM notes h
+                  WHERE h.id = x.heir AND h.superseded_by IS NULL AND h.forgotten_at IS NULL)
+  RETURNING o.id, o.party_id, x.heir
+)
+INSERT INTO note_changes (party_id, old_id, new_id, cause) SELECT party_id, id, heir, 'tidy' FROM o
+RETURNING old_id
 """)
 
 _EXPIRE = Named("""

@@ -19,12 +19,24 @@ from shared.core.context.memory import (
     is_near_gist,
     likely_source,
     note_hash,
+    to_new_note,
 )
 from shared.core.context.memory_tools import MEMORY_TOOLS, SAVE_MEMORY, SEARCH_MEMORY
-from shared.core.context.notes import KeptNote, NewNote, NoteResult, NotesFound, NoteSource, NoteState
+from shared.core.context.notes import (
+    KeptNote,
+    NewNote,
+    NoteResult,
+    NotesFound,
+    NoteSource,
+    NoteState,
+    NoteVersion,
+)
 from shared.core.context.prompts import NOTES_OPENED
 from shared.core.memory.recall import note_line
 from shared.core.values.errors import LeaseLost, OnHold, UnknownSession
+
+MOST_VERSIONS = 100
+"""Texts of one note that a screen shows."""
 
 
 class PostgresNotes(PoolStore):
@@ -97,8 +109,57 @@ class PostgresNotes(PoolStore):
                 )
             else:
                 kept = await _insert(connection, note, source)
-            await connection.execute(*sql.SUPERSEDE(old_ids=[old["id"]], kept_id=kept.id, reason="changed"))
-            return await _store_event(connection, source, kept, "changed", replaces=_short_id(old))
+            return await _replace(connection, source, old, kept)
+
+    @store_method
+    async def list_versions(
+        self, short_id: str, whose: NoteSource, *, limit: int = MOST_VERSIONS
+    ) -> tuple[NoteVersion, ...] | None:
+        """Return the texts that a note had, newest first; None if there is no such note."""
+        async with self._pool.acquire() as connection:
+            row = await _find_by_short_id(connection, short_id, whose)
+            if row is None or row["state"] == "erased":
+                return None
+            rows = await connection.fetch(
+                *sql.VERSIONS(party_id=whose.party_id, scope=whose.scope, note_id=row["id"], limit=limit)
+            )
+        return tuple(
+            NoteVersion(
+                note=_note_from(one), at=one["version_at"], cause=one["cause"],
+                old_id=one["old_short_id"], old_text=one["old_text"],
+            )
+            for one in rows
+        )  # fmt: skip
+
+    @store_method
+    async def restore_version(self, short_id: str, version: str, source: NoteSource) -> NoteResult:
+        """Put a former text in the place of a note; repeating it has no effect. Raises LeaseLost."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _begin(connection, source)
+            now = await _find_by_short_id(connection, short_id, source)
+            old = await _find_by_short_id(connection, version, source)
+            if now is None or old is None or "erased" in (now["state"], old["state"]):
+                return NoteResult(outcome="unknown")
+            heir = await _heir(connection, now["id"])
+            if heir is None or heir.id == old["id"]:
+                return NoteResult(outcome="unknown" if heir is None else "known", note=heir)
+            if now["state"] != "kept":
+                return NoteResult(outcome="replaced", note=heir)
+            chain = await connection.fetch(
+                *sql.CLOSURE(party_id=source.party_id, scope=source.scope, note_ids=[now["id"]])
+            )
+            is_former = old["id"] in {row["id"] for row in chain} and old["party_link_id"] is None
+            if old["state"] != "replaced" or not is_former:
+                return NoteResult(outcome="unknown")
+            await connection.execute(*sql.UNCHAIN(note_id=old["id"]))
+            kept = await _revive(connection, old["id"], to_new_note(_note_from(old)), source, change=None)
+            return await _replace(connection, source, now, kept.note or _note_from(old))
+
+    @store_method
+    async def find_sources(self, session_id: int, note_ids: Sequence[int]) -> Mapping[int, int]:
+        """Return, by note, the message of the session that it was taken from, where there is one."""
+        rows = await self._pool.fetch(*sql.SOURCES(session_id=session_id, note_ids=list(note_ids)))
+        return {row["id"]: row["seq"] for row in rows}
 
     @store_method
     async def archive(self, short_id: str, source: NoteSource) -> NoteResult:
@@ -222,6 +283,14 @@ async def erase_notes(
     await connection.execute(
         *sql.ERASE_PARTS(party_id=party_id, lines=lines, opening=NOTES_OPENED, recalled=recalled)
     )
+
+
+async def _replace(connection: Connection, source: NoteSource, old: Record, kept: KeptNote) -> NoteResult:
+    """Let one note take the place of another, with the change and the event."""
+    await connection.execute(
+        *sql.SUPERSEDE(old_ids=[old["id"]], kept_id=kept.id, reason="changed", cause=source.cause)
+    )
+    return await _store_event(connection, source, kept, "changed", replaces=_short_id(old))
 
 
 def _short_id(row: Record) -> str:

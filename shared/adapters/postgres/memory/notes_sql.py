@@ -121,9 +121,49 @@ UPDATE notes n SET text = :text, subject = :subject, importance = :importance, e
 UNCHAIN = Named("UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = :note_id")
 
 SUPERSEDE = Named("""
-UPDATE notes SET superseded_by = :kept_id, superseded_reason = :reason
- WHERE id = ANY (:old_ids::bigint[]) AND superseded_by IS NULL AND id <> :kept_id
+WITH o AS (
+  UPDATE notes SET superseded_by = :kept_id, superseded_reason = :reason
+   WHERE id = ANY (:old_ids::bigint[]) AND superseded_by IS NULL AND id <> :kept_id
+  RETURNING id, party_id
+)
+INSERT INTO note_changes (party_id, old_id, new_id, cause) SELECT party_id, id, :kept_id, :cause FROM o
 """)
+
+VERSIONS = Named(f"""
+WITH RECURSIVE former AS (
+  SELECT n.id FROM notes n WHERE {_OURS} AND n.id = :note_id
+  UNION SELECT o.id FROM notes o JOIN former f ON o.superseded_by = f.id
+   WHERE o.party_link_id IS NULL
+), saved AS (
+  SELECT n.id AS note_id, 0::bigint AS change_id, NULL::bigint AS old_id, n.created_at AS at,
+         CASE WHEN n.authority = 'operator' THEN 'operator' WHEN n.flush_id IS NOT NULL THEN 'flush'
+              WHEN n.from_turn IS NULL THEN 'person' ELSE 'tool' END AS cause
+    FROM former JOIN notes n USING (id)
+   WHERE NOT EXISTS (SELECT FROM note_changes c WHERE c.new_id = n.id AND c.at <= n.created_at
+                        AND c.old_id IN (SELECT id FROM former))
+), shown AS (
+  SELECT * FROM saved
+  UNION ALL
+  SELECT c.new_id, c.id, c.old_id, c.at, c.cause FROM note_changes c
+   WHERE c.new_id IN (SELECT id FROM former) AND c.old_id IN (SELECT id FROM former)
+)
+SELECT {_COLUMNS}, s.at AS version_at, s.cause, o.text AS old_text,
+       CASE WHEN o.id IS NOT NULL THEN 'n' || left(o.public_id::text, 8) END AS old_short_id
+  FROM shown s JOIN notes n ON n.id = s.note_id LEFT JOIN notes o ON o.id = s.old_id
+ WHERE n.text <> '' AND coalesce(o.text, '-') <> ''
+ ORDER BY s.at DESC, s.change_id DESC, n.id DESC LIMIT :limit
+""")
+"""Texts of a note, newest first. A note is its own first version, unless it was made to replace another one."""
+
+SOURCES = Named("""
+SELECT n.id, coalesce(min(e.seq) FILTER (WHERE e.at = n.observed_at), min(e.seq)) AS seq FROM notes n
+  JOIN turn_entries te ON te.session_id = n.session_id
+   AND te.turn_no BETWEEN n.from_turn AND coalesce(n.through_turn, n.from_turn)
+  JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq AND e.author = 'person'
+ WHERE n.id = ANY (:note_ids::bigint[]) AND n.session_id = :session_id AND coalesce(te.replaced_by, 0) <= 0
+ GROUP BY n.id
+""")
+"""Message of the session that each note was taken from; the day of a note is that of its message."""
 
 PUT_AWAY = Named(f"""
 UPDATE notes n SET forgotten_at = now(), undo_until = now() + make_interval(days => :undo_days)

@@ -521,6 +521,12 @@ _MEMORY = {
         SELECT {_at("note=n.id")} FROM notes n JOIN notes h ON h.id = n.superseded_by
           JOIN parties p ON p.id = n.party_id JOIN parties o ON o.id = h.party_id
          WHERE {_PARTY.format("p")} <> {_PARTY.format("o")} OR n.scope <> h.scope""",
+    "I7: a change of a note leads to one of somebody else": f"""
+        SELECT {_at("change=c.id")} FROM note_changes c
+          JOIN notes k ON k.id = c.old_id JOIN notes n ON n.id = c.new_id
+          JOIN parties p ON p.id = k.party_id JOIN parties o ON o.id = n.party_id
+         WHERE {_PARTY.format("p")} <> {_PARTY.format("o")} OR k.party_id <> c.party_id
+            OR k.scope <> n.scope""",
     "I12: a forgotten note can still be read": f"""
         SELECT {_at("note=id")} FROM notes
          WHERE forgotten_at IS NOT NULL AND undo_until IS NULL

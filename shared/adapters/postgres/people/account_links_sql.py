@@ -176,6 +176,13 @@ UPDATE sessions SET party_id = :party_id
  WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE party_id = ANY (:family))
 """)
 RESTORE_NOTES = Named("""
+WITH c AS (
+  DELETE FROM note_changes c USING notes o, notes k
+   WHERE o.id = c.old_id AND k.id = c.new_id AND o.party_id <> k.party_id
+     AND (o.party_id = ANY (:family)) <> (k.party_id = ANY (:family))
+     AND c.party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id
+                         UNION SELECT unnest(:family::bigint[]))
+)
 UPDATE notes n SET superseded_by = NULL, superseded_reason = '', party_link_id = NULL FROM notes k
  WHERE k.id = n.superseded_by AND (n.party_id = ANY (:family)) <> (k.party_id = ANY (:family))
    AND (n.party_id = ANY (:family)

@@ -72,6 +72,7 @@ ACTIONS: Mapping[str, Action] = {
     "notes": Delete(owner="party", at_once=True),
     "note_words": Delete(owner="party", at="indexed_at", at_once=True),
     "note_vectors": Delete(owner="party", at="encoded_at", at_once=True),
+    "note_changes": Delete(owner="party", at="at", at_once=True),
     "note_lists": Delete(at=None),
     # Else it would be recalled on, and resumed.
     "past_imports": Blank(

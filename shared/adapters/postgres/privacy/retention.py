@@ -92,6 +92,7 @@ RULES: Mapping[str, Rule] = {
     "note_words": KeptRows(period="as long as the note"),
     "past_imports": KeptRows(period="permanently; ids, numbers and times, and a hash until it is undone"),
     "note_vectors": KeptRows(period="as long as the note"),
+    "note_changes": KeptRows(period="as long as both notes; ids and times, without text"),
     "unencoded_notes": KeptRows(period="until the notes have vectors; numbers of notes only"),
     "unindexed_notes": KeptRows(period="seconds; numbers of notes only"),
     "left_sessions": KeptRows(period="until the conversation is searchable; numbers of conversations only"),

@@ -674,7 +674,11 @@ SELECT party_id, scope, kind, :text, :subject, importance, :hash, authority, ses
   FROM notes WHERE id = :note_id RETURNING id
 """)
 _SUPERSEDE = Named("""
-UPDATE notes SET superseded_by = :heir, superseded_reason = 'changed' WHERE id = :note_id
+WITH o AS (
+  UPDATE notes SET superseded_by = :heir, superseded_reason = 'changed' WHERE id = :note_id
+  RETURNING id, party_id
+)
+INSERT INTO note_changes (party_id, old_id, new_id, cause) SELECT party_id, id, :heir, 'edit' FROM o
 """)
 _NOTE_EVENT = Named("""
 WITH s AS (

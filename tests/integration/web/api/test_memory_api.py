@@ -116,3 +116,87 @@ async def test_a_page_that_embeds_the_widget_can_read_why_it_was_refused(starter
         async with server.client.delete(url, headers=headers) as answer:
             assert answer.status == (404 if seen else 403)
             assert answer.headers.get("Access-Control-Allow-Origin") == seen
+
+
+async def list_versions(server: Server, welcome: Frame, short_id: str) -> list[dict[str, Any]]:
+    status, answer = await ask(server, "GET", f"/{short_id}/versions", welcome)
+    assert status == 200
+    return list(answer["versions"])
+
+
+@pytest.mark.control("S23")
+async def test_each_change_of_a_note_is_listed_and_restored(server: Server) -> None:
+    screen, mine = await server.greet()
+    _, other = await server.greet()
+    first = await keep(server, mine, "My dog is called Bertil.")
+    status, answer = await ask(server, "PUT", f"/{first}", mine, {"text": "My dog is called Berta."})
+    second = answer["note"]["id"]
+    shown = await list_versions(server, mine, second)
+    assert [(one["id"], one["text"], one["replaced"], one["current"], one["cause"]) for one in shown] == [
+        (second, "My dog is called Berta.", "My dog is called Bertil.", True, "person"),
+        (first, "My dog is called Bertil.", None, False, "person"),
+    ]
+    assert (await ask(server, "GET", f"/{second}/versions", other))[0] == 404
+    path = f"/{second}/versions/{first}/restore"
+    assert (await ask(server, "POST", path, other))[0] == 404
+    status, answer = await ask(server, "POST", path, mine)
+    assert (status, answer["note"]["id"], answer["note"]["text"]) == (200, first, "My dog is called Bertil.")
+    await screen.until("memory")
+    told = await screen.until("memory")
+    assert (told["change"], told["replaces"]) == ("changed", second)
+    assert (await ask(server, "POST", path, mine))[0] == 200
+    assert [note["id"] for note in (await ask(server, "GET", "", mine))[1]["notes"]] == [first]
+    shown = await list_versions(server, mine, first)
+    assert [(one["id"], one["current"]) for one in shown] == [
+        (first, True), (second, False), (first, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.control("S23")
+async def test_versions_of_a_note_are_erased_with_it(server: Server) -> None:
+    _, mine = await server.greet()
+    first = await keep(server, mine, "My dog is called Bertil.")
+    _, answer = await ask(server, "PUT", f"/{first}", mine, {"text": "My dog is called Berta."})
+    second, notes = answer["note"]["id"], server.services.stores.notes
+    session_id = await server.services.pool.fetchval(
+        "SELECT id FROM sessions WHERE public_id = $1", mine["session"]
+    )
+    whose = await notes.load_owner(session_id)
+    kept = await notes.find_note(second, whose)
+    assert kept is not None
+    assert await notes.erase(whose, [kept.id]) == 2
+    assert (await ask(server, "GET", f"/{second}/versions", mine))[0] == 404
+    assert (await ask(server, "POST", f"/{second}/versions/{first}/restore", mine))[0] == 404
+    assert await server.services.pool.fetchval("SELECT count(*) FROM notes WHERE text LIKE '%Ber%'") == 0
+
+
+async def test_version_of_another_note_is_refused(server: Server) -> None:
+    _, mine = await server.greet()
+    dog = await keep(server, mine, "My dog is called Bertil.")
+    tea = await keep(server, mine, "Tea is at five.")
+    _, answer = await ask(server, "PUT", f"/{tea}", mine, {"text": "Tea is at four."})
+    assert (await ask(server, "POST", f"/{dog}/versions/{tea}/restore", mine))[0] == 404
+    newer = answer["note"]["id"]
+    assert (await ask(server, "POST", f"/{newer}/versions/{dog}/restore", mine))[0] == 404
+    await ask(server, "DELETE", f"/{newer}", mine)
+    assert (await ask(server, "POST", f"/{newer}/versions/{tea}/restore", mine))[0] == 404
+
+
+@pytest.mark.control("S23")
+async def test_memory_of_an_answer_is_refused_to_others(server: Server) -> None:
+    screen, mine = await server.greet()
+    _, other = await server.greet()
+    await screen.send({"t": "msg", "cid": "c1", "text": "Good morning."})
+    answer = await screen.until("msg", role="assistant")
+    path = f"{server.url}/api/v1/sessions/{mine['session']}/messages/{answer['mid']}/memory"
+
+    async def show(welcome: Frame | None, url: str = path) -> tuple[int, str]:
+        headers = {} if welcome is None else {"Authorization": f"Bearer {welcome['token']}"}
+        async with server.client.get(url, headers=headers) as found:
+            return found.status, (await found.json())["code"]
+
+    # The scripted answer stored no request.
+    assert await show(mine) == (410, "gone")
+    assert (await show(other))[0] == 404
+    assert (await show(None))[0] == 401
+    assert (await show(mine, path.replace(answer["mid"], "m999")))[0] == 404

@@ -167,3 +167,26 @@ async def test_a_viewer_reads_and_changes_nothing(dashboard: Dashboard, crowd: C
         url = f"{dashboard.url}/api/v1/notes/{crowd.notes['trip']}{path}"
         async with dashboard.http.request(method, url, headers=viewer, json={"text": "x"}) as response:
             assert response.status == 403
+
+
+@pytest.mark.control("S23")
+async def test_operator_sees_who_changed_a_note_and_restores_a_text(
+    dashboard: Dashboard, crowd: Crowded
+) -> None:
+    first = await note(dashboard, crowd.notes["trip"])
+    status, answer = await ask(
+        dashboard, "PATCH", f"/notes/{first['id']}", match=first["etag"], json={"text": "Goes to Faro."}
+    )
+    assert status == 200
+    second = answer["note"]["id"]
+    versions = (await dashboard.get(f"/notes/{second}/versions"))["versions"]
+    name = await dashboard.pool.fetchval("SELECT actor FROM audit WHERE action = 'note.changed'")
+    assert [(one["id"], one["cause"], one["by"], one["replaced"], one["current"]) for one in versions] == [
+        (second, "operator", name, first["text"], True),
+        (first["id"], "tool", None, None, False),
+    ]
+    other = (await note(dashboard, crowd.notes["page"]))["id"]
+    assert (await ask(dashboard, "POST", f"/notes/{second}/versions/{other}/restore"))[0] == 404
+    status, answer = await ask(dashboard, "POST", f"/notes/{second}/versions/{first['id']}/restore")
+    assert (status, answer["note"]["id"], answer["note"]["text"]) == (200, first["id"], first["text"])
+    assert len((await dashboard.get(f"/notes/{first['id']}/versions"))["versions"]) == 3

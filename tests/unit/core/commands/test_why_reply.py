@@ -15,13 +15,12 @@ from shared.core.session.session_state import SessionState
 from shared.core.session.turns import ContextAudit, StoredTurn
 from shared.locales import catalogue, list_languages
 from shared.services.commands.command_call import CommandInvocation, Guide, Place
-from shared.services.commands.why import (
-    MOST_NAMES,
+from shared.services.commands.why import MOST_NAMES, WhyCommand, render_memory
+from shared.services.memory.answer_memory import (
     MOST_PASSAGES,
+    AnswerMemoryReader,
     MemoryOfAnswer,
     ShownPassage,
-    WhyCommand,
-    render_memory,
 )
 
 ENGLISH = catalogue("commands", "en")
@@ -74,6 +73,9 @@ class Stores:
     ) -> tuple[KeptNote, ...]:
         return ()
 
+    async def find_sources(self, session_id: int, note_ids: Sequence[int]) -> Mapping[int, int]:
+        return {}
+
     async def store_list(self, *_: Any) -> None: ...
 
 
@@ -82,7 +84,7 @@ async def reply(stores: Stores) -> Guide:
         session_id=1, address_id=1, channel="web", audience="personal", args="", offered=(),
         progress=cast("Any", None), texts=ENGLISH,
     )  # fmt: skip
-    command = WhyCommand(stores, stores, stores, stores, timezone="UTC")
+    command = WhyCommand(stores, AnswerMemoryReader(stores, stores, stores, timezone="UTC"), stores)
     _, text = await command.handlers["why"](call)
     assert isinstance(text, Guide)
     return text
@@ -99,7 +101,16 @@ def test_messages_are_numbered_after_notes() -> None:
     text = render_memory(MemoryOfAnswer(notes=(NOTE,), passages=(PASSAGE,)), ENGLISH, UTC)
     assert "1. Has a boat. (fact, 2026-11-17)" in text
     assert "2. 2026-11-17 09:30, You: The \\*boat\\* leaks. Badly. (`m3`)" in text
-    assert text.places == (Place(number=2, session_id=1, seq=3),)
+    assert text.places == (
+        Place(number=2, session_id=1, seq=3, label="2026-11-17: The *boat* leaks. Badly."),
+    )
+
+
+def test_label_of_a_long_message_is_short() -> None:
+    passage = replace(PASSAGE, text="word " * 50)
+    [place] = render_memory(MemoryOfAnswer(passages=(passage,)), ENGLISH, UTC).places
+    assert place.label.startswith("2026-11-17: word")
+    assert len(place.label) <= 50
 
 
 def test_lists_of_names_are_bounded() -> None:
@@ -137,7 +148,7 @@ async def test_earlier_message_is_shown_only_if_it_is_found() -> None:
     recalled = "Tuesday, 2026-11-17:\nearlier person: the boat leaks"
     found = await reply(Stores(recalled, said={}, earlier=[hit(1, here=True), hit(7, here=False)]))
     assert "the boat leaks" in found
-    assert found.places == (Place(number=1, session_id=7, seq=5),)
+    assert found.places == (Place(number=1, session_id=7, seq=5, label="2026-11-17: the boat leaks"),)
     other_day = hit(7, here=False, at=AT.replace(day=20))
     for hits in ([], [hit(1, here=True)], [other_day]):
         assert "boat" not in await reply(Stores(recalled, said={}, earlier=hits))
