@@ -100,8 +100,8 @@ async def test_no_spare_where_memory_is_short(
 @pytest.mark.parametrize(
     ("text", "has_room"),
     [
-        ("MemTotal: 999 kB\nMemAvailable:  1048576 kB\n", True),
-        ("MemTotal: 99999999 kB\nMemAvailable:  1048575 kB\n", False),
+        ("MemTotal: 999 kB\nMemAvailable:  2097152 kB\n", True),
+        ("MemTotal: 99999999 kB\nMemAvailable:  2097151 kB\n", False),
         ("MemTotal: 99999999 kB\n", False),
     ],
 )
