@@ -185,7 +185,7 @@ def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()
         best = max((own[at] for at in lanes[lane]), default=0.0)
         carried = _carried(best, of.with_word, weights[lane], search)
         share = _share_of_room(best, carried, of, asked=asked)
-        if lane == "said" and any(_in_spans(found[at], spans) for at in lanes[lane]):
+        if lane == "said" and spans and any(_in_spans(found[at], spans) for at in lanes[lane]):
             share = max(share or 0.0, SPOKEN_OF_SHARE)
         if asked:
             share = _share_by_meaning(share, max((found[at].nearness for at in lanes[lane]), default=0.0))
@@ -520,6 +520,7 @@ def day_of(passage: Found, today: date | None) -> str:
     return f"{day_text(day)} ({distance_text(day, today)})" if today else day_text(day)
 
 
+@ttl_cache(MAX_CACHED_PASSAGES)
 def note_line(text: str) -> str:
     return f"{NOTE_MARK}{redact(text)}"
 
