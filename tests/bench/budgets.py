@@ -238,16 +238,21 @@ BUDGETS: tuple[Budget, ...] = (
         "each process loads both after its start, so that the first answer waits for no import. Therefore a "
         "web process holds at rest what it holds after an answer, and has the same *must*. aiogram and its "
         "models are the rest of the bot. Of everything, the spare is 118 MiB, which a machine with less than "
-        "1 GiB available does not have, and PostgreSQL 90.",
+        "2 GiB available does not have, and PostgreSQL 90.",
     ),
     Budget(
         number="P17",
-        measured="from the start of the bot until somebody who wrote before has a first answer",
-        floor="2 – 3.5 s, the import of aiogram",
-        must="≤ 6 s",
-        moonshot="≤ 3 s",
-        limits=(Limit(key="bot_first_answer_s", unit="s", must=6.0, moonshot=3.0),),
-        in_the_way="Importing aiogram and the provider's SDK is most of it.",
+        measured="from the start of the bot until somebody who wrote before has a first answer; first answer "
+        "of a web process that has just become ready",
+        floor="2 – 3.5 s, the import of aiogram; the second answer",
+        must="≤ 6 s; ≤ 300 ms",
+        moonshot="≤ 3 s; ≤ 100 ms",
+        limits=(
+            Limit(key="bot_first_answer_s", unit="s", must=6.0, moonshot=3.0),
+            Limit(key="web_first_answer_ms", unit="ms", must=300.0, moonshot=100.0),
+        ),
+        in_the_way="Importing aiogram and the provider's SDK is most of the bot's time. A web process has "
+        "imported the SDK when it is ready; its first answer prepares statements and makes the client.",
     ),
     Budget(
         number="P18",
@@ -274,12 +279,17 @@ BUDGETS: tuple[Budget, ...] = (
     ),
     Budget(
         number="P20",
-        measured="turns a second, all processes, servers, people and a provider of 20 deltas on two cores",
-        floor="about 2,000 bare",
-        must="≥ 100",
-        moonshot="≥ 250",
-        limits=(Limit(key="turns_per_second", unit="/s", must=100.0, moonshot=250.0, at_least=True),),
-        in_the_way="The people and the provider of the measurement run on the same two cores.",
+        measured="turns a second, all processes, servers, people and a provider of 20 deltas on two cores; "
+        "share of them behind three summaries",
+        floor="about 2,000 bare; 1.0",
+        must="≥ 100; ≥ 0.2",
+        moonshot="≥ 250; ≥ 0.5",
+        limits=(
+            Limit(key="turns_per_second", unit="/s", must=100.0, moonshot=250.0, at_least=True),
+            Limit(key="behind_summaries_to_young", unit="×", must=0.2, moonshot=0.5, at_least=True),
+        ),
+        in_the_way="The people and the provider of the measurement run on the same two cores. Behind "
+        "summaries half of the time is recall, most of it PostgreSQL's.",
     ),
 )
 

@@ -147,7 +147,12 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         module="starting",
-        figures=("bot_first_answer_s", "rss_bot_at_rest_mib", "rss_bot_after_answer_mib"),
+        figures=(
+            "bot_first_answer_s",
+            "web_first_answer_ms",
+            "rss_bot_at_rest_mib",
+            "rss_bot_after_answer_mib",
+        ),
         seconds=300,
         quick=("--blocks", "2"),
         told=(
@@ -155,17 +160,34 @@ PIECES: tuple[Piece, ...] = (
             "bot_start_to_import",
             "import_alone_s",
             "bot_warm_s",
-            "web_first_answer_ms",
             "web_second_answer_ms",
             "web_first_to_second",
         ),
     ),
     Piece(
         module="rate",
-        figures=("ack_to_request_p99_ms", "turns_per_second"),
-        seconds=420,
-        quick=("--people", "16", "--seconds", "3", "--blocks", "2", "--questions", "100"),
-        told=("ack_to_request_p50_ms", "turns_per_second_bare", "share_of_bare", "people"),
+        figures=("ack_to_request_p99_ms", "turns_per_second", "behind_summaries_to_young"),
+        seconds=600,
+        quick=(
+            "--people",
+            "16",
+            "--seconds",
+            "3",
+            "--blocks",
+            "2",
+            "--questions",
+            "100",
+            "--behind",
+            "2",
+        ),
+        told=(
+            "ack_to_request_p50_ms",
+            "turns_per_second_bare",
+            "share_of_bare",
+            "people",
+            "turns_per_second_behind_summaries",
+            "people_behind_summaries",
+        ),
     ),
 )
 

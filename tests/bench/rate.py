@@ -3,15 +3,17 @@
 
 Web and worker as processes, people on WebSockets, a provider of 20 deltas, PostgreSQL and Valkey: all on this
 machine, the people and the provider too. The floor are bare turns by as many people, in turns with ours.
+Some more people talk behind three summaries at the end, with questions that recall has to look for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,14 +22,16 @@ from typing import Any
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
 from redis.asyncio import Redis
 
-from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.pool import Pool, open_pool
 from tests.bench.floor import TABLES
 from tests.bench.ground import environment_of, ground, run, share
 from tests.bench.provider import Provider, running_provider
 from tests.bench.sockets import HELLO
+from tests.bench.summaries import make_questions, make_sentences, put_behind_summaries
 from tests.bench.together import Apart
 from tests.bench.turn import ANSWER, QUESTION, Turns
 from tests.kit.deployment.processes import Process
+from tests.kit.fakes.messages_api.harness import running_fake
 from tests.kit.free_ports import free_port
 
 DELTAS = 20
@@ -73,24 +77,25 @@ class Talker:
                 self.turns += 1
                 return
 
-    async def keep_talking(self, until: float) -> None:
+    async def keep_talking(self, until: float, words: Callable[[], str] = lambda: QUESTION) -> None:
         while time.monotonic() < until:
-            await self.turn()
+            await self.say(words())
 
 
-async def measure(*, people: int, seconds: int, blocks: int, questions: int) -> dict[str, Any]:
+async def measure(*, people: int, seconds: int, blocks: int, questions: int, behind: int) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         servers, folder = await stack.enter_async_context(ground())
         provider = await stack.enter_async_context(running_provider())
+        summaries = await stack.enter_async_context(running_fake())
         await provider.answers(deltas=DELTAS)
         port = free_port()
         environment = environment_of(
             servers, folder, ANTHROPIC_API_KEY="sk-ant-bench", ANTHROPIC_BASE_URL=provider.url,
             EVERTALK_HTTP_PORT=str(port),
         )  # fmt: skip
-        for name in ("web", "worker"):
-            await stack.enter_async_context(Process(name, environment))
-        pool = await open_pool(servers.database_url, size=people)
+        for name, model in (("web", provider.url), ("worker", summaries.base_url)):
+            await stack.enter_async_context(Process(name, {**environment, "ANTHROPIC_BASE_URL": model}))
+        pool = await open_pool(servers.database_url, size=people + 1)
         stack.push_async_callback(pool.close)
         await pool.execute(TABLES)
         redis = Redis.from_url(servers.redis_url)
@@ -110,7 +115,18 @@ async def measure(*, people: int, seconds: int, blocks: int, questions: int) -> 
             rates.append((await _bare_rate(bare, seconds), await _rate(fresh, seconds)))
             await asyncio.gather(*(one.socket.close() for one in fresh))
         await asyncio.gather(*(one.socket.close() for one in few))
-    return {**asked, **_told(rates, people, seconds)}
+        old = [await Talker.arrive(http, url) for _ in range(behind)]
+        slow = await _rates_behind_summaries(pool, old, seconds, blocks)
+        await asyncio.gather(*(one.socket.close() for one in old))
+    return {
+        **asked,
+        **_told(rates, people, seconds),
+        "turns_per_second_behind_summaries": round(statistics.median(slow)),
+        "behind_summaries_to_young": round(
+            statistics.median(slow) / statistics.median(ours for _, ours in rates), 2
+        ),
+        "people_behind_summaries": behind,
+    }
 
 
 async def _asked(people: Sequence[Talker], provider: Provider, questions: int) -> dict[str, Any]:
@@ -139,9 +155,26 @@ async def _asked(people: Sequence[Talker], provider: Provider, questions: int) -
     }
 
 
-async def _rate(people: Sequence[Talker], seconds: float) -> float:
+async def _rates_behind_summaries(
+    pool: Pool, people: Sequence[Talker], seconds: float, blocks: int
+) -> list[float]:
+    """Return the turns a second of conversations behind three summaries, block by block."""
+    sentences = make_sentences(random.Random(7))
+    await asyncio.gather(*(one.say(next(sentences)) for one in people))
+    rows = await pool.fetch("SELECT id FROM sessions ORDER BY id DESC LIMIT $1", len(people))
+    sessions = sorted(row["id"] for row in rows)
+    said = await put_behind_summaries(
+        pool, [(number, one.say) for number, one in zip(sessions, people, strict=True)], sentences
+    )
+    questions = make_questions(random.Random(8), said)
+    return [await _rate(people, seconds, lambda: next(questions)) for _ in range(blocks)]
+
+
+async def _rate(
+    people: Sequence[Talker], seconds: float, words: Callable[[], str] = lambda: QUESTION
+) -> float:
     before, began = sum(one.turns for one in people), time.monotonic()
-    await asyncio.gather(*(one.keep_talking(began + seconds) for one in people))
+    await asyncio.gather(*(one.keep_talking(began + seconds, words) for one in people))
     return (sum(one.turns for one in people) - before) / (time.monotonic() - began)
 
 
@@ -171,4 +204,4 @@ def _told(rates: list[tuple[float, float]], people: int, seconds: int) -> dict[s
 
 
 if __name__ == "__main__":
-    raise SystemExit(run("rate", __doc__, measure, people=32, seconds=6, blocks=5, questions=400))
+    raise SystemExit(run("rate", __doc__, measure, people=32, seconds=6, blocks=5, questions=400, behind=8))
