@@ -601,6 +601,40 @@ def test_statements_number_no_parameters() -> None:
     )
 
 
+LONG_STATEMENT = 8
+"""Lines from which a statement says what it guarantees; a shorter one has its name and its method."""
+
+
+def _silent_statements(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each long statement that is followed by no docstring."""
+    body = ast.parse(source).body
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+            continue
+        made = node.value.func
+        is_said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        is_long = (node.end_lineno or 0) - node.lineno >= LONG_STATEMENT
+        if isinstance(made, ast.Name) and made.id == "Named" and is_long and not is_said:
+            yield node.lineno, ast.unparse(node.targets[0])
+
+
+def test_long_statements_say_what_they_guarantee() -> None:
+    _complain(
+        [
+            f"{name}:{line} {statement}: say below it what it guarantees"
+            for name, path in modules().items()
+            for line, statement in _silent_statements(path.read_text())
+        ]
+    )
+
+
+def test_silent_statement_is_found() -> None:
+    statement = 'X = Named("""' + "\n" * LONG_STATEMENT + '""")\n'
+
+    assert list(_silent_statements(statement)) == [(1, "X")]
+    assert list(_silent_statements(f'{statement}"""Rows."""')) == []
+
+
 def test_stores_take_their_pool_from_pool_store() -> None:
     _complain(
         [

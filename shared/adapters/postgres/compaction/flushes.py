@@ -32,6 +32,7 @@ SELECT p.body FROM turn_context_audit a
    AND p.body LIKE '[{%'
  ORDER BY a.id DESC, h.place DESC LIMIT 1
 """)
+"""Tools of the newest request of a session, as JSON; no row without a request or without tools."""
 
 _DEAD_REST = "1 hour"
 """Interval before a failed late flush is tried again, since its cause seldom passes and each try costs a
@@ -50,6 +51,7 @@ SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "
  ORDER BY s.id LIMIT :limit
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """)
+"""Flushes of hidden turns that have none: one job a session, and none while a dead one rests."""
 
 
 class PostgresFlushes(PoolStore):

@@ -34,6 +34,7 @@ WITH open AS (
 )
 SELECT {_COLUMNS} FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
 """)
+"""The open hook of a job, or a new one: a retry finds what it began. A cycle is put off once at most."""
 
 # A message is stored with the end of its job, however that came about, and in the same form at every attempt.
 _ADD_ENDS = """
@@ -71,6 +72,7 @@ SELECT {_COLUMNS},
        CASE WHEN :with_summary THEN (SELECT l.summary_text FROM links l WHERE l.id = h.link_id) END AS summary
   FROM h ORDER BY h.id
 """)
+"""Due hooks, each claimed by one process; a claim that does not end is due again after the lease."""
 
 _END = Named("""
 UPDATE compaction_hooks SET state = :state, error = :code, skip = :skip, ended_at = now()

@@ -30,6 +30,7 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
     WHERE s.id = :session_id
 """)
+"""State of a session as its job sees it: one statement, so that all columns are of one moment."""
 
 _KNOWN = "j.kind IN ('flush', 'compact', 'tidy')"
 """In a rolling deploy the jobs of a newer revision wait for its workers."""
@@ -59,6 +60,7 @@ UPDATE jobs j
                     WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
 RETURNING j.*
 """)
+"""Claim of a due job, or of one whose process died: one job a session, and a new epoch fences the old one."""
 
 DUE_JOBS = Named(f"""
 SELECT id, attempt FROM jobs j
@@ -160,6 +162,7 @@ WITH u AS (
   {RETURNING}
 )
 {ADD_UP}""")
+"""Calls of a job in the ledger and in the spending of their day, in one commit."""
 
 ADD_TOTALS = Named(f"""
 UPDATE session_totals SET {render_total(":sums")},
@@ -171,6 +174,7 @@ UPDATE session_totals SET {render_total(":sums")},
           cost_unknown_calls = cost_unknown_calls + (:sums::bigint[])[6]
  WHERE session_id = :session_id
 """)
+"""Lifetime totals of a session, raised by the sums of a job's calls."""
 
 LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
 
@@ -186,6 +190,7 @@ VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, 
         :job_id, :focus)
 RETURNING id, public_id, created_at
 """)
+"""A compaction in the session's chain, with the flush that covers its turns."""
 
 SHOWN_SIZES = Named("""
 SELECT te.seq,
@@ -232,6 +237,7 @@ UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epo
        compaction_rest = NULL, next_event_seq = next_event_seq + 1
  WHERE id = :session_id RETURNING next_event_seq - 1 AS event_seq
 """)
+"""The session's view behind a compaction or its undo; the new epoch makes cached views stale."""
 
 ADD_EVENT = Named("""
 INSERT INTO events (session_id, event_seq, kind, payload) VALUES (:session_id, :event_seq, :kind, :payload)

@@ -41,6 +41,7 @@ SELECT jsonb_build_object(
      LEFT JOIN LATERAL (SELECT * FROM alert_sends s WHERE s.target = t.target
                          ORDER BY s.id DESC LIMIT 1) l ON true), '[]'))::text
 """)
+"""Alerts page: open and ended alerts, and the last attempt of every recipient."""
 
 
 _OPEN = f"""

@@ -216,6 +216,7 @@ UPDATE alert_sends s SET state = 'failed', ended_at = now(), error = why.code
          WHERE d.state = 'due') why
  WHERE why.id = s.id AND s.state = 'due' AND why.code IS NOT NULL
 """)
+"""End of sends that can never arrive, with the reason; none that was sent changes."""
 
 CLAIM = Named("""
 WITH mine AS (
@@ -233,6 +234,7 @@ SELECT c.id, c.send_key::text, c.target, c.phase, c.attempt,
        a.public_id::text, a.kind, a.key, a.detail, a.opened_at, a.ended_at
   FROM claimed c JOIN alerts a ON a.id = c.alert_id
 """)
+"""The next due send, claimed by one process; an end is sent only where its beginning was."""
 
 ENDED = Named("""
 UPDATE alert_sends SET state = :state, error = :code, sent_by = NULL, ended_at = now()
@@ -280,3 +282,4 @@ WITH a AS (
 )
 SELECT public_id FROM a
 """)
+"""A test alert that has ended already, with a send to every target."""

@@ -106,3 +106,4 @@ SELECT jsonb_build_object(
   'actions', (SELECT coalesce(jsonb_agg(action), '[]')
                 FROM (SELECT action FROM actions WHERE action IS NOT NULL LIMIT 200) a))::text
 """)
+"""Audit page: newest entries that fit, and 200 known actors and actions to choose from."""

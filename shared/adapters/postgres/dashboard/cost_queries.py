@@ -81,6 +81,7 @@ SELECT json_build_object(
   'summaries_micro', (SELECT coalesce(sum(cost_micro), 0) FROM u WHERE purpose = 'compact'),
   'summaries_unknown', (SELECT count(*) FROM u WHERE purpose = 'compact' AND cost_micro IS NULL))::text
 """)
+"""Savings of caches and compactions in a range of days, with the cost of the summaries."""
 
 
 class CostInsights(PoolStore):

@@ -82,6 +82,7 @@ WITH j AS (
 )
 SELECT id, attempt FROM j
 """)
+"""End of waiting jobs: a new epoch fences a process that runs one, and its flush fails with it."""
 
 LEFT_ALONE = Named(f"""
 SELECT x.id, {WHY_NOT} AS why FROM unnest(:missed::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
@@ -221,6 +222,7 @@ SELECT json_build_object(
        ORDER BY created_at, session_id, turn_no, part LIMIT 1) END
 )::text
 """)
+"""Page of delivery problems, newest first, with the number of each state over all pages."""
 
 _WANTED = """
 WITH wanted AS (
@@ -254,6 +256,7 @@ SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
   FROM wanted x LEFT JOIN deliveries d ON d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part
   LEFT JOIN addresses a ON a.id = d.address_id ORDER BY x.place
 """)
+"""Why an operator's wish did not change a part, in the order in which parts were named."""
 
 PULSE = """
 SELECT json_build_object(

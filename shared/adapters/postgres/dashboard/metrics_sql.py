@@ -51,6 +51,7 @@ SELECT json_build_object(
             FROM counted o GROUP BY o.stage) x), '[]'::json)
 )::text FROM edge e
 """)
+"""Durations of turns and jobs that ended since the last scrape; an edge moves past each row once."""
 
 GAUGES = f"""
 SELECT json_build_object(

@@ -248,6 +248,7 @@ SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
   FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id) {_FAMILY} {_SUMS}
  WHERE o.public_id = :public_id
 """)
+"""Page of a person with everybody who was joined to him: places, conversations, figures."""
 
 _ERASURE = Named("""
 SELECT json_build_object('id', e.id, 'state', e.state, 'step', e.step, 'counts', e.counts, 'at', e.at,

@@ -206,6 +206,7 @@ SELECT json_build_object({_FACTS},
       SELECT purpose, model, {", ".join(SUMS)} FROM session_spend WHERE session_id = s.id) u), '[]'::json)
 )::text {_OF_SESSION} WHERE s.public_id = :public_id
 """)
+"""Facts of a session's page in one statement, so that all of them are of one moment."""
 
 _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
   'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
@@ -277,6 +278,7 @@ SELECT json_build_object({_SHOWN},
            ORDER BY n.id DESC LIMIT 200) n), '[]'::json)
 )::text FROM s
 """)
+"""A page of messages with the compactions, hand-overs and private notes among them."""
 
 ORIGINALS = Named(f"""
 WITH l AS (SELECT * FROM links WHERE public_id = :public_id AND kind IN ('summary', 'digest')),
@@ -403,6 +405,7 @@ SELECT json_build_object(
           coalesce(sum(nearly_full), 0) AS nearly_full
      FROM listed_minutes WHERE minute >= date_trunc('minute', now() - interval '1 day')) m
 """)
+"""Numbers of the overview page, read from counters and partial indexes only."""
 
 CHECKLIST = Named("""
 SELECT json_build_object(
@@ -416,3 +419,4 @@ SELECT json_build_object(
   'refused', EXISTS (SELECT FROM refused_origins WHERE last_at > now() - interval '1 day'),
   'alerts', (SELECT coalesce(json_agg(DISTINCT kind), '[]') FROM alerts WHERE ended_at IS NULL))::text
 """)
+"""First steps that an operator has taken."""

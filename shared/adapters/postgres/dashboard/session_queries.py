@@ -88,6 +88,9 @@ SELECT json_build_object(
     '[]'::json)
 )::text FROM s
 """)
+"""Points of the chart of tokens by turn: each turn, or a sample that keeps the highest, the lowest and
+both ends.
+"""
 
 DIFF = Named("""
 SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger', l.ledger,
@@ -105,6 +108,7 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
                AND n.forgotten_at IS NULL), '[]'::json)
 )::text FROM links l WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
 """)
+"""A compaction beside the former one, with the pins and notes that it left out."""
 
 _ID = Named("SELECT id FROM sessions WHERE public_id = :public_id")
 _PERSON = Named("""

@@ -77,6 +77,7 @@ SELECT w.scope, w.cap, coalesce(d.spent_micro, 0)
   FROM want w CROSS JOIN cost c CROSS JOIN ledger l
   LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day ORDER BY w.scope
 """)
+"""Caps that hold for a session today, with what was spent and reserved of each."""
 
 _FIGURES = Named("""
 WITH spent AS (
@@ -101,3 +102,4 @@ SELECT s.answered_turn AS answered_turns, s.base_turn AS hidden_turns,
        CASE WHEN NOT coalesce(x.today_unknown, false) THEN coalesce(x.today, 0)::bigint END AS today_micro
   FROM sessions s JOIN session_totals t ON t.session_id = s.id, spent x WHERE s.id = :session_id
 """)
+"""Lifetime figures of a session; a cost is null where a call of it has no price."""

@@ -23,6 +23,7 @@ ON CONFLICT (name) DO UPDATE
    AND (d.leased_by IS NULL OR d.leased_by = excluded.leased_by OR NOT {_HELD})
 RETURNING epoch, {_QUICK}
 """)
+"""Claim of a duty that is due, by one process in each period; the epoch fences one that took too long."""
 _END = Named(f"""
 UPDATE duties
    SET leased_by = NULL, duration_ms = :duration_ms, runs = runs + 1,
@@ -33,6 +34,7 @@ UPDATE duties
  WHERE name = :name AND epoch = :epoch
 RETURNING {_QUICK}
 """)
+"""End of a duty that is still ours, with its failures; `more` makes it due again at once."""
 # A clock that was set back leaves times that are far too late: no time lies further away than a period.
 _OVERDUE = Named(f"""
 SELECT n.name FROM unnest(:names::text[]) AS n(name) LEFT JOIN duties d ON d.name = n.name

@@ -286,6 +286,7 @@ SELECT t.session_id, t.turn_no, date_trunc('hour', t.opened_at, :zone) AS hour, 
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
  WHERE t.ended_at IS NOT NULL
 """)
+"""Ended turns of a batch, with what was counted of them while they ran."""
 _CLOSE_OPEN = Named(f"""
 DELETE FROM hour_open o USING {_FED}
  WHERE o.session_id = f.session_id AND o.turn_no > f.after_turn AND o.turn_no <= f.through_turn
@@ -303,6 +304,7 @@ SELECT t.session_id, t.turn_no, t.hour, s.party_id, o.messages AS counted,
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
  ORDER BY t.session_id, t.turn_no
 """)
+"""The next open turns behind the mark, in a fixed order."""
 _KEEP_OPEN = Named("""
 INSERT INTO hour_open (session_id, turn_no, hour, messages)
 SELECT * FROM unnest(:session_id::bigint[], :turn_no::bigint[], :hour::timestamptz[], :messages::int[])
@@ -363,6 +365,7 @@ UPDATE hour_marks h
        next_at = CASE WHEN m.is_settled THEN clock_timestamp() ELSE m.next_at END
   FROM m WHERE h.source = m.source AND m.seen <> '{{}}'
 """)
+"""Advance of the mark to rows that no running transaction can still precede."""
 
 _ADD_PEOPLE = Named("""
 WITH given AS (
@@ -381,6 +384,7 @@ SELECT hour, sum(people)::int AS people, sum(new_today)::int AS new_today FROM (
   UNION ALL SELECT first, 0, 1 FROM firsts WHERE before IS NULL OR first < before
   UNION ALL SELECT before, 0, -1 FROM firsts WHERE first < before) x GROUP BY hour
 """)
+"""People of hours, each counted once an hour and once a day, whatever the order of arrival."""
 # A day that is being counted backwards keeps its people until its first hour is reached.
 _PRUNE_PEOPLE = Named(f"""
 DELETE FROM hour_people WHERE ctid = ANY (ARRAY(
@@ -415,6 +419,7 @@ SELECT min(h) FROM (
                                       ORDER BY hour DESC LIMIT 60) s)
    AND h >= coalesce((SELECT min(hour) FROM hourly_stats), date_trunc('hour', now(), :zone))
 """)
+"""The oldest recent hour without a row of counts; null where none lacks."""
 _SINCE = "SELECT since FROM hour_marks WHERE source = 'turns'"
 _SET_SINCE = Named("UPDATE hour_marks SET since = :since WHERE source = 'turns'")
 _FIRST_HOUR = Named(f"""
@@ -495,3 +500,4 @@ UPDATE hourly_stats n SET people = p.people, new_today = p.new_today
           FROM hour_people p WHERE p.hour = :hour) p
  WHERE n.hour = :hour
 """)
+"""People of one hour, counted from the people who wrote in it."""

@@ -179,6 +179,7 @@ SELECT rating FROM rated
 UNION ALL SELECT rating FROM handovers WHERE id = :handover_id AND session_id = :session_id
    AND rating IS NOT NULL
 """)
+"""A person's rating of a resolved hand-over: the first one stays, and a repeat reads it."""
 _CONTACT = Named("""
 SELECT p.timezone, coalesce((
          SELECT a.contact || jsonb_strip_nulls(jsonb_build_object('language', coalesce(
@@ -188,6 +189,7 @@ SELECT p.timezone, coalesce((
                             ORDER BY t.turn_no DESC LIMIT 1) DESC, a.id DESC LIMIT 1), '{}') AS contact
   FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.public_id = :session_id
 """)
+"""Contact data of a person from the site where the newest turn came from."""
 _ADD_NOTE = Named("""
 WITH s AS (SELECT id FROM sessions WHERE public_id = :session_id),
 made AS (
@@ -198,6 +200,7 @@ made AS (
 SELECT public_id FROM made
 UNION ALL SELECT n.public_id FROM private_notes n JOIN s ON s.id = n.session_id WHERE n.cid = :cid
 """)
+"""A private note, once for each id of a client."""
 _DELETE_NOTE = Named("""
 DELETE FROM private_notes n USING sessions s
  WHERE s.public_id = :session_id AND n.session_id = s.id AND n.public_id = :note_id
@@ -214,6 +217,7 @@ WITH changed AS (
 )
 SELECT * FROM changed UNION ALL SELECT * FROM made
 """)
+"""A canned reply, changed only where its version is the one that the operator saw."""
 _DELETE_CANNED = Named("DELETE FROM canned_replies WHERE name = :name")
 _FIND_MACRO = Named("SELECT * FROM macros WHERE name = :name")
 _DELETE_MACRO = Named("DELETE FROM macros WHERE name = :name")
@@ -240,6 +244,7 @@ WITH changed AS (
 )
 SELECT * FROM changed UNION ALL SELECT * FROM made
 """)
+"""A macro, changed only where its version is the one that the operator saw."""
 
 
 def _build_macro(row: asyncpg.Record) -> Macro:

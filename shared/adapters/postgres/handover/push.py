@@ -175,6 +175,7 @@ ON CONFLICT (endpoint) DO UPDATE SET
   renewed_at = now(), here_at = now(), failures = 0
 RETURNING xmax = 0
 """)
+"""Subscription of a browser whose owner is signed in; a row lock keeps the owner until it is stored."""
 _OF_ONE_VISITOR = """
 SELECT v.token_hash FROM visitors mine JOIN addresses home ON home.id = mine.address_id
   JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
@@ -202,6 +203,7 @@ UPDATE push_subscriptions SET here_at = now()
    WHERE EXISTS (SELECT FROM addresses here WHERE here.id = ANY (:addresses)
                     AND (here.channel, here.account, here.chat) = (a.channel, a.account, a.chat))))
 """)
+"""Mark of presence on subscriptions of people who look at the page, at most twice a patience."""
 _NEW = "> greatest(p.told_at, p.here_at, now() - interval '1 day')"
 _OLD_ENOUGH = "< now() - make_interval(secs => :patience_seconds)"
 _FOR_VISITORS = Named(f"""
@@ -248,6 +250,7 @@ WITH wanted AS (
 SELECT told.*, CASE due.state WHEN 'waiting' THEN 'waits' ELSE 'wrote' END AS kind, due.session, due.name
   FROM told JOIN due USING (id) WHERE due.number <= {MOST_CONVERSATIONS}
 """)
+"""Due messages for operators, marked as sent in the same commit so that none is sent twice."""
 _DELIVERED = Named("UPDATE push_subscriptions SET succeeded_at = now(), failures = 0 WHERE id = :target_id")
 _FAILED = Named("""
 WITH gone AS (DELETE FROM push_subscriptions WHERE id = :target_id AND (:gone OR failures >= :most_failures))

@@ -136,6 +136,7 @@ SELECT path, place, heading, text FROM knowledge, q
  WHERE agent_id = :agent_id AND vector @@ q.any_word
     ORDER BY ts_rank(vector, q.any_word) DESC, path, place LIMIT :limit
 """)
+"""Passages of an agent's knowledge that share a word with the question, best first."""
 _LOCK = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('knowledge:' || :agent_id::bigint || ':' || :path::text, 0))
 """)

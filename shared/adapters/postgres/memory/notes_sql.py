@@ -59,6 +59,7 @@ SELECT {_COLUMNS}, f.total FROM (
         WHERE w.hits > 0 ORDER BY place LIMIT :limit) f
   JOIN notes n USING (id) ORDER BY f.place
 """)
+"""Notes of a person that share words with a question, by the number of shared words, then by importance."""
 
 SAVES_OF_TURN = Named("""
 SELECT count(*) FROM turn_steps
@@ -109,6 +110,7 @@ VALUES (:party_id, :scope, :kind, :text, :subject, :importance, :hash, :authorit
         coalesce(:said_at, now()))
 RETURNING {_COLUMNS}
 """)
+"""A new note; the unique hash of a person's notes refuses a second one of the same text."""
 
 REVIVE = Named(f"""
 UPDATE notes n SET text = :text, subject = :subject, importance = :importance, event_date = :event_date,
@@ -268,3 +270,4 @@ INSERT INTO events (session_id, event_seq, kind, payload) SELECT :session_id, ev
    :payload FROM s
 RETURNING event_seq
 """)
+"""Event of a changed note, for screens, with the session's next number."""

@@ -122,6 +122,7 @@ WITH s AS (
 )
 SELECT id FROM s
 """)
+"""Archived session for an import; it never answers."""
 _NEW = Named("""
 INSERT INTO past_imports (session_id, party_id, source, digest)
 VALUES (:session_id, :party_id, :source, :digest)
@@ -148,6 +149,7 @@ WITH x AS (
 )
 INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, turn, step FROM x
 """)
+"""A batch of imported messages, each in a turn that has been answered."""
 _ADVANCE = Named("""
 WITH i AS (
   UPDATE past_imports SET messages = messages + :messages, entries = entries + :entries
@@ -158,6 +160,7 @@ UPDATE sessions
        last_active_at = now()
  WHERE id = :session_id
 """)
+"""Progress of an import and the session's counters, in the commit of the batch."""
 _END = Named("""
 UPDATE past_imports SET ended_at = coalesce(ended_at, now())
  WHERE session_id = :session_id AND digest IS NOT NULL

@@ -168,6 +168,7 @@ SELECT :session_id, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitt
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
 ON CONFLICT (session_id, seq, part) DO NOTHING
 """)
+"""Passages of hidden messages with their vectors; a repeated batch adds none."""
 _ADVANCE = Named(
     "UPDATE sessions SET indexed_turn = :through_turn WHERE id = :session_id AND indexed_turn < :through_turn"
 )

@@ -154,6 +154,7 @@ SELECT EXISTS (SELECT FROM reminders WHERE key = :key) AS known,
                           AND due_at < :due_at::timestamptz + interval '1 hour') AS near
   FROM reminders WHERE state = 'pending' AND party_id IN (SELECT party_family(:party_id))
 """)
+"""Counts that limit a new reminder, and whether the same one was asked before."""
 _ADD = Named("""
 INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, repeat)
 VALUES (:key, :party_id, :session_id, :address_id, :text, :due_at, :due_at, :repeat)
@@ -205,6 +206,7 @@ SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezon
    AND (:accounts::text[] IS NULL OR a.account = ANY (:accounts))
  ORDER BY r.tell_at LIMIT :limit
 """)
+"""Reminders that are due in a channel; those whose turn has arrived, or never can, end on the way."""
 _BEGIN = Named("""
 WITH r AS (
   SELECT r.id, a.id AS address_id, a.channel, a.session_id, r.key, r.text, r.created_at, r.repeat
@@ -237,6 +239,7 @@ WITH r AS (
 )
 SELECT id FROM s
 """)
+"""Start of a reminder's turn and its next repetition, in one commit; a locked one is left to its process."""
 _LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', :party_id))")
 _CANCEL = Named("""
 UPDATE reminders SET state = 'cancelled', ended_at = now(), paused_at = NULL

@@ -39,6 +39,7 @@ SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
  WHERE (:before_at::timestamptz IS NULL OR (l.last_active_at, l.id) < (:before_at, :before_id))
  ORDER BY l.last_active_at DESC, l.id DESC LIMIT :limit
 """)
+"""A page of sessions behind a cursor, newest first, each with its person."""
 
 FORMS = Named(f"""
 WITH w AS MATERIALIZED (

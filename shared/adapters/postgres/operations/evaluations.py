@@ -70,6 +70,7 @@ SELECT t.state, t.error_code,
   JOIN turns t ON t.session_id = te.session_id AND t.turn_no = te.turn_no
  WHERE m.session_id = :session_id AND m.dedupe_key = :dedupe_key
 """)
+"""State and answer of the turn that a question of an evaluation belongs to."""
 _WAITING = Named("""
 SELECT EXISTS (SELECT FROM jobs WHERE session_id = :session_id
                   AND (state = 'running' OR state = 'due' AND due_at <= now()))
@@ -88,6 +89,7 @@ SELECT t.compaction_count AS compactions, s.context_tokens, u.*,
          FROM usage WHERE session_id = s.id) u
  WHERE s.id = :session_id
 """)
+"""Tokens, cost and seconds of an evaluated session."""
 _PLACES = Named("""
 SELECT s.id, g.name FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN agents g ON g.id = s.agent_id
  WHERE a.channel = 'web' AND starts_with(a.chat, :prefix) ORDER BY s.id

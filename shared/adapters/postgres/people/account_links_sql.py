@@ -18,6 +18,7 @@ SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id
   JOIN parties o ON o.id = s.party_id JOIN agents g ON g.id = s.agent_id
  WHERE a.id = :address_id
 """)
+"""Person, agent, kind and audience of a place, which decide whether it may be linked."""
 
 ISSUED_LATELY = Named("""
 SELECT count(*) FROM one_time_codes
@@ -215,3 +216,4 @@ SELECT * FROM (
    ORDER BY te.turn_no DESC, te.step DESC LIMIT :limit) newest
  ORDER BY turn_no, step
 """)
+"""Newest messages of a session in their order, without replaced ones."""

@@ -94,6 +94,7 @@ SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, coalesce(w
  WHERE s.public_id = :public_id AND (:site::text IS NULL OR a.id IS NOT NULL)
    AND (:agent_id::bigint IS NULL OR s.agent_id = :agent_id)
 """)
+"""A session as a token may see it: of its site and of its agent, else no row."""
 _KNOWN = Named("""
 SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
@@ -119,6 +120,7 @@ WITH w AS (
 SELECT s.id, s.public_id, p.id AS party_id, w.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM w, p, s, a
 """)
+"""A new person of a program with session and place, in one commit; no row for a foreign agent."""
 
 
 def _build_session(row: asyncpg.Record, *, created: bool = False) -> ApiSession:

@@ -51,3 +51,4 @@ SELECT jsonb_build_object('entries', c.entries, 'last', c.last,
   'broken', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM links l WHERE l.id = c.broken)
 )::text FROM counted c
 """)
+"""Check of a batch of the audit chain: how far it holds, and the first entry that does not."""

@@ -248,6 +248,7 @@ SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.publi
   FROM v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
 """)
+"""Entry of an identified visitor into the place of its account."""
 
 _ISSUE_CODE = Named("""
 INSERT INTO recovery_codes AS c (address_id, code_hash, expires_at)
@@ -258,6 +259,7 @@ ON CONFLICT (address_id) DO UPDATE
    SET code_hash = excluded.code_hash, created_at = now(), expires_at = excluded.expires_at
 RETURNING address_id
 """)
+"""A recovery code in the place of the former one; identified places have none."""
 _RECOVER = Named("""
 WITH c AS (
   SELECT a.id, a.session_id, a.party_id, a.account, a.chat FROM recovery_codes r
@@ -271,3 +273,4 @@ SELECT w.name AS site, w.audience, c.party_id, c.id AS address_id, c.session_id,
        c.chat AS place
   FROM c JOIN v ON true JOIN sessions s ON s.id = c.session_id JOIN sites w ON w.name = c.account
 """)
+"""A new visitor at the place of a valid recovery code; no row for an invalid one."""

@@ -134,6 +134,7 @@ UPDATE login_tries t
          secs => least({MOST_WAIT_SECONDS}, {FIRST_WAIT_SECONDS} * 2.0 ^ least(c.failures - c.free, 10))) END
   FROM counted c WHERE t.key = c.key
 """)
+"""One more failure of each key; beyond the free ones each doubles the wait."""
 _TAKE_BACK = Named("""
 WITH gone AS (DELETE FROM login_tries WHERE key = :pair)
 UPDATE login_tries SET failures = greatest(failures - :tries, 0), refused_until = NULL
@@ -148,5 +149,6 @@ WITH old AS (
 INSERT INTO login_places (key, operator_id) VALUES (:key, :operator_id) ON CONFLICT (key) DO UPDATE
    SET at = now()
 """)
+"""A place where an operator signed in, in the stead of the oldest one."""
 _ADD = Named("INSERT INTO login_tries (key) SELECT unnest(:keys::bytea[]) ON CONFLICT (key) DO NOTHING")
 _HAS_PLACE = Named("SELECT EXISTS (SELECT FROM login_places WHERE key = :key AND operator_id = :operator_id)")

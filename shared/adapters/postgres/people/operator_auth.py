@@ -395,6 +395,7 @@ SELECT n.at, n.actor, n.action, n.object, n.detail, p.prev,
                :detail::text::jsonb AS detail) n,
        (SELECT coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), '') AS prev) p
 """)
+"""An audit entry whose hash chains it to the one before; the caller holds the lock of the chain."""
 
 
 _OWNER_OF_LINK = Named("SELECT operator_id FROM login_links WHERE token_hash = :token_hash")
@@ -419,6 +420,7 @@ WITH found AS (
 )
 SELECT * FROM found
 """)
+"""Operator of a login that has not lapsed; a present one is seen at most once a minute."""
 _LOG_OUT = Named("DELETE FROM operator_sessions WHERE token_hash = :token_hash")
 _FIND_OPERATOR = Named("""
 SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
@@ -459,6 +461,7 @@ WITH lapsed AS (
 )
 SELECT name FROM who
 """)
+"""A new login, where the operator is not disabled; lapsed ones go in the same commit."""
 _ADD_LINK = Named(f"""
 INSERT INTO login_links (token_hash, operator_id, expires_at)
 VALUES (:token_hash, :operator_id, now() + interval '{LINK_MINUTES} minutes')

@@ -94,6 +94,7 @@ SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x
                     WHERE a.party_id IN (SELECT party_family(p.id)) AND a.title ILIKE :pattern))
  ORDER BY last_active_at DESC LIMIT :limit
 """)
+"""People whose name, id or place holds the words, newest first; whom nothing is left of is not listed."""
 _SESSION = Named("""
 SELECT s.id FROM parties o JOIN parties p ON p.id = coalesce(o.merged_into, o.id)
   JOIN sessions s ON s.party_id IN (SELECT party_family(p.id))

@@ -281,6 +281,7 @@ WITH who AS (
    WHERE f.confirmed_at IS NULL RETURNING operator_id
 ) SELECT w.name FROM who w JOIN made m ON m.operator_id = w.id
 """)
+"""A second factor to confirm; a confirmed one is never replaced."""
 _ROW = """
 SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 AS seconds
   FROM operator_factors f JOIN operators o ON o.id = f.operator_id

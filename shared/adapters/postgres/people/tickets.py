@@ -58,6 +58,7 @@ SELECT c.wishes, w.name AS site, w.audience, a.party_id, a.id AS address_id, a.s
         WHERE m.channel = a.channel AND m.account = a.account AND m.chat = a.chat AND v.expires_at > now()
         LIMIT 1) v ON true
 """)
+"""Use of a one-time ticket of a stream: the first use has a row, a second none."""
 
 
 def _hash(ticket: str) -> bytes:

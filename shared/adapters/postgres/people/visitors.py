@@ -215,6 +215,7 @@ SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.publi
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
  WHERE v.token_hash = :token_hash AND v.expires_at > now()
 """)
+"""The visitor of a token; one that comes back is kept for longer, at most once a minute."""
 _OWN = """
   FROM addresses mine JOIN sessions home ON home.id = mine.session_id
   JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
@@ -244,6 +245,7 @@ SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_
  WHERE :moment::bigint IS NULL OR (o.moment, o.address_id) < (:moment, :row)
  ORDER BY o.moment DESC, o.address_id DESC LIMIT :limit
 """)
+"""A page of a visitor's conversations behind a cursor, newest first."""
 _ONE_BEGINS = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('evertalk.conversation:' || account || ' ' || chat, 0))
   FROM addresses WHERE id = :address_id
@@ -263,6 +265,7 @@ WITH s AS (
 )
 SELECT public_id FROM s
 """)
+"""A new conversation at the place of an old one, with the person of the old one."""
 _ENDED = Named("""
 SELECT t.token_hash, NULL::bigint AS key_id FROM unnest(:token_hashes::bytea[]) AS t(token_hash)
  WHERE NOT EXISTS (SELECT FROM visitors v WHERE v.token_hash = t.token_hash AND v.expires_at > now())
@@ -296,6 +299,7 @@ SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS
        false AS identified, a.chat AS place
   FROM w, p, s, a
 """)
+"""A new visitor with person, session and place in one commit; a known token moves to them."""
 
 
 def build_visitor(row: asyncpg.Record) -> VisitorRow:

@@ -222,6 +222,7 @@ SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
        (SELECT count(*) FROM attachments WHERE session_id IN (SELECT id FROM s)) AS attachments,
        (SELECT count(*) FROM pins WHERE session_id IN (SELECT id FROM s)) AS pins
 """)
+"""Counts of what an erasure of a person would remove."""
 _RECORD_WISH = Named("""
 INSERT INTO erasure_wishes (session_id) VALUES (:session_id)
 ON CONFLICT (session_id) DO UPDATE SET asked_at = now()

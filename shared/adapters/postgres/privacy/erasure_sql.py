@@ -56,6 +56,7 @@ WITH t AS (
 INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state)
 SELECT :session_id, turn_no, 0, channel, address_id, 'dead' FROM t ON CONFLICT DO NOTHING
 """)
+"""End of running turns: their process finds them ended, and an answer that is on its way is dropped."""
 
 FENCE_WORK = Named("""
 WITH d AS (
@@ -70,6 +71,7 @@ WITH d AS (
 UPDATE jobs SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = clock_timestamp()
  WHERE session_id = :session_id AND state IN ('due', 'running')
 """)
+"""End of a session's deliveries, flushes, summaries and jobs; a new epoch fences who runs one."""
 
 HIDE_ALL = Named("""
 WITH s AS (
@@ -135,6 +137,7 @@ WITH next AS (
 )
 SELECT (SELECT max(seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
 """)
+"""The next batch of messages without their words; an interrupted erasure continues at the cursor."""
 
 EVENTS = Named(f"""
 WITH next AS (

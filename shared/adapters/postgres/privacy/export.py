@@ -111,6 +111,7 @@ SELECT count(*) FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND
   JOIN entries e ON e.session_id = te.session_id AND e.seq = te.seq
  WHERE s.party_id IN (SELECT id FROM p) AND e.author <> 'tool'
 """)
+"""Number of messages that an export of a person will hold."""
 _PERSON = Named("""
 SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
   JOIN parties o ON o.id = s.party_id JOIN parties p ON p.id = coalesce(o.merged_into, o.id)

@@ -174,6 +174,7 @@ ON CONFLICT (bot_id, chat_id) DO UPDATE
        code = CASE WHEN {_LAPSED} THEN excluded.code ELSE t.code END,
        asked_at = CASE WHEN {_LAPSED} THEN now() ELSE t.asked_at END
 RETURNING {_ROW}""")
+"""Request of a chat for access; strangers beyond the limit of open requests have no row."""
 _TOLD = Named("""
 UPDATE telegram_access SET told_at = now()
  WHERE bot_id = :bot_id AND chat_id = :chat_id AND (state = 'pending') = :pending""")
@@ -195,6 +196,7 @@ ON CONFLICT (bot_id, chat_id) DO UPDATE
        told_at = CASE WHEN :told OR (t.state = 'allowed' AND excluded.state = 'refused') THEN now()
                       ELSE t.told_at END
 RETURNING {_ROW}""")
+"""Decision on a chat's access; an allowed owner stays owner, and one refusal has one message."""
 _DECIDED = "SET state = :state, code = NULL, decided_at = now(), decided_by = :by"
 _DECIDE_BY_CODE = Named(f"""
 UPDATE telegram_access {_DECIDED}

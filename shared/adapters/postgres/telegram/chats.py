@@ -272,6 +272,7 @@ WITH a AS (
 )
 SELECT b.*, a.name AS agent FROM b, a
 """)
+"""A bot with the settings of its start; an unknown agent is the first one."""
 _PLACES = """
 SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
        a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable,
@@ -310,6 +311,7 @@ SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id
        a.title, a.settings, false AS unreachable, false AS will_be_tried, false AS is_due
   FROM a, s
 """)
+"""A new chat with session and place; its person is the one of the same chat's other topics."""
 _REFUSED = Named("""
 UPDATE addresses
    SET unreachable_since = coalesce(unreachable_since, now()), refusal = :reason,
@@ -369,6 +371,7 @@ SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
   FROM sessions s JOIN links l ON l.id = s.head
  WHERE s.id = :session_id AND l.active AND l.kind IN ('summary', 'digest')
 """)
+"""The summary that the next request of a session holds."""
 _MIGRATE = Named("""
 UPDATE addresses a SET chat = :new_chat
  WHERE channel = 'telegram' AND account = :bot_id AND chat = :old_chat AND NOT EXISTS (

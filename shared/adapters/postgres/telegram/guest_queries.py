@@ -219,6 +219,7 @@ INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, tit
 SELECT '{GUEST_CHANNEL}', b.account, :chat, :thread, p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
 """)
+"""A new guest with session and place in one commit, under the caps of visitors and of guests."""
 # An erasure takes the network away, and with it the guests' cap.
 _KEEP_NETWORK = Named(f"""
 UPDATE parties p SET network = '{GUEST_NETWORK}' FROM sessions s
@@ -246,6 +247,7 @@ WITH known AS (
 )
 SELECT EXISTS (SELECT FROM made) OR coalesce((SELECT is_same FROM known), false)
 """)
+"""A guest's question, once an update, where its author has room; True also for a repeat."""
 _DUE = Named("""
 SELECT q.bot_id, q.update_id, q.query_id, q.chat_id, q.language, q.notice, q.session_id, q.turn_no AS turn,
        t.ended_at IS NOT NULL AS has_ended, q.inline_message_id,
@@ -259,6 +261,7 @@ SELECT q.bot_id, q.update_id, q.query_id, q.chat_id, q.language, q.notice, q.ses
         OR q.state = 'shown' AND t.ended_at IS NOT NULL)
  ORDER BY q.asked_at LIMIT :limit
 """)
+"""Questions with something to send: a notice, an answer, or a line that the answer takes time."""
 _FINISH = Named("""
 WITH q AS (
   UPDATE guest_queries SET state = :state, error = :error, ended_at = now()
@@ -271,6 +274,7 @@ UPDATE deliveries d SET state = CASE WHEN :state = 'done' THEN 'delivered' ELSE 
    AND NOT EXISTS (SELECT FROM guest_queries n WHERE n.session_id = q.session_id AND n.turn_no = q.turn_no
                       AND n.update_id > q.update_id)
 """)
+"""End of a question and of the delivery of its answer, where no newer question waits for it."""
 _LEFT_BY_THE_DEAD = Named("""
 WITH left_over AS (
   UPDATE guest_queries SET
@@ -284,6 +288,7 @@ WITH left_over AS (
 )
 SELECT state FROM left_over
 """)
+"""Questions whose sender died: a holding line may be sent again, an answer never."""
 _NOT_DELIVERABLE = Named(f"""
 UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits for it'
   FROM addresses a, turns t
@@ -294,6 +299,7 @@ UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits 
                       AND q.state IN ('waiting', 'sending', 'shown'))
 RETURNING d.part
 """)
+"""End of answers that no question waits for any more."""
 _BIND_TURN = Named("""
 UPDATE guest_queries SET session_id = :session_id, turn_no = :turn
  WHERE bot_id = :bot_id AND update_id = :update_id AND session_id IS NULL

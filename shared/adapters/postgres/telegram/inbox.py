@@ -26,6 +26,7 @@ WITH new AS (
 )
 SELECT count(*) FROM new
 """)
+"""New updates of a bot; those that are known change nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -304,6 +304,7 @@ WITH p AS (
 ), m AS ({_MESSAGE})
 SELECT count(*) > 0 FROM d
 """)
+"""A person's wish to have the answer again: its first part takes the place of the notice."""
 _STILL_SHOWN = Named(f"""
 SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
        true AS is_needed
@@ -313,6 +314,7 @@ SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.
    AND {_NEEDED}
  ORDER BY n.id LIMIT 50
 """)
+"""Shown notices of the last day that are still needed, in chats that can be reached."""
 _SPAN = Named("""
 WITH span AS (
   SELECT coalesce(
@@ -332,6 +334,7 @@ SELECT after,
            AND :before - after < 1000) AS there
   FROM span
 """)
+"""Message numbers that are known between the question and what came after it, here and in other chats."""
 _RESOLVE = Named(f"""
 WITH p AS (
   SELECT d.session_id, d.turn_no, d.part, row_number() OVER (ORDER BY d.part) AS place,
@@ -348,6 +351,7 @@ WITH p AS (
 ), m AS ({_MESSAGE})
 SELECT count(*) FROM d
 """)
+"""Uncertain parts by the numbers of messages: found ones are sent, the others are sent again."""
 _IS_OURS = Named("""
 SELECT EXISTS (SELECT FROM telegram_messages m JOIN addresses a ON a.account::bigint = m.bot_id
                 AND a.chat::bigint = m.chat_id WHERE a.id = :address_id AND m.message_id = :message_id)
@@ -370,6 +374,7 @@ WITH d AS (
                        WHERE a.id = :address_id AND m.message_id = :message_id)) RETURNING d.*
 ){_MESSAGE}
 """)
+"""An uncertain part that its chat shows, where no other part has that number."""
 _BEGIN = Named(f"""
 UPDATE uncertain_notices n SET state = 'sending', tries = tries + 1
  WHERE id = :notice_id AND round = :round AND tries = :tries AND state = 'due' AND {_NEEDED} RETURNING id

@@ -137,6 +137,7 @@ WITH known AS (
 )
 SELECT id FROM known UNION ALL SELECT id FROM made
 """)
+"""A picture of a session, stored once by its content."""
 _STORE_FILE = Named("""
 WITH known AS (
   SELECT id FROM attachments WHERE session_id = :session_id AND sha256 = :sha256 AND name = :name
@@ -148,6 +149,7 @@ WITH known AS (
 )
 SELECT id FROM known UNION ALL SELECT id FROM made
 """)
+"""A file of a session, stored once by its content and name."""
 _ATTACHED = Named("""
 SELECT a.public_id, a.name, a.mime, a.size, a.width, a.height
   FROM unnest(:ids::bigint[]) WITH ORDINALITY AS w(id, place) JOIN attachments a USING (id)

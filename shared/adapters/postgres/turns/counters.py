@@ -239,6 +239,7 @@ SELECT json_build_object(
   'settled', ({_ROWS} :edge::bigint AND id <= :next_edge::bigint),
   'tail', ({_ROWS} :next_edge::bigint))::text
 """)
+"""Spending behind an edge, parted where no running transaction can still write before it."""
 
 
 @dataclass(frozen=True, slots=True)

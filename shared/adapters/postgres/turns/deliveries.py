@@ -241,6 +241,7 @@ WITH s AS (
 )
 SELECT part FROM d
 """)
+"""A part that the chat shows while the turn runs; fenced by the turn's epoch."""
 _DELIVERED = Named("""
 WITH d AS (
   UPDATE deliveries SET state = 'delivered', delivered_at = now(), error = '',
@@ -254,6 +255,7 @@ SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, :session_id, :tur
  WHERE d.remote_id IS NOT NULL AND a.channel = 'telegram'
 ON CONFLICT DO NOTHING
 """)
+"""A part that has arrived, with the number of its message."""
 _ENDED = Named("""
 SELECT t.address_id, t.state, t.error_code, t.stop_reason, e.author, e.blocks, n.payload AS screen,
        (SELECT jsonb_agg(jsonb_build_object('part', d.part, 'state', d.state,
@@ -271,6 +273,7 @@ SELECT t.address_id, t.state, t.error_code, t.stop_reason, e.author, e.blocks, n
      ORDER BY v.event_seq DESC LIMIT 1) n ON true
  WHERE t.session_id = :session_id AND t.turn_no = :turn AND t.ended_at IS NOT NULL
 """)
+"""Outcome of an ended turn and the states of its parts; no row while it runs."""
 _LIST_PARTS = Named("""
 SELECT part, state, remote_id::bigint, attempt FROM deliveries
  WHERE session_id = :session_id AND turn_no = :turn ORDER BY part

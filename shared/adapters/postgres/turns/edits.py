@@ -627,6 +627,7 @@ WITH s AS (
 )
 SELECT seq, turn_no, event_seq, now() AS at FROM s
 """)
+"""A question in a new turn, for an edited one; the caller holds the session's lock."""
 _REPLACE = Named("""
 UPDATE turn_entries te SET replaced_by = :seq FROM entries e
  WHERE te.session_id = :session_id AND te.turn_no BETWEEN :first_turn AND :last_turn
@@ -692,6 +693,7 @@ SELECT :session_id, s.event_seq, 'memory', jsonb_strip_nulls(jsonb_build_object(
          'replaces', (SELECT 'n' || left(o.public_id::text, 8) FROM notes o WHERE o.id = :replaces)))
   FROM s, notes n WHERE n.id = :note_id
 """)
+"""Event of a note that an edit changed, without the text of a forgotten one."""
 _TAKE_PASSAGES = Named("""
 WITH gone AS (
   DELETE FROM passages WHERE session_id = :session_id AND seq = :seq
@@ -717,3 +719,4 @@ SELECT :session_id, coalesce(x.number, (SELECT coalesce(max(number), 0) FROM pas
     x(part int, number bigint, text text, dictionary text, words text)
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
 """)
+"""Passages of an edited message; those that were there keep their numbers."""

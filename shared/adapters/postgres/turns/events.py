@@ -67,6 +67,7 @@ SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason
   LEFT JOIN jobs j ON j.session_id = s.id AND j.kind = 'compact' AND j.state = 'running'
  WHERE s.id = :session_id
 """)
+"""Present state for a screen: the running turn, a summary, a hand-over, waiting messages."""
 
 
 class PostgresEvents(PoolStore):
@@ -269,6 +270,7 @@ _LIST_NEWEST = Named(f"""
    AND v.kind NOT IN ('edited', 'erased') AND {NOT_REPLACED}
  ORDER BY v.event_seq DESC LIMIT :limit
 """)
+"""Newest events from a number of messages on, without replaced ones."""
 _MESSAGES_BEFORE = Named(f"""
 {EVENTS} WHERE v.session_id = :session_id AND v.kind = 'msg'
             AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND {NOT_REPLACED}
@@ -299,3 +301,4 @@ SELECT * FROM (
             WHERE b.session_id = :session_id AND b.seq = :before_seq))
    ORDER BY te.turn_no DESC, te.step DESC LIMIT :limit) m ORDER BY turn_no, step
 """)
+"""Messages behind a summary, before one of them, in their order."""

@@ -140,5 +140,6 @@ SELECT :session_id, event_seq, 'feedback', jsonb_strip_nulls(jsonb_build_object(
          'mid', :mid::text, 'turn', :turn::bigint, 'value', :value::integer, 'cid', :cid::text)) FROM s
 RETURNING event_seq
 """)
+"""Event of a rating, for other screens, with the session's next number."""
 _LOCK_SESSION = Named("SELECT id FROM sessions WHERE id = :session_id FOR UPDATE")
 _LOCK_FOR_OPINION = Named("SELECT id FROM sessions WHERE id = :session_id FOR UPDATE")

@@ -101,4 +101,5 @@ SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{{}}')
               ) AS has_own_talk
   FROM p
 """)
+"""End of a sample, and the entries that are its own; what a person asked meanwhile is not among them."""
 _REMOVE = Named("DELETE FROM sample_plays WHERE session_id = :session_id")

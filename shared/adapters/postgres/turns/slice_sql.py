@@ -140,3 +140,4 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
    spent_micro = d.spent_micro + :tokens::bigint
   FROM done WHERE d.scope = '{TOKENS}' AND d.day = done.day
 """)
+"""A reservation of tokens in the stead of which its real number is counted, once."""

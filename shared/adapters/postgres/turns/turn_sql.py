@@ -612,6 +612,7 @@ WITH s AS (
 )
 SELECT seq FROM s
 """)
+"""Calls of tools before the first one runs: a crash finds them as intents. Fenced by the turn's epoch."""
 
 TOOL_RESULTS = Named(f"""
 WITH s AS (
@@ -633,6 +634,7 @@ WITH s AS (
 )
 SELECT seq FROM s
 """)
+"""Results of tools with their outcomes and whole texts, in one commit. Fenced by the turn's epoch."""
 
 KEEP_ARTIFACTS = Named(f"""
 WITH s AS (SELECT id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), a AS (
@@ -643,6 +645,7 @@ WITH s AS (SELECT id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), a AS (
 )
 SELECT id FROM s
 """)
+"""Whole texts of results that are shortened, stored once each. Fenced by the turn's epoch."""
 
 OPEN_ARTIFACT = Named("""
 SELECT body FROM artifacts WHERE session_id = :session_id AND substr(sha256, 1, 6) = decode(:artifact, 'hex')
@@ -668,6 +671,7 @@ WITH s AS (
 )
 SELECT event_seq, now() AS at FROM s
 """)
+"""A turn put back with its reason and notice; the new epoch fences its process."""
 
 WAKE = Named(f"""
 WITH waits AS (
@@ -695,6 +699,7 @@ WITH s AS (
 )
 SELECT count(*) FROM t
 """)
+"""Wish to stop the running turn; one that waits for its provider is due at once."""
 
 LET_GO = Named("""
 WITH s AS (
@@ -739,6 +744,7 @@ WITH cost AS (
 )
 SELECT (SELECT id FROM r) AS id, {SHORTAGES}
 """)
+"""Reservation of a call's most cost in every cap that holds, or in none."""
 
 RESERVE_FOR_NOBODY = Named(f"""
 WITH cost AS (

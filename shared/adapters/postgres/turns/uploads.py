@@ -143,6 +143,7 @@ SELECT :session_id, :sha256, :mime, length(:body::bytea), 'stored', :body::bytea
 ON CONFLICT (session_id, arrived_sha256) DO UPDATE SET name = excluded.name, created_at = now()
 RETURNING {_COLUMNS}
 """)
+"""An uploaded file, where the day has room; the same file again is the same row."""
 _OF_MESSAGE = Named(f"""
 SELECT {_COLUMNS} FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_id, place)
   JOIN attachments a USING (public_id)
@@ -152,6 +153,7 @@ SELECT {_COLUMNS} FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_i
             AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))))
  ORDER BY w.place
 """)
+"""Files that a message names, in its order: recent ones, and those that the session has shown."""
 _SERVED = Named("""
 SELECT name, mime, body FROM attachments
  WHERE public_id = :public_id AND state = 'stored' AND body IS NOT NULL

@@ -108,6 +108,7 @@ SELECT t.session_id, t.turn_no, 'opus' FROM turns t JOIN sessions s ON s.id = t.
             AND f.mime LIKE 'audio/%'))
 ON CONFLICT DO NOTHING
 """)
+"""Wish for a spoken answer, where the session is spoken to or says so; once a turn."""
 _DUE_NOTES = Named("""
 SELECT s.session_id, s.turn_no, t.address_id
   FROM spoken_answers s JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = t.address_id
