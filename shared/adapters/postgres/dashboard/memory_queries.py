@@ -271,6 +271,7 @@ SELECT n.id, n.public_id,
          ORDER BY c.at DESC, a.at DESC LIMIT 1) AS changed_by
   FROM notes n WHERE n.id = ANY (:note_ids::bigint[]) AND n.text <> ''
 """)
+"""Notes of a chain with the operator who changed each, from the audit entry of the same minute."""
 _BY_OPERATOR = Named("""
 SELECT EXISTS (SELECT FROM notes n JOIN audit a ON a.object = :audited AND a.action = 'note.put_away'
                   AND abs(extract(epoch FROM a.at - n.forgotten_at)) < 60

@@ -86,6 +86,7 @@ WITH o AS (
 INSERT INTO note_changes (party_id, old_id, new_id, cause) SELECT party_id, id, heir, 'tidy' FROM o
 RETURNING old_id
 """)
+"""Notes that give way to a merged one, each with a line in the history of changes."""
 
 _EXPIRE = Named("""
 UPDATE notes SET expired_at = now()

@@ -189,6 +189,7 @@ UPDATE notes n SET superseded_by = NULL, superseded_reason = '', party_link_id =
    AND (n.party_id = ANY (:family)
         OR n.party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id))
 """)
+"""Notes as they were before two people were joined, without the changes that joined them."""
 TAKE_REMINDERS_BACK = Named("""
 UPDATE reminders r SET party_id = s.party_id, session_id = s.id
   FROM addresses a JOIN sessions s ON s.id = a.session_id
