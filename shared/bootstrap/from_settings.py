@@ -110,6 +110,8 @@ def build_caps(settings: Settings) -> Caps:
         network=to_micro(network) if public else None,
         visitors_hour=to_micro(hourly) if public else None,
         guests=to_micro(settings.cap_guests_per_day_usd),
+        secretary=to_micro(settings.cap_secretary_per_day_usd),
+        customer=to_micro(settings.cap_customer_per_day_usd),
         timezone=settings.timezone,
     )
 

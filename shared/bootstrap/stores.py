@@ -61,6 +61,7 @@ from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.guest_queries import PostgresGuestQueries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.telegram.secretary import PostgresSecretary
 from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.allowance import PostgresTokenReservations
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
@@ -173,6 +174,7 @@ class Stores:
     telegram_chats: PostgresTelegramChats
     telegram_inbox: PostgresTelegramInbox
     guest_queries: PostgresGuestQueries
+    secretary: PostgresSecretary
 
     erasure: PostgresErasure
     erasure_log: PostgresErasureLog
@@ -254,6 +256,7 @@ def build_stores(
         telegram_chats=PostgresTelegramChats(pool),
         telegram_inbox=PostgresTelegramInbox(pool),
         guest_queries=PostgresGuestQueries(pool),
+        secretary=PostgresSecretary(pool),
         erasure=PostgresErasure(pool),
         erasure_log=PostgresErasureLog(pool),
         export=PostgresExport(pool),

@@ -66,6 +66,8 @@ TelegramAccess = Literal["pairing", "allowlist", "open"]
 TelegramAudience = Literal["personal", "public"]
 TelegramMode = Literal["polling", "webhook"]
 TelegramGuests = Literal["off", "known", "anyone"]
+TelegramSecretary = Literal["off", "drafts", "auto"]
+TelegramSecretaryChats = Literal["all", "listed", "unlisted"]
 
 
 _REDIS_WORDS = frozenset(
@@ -152,6 +154,11 @@ class Settings(BaseSettings):
     telegram_inline: bool = False
     telegram_guests: TelegramGuests | None = None
     telegram_guest_questions: int = Field(default=20, ge=1, le=1_000)
+    telegram_secretary: TelegramSecretary = "off"
+    telegram_secretary_chats: TelegramSecretaryChats = "all"
+    telegram_secretary_list: ChatIds = ()
+    telegram_secretary_auto: ChatIds = ()
+    telegram_secretary_hours: int = Field(default=24, ge=1, le=24)
 
     # How conversations are kept; None means "as the preset says".
     preset: str = "steady"
@@ -220,6 +227,8 @@ class Settings(BaseSettings):
     cap_visitor_per_day_usd: Dollars = Decimal("0.25")
     cap_network_per_day_usd: Dollars | None = None
     cap_guests_per_day_usd: Dollars = Decimal("1.00")
+    cap_secretary_per_day_usd: Dollars = Decimal("1.00")
+    cap_customer_per_day_usd: Dollars = Decimal("0.25")
     cap_tokens_per_day: int | None = Field(default=None, ge=1)
     cap_visitors_per_hour_percent: int = Field(default=25, ge=1, le=100)
 
@@ -316,7 +325,10 @@ class Settings(BaseSettings):
             raise ValueError("must begin with https:// (http:// only on this machine), without ? and #")
         return url
 
-    @field_validator("telegram_allowed", "alert_telegram_chats", mode="before")
+    @field_validator(
+        "telegram_allowed", "alert_telegram_chats", "telegram_secretary_list", "telegram_secretary_auto",
+        mode="before",
+    )  # fmt: skip
     @classmethod
     def _chat_ids(cls, value: object) -> object:
         words = value.replace(",", " ").split() if isinstance(value, str) else value

@@ -257,6 +257,10 @@ GUEST_CHANNEL = "telegram_guest"
 """Channel of the addresses of guest chats, whose ids may be those of other chats of the same bot."""
 GUEST_NETWORK = "guests"
 """Network of the parties of all guest chats; its daily cap is the guests' own."""
+SECRETARY_CHANNEL = "telegram_business"
+"""Channel of the addresses of customers, whose ids may be those of other chats of the same bot."""
+SECRETARY_NETWORK = "secretary:"
+"""Beginning of the network of an owner's customers, before the bot and the owner; its cap is the owner's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +277,10 @@ class Caps:
     """Cap of all anonymous visitors together, per hour."""
     guests: int | None = None
     """Cap of all chats together where a bot is a guest."""
+    secretary: int | None = None
+    """Cap of all customers together of one owner of a business account."""
+    customer: int | None = None
+    """Cap of one such customer."""
     timezone: str = "UTC"
 
     @property
@@ -280,7 +288,7 @@ class Caps:
         """In the order that statements know them by."""
         return (
             self.visitor, self.person, self.session, self.total, self.network, self.visitors_hour,
-            self.guests,
+            self.guests, self.secretary, self.customer,
         )  # fmt: skip
 
 

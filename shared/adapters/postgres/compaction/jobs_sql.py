@@ -12,12 +12,12 @@ from shared.adapters.postgres.turns.turn_sql import (
     OVERFLOW_COMES_FIRST,
     render_core_notes,
     render_frozen_prefix,
+    render_is_relayed,
 )
-from shared.core.session.turns import GUEST_NETWORK
 
 STATE = Named(f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
-       coalesce(p.network = '{GUEST_NETWORK}', false) AS is_guest, p.anonymous, {BROUGHT} AS brought, p.kind AS party_kind, p.display_name, p.timezone,
+       {render_is_relayed("p.network")} AS is_guest, p.anonymous, {BROUGHT} AS brought, p.kind AS party_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,

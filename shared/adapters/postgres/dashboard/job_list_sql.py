@@ -186,7 +186,7 @@ _PROBLEMS = f"""(SELECT d.session_id, d.turn_no, d.part, d.state AS shown_state 
 DOUBTED = Named(f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
  WHERE (:state::text = '' OR d.shown_state = :state) AND (:session::uuid IS NULL OR s.public_id = :session)""")
 _SENDABLE = "a.unreachable_since IS NULL AND a.channel = 'telegram' AND t.ended_at IS NOT NULL"
-"""A guest chat takes an answer only while its question is open."""
+"""A guest chat takes an answer only while its question is open; of a customer's, the owner decides."""
 
 DELIVERIES = Named(f"""
 WITH page AS (

@@ -12,6 +12,7 @@ from shared.adapters.postgres.db.session_title import TITLE
 from shared.adapters.postgres.handover.handovers import AWAKE_AT
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.spend_sql import SUMS
+from shared.core.session.turns import SECRETARY_CHANNEL
 
 LEASE_SECONDS = 4
 NEAR_PCT = 90
@@ -180,6 +181,10 @@ SELECT json_build_object({_FACTS},
   'private_notes', (SELECT json_build_array(count(*), max(n.created_at)) FROM private_notes n WHERE n.session_id = s.id),
   'site', (SELECT coalesce(nullif(w.config ->> 'title', ''), w.name) FROM addresses x JOIN sites w ON w.name = x.account
             WHERE x.session_id = s.id AND x.channel = 'web' ORDER BY x.id DESC LIMIT 1),
+  'for_owner', (SELECT nullif(c.owner_name, '') FROM addresses x JOIN secretary_connections c
+                   ON c.bot_id::text = x.account AND c.owner_id::text = split_part(x.chat, ':', 1)
+                 WHERE x.session_id = s.id AND x.channel = '{SECRETARY_CHANNEL}'
+                 ORDER BY c.is_enabled DESC, c.established_at DESC LIMIT 1),
   'first_channel', (SELECT json_agg(DISTINCT n.channel) FROM turns n
                      WHERE n.session_id = s.id AND n.turn_no IN (1, s.next_turn - 1)),
   'undone', (SELECT count(*) FROM links l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),

@@ -191,7 +191,7 @@ class PostgresHandovers(PoolStore):
                 shown["attachments"] = [one.to_payload() for one in attached]
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
-                *_REPLY(
+                *RECORD_REPLY(
                     session_id=session_id, **place, blocks=blocks_to_json(blocks), tokens=tokens, key=key,
                     cid=cid, payload={"cid": cid, **shown},
                 )
@@ -555,7 +555,7 @@ SELECT a.channel, a.id AS address_id FROM addresses a
                            ORDER BY t.turn_no DESC LIMIT 1), :address_id)
 """)
 
-_REPLY = Named("""
+RECORD_REPLY = Named("""
 WITH said AS (
   SELECT coalesce(sum(e.tokens), 0) AS tokens FROM turn_entries te JOIN entries e USING (session_id, seq)
    WHERE te.session_id = :session_id AND te.turn_no BETWEEN :from_turn AND :through_turn

@@ -21,7 +21,7 @@ from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep,
 from shared.adapters.postgres.turns.spend_sql import SUMS
 from shared.adapters.postgres.turns.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
 from shared.core.ops.job_views import ASKED_AGAIN
-from shared.core.session.turns import GUEST_CHANNEL
+from shared.core.session.turns import GUEST_CHANNEL, SECRETARY_CHANNEL
 from shared.samples import SAMPLE_KEY
 
 STATEMENT_SECONDS = 20.0
@@ -91,6 +91,10 @@ _REWORDED = """EXISTS (SELECT FROM turn_entries f WHERE f.session_id = te.sessio
 """Whether the entry of `te` is the new wording of a message; it stands where that message stood."""
 _FORMER_WORDING = """EXISTS (SELECT FROM turn_entries n WHERE n.session_id = te.session_id
                           AND n.seq = te.replaced_by AND n.turn_no = te.turn_no)"""
+_OWNERS_TEXT = """e.author = 'operator' AND n.turn_no = te.turn_no AND EXISTS (
+                        SELECT FROM entries w WHERE w.session_id = te.session_id AND w.seq = te.seq
+                           AND w.author <> 'person')"""
+"""Whether `e` is the text that an owner sent to a customer in the place of the answer `te`."""
 
 
 _LOG = {
@@ -111,14 +115,14 @@ _LOG = {
          WHERE te.replaced_by IS NOT NULL AND NOT EXISTS (
                SELECT FROM turn_entries n JOIN entries e USING (session_id, seq)
                 WHERE n.session_id = te.session_id AND n.seq = te.replaced_by AND n.turn_no >= te.turn_no
-                  AND e.author = 'person')""",
+                  AND (e.author = 'person' OR {_OWNERS_TEXT}))""",
     "I1: the wording that replaced another does not name it": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
           JOIN turn_entries n ON n.session_id = te.session_id AND n.seq = te.replaced_by
            AND n.turn_no = te.turn_no
           JOIN entries o ON o.session_id = te.session_id AND o.seq = te.seq
           JOIN entries e ON e.session_id = te.session_id AND e.seq = n.seq
-         WHERE e.replaces_seq IS DISTINCT FROM coalesce(o.replaces_seq, o.seq)""",
+         WHERE NOT ({_OWNERS_TEXT}) AND e.replaces_seq IS DISTINCT FROM coalesce(o.replaces_seq, o.seq)""",
     "I1: a former wording is pinned": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
           JOIN pins p USING (session_id, seq)
@@ -204,6 +208,7 @@ _LOG = {
         SELECT {_at("session=te.session_id", "turn=te.turn_no")}
           FROM turn_entries te JOIN entries e USING (session_id, seq)
          WHERE e.author IN ('assistant', 'operator') AND NOT e.blocks @> '[{{"type": "tool_use"}}]'
+           AND NOT ({_FORMER_WORDING})
          GROUP BY te.session_id, te.turn_no HAVING count(*) > 1""",
     # A page's is the event, see I10: it is stored with the answer, and there is nothing to send.
     "I2: an ended turn has no delivery": f"""
@@ -845,6 +850,39 @@ _TELEGRAM = {
           JOIN addresses a ON a.id = t.address_id
          WHERE a.channel <> '{GUEST_CHANNEL}' OR a.account <> q.bot_id::text
             OR a.chat <> q.chat_id || ':' || q.caller_id""",
+    "I2: a draft is being shown or sent by a process that does not live": f"""
+        SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
+         WHERE f.state IN ('showing', 'sending')
+           AND NOT {_SERVED.format(account="f.bot_id", since="0 s")}""",
+    "I2: an answer that was not sent is shown in later requests": f"""
+        SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
+         WHERE f.is_hidden AND EXISTS (
+               SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
+                WHERE te.session_id = f.session_id AND te.turn_no = f.turn_no AND te.replaced_by IS NULL
+                  AND e.author NOT IN ('person', 'operator'))""",
+    "I10: a draft waits although its time is over and its bot is served": f"""
+        SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
+         WHERE f.ended_at IS NULL AND f.expires_at < now() - interval '1 hour'
+           AND {_SERVED.format(account="f.bot_id", since="1 hour")}""",
+    "I10: an answer to a customer has no draft although its bot is served": f"""
+        SELECT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
+          JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
+         WHERE a.channel = '{SECRETARY_CHANNEL}' AND d.state = 'queued'
+           AND t.ended_at < now() - interval '1 hour'
+           AND {_SERVED.format(account="a.account", since="1 hour")}
+           AND NOT EXISTS (SELECT FROM secretary_drafts f
+                            WHERE f.session_id = d.session_id AND f.turn_no = d.turn_no)""",
+    "I7: a draft goes to another chat than its conversation": f"""
+        SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
+          JOIN turns t ON t.session_id = f.session_id AND t.turn_no = f.turn_no
+          JOIN addresses a ON a.id = t.address_id
+         WHERE a.channel <> '{SECRETARY_CHANNEL}' OR a.account <> f.bot_id::text
+            OR a.chat <> f.owner_id || ':' || f.chat_id""",
+    "I7: a customer's message is stored in another conversation": f"""
+        SELECT {_at("session=m.session_id", "turn=m.turn_no")} FROM secretary_messages m
+          JOIN turns t ON t.session_id = m.session_id AND t.turn_no = m.turn_no
+          JOIN addresses a ON a.id = t.address_id
+         WHERE a.channel <> '{SECRETARY_CHANNEL}' OR a.chat <> m.owner_id || ':' || m.chat_id""",
     "I10: nobody is to be told of an answer that may not have arrived": f"""
         SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
           JOIN sessions s ON s.id = d.session_id AND s.erased_turn < d.turn_no

@@ -169,6 +169,8 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
             return done, done == 0
         case "telegram_access":
             return await connection.fetchval(*sql.TELEGRAM_ACCESS(parties=parties)), True
+        case "secretary_connections":
+            return await connection.fetchval(*sql.SECRETARY_CONNECTIONS(parties=parties)), True
         case "push_subscriptions":
             return await connection.fetchval(*sql.PUSH_SUBSCRIPTIONS(parties=parties)), True
     key = await connection.fetchval(*sql.KEY(table=table))

@@ -137,6 +137,12 @@ ACTIONS: Mapping[str, Action] = {
     "uncertain_notices": Delete(at_once=True),
     "telegram_messages": Delete(at="at"),
     "guest_queries": Delete(at="asked_at"),
+    # Drafts have an owner's words, and what a customer was to read.
+    "secretary_drafts": Delete(),
+    "secretary_messages": Delete(at=None),
+    "secretary_connections": Special(
+        columns=("owner_name",), kept={"connection_id": _IDS, "language": _FIXED}
+    ),
     "telegram_updates": Special(columns=("body", "error")),
     "telegram_access": Special(
         columns=("name", "username"),

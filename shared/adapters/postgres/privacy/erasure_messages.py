@@ -237,6 +237,13 @@ _STATEMENTS = {
                    ON e.session_id = q.session_id AND e.turn_no = q.turn_no
                 WHERE q.session_id = :session_id AND e.seq = ANY (:seqs::bigint[])
                   AND q.bot_id = t.bot_id AND q.update_id = t.update_id) OR EXISTS (
+               SELECT FROM secretary_messages q JOIN secretary_connections o USING (bot_id, owner_id)
+                CROSS JOIN LATERAL jsonb_each(t.body) AS k
+                WHERE q.session_id = :session_id AND q.bot_id = t.bot_id AND q.seq = ANY (:seqs::bigint[])
+                  AND jsonb_typeof(k.value) = 'object'
+                  AND k.value ->> 'business_connection_id' = o.connection_id
+                  AND k.value #>> '{chat,id}' = q.chat_id::text
+                  AND k.value ->> 'message_id' = q.message_id::text) OR EXISTS (
                SELECT FROM m CROSS JOIN LATERAL jsonb_each(t.body) AS k
                 WHERE m.bot_id = t.bot_id AND jsonb_typeof(k.value) = 'object'
                   AND ((k.value #>> '{chat,id}' = m.chat_id::text

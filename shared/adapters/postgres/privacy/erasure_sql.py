@@ -8,7 +8,7 @@ from typing import Any
 
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
-from shared.core.session.turns import GUEST_CHANNEL
+from shared.core.session.turns import GUEST_CHANNEL, SECRETARY_CHANNEL
 
 BATCH = 2_000
 
@@ -173,11 +173,16 @@ SELECT count(*) FROM gone
 """Erasure of prompt parts, except those sent to others, lists of tools and numbers of a policy."""
 
 _CHATS = f"""
-SELECT a.account::bigint AS bot_id, split_part(a.chat, ':', 1) AS chat_id,
-       CASE WHEN a.channel = '{GUEST_CHANNEL}' THEN split_part(a.chat, ':', 2) END AS caller_id
-  FROM addresses a WHERE a.party_id = ANY (:parties) AND a.channel IN ('telegram', '{GUEST_CHANNEL}')
+SELECT a.account::bigint AS bot_id,
+       split_part(a.chat, ':', CASE a.channel WHEN '{SECRETARY_CHANNEL}' THEN 2 ELSE 1 END) AS chat_id,
+       CASE WHEN a.channel = '{GUEST_CHANNEL}' THEN split_part(a.chat, ':', 2) END AS caller_id,
+       CASE WHEN a.channel = '{SECRETARY_CHANNEL}' THEN split_part(a.chat, ':', 1) END AS owner_id
+  FROM addresses a
+ WHERE a.party_id = ANY (:parties) AND a.channel IN ('telegram', '{GUEST_CHANNEL}', '{SECRETARY_CHANNEL}')
 """
-"""Chats of a person; a guest chat, which may have the id of another chat, comes with its caller."""
+"""Chats of a person. Other chats of the bot can have the id of a guest chat, which comes with its caller, and
+of a customer's chat, which comes with the owner of the business account.
+"""
 
 TELEGRAM_UPDATES = Named(f"""
 WITH chats AS ({_CHATS}), u AS (
@@ -188,7 +193,13 @@ WITH chats AS ({_CHATS}), u AS (
           CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(x.body) WHEN 'object' THEN x.body ELSE '{{}}' END) AS k
           WHERE x.received_at <= :at AND jsonb_typeof(k.value) = 'object'
             AND (k.key = 'guest_message') = (c.caller_id IS NOT NULL)
-            AND CASE WHEN c.caller_id IS NOT NULL
+            AND (k.value ? 'business_connection_id') = (c.owner_id IS NOT NULL)
+            AND CASE WHEN c.owner_id IS NOT NULL
+                  THEN k.value #>> '{{chat,id}}' = c.chat_id AND EXISTS (
+                    SELECT FROM secretary_connections o
+                     WHERE o.bot_id = c.bot_id AND o.connection_id = k.value ->> 'business_connection_id'
+                       AND o.owner_id::text = c.owner_id)
+                  WHEN c.caller_id IS NOT NULL
                   THEN k.value #>> '{{chat,id}}' = c.chat_id AND k.value #>> '{{from,id}}' = c.caller_id
                   ELSE c.chat_id IN (k.value #>> '{{chat,id}}', k.value #>> '{{message,chat,id}}')
                     OR k.value #> '{{chat}}' IS NULL AND k.value #> '{{message,chat}}' IS NULL
@@ -203,7 +214,17 @@ SELECT count(*) FROM u
 TELEGRAM_ACCESS = Named(f"""
 WITH chats AS ({_CHATS}), u AS (
   UPDATE telegram_access t SET name = '', username = '' FROM chats c
-   WHERE t.bot_id = c.bot_id AND t.chat_id::text = c.chat_id AND c.caller_id IS NULL AND (t.name, t.username) <> ('', '') RETURNING 1
+   WHERE t.bot_id = c.bot_id AND t.chat_id::text = c.chat_id AND c.caller_id IS NULL
+     AND c.owner_id IS NULL AND (t.name, t.username) <> ('', '') RETURNING 1
+)
+SELECT count(*) FROM u
+""")
+
+SECRETARY_CONNECTIONS = Named(f"""
+WITH chats AS ({_CHATS}), u AS (
+  UPDATE secretary_connections t SET owner_name = '' FROM chats c
+   WHERE t.bot_id = c.bot_id AND t.owner_id::text = c.chat_id AND c.caller_id IS NULL AND c.owner_id IS NULL
+     AND t.owner_name <> '' RETURNING 1
 )
 SELECT count(*) FROM u
 """)

@@ -190,6 +190,24 @@ RULES: Mapping[str, Rule] = {
         where="at < now() - {age}",
         period="365 days; ids, and the texts of messages that share an entry",
     ),
+    "secretary_drafts": Sweep(
+        days=30,
+        key="session_id, turn_no",
+        where="ended_at < now() - {age} AND (is_hidden OR state IN ('sent', 'uncertain', 'refused'))",
+        period="30 days after their end, and until later requests leave out what was not sent",
+    ),
+    "secretary_messages": Sweep(
+        days=365,
+        key="bot_id, owner_id, chat_id, message_id",
+        where="at < now() - {age}",
+        period="365 days; ids",
+    ),
+    "secretary_connections": Sweep(
+        days=90,
+        key="bot_id, connection_id",
+        where="ended_at < now() - {age}",
+        period="90 days after their end",
+    ),
     "guest_queries": Sweep(
         days=30,
         key="bot_id, update_id",

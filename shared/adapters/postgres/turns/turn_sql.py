@@ -9,7 +9,7 @@ from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
 from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.session.failed_messages import FAILED_FORMS
-from shared.core.session.turns import GUEST_NETWORK
+from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK
 from shared.core.values.money import LONG_LIFE, SHORT_LIFE
 
 WOKEN_ATTEMPTS = 20
@@ -171,6 +171,11 @@ WARN_PERCENT = 80
 """Percent of a cap from which a person is warned, once per scope and day."""
 
 
+def render_is_relayed(network: str) -> str:
+    """Return the condition that a conversation is held in chats of others: as a guest or a secretary."""
+    return f"coalesce({network} = '{GUEST_NETWORK}' OR {network} LIKE '{SECRETARY_NETWORK}%', false)"
+
+
 WHOSE_NETWORK = """CASE WHEN p.anonymous THEN p.network END AS network,
          CASE WHEN p.anonymous THEN to_char(now() AT TIME ZONE :timezone, 'HH24') END AS hour"""
 """Network of an anonymous party `p`, and the hour of the day that its spending counts for."""
@@ -192,19 +197,21 @@ def render_caps(*, unless: str = "NULL", lent: bool = False) -> str:
 
     The parameter `limits` has `Caps.limits`; `unless` stands for a cap that is not set.
     """
-    visitor, person, session, total, network, hour, guests = (
-        f"(:limits::bigint[])[{n}]" for n in range(1, 8)
+    visitor, person, session, total, network, hour, guests, secretary, customer = (
+        f"(:limits::bigint[])[{n}]" for n in range(1, 10)
     )
+    has_owner = f"network LIKE '{SECRETARY_NETWORK}%'"
     shared = "NOT EXISTS (SELECT FROM slice)" if lent else "true"
     return f"""want AS (
   SELECT scope, micro, day, coalesce(cap, {unless}) AS cap FROM (
     SELECT 'party:' || party_id AS scope, micro, day,
-           least(CASE WHEN anonymous THEN {visitor} ELSE {person} END,
+           least(CASE WHEN {has_owner} THEN {customer} WHEN anonymous THEN {visitor} ELSE {person} END,
                  agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
     UNION ALL SELECT 'session:' || id, micro, day, least({session}, agent_cap(config, 'session_usd')) FROM cost
     UNION ALL SELECT 'total', micro, day, {total} FROM cost WHERE {shared}
     UNION ALL SELECT 'network:' || network, micro, day,
-           CASE WHEN network = '{GUEST_NETWORK}' THEN {guests} ELSE {network} END
+           CASE WHEN network = '{GUEST_NETWORK}' THEN {guests} WHEN {has_owner} THEN {secretary}
+                ELSE {network} END
       FROM cost WHERE network IS NOT NULL
     UNION ALL SELECT 'visitors:' || hour, micro, day, {hour} FROM cost
      WHERE hour IS NOT NULL AND {shared}
@@ -403,7 +410,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.compaction, s.compact_at, s
        EXISTS (SELECT FROM pins WHERE pins.session_id = s.id) AS has_pins,
        {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
-       coalesce(c.network = '{GUEST_NETWORK}', false) AS is_guest, c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
+       {render_is_relayed("c.network")} AS is_guest, c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
        {RECALLABLE} AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
 """

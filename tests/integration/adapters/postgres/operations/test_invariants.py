@@ -383,6 +383,55 @@ BROKEN = [
            UPDATE session_totals SET total_tokens = total_tokens + 1""",
     ),
     ("I9", "number of compactions", "UPDATE session_totals SET compaction_count = 0"),
+    (
+        "I2",
+        "a draft is being shown or sent",
+        """INSERT INTO secretary_drafts
+             (session_id, turn_no, bot_id, owner_id, chat_id, state, is_automatic, expires_at, ended_at,
+              is_hidden)
+           VALUES (1, 4, 8, 1, 2, 'sending', true, now() + interval '1 hour', NULL, false)""",
+    ),
+    (
+        "I2",
+        "an answer that was not sent",
+        """INSERT INTO secretary_drafts
+             (session_id, turn_no, bot_id, owner_id, chat_id, state, is_automatic, expires_at, ended_at,
+              is_hidden)
+           VALUES (1, 4, 7, 1, 2, 'dropped', false, now() + interval '1 hour', now(), true)""",
+    ),
+    (
+        "I10",
+        "a draft waits",
+        f"""{SERVED}
+           INSERT INTO secretary_drafts
+             (session_id, turn_no, bot_id, owner_id, chat_id, state, is_automatic, expires_at, ended_at,
+              is_hidden)
+           VALUES (1, 4, 7, 1, 2, 'due', false, now() - interval '2 hours', NULL, false)""",
+    ),
+    (
+        "I7",
+        "a draft goes to another chat",
+        """INSERT INTO secretary_drafts
+             (session_id, turn_no, bot_id, owner_id, chat_id, state, is_automatic, expires_at, ended_at,
+              is_hidden)
+           VALUES (1, 4, 7, 1, 2, 'due', false, now() + interval '1 hour', NULL, false)""",
+    ),
+    (
+        "I7",
+        "a customer's message is stored in another",
+        """INSERT INTO secretary_messages
+             (bot_id, owner_id, chat_id, message_id, session_id, turn_no, seq, is_customers, at)
+           VALUES (7, 1, 2, 3, 1, 4, 1, true, now())""",
+    ),
+    (
+        "I10",
+        "an answer to a customer has no draft",
+        f"""{SERVED}
+           UPDATE addresses SET channel = 'telegram_business', account = '7', chat = '1:2'
+            WHERE id = (SELECT address_id FROM turns WHERE (session_id, turn_no) = (1, 4));
+           UPDATE turns SET ended_at = now() - interval '2 hours' WHERE (session_id, turn_no) = (1, 4);
+           UPDATE deliveries SET state = 'queued' WHERE (session_id, turn_no) = (1, 4)""",
+    ),
     ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
     ("I7", "another name than its person", "UPDATE sessions SET person = 'somebody else' WHERE id = 2"),
     ("I7", "shows another person", "UPDATE sessions SET person_name = 'Somebody Else' WHERE id = 2"),
