@@ -68,6 +68,11 @@ BOT_NOTICES = (
 
 GUEST_POINTS = ("telegram_before_guest", "telegram_after_guest")
 """Reached where the bot answers in a chat where it is a guest."""
+SECRETARY_POINTS = (
+    "telegram_before_draft", "telegram_after_draft", "telegram_after_approval", "telegram_before_customer",
+    "telegram_after_customer",
+)  # fmt: skip
+"""Reached where the bot shows drafts to the owner of a business account, and sends them."""
 
 
 BEFORE_HEARING, AFTER_HEARING = "before_hearing", "after_hearing"

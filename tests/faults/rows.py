@@ -374,6 +374,13 @@ _HOSTS = (
         " waits 30 s at most; `/retry` tries a turn once more; a process killed from outside blames no turn",
         long="twenty seconds of silence instead of three",
     ),
+    _row(
+        61, "the bot dies while it shows a draft to an owner, or sends an approved one",
+        "exit at five points; SIGKILL of bot and worker while twenty customers write 200 messages and an"
+        " owner presses each button twice",
+        "each message is stored once and has its draft; an approval is sent once, or the owner reads that it"
+        " may have arrived; nothing is sent without approval",
+    ),
 )  # fmt: skip
 
 ROWS: Final = (*_PROCESSES, *_SERVERS, *_PROVIDER, *_CHANNELS, *_HOSTS)

@@ -24,7 +24,7 @@ from tests.faults.crash_points import HOOK_POINTS as HOOKS
 from tests.faults.crash_points import LOGIN_POINTS as LOGINS
 from tests.faults.crash_points import MONEY_POINTS as MONEY
 from tests.faults.crash_points import PUSH_POINTS as PUSH
-from tests.faults.crash_points import PUT_BACK, TOKEN_POINT
+from tests.faults.crash_points import PUT_BACK, SECRETARY_POINTS, TOKEN_POINT
 from tests.faults.crash_points import REMINDER_POINTS as REMINDERS
 from tests.faults.crash_points import SAMPLE_POINTS as SAMPLES
 from tests.faults.crash_points import SETTINGS_POINTS as STORED_SETTINGS
@@ -111,7 +111,7 @@ def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *COUNTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS,
         *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD, POISON,
-        TOKEN_POINT, *HOOKS, *GUESTS, IMPORT,
+        TOKEN_POINT, *HOOKS, *GUESTS, *SECRETARY_POINTS, IMPORT,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(CRASH_POINTS)

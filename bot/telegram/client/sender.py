@@ -75,6 +75,8 @@ GUEST_PATIENCE_SECONDS = 5.0
 """Seconds that an answer to a guest waits for its turn; it is queued again while its question is open."""
 _GUEST_CHATS = 2**60
 """Distance from a guest chat's id to its key for limits: an id can be that of another chat of the bot."""
+_CUSTOMER_CHATS = 2**61
+"""Distance from a customer's id to its key for limits: the customer can have a chat with the bot, too."""
 
 
 _TITLE_CHARS = 60
@@ -380,6 +382,31 @@ class Sender:
     ) -> CallOutcome:
         key = chat_id + (_GUEST_CHATS if chat_id > 0 else -_GUEST_CHATS)
         options |= {"chat_id": key, "patience": GUEST_PATIENCE_SECONDS, "tries": 1}
+        outcome = await self.call(build_method(part), **options)
+        if is_entity_error(outcome) and part.entities:
+            log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)
+            outcome = await self.call(build_method(strip_entities(part)), **options)
+        return outcome
+
+    # -- business accounts ----------------------------------------------------------------------------
+
+    async def send_for_owner(
+        self, connection_id: str, chat_id: int, part: MessagePart, *, patience: float = FINAL_PATIENCE_SECONDS
+    ) -> CallOutcome:
+        """Send a text to a customer in the name of the owner; refused formatting is left out."""
+
+        def build_method(part: MessagePart) -> SendMessage:
+            return SendMessage(
+                business_connection_id=connection_id,
+                chat_id=chat_id,
+                text=part.text,
+                entities=to_aiogram_entities(part),
+                link_preview_options=LinkPreviewOptions(is_disabled=True),
+            )
+
+        options: dict[str, Any] = {
+            "chat_id": chat_id + _CUSTOMER_CHATS, "priority": Priority.FINAL, "patience": patience,
+        }  # fmt: skip
         outcome = await self.call(build_method(part), **options)
         if is_entity_error(outcome) and part.entities:
             log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)

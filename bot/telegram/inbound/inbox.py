@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ from bot.telegram.client.session import (
 )
 from bot.telegram.client.update_json import is_shallow, is_update
 from bot.telegram.inbound.message_batching import MessageBatcher
-from bot.telegram.inbound.update_parser import ALLOWED_UPDATES, parse_update
+from bot.telegram.inbound.update_parser import ALLOWED_UPDATES, find_lane, parse_update
 from bot.telegram.inbound.updates import (
     BotIdentity,
     IgnoredUpdate,
@@ -280,8 +280,8 @@ class InboxReader:
         self._poll_seconds = poll_seconds
         self._woken = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._memberships: dict[int, asyncio.Task[None]] = {}
-        """By chat, the newest."""
+        self._lanes: dict[Hashable, asyncio.Task[None]] = {}
+        """The newest update of each lane."""
 
     def wake(self) -> None:
         """Signal that the inbox has an update."""
@@ -339,19 +339,19 @@ class InboxReader:
             return
 
     def _start(self, other: Update) -> None:
-        """Changes of membership are handled in order: the last one counts."""
-        chat_id = other.my_chat_member.chat.id if other.my_chat_member else None
-        before = self._memberships.get(chat_id) if chat_id is not None else None
+        """Updates of one lane are handled in order: changes of membership, messages of a customer's chat."""
+        lane = find_lane(other)
+        before = self._lanes.get(lane) if lane is not None else None
         task = asyncio.create_task(self._run_after(before, other))
         self._tasks[other.update_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(other.update_id, None))
-        if chat_id is not None:
-            self._memberships[chat_id] = task
-            task.add_done_callback(partial(self._forget_membership, chat_id))
+        if lane is not None:
+            self._lanes[lane] = task
+            task.add_done_callback(partial(self._forget_lane, lane))
 
-    def _forget_membership(self, chat_id: int, ended: asyncio.Future[None]) -> None:
-        if self._memberships.get(chat_id) is ended:
-            del self._memberships[chat_id]
+    def _forget_lane(self, lane: Hashable, ended: asyncio.Future[None]) -> None:
+        if self._lanes.get(lane) is ended:
+            del self._lanes[lane]
 
     async def _run_after(self, before: asyncio.Task[None] | None, other: Update) -> None:
         if before is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 from aiogram import Bot, types
@@ -28,6 +28,9 @@ ALLOWED_UPDATES = (
     "stopped_message_generation",
 )  # fmt: skip
 _CHANNEL_POST = "channel_post"
+BUSINESS_UPDATES = (
+    "business_connection", "business_message", "edited_business_message", "deleted_business_messages",
+)  # fmt: skip
 MAX_ID_VALUE = 2**53
 """Largest id: Telegram promises 52 bits, and columns must hold it."""
 NOTE_CHARS = 4_000
@@ -37,7 +40,7 @@ GENERAL_TOPIC = 1
 """General topic of forums; in private chats it is a topic like others."""
 _ESSENTIAL = (
     "message_id", "date", "chat", "from", "sender_chat", "text", "caption", "is_topic_message",
-    "message_thread_id",
+    "message_thread_id", "business_connection_id",
 )  # fmt: skip
 # An animation stands before `document`, which Telegram sets beside it.
 _FILES: tuple[MediaKind, ...] = (
@@ -56,6 +59,7 @@ def list_allowed_updates(bot: BotIdentity) -> list[str]:
         (_CHANNEL_POST, bot.reads_channels),
         ("inline_query", bot.answers_inline),
         ("guest_message", bot.answers_guests),
+        *((name, bot.is_secretary) for name in BUSINESS_UPDATES),
     )
     return [*ALLOWED_UPDATES, *(name for name, on in optional if on)]
 
@@ -106,6 +110,24 @@ def parse_guest_message(update: Update, bot: BotIdentity) -> IncomingMessage | I
     return _parse_message(update.guest_message, update, bot, edited=False)
 
 
+def parse_business_message(update: Update, bot: BotIdentity) -> IncomingMessage | IgnoredUpdate:
+    """Return a message of a customer's chat; its chat's id can be that of another chat of the bot."""
+    edited = update.edited_business_message
+    message = update.business_message or edited
+    assert message is not None, "the router takes no other updates"
+    return _parse_message(message, update, bot, edited=edited is not None)
+
+
+def find_lane(update: Update) -> Hashable | None:
+    """Return what updates must share to be handled in their order; None for no order."""
+    if update.my_chat_member is not None:
+        return update.my_chat_member.chat.id
+    message = update.business_message or update.edited_business_message or update.deleted_business_messages
+    if message is not None:
+        return message.business_connection_id, message.chat.id
+    return None if update.business_connection is None else update.business_connection.id
+
+
 def is_change_of_chat(message: Message) -> bool:
     """Return whether a message tells of its chat and is no message of a person."""
     return bool(message.migrate_to_chat_id or message.migrate_from_chat_id or message.pinned_message)
@@ -134,6 +156,8 @@ def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
         return ""
     if (asked := update.guest_message) is not None and bot.answers_guests:
         return "" if asked.guest_query_id else "a guest's message without an id"
+    if bot.is_secretary and update.model_fields_set.intersection(BUSINESS_UPDATES):
+        return ""
     if update.my_chat_member or update.message_reaction or update.stopped_message_generation:
         return ""
     kinds = ", ".join(sorted(update.model_fields_set - {"update_id"}) + sorted(update.model_extra or ()))
@@ -142,8 +166,13 @@ def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
 
 def _list_ids(update: Update) -> Iterator[int]:
     """Yield the ids that are stored of an update, so that impossible ones are not."""
-    chat = update.guest_message.chat if update.guest_message is not None else find_chat(update)
-    event = update.event if chat is not None or update.inline_query is not None else None
+    foreign = (
+        update.guest_message or update.business_message or update.edited_business_message
+        or update.deleted_business_messages
+    )  # fmt: skip
+    chat = foreign.chat if foreign is not None else find_chat(update)
+    has_ids = chat is not None or update.inline_query is not None or update.business_connection is not None
+    event = update.event if has_ids else None
     held = event.message if isinstance(event, CallbackQuery) else event
     for one, names in (
         (chat, ("id",)),
@@ -163,7 +192,7 @@ def _decode(raw: Mapping[str, Any], client: Bot | None) -> Update:
         kind = next(
             (
                 name
-                for name in ("message", "edited_message", _CHANNEL_POST)
+                for name in ("message", "edited_message", _CHANNEL_POST, *BUSINESS_UPDATES[1:3])
                 if isinstance(raw.get(name), Mapping)
             ),
             "",

@@ -37,6 +37,8 @@ class BotIdentity:
     """Private chats with it have topics."""
     answers_guests: bool = False
     """Its operator lets people ask it in chats where it is no member."""
+    is_secretary: bool = False
+    """Its operator lets it write drafts for owners of business accounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

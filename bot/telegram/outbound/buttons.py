@@ -50,6 +50,10 @@ class ButtonAction(StrEnum):
     ALLOW_ACCESS = "letin"
     DENY_ACCESS = "keepout"
     RATE = "rate"
+    SEND_DRAFT = "send"
+    CHANGE_DRAFT = "change"
+    KEEP_DRAFT = "unchange"
+    DROP_DRAFT = "drop"
 
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,17})"
@@ -58,7 +62,7 @@ _DATA = re.compile(rf"{VERSION}:[a-z]{{1,8}}:{_NUMBER}:{_NUMBER}(?P<word>:[a-z0-
 
 class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
     """`address_id` is the chat the button was made for, 0 for a question to an owner; `subject` a turn,
-    summary, note, page, notice, chat, reminder, message, handover, or the time of one."""
+    summary, note, page, notice, chat, reminder, message, handover, draft, or the time of one."""
 
     action: ButtonAction
     address_id: int
@@ -286,6 +290,26 @@ def build_access_buttons(texts: Catalogue, chat_id: int) -> InlineKeyboardMarkup
                     press=ButtonPress(action=action, address_id=0, subject=abs(chat_id), word=word),
                 )
                 for label, action in rows
+            ]
+        ]
+    )
+
+
+def build_draft_buttons(texts: Catalogue, draft_id: int, state: str) -> InlineKeyboardMarkup | None:
+    """Below a draft for a customer; one that may have arrived can be sent again."""
+    keys = {
+        "shown": (
+            ("draft_send", ButtonAction.SEND_DRAFT), ("draft_change", ButtonAction.CHANGE_DRAFT),
+            ("draft_drop", ButtonAction.DROP_DRAFT),
+        ),
+        "changing": (("cancel", ButtonAction.KEEP_DRAFT),),
+        "uncertain": (("draft_again", ButtonAction.SEND_DRAFT),),
+    }  # fmt: skip
+    return build_keyboard(
+        [
+            [
+                Button(label=texts.say(key), press=ButtonPress(action=action, address_id=0, subject=draft_id))
+                for key, action in keys.get(state, ())
             ]
         ]
     )

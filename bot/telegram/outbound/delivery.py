@@ -16,11 +16,13 @@ from bot.telegram.outbound.buttons import build_summary_buttons, is_setting_on
 from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.final_delivery import FinalDelivery
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
+from bot.telegram.outbound.secretary_delivery import SecretaryDelivery
 from bot.telegram.outbound.streaming_reply import ReplyPacing, StreamingReply
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_chat_texts
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.telegram.guest_queries import GuestChat, PostgresGuestQueries
+from shared.adapters.postgres.telegram.secretary import CustomerChat
 from shared.core.compaction.outlook import SummaryOutlook
 from shared.core.session.turns import ReplyEvent
 from shared.core.values.errors import StorageUnavailable
@@ -47,6 +49,7 @@ class TelegramTurnDispatcher:
         *,
         guests: PostgresGuestQueries,
         open_guest_sink: OpenReplySink,
+        secretary: SecretaryDelivery,
         list_held_bots: Callable[[], Collection[int]],
         on_idle: AfterAnswer,
     ) -> None:
@@ -54,6 +57,7 @@ class TelegramTurnDispatcher:
         self._chats = chats
         self._guests = guests
         self._open_guest_sink = open_guest_sink
+        self._secretary = secretary
         self._list_held_bots = list_held_bots
         self._on_idle = on_idle
         self._answers = TurnDispatcher(
@@ -77,6 +81,10 @@ class TelegramTurnDispatcher:
         """Answer a guest's question soon; its delivery is the guests' own."""
         self._answers.dispatch(chat.session_id, self._open_guest_sink)
 
+    def dispatch_customer(self, chat: CustomerChat) -> None:
+        """Answer a customer's message soon; the answer becomes a draft."""
+        self._answers.dispatch(chat.session_id, partial(self._secretary.open_sink, chat.session_id))
+
     def wake(self) -> None:
         self._answers.wake()
 
@@ -97,7 +105,9 @@ class TelegramTurnDispatcher:
         if chat is not None:
             return partial(self._open_sink, chat)
         guest = await self._guests.find_chat_of_due_turn(session_id)
-        return None if guest is None else self._open_guest_sink
+        if guest is not None:
+            return self._open_guest_sink
+        return await self._secretary.open_orphan_sink(session_id)
 
     async def _run_recovery(self) -> None:
         """Deliver unfinished answers, forever; a slow Telegram delays nothing else here."""

@@ -165,6 +165,7 @@ class BotRunner:
             left += await self._context.stores.handovers.recover_interrupted([self._bot_id])
             left += await self._context.stores.uncertain_notices.recover_interrupted([self._bot_id])
             left += await self._context.stores.guest_queries.recover_interrupted([self._bot_id])
+            left += await self._context.stores.secretary.recover_interrupted([self._bot_id])
             if left:
                 log.warning("deliveries_unknown_after_takeover", bot=self._bot_id, count=left)
             self._is_recovered = True

@@ -26,12 +26,15 @@ from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.message_handlers import MessageHandlers
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
+from bot.telegram.handlers.secretary_drafts import SecretaryDrafts
+from bot.telegram.handlers.secretary_messages import SecretaryMessages
 from bot.telegram.handlers.topics import TopicConversations
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import AccessRules, ChatAccessPolicy
 from bot.telegram.inbound.inbox import fetch_bot_identity
 from bot.telegram.inbound.media_files import FileReader
 from bot.telegram.inbound.message_batching import MessageBatcher
+from bot.telegram.inbound.secretary_rules import SecretaryRules
 from bot.telegram.inbound.update_parser import list_allowed_updates
 from bot.telegram.inbound.webhook import PATH, WebhookConfig, make_webhook_handler
 from bot.telegram.outbound.alerts import TelegramAlertSender
@@ -41,6 +44,7 @@ from bot.telegram.outbound.delivery_context import DeliveryContext, DeliveryText
 from bot.telegram.outbound.guest_delivery import GuestDelivery
 from bot.telegram.outbound.handover_notices import HandoverNotices
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
+from bot.telegram.outbound.secretary_delivery import SecretaryDelivery
 from bot.telegram.outbound.voice_notes import VOICE_NOTE_SECONDS, VoiceNotes
 from bot.telegram.runtime.bot_runner import BotRunner, LeaseGuard, make_steady_clock
 from shared.bootstrap.app import App
@@ -58,6 +62,8 @@ HANDOVER_NOTICE_SECONDS = 0.7
 """Shorter than the delay of the answer that follows such a notice."""
 UNCERTAIN_NOTICE_SECONDS = 1.0
 DECISION_NOTICE_SECONDS = 1.0
+DRAFT_END_SECONDS = 60.0
+"""Seconds between two looks for drafts to end once secretary mode is off."""
 
 
 class TelegramService:
@@ -112,12 +118,30 @@ class TelegramService:
             tasks=self._tasks,
             crash_point=app.crash_point,
         )
+        self._secretary_rules = SecretaryRules(
+            mode=settings.telegram_secretary,
+            chats=settings.telegram_secretary_chats,
+            listed=frozenset(settings.telegram_secretary_list),
+            automatic=frozenset(settings.telegram_secretary_auto),
+            hours=settings.telegram_secretary_hours,
+        )
+        self._secretary = SecretaryDelivery(
+            self._stores.secretary,
+            self._stores.deliveries,
+            self._stores.telegram_chats,
+            rules=self._secretary_rules,
+            senders=self._senders,
+            list_held_bots=self._list_held_bots,
+            tasks=self._tasks,
+            crash_point=app.crash_point,
+        )
         self._dispatcher = TelegramTurnDispatcher(
             app.sessions,
             self._delivery,
             self._stores.telegram_chats,
             guests=self._stores.guest_queries,
             open_guest_sink=self._guests.open_sink,
+            secretary=self._secretary,
             list_held_bots=self._list_held_bots,
             on_idle=notices.send_after_answer,
         )
@@ -131,6 +155,10 @@ class TelegramService:
         self._dispatcher.start()
         self._tasks.run_forever(self._listen_for_events)
         self._tasks.run_forever(self._guests.run)
+        if self._secretary_rules.mode != "off":
+            self._tasks.run_forever(self._secretary.run)
+        else:
+            self._send_every(DRAFT_END_SECONDS, self._secretary.end_overdue, "drafts_unavailable")
         self._send_every(
             HANDOVER_NOTICE_SECONDS, self._handover_notices.send_due, "handover_notices_unavailable"
         )
@@ -269,6 +297,7 @@ class TelegramService:
                 reads_channels=self._settings.telegram_channels,
                 answers_inline=self._settings.telegram_inline,
                 answers_guests=self._find_guests(config) != "off",
+                is_secretary=self._secretary_rules.mode != "off" and config.audience != "public",
             ),
             bot=client,
             sender=Sender(client),
@@ -325,6 +354,15 @@ class TelegramService:
             most_per_hour=self._settings.telegram_guest_questions,
         )  # fmt: skip
         files = FileReader(context.bot, recording_limits=app.hearing.limits if app.hearing else None)
+        customers = SecretaryMessages(
+            context, access_policy=access_policy, notifier=notifier, files=files, hearing=app.hearing,
+            sessions=app.sessions, erasure=app.erasure, delivery=self._secretary,
+            rules=self._secretary_rules, answer=self._dispatcher.dispatch_customer,
+        )  # fmt: skip
+        drafts = SecretaryDrafts(
+            context, access_policy=access_policy, notifier=notifier, delivery=self._secretary,
+            crash_point=app.crash_point,
+        )  # fmt: skip
         admission = ChatAdmission(
             context, access_policy=access_policy, notifier=notifier, access_requests=access_requests,
             start=start,
@@ -337,8 +375,8 @@ class TelegramService:
             context, admission=admission, command_handlers=command_handlers, sessions=app.sessions
         )
         routes = (
-            command_handlers, message_handlers, access_requests, button_handlers, inline, guests,
-            chat_changes,
+            command_handlers, drafts, message_handlers, access_requests, button_handlers, inline, guests,
+            customers, chat_changes,
         )  # fmt: skip
         dispatcher = BotDispatcher(
             context.bot,

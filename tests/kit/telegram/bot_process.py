@@ -139,6 +139,13 @@ class TelegramHouse:
         finally:
             await connection.close()
 
+    async def row(self, sql: str, *arguments: Any) -> Any:
+        connection = await asyncpg.connect(self.database_url)
+        try:
+            return await connection.fetchrow(sql, *arguments)
+        finally:
+            await connection.close()
+
     async def until(self, sql: str, *arguments: Any, seconds: float = 60.0) -> None:
         """Until the first value is true."""
         async with asyncio.timeout(seconds):

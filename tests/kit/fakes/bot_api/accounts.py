@@ -41,6 +41,8 @@ class Bot:
     """In groups it sees only what is meant for it."""
     guests: bool = False
     """@BotFather lets people ask it in chats where it is no member."""
+    business: bool = False
+    """@BotFather lets owners of business accounts connect it."""
     revoked: bool = False
     commands: dict[str, list[Json]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class Bot:
             "can_read_all_group_messages": not self.privacy,
             "supports_guest_queries": self.guests,
             "supports_inline_queries": False,
-            "can_connect_to_business": False,
+            "can_connect_to_business": self.business,
             "has_main_web_app": False,
             "has_topics_enabled": self.topics,
             "allows_users_to_create_topics": self.topics,

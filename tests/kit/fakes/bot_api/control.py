@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.kit.fakes.bot_api.business import look_at_business
 from tests.kit.fakes.bot_api.calls import Journal, Record
 from tests.kit.fakes.bot_api.chats import Chat
 from tests.kit.fakes.bot_api.door import Door
@@ -64,6 +65,8 @@ class Control:
                 return look_at_inline(self._world, wish)
             case "guest":
                 return look_at_guest(self._world, wish)
+            case "business":
+                return look_at_business(self._world, wish)
             case "calls":
                 return self._journal.calls(**wish)
             case "counts":

@@ -20,7 +20,7 @@ METHODS = (
     "sendMediaGroup", "getFile", "pinChatMessage", "unpinChatMessage", "getChat", "getChatMember",
     "leaveChat", "createForumTopic", "editForumTopic", "setMyCommands", "getMyCommands",
     "deleteMyCommands", "setMyDescription", "setMyShortDescription", "setChatMenuButton",
-    "answerInlineQuery", "answerGuestQuery", "sendMessageDraft", "sendRichMessage",
+    "answerInlineQuery", "answerGuestQuery", "getBusinessConnection", "sendMessageDraft", "sendRichMessage",
     "sendRichMessageDraft",
 )  # fmt: skip
 SIMPLE = frozenset({"Integer", "Float", "String", "Boolean", "True", "InputFile"})

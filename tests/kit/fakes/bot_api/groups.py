@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.kit.fakes.bot_api import business
 from tests.kit.fakes.bot_api.accounts import Account, Bot
 from tests.kit.fakes.bot_api.chat_methods import open_topic
 from tests.kit.fakes.bot_api.chats import Chat
@@ -41,7 +42,7 @@ def add_bot(world: World, wish: Json) -> Json:
 
 def change_bot(world: World, wish: Json) -> Json:
     bot = world.bot(wish.get("bot"))
-    for name in ("topics", "privacy", "guests", "revoked"):
+    for name in ("topics", "privacy", "guests", "business", "revoked"):
         if name in wish:
             setattr(bot, name, bool(wish[name]))
     return {}
@@ -160,7 +161,9 @@ ALL_ACTS: dict[str, Act] = {
         act.__name__: act
         for act in (
             add_person, add_bot, change_bot, create_group, add_to_group, remove_from_group, set_admin,
-            create_topic, delete_topic, migrate_group,
+            create_topic, delete_topic, migrate_group, business.connect_business,
+            business.change_business, business.write_business, business.edit_business,
+            business.delete_business,
         )
     },
 }  # fmt: skip

@@ -5,14 +5,31 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from tests.kit.fakes.bot_api import chat_methods, drafts, guests, inline, media, profile_methods, sending
+from tests.kit.fakes.bot_api import (
+    business,
+    chat_methods,
+    drafts,
+    guests,
+    inline,
+    media,
+    profile_methods,
+    sending,
+)
 from tests.kit.fakes.bot_api.calls import Call, Journal
-from tests.kit.fakes.bot_api.refusals import Refusal
+from tests.kit.fakes.bot_api.refusals import Refusal, stricter
 from tests.kit.fakes.bot_api.shapes import Json
 from tests.kit.fakes.bot_api.webhooks import Reply
 from tests.kit.fakes.bot_api.world import World
 
 Handler = Callable[[World, Call], object]
+
+
+def _send_message(world: World, call: Call) -> Json:
+    if "business_connection_id" in call.params:
+        return business.send_for_owner(world, call)
+    return sending.send_message(world, call)
+
+
 METHODS: dict[str, Handler] = {
     "getMe": profile_methods.get_me,
     "logOut": profile_methods.nothing_to_do,
@@ -25,7 +42,7 @@ METHODS: dict[str, Handler] = {
     "setMyDescription": profile_methods.set_my_description,
     "setMyShortDescription": profile_methods.set_my_short_description,
     "setChatMenuButton": profile_methods.set_chat_menu_button,
-    "sendMessage": sending.send_message,
+    "sendMessage": _send_message,
     "sendRichMessage": sending.send_rich_message,
     "editMessageText": sending.edit_message_text,
     "editMessageReplyMarkup": sending.edit_message_reply_markup,
@@ -37,6 +54,7 @@ METHODS: dict[str, Handler] = {
     "answerCallbackQuery": sending.answer_callback_query,
     "answerInlineQuery": inline.answer_inline_query,
     "answerGuestQuery": guests.answer_guest_query,
+    "getBusinessConnection": business.get_business_connection,
     "sendDocument": media.send_document,
     "sendPhoto": media.send_photo,
     "sendVoice": media.send_voice,
@@ -52,6 +70,8 @@ METHODS: dict[str, Handler] = {
     "createForumTopic": chat_methods.create_forum_topic,
     "editForumTopic": chat_methods.edit_forum_topic,
 }
+BUSINESS_METHODS = frozenset({"sendMessage", "getBusinessConnection"})
+"""Methods that this fake does for the owner of a business account."""
 
 
 class Dispatcher:
@@ -69,6 +89,8 @@ class Dispatcher:
                 )
             case "setWebhook":
                 return await profile_methods.set_webhook(self._world, call, self._reply_of(call))
+        if "business_connection_id" in call.params and call.method not in BUSINESS_METHODS:
+            raise stricter(f"this fake knows no {call.method} for an owner")
         found = METHODS[call.method](self._world, call)
         return await found if inspect.isawaitable(found) else found
 

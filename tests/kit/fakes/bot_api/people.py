@@ -78,12 +78,12 @@ async def album(world: World, wish: Json) -> list[Json]:
 
 
 def send_file(world: World, wish: Json) -> Json:
-    found, content = _keep_file(world, wish)
+    found, content = keep_file(world, wish)
     spoken = speak(world, speaker(world, wish), {**content, **_captioned(wish.get("caption"))}, wish)
     return {**spoken, "file_id": found.file_id}
 
 
-def _keep_file(world: World, wish: Json) -> tuple[Any, Json]:
+def keep_file(world: World, wish: Json) -> tuple[Any, Json]:
     """The stored file, and the message content that shows it."""
     found = world.files.keep(
         _content(wish),
@@ -115,7 +115,7 @@ def edit(world: World, wish: Json) -> Json:
     if "file" in wish:
         for name in _MEDIA & set(stored.message):
             del stored.message[name]
-        stored.message.update(_keep_file(world, wish["file"])[1])
+        stored.message.update(keep_file(world, wish["file"])[1])
     media = _MEDIA & set(stored.message)
     stored.message.update(_captioned(wish["text"]) if media else text_content(wish, wish["text"]))
     stored.message["edit_date"] = world.clock.date()

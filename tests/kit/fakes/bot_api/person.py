@@ -154,6 +154,34 @@ class Person:
         answer: Json = found
         return answer
 
+    async def connects_business(self, *, can_reply: bool = True) -> str:
+        """Connects the bot to their business account; the connection's id."""
+        return str((await self._act("connect_business", {}, can_reply=can_reply))["connection"])
+
+    async def changes_business(self, **rights: bool) -> None:
+        """Changes what the bot may do: `can_reply`, or `enabled` to remove it."""
+        await self._act("change_business", rights)
+
+    async def writes_to_owner(self, owner: Person, text: str = "", **where: Any) -> int:
+        """As a customer of a business account; the message's id. `age`, `file` as the fake knows them."""
+        return int((await self._act("write_business", where, owner=owner.id, text=text))["message_id"])
+
+    async def writes_to_customer(self, customer: Person, text: str) -> int:
+        """As the owner, by hand."""
+        return int((await self._act("write_business", {}, customer=customer.id, text=text))["message_id"])
+
+    async def edits_to_owner(self, owner: Person, message_id: int, text: str) -> None:
+        await self._act("edit_business", {}, owner=owner.id, message_id=message_id, text=text)
+
+    async def deletes_to_owner(self, owner: Person, *message_ids: int) -> None:
+        await self._act("delete_business", {}, owner=owner.id, message_ids=list(message_ids))
+
+    async def business_chat(self, customer: Person) -> list[Json]:
+        """All that stands between this owner and a customer: id, text, from, by_bot."""
+        wish = {"owner": self.id, "customer": customer.id}
+        found: list[Json] = (await self._api.control("business", wish))["messages"]
+        return found
+
     async def react(self, message_id: int, emoji: str | None, **where: Any) -> None:
         await self._act("react", where, message_id=message_id, emoji=emoji)
 

@@ -70,6 +70,18 @@ class GuestQuery:
         return self.views[-1]
 
 
+@dataclass(slots=True, kw_only=True)
+class BusinessConnection:
+    """A bot that an owner has connected to their business account."""
+
+    id: str
+    bot: int
+    owner: int
+    can_reply: bool
+    at: int
+    is_enabled: bool = True
+
+
 @dataclass(slots=True)
 class World:
     clock: Clock = field(default_factory=Clock)
@@ -80,6 +92,11 @@ class World:
     queries: dict[str, Query] = field(default_factory=dict)
     inline: dict[str, InlineQuery] = field(default_factory=dict)
     guests: dict[str, GuestQuery] = field(default_factory=dict)
+    connections: dict[str, BusinessConnection] = field(default_factory=dict)
+    business_chats: dict[tuple[int, int], Chat] = field(default_factory=dict)
+    """By owner and customer."""
+    customers_wrote: dict[tuple[int, int], float] = field(default_factory=dict)
+    """When a customer wrote last, by owner and customer."""
     limiter: Limiter = field(init=False)
     _private: dict[tuple[int, int], Chat] = field(default_factory=dict)
     _groups: dict[int, Chat] = field(default_factory=dict)
@@ -205,7 +222,10 @@ class World:
         await self.close()
         self.clock.reset()
         self.limiter.reset()
-        for kept in (self.people, self.queries, self.inline, self.guests, self._private, self._groups):
+        for kept in (
+            self.people, self.queries, self.inline, self.guests, self.connections, self.business_chats,
+            self.customers_wrote, self._private, self._groups,
+        ):  # fmt: skip
             kept.clear()
         for bot in self.bots.values():
             bot.forget()

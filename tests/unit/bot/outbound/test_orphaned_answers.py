@@ -46,8 +46,8 @@ async def test_newly_held_bot_is_checked_before_the_next_round(
     traces, held = Traces(), list[int]()
     nothing = cast("Any", traces)
     answers = TelegramTurnDispatcher(
-        nothing, nothing, nothing, guests=nothing, open_guest_sink=nothing, list_held_bots=lambda: held,
-        on_idle=nothing,
+        nothing, nothing, nothing, guests=nothing, open_guest_sink=nothing, secretary=nothing,
+        list_held_bots=lambda: held, on_idle=nothing,
     )  # fmt: skip
     answers.start()
     try:

@@ -33,6 +33,9 @@ PLAIN = {
     "inline_start", "inline_later", "unknown_button", "others_button", "busy", "summarising",
     "view", "undo", "on", "off", "close", "saved", "note_put_away",
     "back_again", "previous", "following", "all_notes", "forget_all",
+    "draft_send", "draft_change", "draft_drop", "draft_again", "draft_approved", "draft_sent",
+    "draft_dropped", "draft_outdated", "draft_expired", "draft_closed", "draft_cancelled",
+    "secretary_no_right",
     "cancel", "edited_yes", "edited_no", "regenerate", "longer", "shorter", "stop", "export_caption_other",
 }  # fmt: skip
 """Shown as they stand: labels of buttons, answers to a press, captions."""
@@ -41,7 +44,8 @@ VALUES = {
     "minutes": "10", "stars": "★★★★",
     "name": "Ada", "username": "ada_l", "code": "ABCD2345", "who": "Ada", "megabytes": "20",
     "subject": "example.org", "title": "Boats",
-    "value": "English", "words": "Likes tea.", "used": "$0.15", "cap": "$0.30", "count": "1,041",
+    "value": "English", "words": "Likes tea.", "question": "When?", "reason": "no",
+    "used": "$0.15", "cap": "$0.30", "count": "1,041",
 }  # fmt: skip
 
 

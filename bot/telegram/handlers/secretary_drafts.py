@@ -1,0 +1,149 @@
+"""Decisions of owners about drafts: buttons, and the text that an owner writes instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from aiogram import F, Router
+from aiogram.types import CallbackQuery, Message
+
+from bot.telegram.client.sender import ChatTarget
+from bot.telegram.inbound.bot_context import BotContext
+from bot.telegram.inbound.chat_access import Allowed, ChatAccessPolicy
+from bot.telegram.inbound.message_batching import MessageBatch
+from bot.telegram.inbound.updates import ChatRef
+from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, build_draft_buttons
+from bot.telegram.outbound.notifier import Notifier
+from bot.telegram.outbound.secretary_delivery import DRAFT_UNITS, SecretaryDelivery
+from bot.telegram.texts import escape_markdown
+from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.adapters.postgres.telegram.secretary import CustomerDraft, Decision
+from shared.core.session.turns import utf16_units
+from shared.locales import Catalogue
+from shared.runtime import CrashPoint
+
+log = structlog.get_logger(__name__)
+
+_ACTIONS = frozenset(
+    {
+        ButtonAction.SEND_DRAFT, ButtonAction.CHANGE_DRAFT, ButtonAction.KEEP_DRAFT, ButtonAction.DROP_DRAFT,
+    }
+)  # fmt: skip
+_SAID = {"unknown": "unknown_button", "no_right": "secretary_no_right", "sending": "draft_approved"}
+"""Keys of what a press is answered; of a state that has none here, its own."""
+
+
+class SecretaryDrafts:
+    """The router of one bot's drafts; only the owner of the business account decides, in their own chat."""
+
+    def __init__(
+        self,
+        context: BotContext,
+        *,
+        access_policy: ChatAccessPolicy,
+        notifier: Notifier,
+        delivery: SecretaryDelivery,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._context = context
+        self._bot_id = context.identity.bot_id
+        self._access_policy = access_policy
+        self._notifier = notifier
+        self._delivery = delivery
+        self._crash_point = crash_point
+        self._store = context.stores.secretary
+
+    def build_router(self) -> Router:
+        router = Router(name="secretary_drafts")
+        router.callback_query.register(self._handle_press, ButtonPress.filter(F.action.in_(_ACTIONS)))
+        if self._context.identity.is_secretary:
+            router.message.register(self._handle_own_text, self._is_own_text)
+        return router
+
+    async def _handle_press(self, query: CallbackQuery, callback_data: ButtonPress, texts: Catalogue) -> None:
+        draft = await self._store.find_draft(self._bot_id, callback_data.subject)
+        chat_id = query.message.chat.id if query.message is not None else 0
+        if draft is None:
+            await self._notifier.answer_callback(query.id, texts.say("unknown_button"))
+            return
+        if (query.from_user.id, chat_id) != (draft.owner_id, draft.owner_chat_id):
+            await self._notifier.answer_callback(query.id, texts.say("others_button"))
+            return
+        texts = await self._delivery.load_texts(self._bot_id, draft.owner_chat_id, draft.language)
+        if not isinstance(await self._access_policy.check(ChatRef(chat_id=draft.owner_id)), Allowed):
+            await self._notifier.answer_callback(query.id, texts.say("refused"))
+            return
+        match callback_data.action:
+            case ButtonAction.SEND_DRAFT:
+                await self._answer(query, texts, await self._store.approve(draft))
+                self._crash_point("telegram_after_approval")
+            case ButtonAction.DROP_DRAFT:
+                await self._answer(query, texts, await self._store.drop(draft))
+            case ButtonAction.CHANGE_DRAFT:
+                await self._ask_for_text(query, draft, texts)
+            case _:
+                await self._store.record_change(draft, None)
+                await self._notifier.answer_callback(query.id, texts.say("draft_cancelled"))
+                await self._close_question(draft, texts.say("draft_cancelled"))
+        self._delivery.wake()
+
+    async def _answer(self, query: CallbackQuery, texts: Catalogue, decision: Decision) -> None:
+        await self._notifier.answer_callback(query.id, _explain(texts, decision))
+
+    async def _ask_for_text(self, query: CallbackQuery, draft: CustomerDraft, texts: Catalogue) -> None:
+        """Ask for the owner's own text; their reply to this question is sent, and nothing else."""
+        if draft.state not in ("due", "showing", "shown"):
+            await self._answer(query, texts, draft.state)
+            return
+        await self._notifier.answer_callback(query.id)
+        question = texts.say("draft_ask", name=escape_markdown(draft.customer))
+        change_id = await self._notifier.send(
+            ChatTarget(chat_id=draft.owner_chat_id), question,
+            keyboard=build_draft_buttons(texts, draft.draft_id, "changing"), reply_to=draft.prompt_id,
+        )  # fmt: skip
+        if change_id is not None:
+            await self._store.record_change(draft, change_id)
+
+    async def _close_question(self, draft: CustomerDraft, text: str) -> None:
+        if draft.change_id is not None:
+            await self._notifier.edit(ChatTarget(chat_id=draft.owner_chat_id), draft.change_id, text)
+
+    # -- the owner's own text -------------------------------------------------------------------------
+
+    async def _is_own_text(
+        self, message: Message, batch: MessageBatch | None = None, chat: ChatRow | None = None
+    ) -> bool | dict[str, Any]:
+        """Filter replies of an owner to the question for their own text."""
+        if batch is None or chat is None or chat.chat_id < 0 or batch.first.is_edited:
+            return False
+        replied = batch.first.reply_to_message_id
+        if replied is None or not batch.first.replies_to_bot:
+            return False
+        draft = await self._store.find_draft_to_change(
+            self._bot_id, owner_id=batch.first.sender.user_id, change_id=replied
+        )
+        return False if draft is None else {"draft": draft}
+
+    async def _handle_own_text(self, message: Message, batch: MessageBatch, draft: CustomerDraft) -> None:
+        """Send the owner's own text in the place of the draft."""
+        texts = await self._delivery.load_texts(self._bot_id, draft.owner_chat_id, draft.language)
+        text = batch.first.text.strip()
+        is_alone = len(batch.messages) == 1 and batch.first.media is None
+        if not is_alone or not text or utf16_units(text) > DRAFT_UNITS:
+            said = texts.say("draft_only_text", count=DRAFT_UNITS)
+        else:
+            decision = await self._store.approve(draft, own_text=text)
+            self._crash_point("telegram_after_approval")
+            said = _explain(texts, decision)
+            await self._close_question(draft, said)
+        await self._notifier.send(ChatTarget(chat_id=draft.owner_chat_id), said, silent=True)
+        await self._finish(batch)
+
+    async def _finish(self, batch: MessageBatch) -> None:
+        self._delivery.wake()
+        await self._context.stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids)
+
+
+def _explain(texts: Catalogue, decision: Decision) -> str:
+    return texts.say(_SAID.get(decision, f"draft_{decision}"), reason="")

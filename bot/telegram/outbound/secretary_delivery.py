@@ -1,0 +1,300 @@
+"""Drafts for owners of business accounts: shown in their chat, sent to the customer once approved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from bot.telegram.client.calls import CallDone, CallNotSent, CallOutcome, CallUnknown, MessageSent, Priority
+from bot.telegram.client.sender import ChatTarget, Sender
+from bot.telegram.inbound.secretary_rules import SecretaryRules
+from bot.telegram.markup.entity_text import MessagePart, RenderedText, render, split
+from bot.telegram.outbound.buttons import build_draft_buttons
+from bot.telegram.texts import explain_failure, get_chat_texts, get_texts
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
+from shared.adapters.postgres.telegram.secretary import CustomerDraft, DraftState, PostgresSecretary
+from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliveries
+from shared.core.session.turns import ReplyEvent, RunEnded, utf16_units
+from shared.core.values.errors import StorageUnavailable
+from shared.locales import Catalogue
+from shared.runtime import BackgroundTasks, CrashPoint
+
+log = structlog.get_logger(__name__)
+
+POLL_SECONDS = 1.0
+SWEEP_SECONDS = 5.0
+STORE_RETRY_SECONDS = 0.5
+RETRY_SECONDS = 5.0
+"""Seconds until a call that was surely not made is tried again."""
+OWNER_AWAY_SECONDS = 60.0
+"""Seconds until a draft is shown again whose owner's chat takes no messages."""
+DRAFT_UNITS = 3_000
+"""UTF-16 units of an answer to a customer: with the question it is one message in the owner's chat."""
+QUESTION_CHARS = 500
+"""Characters of the customer's messages that a draft shows."""
+CUT_MARK = "\n\n…"
+
+
+class CustomerReplySink:
+    """Reply sink of a customer's session: nothing is shown, and each end is settled before the next claim."""
+
+    def __init__(self, settle: Callable[[], Awaitable[None]]) -> None:
+        self._settle = settle
+
+    async def __call__(self, event: ReplyEvent) -> None:
+        if isinstance(event, RunEnded) and event.state != "waiting":
+            await self._settle()
+
+    async def mark_idle(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+
+class SecretaryDelivery:
+    """One for all bots of the process: shows and sends the drafts of its held bots."""
+
+    def __init__(
+        self,
+        store: PostgresSecretary,
+        deliveries: PostgresDeliveries,
+        chats: PostgresTelegramChats,
+        *,
+        rules: SecretaryRules,
+        senders: Mapping[int, Sender],
+        list_held_bots: Callable[[], list[int]],
+        tasks: BackgroundTasks,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._deliveries = deliveries
+        self._chats = chats
+        self._rules = rules
+        self._senders = senders
+        self._list_held_bots = list_held_bots
+        self._tasks = tasks
+        self._crash_point = crash_point
+        self._running: set[tuple[int, int]] = set()
+        """Drafts with a call under way, by session and turn."""
+        self._woken = asyncio.Event()
+        self._swept_at: float | None = None
+
+    def wake(self) -> None:
+        """Look at once: a draft was made or approved."""
+        self._woken.set()
+
+    async def open_orphan_sink(self, session_id: int) -> Callable[[], CustomerReplySink] | None:
+        """Return the sink of a customer's session whose turn is due; None for other sessions."""
+        if await self._store.find_chat_of_due_turn(session_id) is None:
+            return None
+        await self.settle(session_id)
+        return lambda: self.open_sink(session_id)
+
+    def open_sink(self, session_id: int) -> CustomerReplySink:
+        return CustomerReplySink(lambda: self._keep_storing(lambda: self.settle(session_id)))
+
+    async def settle(self, session_id: int) -> None:
+        """Make drafts of what ended, and hide what was not sent. Raises StorageUnavailable."""
+        await self._store.settle(session_id, is_automatic=self._rules.is_automatic, hours=self._rules.hours)
+        self.wake()
+
+    async def load_texts(self, bot_id: int, owner_chat_id: int, language: str) -> Catalogue:
+        """Return texts in the language that the owner chose in their chat, or that their app speaks."""
+        for chat in await self._chats.list_threads(bot_id, owner_chat_id):
+            if {"language", "app_language"} & chat.settings.keys():
+                return get_chat_texts(chat)
+        return get_texts(language)
+
+    async def run(self) -> None:
+        """Show and send what is due, until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self.work(self._list_held_bots())
+            except StorageUnavailable as error:
+                log.warning("drafts_unavailable", reason=str(error))
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def end_overdue(self, held: Sequence[int]) -> None:
+        """End drafts whose time is over. Raises StorageUnavailable."""
+        await self._store.end_overdue(held)
+
+    async def work(self, held: Sequence[int]) -> None:
+        """Start what is due for these bots; raises StorageUnavailable."""
+        ready = [bot_id for bot_id in held if bot_id in self._senders]
+        if not ready:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._swept_at is None or now - self._swept_at > SWEEP_SECONDS:
+            self._swept_at = now
+            await self._store.end_overdue(ready)
+        for session_id in await self._store.list_unsettled(ready):
+            await self.settle(session_id)
+        for draft in await self._store.list_due(ready):
+            if draft.key not in self._running:
+                self._running.add(draft.key)
+                self._tasks.start(self._handle(draft))
+
+    async def _handle(self, draft: CustomerDraft) -> None:
+        try:
+            match draft.state:
+                case "due":
+                    await self._show(draft)
+                case "approved":
+                    await self._send(draft)
+                case _:
+                    await self._tell_end(draft)
+        except StorageUnavailable as error:
+            log.warning("draft_deferred", session_id=draft.session_id, turn=draft.turn, reason=str(error))
+        finally:
+            self._running.discard(draft.key)
+
+    # -- the owner's chat -----------------------------------------------------------------------------
+
+    async def _show(self, draft: CustomerDraft) -> None:
+        """Show a draft to its owner; after a lost reply it is shown again."""
+        texts = await self.load_texts(draft.bot_id, draft.owner_chat_id, draft.language)
+        part = await self._build_prompt(draft, texts)
+        if not await self._store.begin_showing(draft):
+            return
+        self._crash_point("telegram_before_draft")
+        outcome = await self._senders[draft.bot_id].send_text(
+            ChatTarget(chat_id=draft.owner_chat_id), part,
+            keyboard=build_draft_buttons(texts, draft.draft_id, "shown"),
+        )  # fmt: skip
+        self._crash_point("telegram_after_draft")
+        await self._keep_storing(lambda: self._record_shown(draft, outcome, "shown"))
+
+    async def _tell_end(self, draft: CustomerDraft) -> None:
+        """Say below a draft what became of it, or in a new message if it was never shown."""
+        sender = self._senders[draft.bot_id]
+        texts = await self.load_texts(draft.bot_id, draft.owner_chat_id, draft.language)
+        part = await self._build_prompt(draft, texts)
+        keyboard = build_draft_buttons(texts, draft.draft_id, draft.state)
+        if draft.prompt_id is None:
+            outcome = await sender.send_text(
+                ChatTarget(chat_id=draft.owner_chat_id), part, keyboard=keyboard, silent=True
+            )
+        else:
+            outcome = await sender.edit_text(
+                draft.owner_chat_id, draft.prompt_id, part, keyboard=keyboard, priority=Priority.NOTICE
+            )
+        await self._keep_storing(lambda: self._record_shown(draft, outcome, draft.state))
+
+    async def _record_shown(self, draft: CustomerDraft, outcome: CallOutcome, state: DraftState) -> None:
+        match outcome:
+            case MessageSent(message_id=message_id):
+                await self._store.mark_shown(draft, prompt_id=draft.prompt_id or message_id, state=state)
+            case CallDone():
+                await self._store.mark_shown(draft, prompt_id=draft.prompt_id, state=state)
+            case CallNotSent() | CallUnknown():
+                await self._store.put_off(draft, seconds=RETRY_SECONDS, error=outcome.reason)
+            case _ if draft.state == "due":
+                reason = getattr(outcome, "reason", type(outcome).__name__)
+                log.warning("draft_not_shown", session_id=draft.session_id, reason=reason)
+                await self._store.put_off(draft, seconds=OWNER_AWAY_SECONDS, error=reason)
+            case _:  # its message is gone, or the owner's chat is: there is nothing to correct
+                await self._store.mark_shown(draft, prompt_id=draft.prompt_id, state=state)
+
+    async def _build_prompt(self, draft: CustomerDraft, texts: Catalogue) -> MessagePart:
+        """Build the message of the owner's chat: customer, question, text, and what became of it."""
+        questions = await self._store.load_questions(draft.session_id, draft.turn)
+        head = _format_head(texts, draft.customer, questions)
+        if draft.state == "failed":
+            ended = await self._deliveries.load_ended_turn(draft.session_id, draft.turn)
+            code, advice = ("", "") if ended is None else (ended.error_code, ended.text)
+            reason = explain_failure(texts, code=code, advice=advice, public=True)
+            return join_parts(head, RenderedText(), f"{texts.say('draft_failed')} {reason}")
+        is_open = draft.state in ("due", "shown")
+        note = "" if is_open else texts.say(f"draft_{draft.state}", reason=draft.error)
+        if not note and not draft.can_reply:
+            note = texts.say("secretary_no_right")
+        text = await self._load_text(draft)
+        return join_parts(f"{head}\n\n{texts.say('draft_label')}", text, note)
+
+    async def _load_text(self, draft: CustomerDraft) -> RenderedText:
+        """Return what is sent, or would be: the owner's own text, or the answer cut to one message."""
+        if draft.own_text is not None:
+            return RenderedText(text=draft.own_text)
+        ended = await self._deliveries.load_ended_turn(draft.session_id, draft.turn)
+        return RenderedText() if ended is None else cut_answer(ended)
+
+    # -- the customer's chat --------------------------------------------------------------------------
+
+    async def _send(self, draft: CustomerDraft) -> None:
+        """Send an approved text once: after a lost reply the owner decides."""
+        text = await self._load_text(draft)
+        if not text.text.strip():
+            await self._store.mark_unsent(draft, state="refused", error="the answer is empty")
+            return
+        connection_id = await self._store.begin_sending(draft)
+        if connection_id is None:
+            if not draft.can_reply:
+                await self._store.mark_unsent(draft, state="refused", error="no right to reply")
+            await self._store.end_overdue([draft.bot_id])
+            self.wake()
+            return
+        self._crash_point("telegram_before_customer")
+        outcome = await self._senders[draft.bot_id].send_for_owner(
+            connection_id, draft.chat_id, MessagePart(text=text.text, entities=text.entities)
+        )
+        self._crash_point("telegram_after_customer")
+        await self._keep_storing(lambda: self._record_sent(draft, outcome))
+        self.wake()
+
+    async def _record_sent(self, draft: CustomerDraft, outcome: CallOutcome) -> None:
+        match outcome:
+            case MessageSent(message_id=message_id):
+                await self._store.mark_sent(draft, message_id=message_id)
+            case CallNotSent(reason=reason, retry_after=seconds):
+                await self._store.put_off(draft, seconds=max(seconds or 0.0, RETRY_SECONDS), error=reason)
+            case CallUnknown(reason=reason):
+                log.warning("customer_answer_uncertain", session_id=draft.session_id, reason=reason)
+                await self._store.mark_unsent(draft, state="uncertain", error=reason)
+            case _:
+                reason = getattr(outcome, "reason", type(outcome).__name__)
+                log.warning("customer_answer_refused", session_id=draft.session_id, reason=reason)
+                await self._store.mark_unsent(draft, state="refused", error=reason)
+
+    async def _keep_storing(self, store: Callable[[], Awaitable[None]]) -> None:
+        """Repeat until it is stored: only this process knows it."""
+        while True:
+            try:
+                await store()
+                return
+            except StorageUnavailable as error:
+                log.warning("draft_outcome_deferred", reason=str(error))
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+
+
+def cut_answer(ended: EndedTurn) -> RenderedText:
+    """Return an answer as one message holds it, with a mark where it was cut."""
+    parts = split(render(ended.text), limit=DRAFT_UNITS)
+    if not parts:
+        return RenderedText()
+    text = parts[0].text if len(parts) == 1 else parts[0].text + CUT_MARK
+    return RenderedText(text=text, entities=parts[0].entities)
+
+
+def _format_head(texts: Catalogue, customer: str, questions: Sequence[str]) -> str:
+    question = "\n\n".join(filter(None, (one.strip() for one in questions)))
+    if len(question) > QUESTION_CHARS:
+        question = f"… {question[-QUESTION_CHARS:].lstrip()}"
+    return texts.say("draft_head", name=customer, question=question).strip()
+
+
+def join_parts(head: str, body: RenderedText, note: str) -> MessagePart:
+    """Join plain lines of the bot around a formatted text."""
+    before = f"{head}\n\n" if body.text else head
+    shift = utf16_units(before)
+    entities = tuple(replace(one, offset=one.offset + shift) for one in body.entities)
+    text = f"{before}{body.text}"
+    return MessagePart(text=f"{text}\n\n{note}" if note else text, entities=entities)
