@@ -139,6 +139,7 @@ class SessionWhole(Session):
     handover: SessionHandover | None
     private_notes: Annotated[tuple[int, datetime | None], describe("number of notes, and the newest")]
     site: str | None
+    for_owner: Annotated[str | None, describe("owner of the business account whose customer this is")]
     first_channel: list[str] | None
     undone: int
     now: Annotated[NewestCall | None, describe("the newest model call; null before the first")]

@@ -225,7 +225,7 @@ function openFromAddress() {
 function heading(session, mark) {
   return h("div", null, h("nav", { "aria-label": t("Where you are"), class: "crumbs" }, h("a", { href: "/dashboard/sessions" }, t("Sessions")), ` / ${session.id.slice(0, 8)}`),
     h("h1", { dir: "auto" }, personOf(session)), session.title && h("p", { class: "muted", dir: "auto" }, session.title),
-    h("p", { class: "facts" }, channelBadge(session.channel), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, tn("{count} turn", "{count} turns", session.turns)),
+    h("p", { class: "facts" }, channelBadge(session.channel), session.for_owner && h("span", { class: "badge", dir: "auto" }, t("for {owner}", { owner: session.for_owner })), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, tn("{count} turn", "{count} turns", session.turns)),
       h("span", null, t("started {time}", { time: time(session.created_at) })), h("span", null, t("active {time}", { time: time(session.last_active_at) })), stateBadge(session.state),
       session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")),
       session.compaction === "off" && h("span", { class: "badge", title: t("By /compact off; /compact on switches them on") }, t("summaries off")),

@@ -31,7 +31,12 @@ export const SECTIONS = [
     ["EVERTALK_TELEGRAM_CHANNELS", t("Answer posts of channels")],
     ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")],
     ["EVERTALK_TELEGRAM_GUESTS", t("Answer in chats without the bot"), t("Nobody (off), people who may write (known), or anyone.")],
-    ["EVERTALK_TELEGRAM_GUEST_QUESTIONS", t("Guest questions per person and hour")]] },
+    ["EVERTALK_TELEGRAM_GUEST_QUESTIONS", t("Guest questions per person and hour")],
+    ["EVERTALK_TELEGRAM_SECRETARY", t("Drafts for business accounts")],
+    ["EVERTALK_TELEGRAM_SECRETARY_CHATS", t("Customers who get drafts")],
+    ["EVERTALK_TELEGRAM_SECRETARY_LIST", t("List of customers")],
+    ["EVERTALK_TELEGRAM_SECRETARY_AUTO", t("Customers answered without approval")],
+    ["EVERTALK_TELEGRAM_SECRETARY_HOURS", t("Hours in which a draft can be sent")]] },
   { id: "web", name: t("Website"), help: t("Pages of these origins may show the chat. A site has its own agent, look and uploads."), more: ["/dashboard/sites", t("Sites")], fields: [
     ["EVERTALK_ALLOWED_ORIGINS", t("Allowed origins"), t("Such as https://shop.example, separated by commas.")]] },
   { id: "voice", name: t("Voice"), help: t("Turns voice messages into words, by any server with OpenAI’s transcription API. Without an address, they are declined."), test: "voice", fields: [
@@ -84,6 +89,8 @@ export const SECTIONS = [
     ["EVERTALK_TIMEZONE", t("Time zone"), t("The day of spending limits ends at midnight there.")]], rare: [
     ["EVERTALK_CAP_NETWORK_PER_DAY_USD", t("Per network and day")],
     ["EVERTALK_CAP_GUESTS_PER_DAY_USD", t("All guest chats together, per day")],
+    ["EVERTALK_CAP_SECRETARY_PER_DAY_USD", t("All customers of an owner, per day")],
+    ["EVERTALK_CAP_CUSTOMER_PER_DAY_USD", t("Per customer and day")],
     ["EVERTALK_CAP_TOKENS_PER_DAY", t("Tokens of models without a price, per day")],
     ["EVERTALK_CAP_VISITORS_PER_HOUR_PERCENT", t("Share of all visitors in an hour, in percent")]] },
   { id: "people", name: t("People"), help: t("Who takes over, and how long conversations are kept."), fields: [

@@ -450,6 +450,7 @@ ON CONFLICT (bot_id, connection_id) DO UPDATE
  WHERE c.established_at <= excluded.established_at
 RETURNING true
 """)
+"""Storing of a connection's newest state; of one owner's connections at most one is enabled."""
 _FIND_CHAT = Named(f"""
 SELECT id AS address_id, session_id FROM addresses
  WHERE channel = '{SECRETARY_CHANNEL}' AND account = :bot AND chat = :chat AND thread = ''
@@ -470,6 +471,7 @@ INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, tit
 SELECT '{SECRETARY_CHANNEL}', b.account, :chat, '', p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
 """)
+"""Creation of a customer's party, conversation and address in one commit."""
 # An erasure takes the network and the name away.
 _KEEP_CHAT = Named("""
 UPDATE parties p SET network = :network, display_name = :name FROM sessions s
@@ -547,6 +549,7 @@ SELECT session_id, turn_no, bot_id, owner_id, chat_id,
   FROM f
 ON CONFLICT DO NOTHING
 """)
+"""Creation of one draft for each ended answer; a repeat changes nothing."""
 _IF_UNSEEN = "CASE WHEN f.prompt_id IS NULL AND f.state <> 'showing' THEN '{0}' ELSE f.shown_state END"
 """State that the owner has seen: a draft that was never shown needs no message about its end."""
 _MARK_OUTDATED = Named(f"""
@@ -606,6 +609,7 @@ SELECT DISTINCT d.session_id
                     WHERE f.session_id = d.session_id AND f.turn_no = d.turn_no)
  LIMIT :limit
 """)
+"""Conversations with an ended answer that has no draft, by the index of deliveries under way."""
 _DRAFTS = """
 SELECT f.draft_id, f.session_id, f.turn_no AS turn, f.bot_id, f.owner_id, f.chat_id, f.state, f.is_automatic,
        f.own_text, f.prompt_id, f.change_id, c.owner_chat_id, c.language, p.display_name AS customer,
@@ -661,6 +665,7 @@ UPDATE secretary_drafts f
    AND f.expires_at > now() AND {_LINK_OF} AND c.can_reply
 RETURNING true
 """)
+"""Approval of an open draft whose time is not over and whose connection may reply; one press wins."""
 _DROP = Named("""
 UPDATE secretary_drafts SET state = 'dropped', ended_at = now()
  WHERE session_id = :session_id AND turn_no = :turn AND state IN ('due', 'showing', 'shown') RETURNING true
@@ -696,6 +701,7 @@ WITH f AS (
 )
 SELECT true FROM f
 """)
+"""End of a draft that is in the customer's chat, with its delivery and its message."""
 _STORE_OWN_TEXT = Named("""
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
@@ -730,6 +736,7 @@ WITH f AS (
 UPDATE deliveries d SET state = 'dead', error = :error FROM f
  WHERE d.session_id = f.session_id AND d.turn_no = f.turn_no AND d.state = 'queued'
 """)
+"""End of a draft that Telegram refused or did not confirm; its delivery is listed as a problem."""
 _LEFT_BY_THE_DEAD = Named("""
 WITH f AS (
   UPDATE secretary_drafts
@@ -745,6 +752,7 @@ WITH f AS (
 )
 SELECT state FROM f
 """)
+"""Recovery after a killed sender: an answer under way may be in the chat and is not sent again."""
 _END_OVERDUE = Named(f"""
 WITH over AS (
   SELECT f.session_id, f.turn_no, CASE WHEN c.bot_id IS NULL THEN 'closed' ELSE 'expired' END AS state
@@ -759,3 +767,4 @@ UPDATE secretary_drafts f
   FROM over o WHERE f.session_id = o.session_id AND f.turn_no = o.turn_no
 RETURNING f.session_id
 """)
+"""End of open drafts whose time is over or whose connection ended; none of them can be sent."""
