@@ -29,6 +29,7 @@ from shared.adapters.postgres.db.urls import build_driver_url
 from tests.bench.ground import environment_of, ground, run, share
 from tests.bench.provider import WORDS, running_provider
 from tests.bench.rate import DELTAS, Talker
+from tests.bench.rest import list_family
 from tests.bench.summaries import Say, make_questions, make_sentences, put_behind_summaries
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import running_fake
@@ -127,7 +128,7 @@ class Scene:
         before = _cpu(self.processes)
         rounds: dict[str, list[Block]] = {"one": [], "several": []}
         alone_cpu: list[float] = []
-        storing_cpu = _read_stat(self.storing.pid)[2]
+        storing_cpu = _read_stat(self.storing.pid)[1]
         for _ in range(blocks):
             for name, which in (("one", slice(1)), ("several", slice(1, None))):
                 own = time.process_time()
@@ -140,7 +141,7 @@ class Scene:
                         bare=bare,
                     )
                 )
-        storing_cpu = _read_stat(self.storing.pid)[2] - storing_cpu
+        storing_cpu = _read_stat(self.storing.pid)[1] - storing_cpu
         spent = {name: seconds - before[name] for name, seconds in _cpu(self.processes).items()}
         count = sum(len(block.ours) for blocks_ in rounds.values() for block in blocks_)
         return {
@@ -179,23 +180,19 @@ async def _waits(people: Sequence[Say], words: Iterator[str], turns: int) -> lis
 
 def _cpu(processes: Sequence[Process]) -> dict[str, float]:
     """Seconds of CPU by process and server since they began; what has ended is counted by its parent."""
-    found = {one.module: _read_stat(one.pid)[2] for one in processes}
-    mine = {os.getpid()}
-    for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+    found = {one.module: _read_stat(one.pid)[1] for one in processes}
+    for pid in list_family(os.getpid()):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            name, parent, seconds = _read_stat(pid)
-            if parent in mine:
-                mine.add(pid)
-                if server := SERVERS.get(name):
-                    found[server] = found.get(server, 0.0) + seconds
+            name, seconds = _read_stat(pid)
+            if server := SERVERS.get(name):
+                found[server] = found.get(server, 0.0) + seconds
     return found
 
 
-def _read_stat(pid: int) -> tuple[str, int, float]:
-    """The name of a process, its parent, and its seconds of CPU with those of its ended children."""
+def _read_stat(pid: int) -> tuple[str, float]:
+    """Return the name of a process, and its seconds of CPU with those of its ended children."""
     head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    fields = tail.split()
-    return head.partition("(")[2], int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+    return head.partition("(")[2], sum(map(int, tail.split()[11:15])) / TICKS
 
 
 def _told(rounds: dict[str, list[Block]]) -> dict[str, Any]:
