@@ -257,10 +257,13 @@ _SIDES: tuple[Author, ...] = ("person", "assistant")
 
 def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
     """The side that the other one calls by this name: "Hi Ada!", "Thank you, Ada."."""
+    bearing = [passage for passage in found if at in passage.hits]
+    if len(bearing) < CALLED:
+        return ""  # as most words that begin a sentence: a pattern would be made for each
     spoken = re.compile(rf"{re.escape(name)}\s*[,.!?]")
     said, called = dict.fromkeys(_SIDES, 0), dict.fromkeys(_SIDES, 0)
-    for passage in found:
-        if at in passage.hits and passage.author in said:
+    for passage in bearing:
+        if passage.author in said:
             said[passage.author] += 1
             if match := spoken.search(passage.text):
                 before = passage.text[: match.start()].rstrip()
